@@ -90,8 +90,8 @@ class TestGates:
             stowplan.Cluster([BIG], feature_gates={"GangScheduling": True})
 
     def test_a_gate_of_what_is_not_built(self):
-        with pytest.raises(stowplan.ClusterError, match="WorkloadAwarePreemption cannot be on: groups of pods do not"):
-            stowplan.Cluster([BIG], feature_gates={"WorkloadAwarePreemption": True})
+        with pytest.raises(stowplan.ClusterError, match="DRANodeAllocatableResources cannot be on: this alpha part"):
+            stowplan.Cluster([BIG], feature_gates={"DRANodeAllocatableResources": True})
 
 
 class TestWhatIsShown:

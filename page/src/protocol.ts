@@ -226,6 +226,7 @@ export interface GroupDomain {
   lackingResources?: Strings;
   placed?: GroupPod[];
   refused?: { reason: string; message: string; plugins?: string[]; pods: number; names: string[] }[];
+  victims?: string[];
 }
 
 export interface GroupVerdict {
@@ -369,6 +370,8 @@ export interface TimeRecord {
   to: string;
   marks: Mark[];
   series: { time: number[]; columns: { name: string; unit: string; values: (number | null)[] }[] };
+  /** What is not in it. */
+  note?: string;
 }
 
 export interface Frame extends Changes {

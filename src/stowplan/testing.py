@@ -1,4 +1,4 @@
-"""Build pods and nodes for tests in one readable line each.
+"""Builders of pods and nodes for tests.
 
     a_pod("web-0").labels(app="web").requests(cpu="500m").tolerates("gpu").obj()
     a_node("n1").zone("a").allocatable(cpu="8", memory="32Gi").tainted("gpu").obj()

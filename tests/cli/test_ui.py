@@ -92,6 +92,11 @@ def test_it_serves_until_it_is_told_to_stop(files):
         (("-f", "x", "--export", "y", "--open"), "--export writes files and serves nothing"),
         (("-f", "/nowhere.json"), "/nowhere.json"),
         (("--recording", "/nowhere.recording"), "/nowhere.recording"),
+        (("--simulation", "/nowhere"), "--simulation /nowhere: no such folder"),
+        (("-f", "x", "--simulation", "y"), "three clusters: give one"),
+        (("--simulation", "x", "--config", "y"), "another configuration for one recording"),
+        (("--recording", "x", "--recording", "y", "--at", "2026-11-20T12:03"), "--at is for a moment of a recording"),
+        (("--recording", "x", "--recording", "y", "--simulation", "z"), "two are shown side by side, no more"),
         (("--token-file", "x"), "are for --from-scheduler"),
         (("--from-scheduler", "https://x", "-f", "y"), "a scheduler that has its own cluster"),
         (("--from-scheduler", "http://127.0.0.1:1", "--token-file", "/dev/null"), "a scheduler's port is HTTPS"),
@@ -108,3 +113,41 @@ def test_a_folder_that_cannot_be_written(run, files, tmp_path):
     ran = run("ui", "-f", files(*CLUSTER), "--export", str(tmp_path / "file" / "copy"))
     assert ran.code == 2
     assert f"--export {tmp_path}/file/copy: Not a directory" in ran.err
+
+
+SCENARIO = """
+name: small
+duration: 60
+cluster:
+  groups:
+  - {name: a, count: 1, capacity: {cpu: 4}}
+workloads:
+- name: w
+  manifest: {kind: Pod, spec: {containers: [{name: c, image: i, resources: {requests: {cpu: "3"}}}]}}
+  at: [10, 20]
+"""
+
+
+@pytest.fixture
+def simulated(run, tmp_path):
+    (tmp_path / "small.yaml").write_text(SCENARIO)
+    assert run("simulate", str(tmp_path / "small.yaml"), "--out", str(tmp_path / "results"), "--quiet").code == 0
+    return str(tmp_path / "results")
+
+
+def test_a_simulation_as_a_saved_copy(run, simulated, tmp_path):
+    ran = run("ui", "--simulation", simulated, "--export", str(tmp_path / "copy"))
+    assert (ran.code, ran.out) == (0, f"wrote {tmp_path}/copy/index.html: 1 node, 2 pods, 1 of them pending\n")
+    data = data_in(tmp_path / "copy")
+    assert (data["source"]["title"], data["source"]["tracks"]) == ("small", ["results"])
+    assert data["source"]["can"] == ["plan", "configuration", "time"]
+    assert data["configuration"]["profiles"][0]["schedulerName"] == "default-scheduler"
+    columns = {column["name"]: column["values"] for column in data["time"]["results"]["series"]["columns"]}
+    assert columns["cpu"][-1] == 0.75
+    assert (columns["pending"][0], columns["pending"][-1]) == (0, 1)
+
+
+def test_two_simulations_have_names_that_differ(run, simulated, tmp_path):
+    ran = run("ui", "--simulation", simulated, "--simulation", simulated, "--export", str(tmp_path / "copy"))
+    assert ran.code == 0
+    assert data_in(tmp_path / "copy")["source"]["tracks"] == [f"{simulated} (1)", f"{simulated} (2)"]

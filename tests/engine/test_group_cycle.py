@@ -7,7 +7,9 @@ from hypothesis import strategies as st
 from stowplan.framework.interface import PermitPlugin, ReservePlugin
 from stowplan.framework.status import error, unschedulable
 from stowplan.live_testing import Latency, live_cluster
-from stowplan.testing import a_node, a_pod
+from stowplan.testing import a_pod
+from support.examples import times
+from support.scheduling.groups import a_group, condition, member, node, nodes_of
 
 GATES = {"GenericWorkload": True, "GangScheduling": True}
 PLACED = {**GATES, "TopologyAwareWorkloadScheduling": True}
@@ -17,31 +19,6 @@ HELD_BACK = (
     "pod group is unschedulable, waiting for minCount pods from a gang to be scheduled, "
     "one or more plugins asked to wait and no plugin rejected pod"
 )
-
-
-def node(name, cpu=2, **labels):
-    return a_node(name).allocatable(cpu=str(cpu), memory="8Gi", pods="110").labels(**labels).obj()
-
-
-def member(name, group="g", cpu="1", **spec):
-    return a_pod(name).requests(cpu=cpu).spec(schedulingGroup={"podGroupName": group}, **spec).obj()
-
-
-def a_group(name="g", *, gang=None, topology=None):
-    spec = {"schedulingPolicy": {"basic": {}} if gang is None else {"gang": {"minCount": gang}}}
-    if topology is not None:
-        spec["schedulingConstraints"] = {"topology": [{"key": topology}]}
-    metadata = {"name": name, "namespace": "default", "generation": 1}
-    return {"apiVersion": "scheduling.k8s.io/v1alpha2", "kind": "PodGroup", "metadata": metadata, "spec": spec}
-
-
-def nodes_of(cluster, *names):
-    return [cluster.node_of(name) for name in names]
-
-
-def condition(cluster, group="g"):
-    found = cluster.get("podgroups.scheduling.k8s.io", group).get("status", {}).get("conditions", [])
-    return [(one["status"], one["reason"], one.get("message", "")) for one in found]
 
 
 def gang_of(count, **options):
@@ -303,7 +280,7 @@ def test_the_same_run_twice(count):
     assert run() == run()
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=times(25), deadline=None)
 @given(
     sizes=st.lists(st.integers(1, 4), min_size=1, max_size=4),
     gangs=st.lists(st.tuples(st.integers(1, 4), st.integers(1, 5), st.integers(1, 2)), min_size=1, max_size=3),

@@ -1,21 +1,14 @@
-"""The course of a recording: its frames lead from the first plan to the last, however many looks became one."""
+"""A course: its frames lead from the first plan to the last, however many looks became one."""
 
-import json
-from contextlib import contextmanager
-
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stowplan.api.api_errors import BadRequest
 from stowplan.api.decode import decode_object
-from stowplan.api.users import ANONYMOUS_USER
 from stowplan.cluster.state import ClusterState
-from stowplan.engine.recording import RecordingError
-from stowplan.page.course import MOST_MARKS, Courses, course_of
-from stowplan.page.plan import Plan, difference, plan_of
-from stowplan.serving.requests.messages import Request
-from support.page.client import rows
+from stowplan.page.course import MOST_MARKS, Run, course_of
+from stowplan.page.plan import Plan, PlanChange, difference, plan_of
+from stowplan.timing.waits import Waits
+from support.examples import times
 from support.what_if.objects import node, pod
 
 
@@ -37,6 +30,10 @@ def played(state, steps):
         yield now
 
 
+def seen(state, moments, **options):
+    return course_of([Run(state, moments)], Waits(), **options)
+
+
 def filled():
     state = ClusterState()
     state.add_node(decode_object(node("a")))
@@ -53,7 +50,7 @@ def test_what_was_seen():
         (14.0, lambda: state.add_node(decode_object(node("b")))),
         (15.0, lambda: state.remove_node("b")),
     ]
-    course = course_of(state, played(state, steps))
+    course = seen(state, played(state, steps))
     assert [look.time for look in course.looks] == [10, 11, 12, 13, 14, 15]
     assert (list(course.start.nodes), list(course.start.pods)) == (["a"], [])
     record = course.time_record("recorded")
@@ -71,11 +68,11 @@ def test_what_was_seen():
 def test_before_the_first_lists_there_is_nothing():
     state = ClusterState()
     steps = [(1.0, lambda: None), (2.0, lambda: state.add_node(decode_object(node("a"))))]
-    assert [look.time for look in course_of(state, played(state, steps)).looks] == [2]
-    assert course_of(ClusterState(), []).time_record("recorded").marks == ()
+    assert [look.time for look in seen(state, played(state, steps)).looks] == [2]
+    assert seen(ClusterState(), []).time_record("recorded").marks == ()
 
 
-@settings(max_examples=60)
+@settings(max_examples=times(60))
 @given(
     st.lists(st.tuples(st.floats(0, 3), st.sampled_from("pqr"), st.sampled_from(["", "a", "gone"])), max_size=40),
     st.integers(2, 9),
@@ -87,7 +84,7 @@ def test_frames_lead_to_the_last_plan(steps, most):
         now += wait
         times.append(now)
         done.append((now, lambda name=name, where=where: do(state, name, where)))
-    course = course_of(state, played(state, done), most=most)
+    course = seen(state, played(state, done), most=most)
     assert len(course.looks) <= most + 2
     plan = course.start.copy()
     for look in course.looks[1:]:
@@ -128,41 +125,38 @@ def test_marks_are_bounded():
     state = filled()
     added = [lambda i=i: state.add_node(decode_object(node(f"n{i}"))) for i in range(MOST_MARKS + 50)]
     steps = [(0.0, lambda: None), *((i + 1.0, add) for i, add in enumerate(added))]
-    assert len(course_of(state, played(state, steps)).marks) == MOST_MARKS
-
-
-def get(courses, name):
-    return json.loads(courses.pages("/")[f"/{name}"](Request(method="GET", path=f"/{name}", user=ANONYMOUS_USER)).body)
-
-
-def test_it_is_played_once_and_told_by_two_routes():
-    count = []
-
-    @contextmanager
-    def playing():
-        count.append(1)
-        state = filled()
-        yield state, played(state, [(1.0, lambda: None), (2.0, lambda: put(state, "p", "a"))])
-
-    courses = Courses(playing)
-    time, frames = get(courses, "time"), get(courses, "frames")
-    assert (time["from"], time["track"]) == ("1970-01-01T00:00:01.000Z", "recorded")
-    assert list(rows(frames["start"], "nodes")) == ["a"]
-    assert rows(frames["frames"][0], "pods")["default/p"]["node"] == "a"
-    assert len(count) == 1
-
-
-def test_a_recording_that_cannot_be_played():
-    @contextmanager
-    def playing():
-        raise RecordingError("line 3: this is none")
-        yield
-
-    with pytest.raises(BadRequest, match="line 3: this is none"):
-        get(Courses(playing), "time")
+    assert len(seen(state, played(state, steps)).marks) == MOST_MARKS
 
 
 def test_plans_are_not_shared():
     state = filled()
-    course = course_of(state, played(state, [(1.0, lambda: None), (2.0, lambda: put(state, "p", "a"))]))
+    course = seen(state, played(state, [(1.0, lambda: None), (2.0, lambda: put(state, "p", "a"))]))
     assert course.start == Plan(nodes=course.start.nodes)
+
+
+def test_runs_follow_one_another():
+    """A scheduler that was started again reads its lists anew; nodes that are still there did not go."""
+    first, second = filled(), ClusterState()
+    steps = [
+        (3.0, lambda: None),
+        (4.0, lambda: second.add_node(decode_object(node("a")))),
+        (5.0, lambda: put(second, "q", "a")),
+    ]
+    runs = [
+        Run(first, played(first, [(1.0, lambda: None), (2.0, lambda: put(first, "p", "a"))])),
+        Run(second, played(second, steps)),
+    ]
+    course = course_of(runs, Waits())
+    assert [look.time for look in course.looks] == [1, 2, 4, 5]
+    assert course.looks[2].change == PlanChange(gone_pods=("default/p",))
+    assert course.marks == []
+    assert course.end() == plan_of(second)
+
+
+def test_how_long_pods_waited_so_far():
+    state, waits = filled(), Waits()
+    steps = [(0.0, lambda: None), (5.0, lambda: waits.add(4.0)), (6.0, lambda: put(state, "p", "a"))]
+    course = course_of([Run(state, played(state, steps))], waits)
+    columns = {column.name: column for column in course.time_record("t").series.columns}
+    assert columns["waitHalf"].unit == "seconds"
+    assert columns["waitHalf"].values == (0, 4, 4)

@@ -6,6 +6,7 @@ import pytest
 
 from stowplan.offline import Cluster
 from stowplan.page.answers import Answers
+from stowplan.page.courses import Courses
 from stowplan.page.plan import plan_of
 from stowplan.page.records import ConfigurationRecord, SourceRecord
 from stowplan.page.saved_copy import save_copy
@@ -26,6 +27,7 @@ def saved(tmp_path):
         plan_of(cluster.state),
         source=source,
         configuration=ConfigurationRecord(profiles=()),
+        courses=Courses({}),
         answers=Answers(ClusterSource(cluster, {})),
     )
     return tmp_path / "deep" / "copy"

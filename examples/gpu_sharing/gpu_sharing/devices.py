@@ -8,8 +8,8 @@ costs all of them once.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-from weakref import WeakKeyDictionary, proxy
+from typing import TYPE_CHECKING, Any, Protocol
+from weakref import WeakKeyDictionary, WeakSet, proxy
 
 import numpy as np
 
@@ -39,12 +39,19 @@ def devices_of(handle: Handle) -> GpuDevices:
     return found
 
 
+class Follower(Protocol):
+    def outdate(self, row: int | None, /) -> None:
+        """The row has other GPUs or other pods now; None: any may."""
+
+
 class GpuDevices:
     def __init__(self, cluster: Any) -> None:
         # It is a weak key of `_devices`.
         self._cluster = proxy(cluster)
         #: GPUs of pods whose annotation has not come yet, or never does.
         self._held: Held = {}
+        #: Columns that are worked out from these; they are told which rows changed.
+        self.followers: WeakSet[Follower] = WeakSet()
         self._generation = self._position = -1
         #: Thousandths that are free, shape (GPUs, nodes); 0 where a node has no such GPU.
         self._free: Ints = np.zeros((0, 0), np.int64)
@@ -57,7 +64,7 @@ class GpuDevices:
 
     def free(self, nodes: Nodes) -> Ints:
         """What each GPU of the view's nodes has free, shape (GPUs, nodes)."""
-        self._refresh()
+        self.refresh()
         if type(nodes) is Nodes:
             return nodes.take(self._free)
         # Preemption asks what would be if pods left, each node by itself.
@@ -69,12 +76,12 @@ class GpuDevices:
 
     def count(self, nodes: Nodes) -> Ints:
         """The number of GPUs of the view's nodes."""
-        self._refresh()
+        self.refresh()
         return nodes.take(self._count)
 
     def kinds(self, nodes: Nodes) -> Ints:
         """Which kinds of requests the view's nodes have, as bits."""
-        self._refresh()
+        self.refresh()
         return nodes.take(self._kinds)
 
     def allowed(self, nodes: Nodes, models: frozenset[str]) -> npt.NDArray[np.bool_]:
@@ -118,7 +125,8 @@ class GpuDevices:
 
     # -- keeping up ---------------------------------------------------------------------------------------------------
 
-    def _refresh(self) -> None:
+    def refresh(self) -> None:
+        """Take in what happened to pods and nodes since."""
         changes, generation = self._cluster.changes, self._cluster.table.generation
         if self._position == changes.position and self._generation == generation:
             return
@@ -138,11 +146,13 @@ class GpuDevices:
         numbers = np.arange(max(self._count, default=0))
         self._free = np.where(numbers[:, None] < self._count, WHOLE, 0)
         self._kinds = none.copy()
+        for follower in self.followers:
+            follower.outdate(None)
         for row in np.flatnonzero((table.pod_count[: table.n] > 0) & (self._count > 0)).tolist():
             self._look_at(row)
 
     def _look_again(self, node_name: str) -> None:
-        self._refresh()
+        self.refresh()
         row = self._cluster.table.row_of.get(node_name)
         if row is not None:
             self._look_at(row)
@@ -151,6 +161,8 @@ class GpuDevices:
         name = self._cluster.table.names[row]
         free, kinds, held = self._sums(name, int(self._count[row]), self._cluster.row_pods[row])
         self._free[:, row], self._kinds[row] = free, kinds
+        for follower in self.followers:
+            follower.outdate(row)
         if name in self._held:
             # Whoever is gone, or has its annotation, needs no note.
             self._put_held(name, held)

@@ -15,7 +15,7 @@ import numpy as np
 from msgspec.structs import replace
 
 import stowplan
-from gpu_sharing.devices import devices_of
+from gpu_sharing.columns import FragmentColumns
 from gpu_sharing.fragmentation import TypicalPods, typical_kinds
 from gpu_sharing.policies import (
     BestFitScore,
@@ -26,11 +26,10 @@ from gpu_sharing.policies import (
     RandomScore,
     TypicalPod,
 )
-from gpu_sharing.request import GPU_MODEL, WHOLE
+from gpu_sharing.request import WHOLE
 from gpu_sharing.sharing import GpuSharing
 from gpu_sharing.workload import workload
 from stowplan.api.decode import decode_object
-from stowplan.plugins import Nodes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -123,18 +122,17 @@ def run(
     cluster = stowplan.Cluster((), config, plugins=PLUGINS)
     for node in load.nodes:
         cluster.add(node.manifest())
-    watched = _Fragments(cluster, TypicalPods(kinds))
+    typical = TypicalPods(kinds)
+    columns = _columns_of(cluster, typical)
     found = _Records(capacity=WHOLE * sum(node.gpus for node in nodes))
     pods_of, refused = _Pods(), 0
     for i, pod in enumerate(load.pods):
         made = pods_of.make(pod)
         (decision,) = cluster.schedule([made])
-        if decision.node_name:
-            watched.update(decision.node_name)
-        else:
+        if not decision.node_name:
             refused += 1
             cluster.remove(made)
-        found.add(pod.total_milli, placed=bool(decision.node_name), fragments=watched.total)
+        found.add(pod.total_milli, placed=bool(decision.node_name), fragments=columns.total / typical.weight)
         if i % 100 == 0:
             progress(i, len(load.pods))
     progress(len(load.pods), len(load.pods))
@@ -169,36 +167,11 @@ class _Pods:
         return replace(like, metadata=replace(like.metadata, name=pod.name, uid=pod.name))
 
 
-class _Fragments:
-    """The fragmentation of a cluster, kept up node by node."""
-
-    def __init__(self, cluster: stowplan.Cluster, typical: TypicalPods) -> None:
-        self._cluster, self._typical = cluster, typical
-        (framework,) = cluster.algorithm.frameworks.values()
-        self._devices = devices_of(framework.handle)
-        column = cluster.state.table.label(GPU_MODEL)
-        self._allowed = typical.allowed(column.values)
-        self._of_row = self._scaled(None)
-        self._sum = int(self._of_row.sum())
-
-    def _scaled(self, rows: Any) -> Any:
-        nodes = Nodes(self._cluster.state, rows)
-        cpu = nodes.table.resources["cpu"]
-        allowed = self._allowed[:, nodes.codes(GPU_MODEL)]
-        return self._typical.fragments(
-            nodes.allocatable(cpu) - nodes.requested(cpu), self._devices.free(nodes), allowed
-        )
-
-    def update(self, node_name: str) -> None:
-        row = self._cluster.state.table.row_of[node_name]
-        fresh = int(self._scaled(np.array([row], np.intp))[0])
-        self._sum += fresh - int(self._of_row[row])
-        self._of_row[row] = fresh
-
-    @property
-    def total(self) -> float:
-        """Thousandths of a GPU."""
-        return self._sum / self._typical.weight
+def _columns_of(cluster: stowplan.Cluster, typical: TypicalPods) -> FragmentColumns:
+    """Those of the policy, if it goes by fragments, else columns of the run's own."""
+    (framework,) = cluster.algorithm.frameworks.values()
+    policy = framework.plugins.get(FGDScore.name)
+    return policy.columns if isinstance(policy, FGDScore) else FragmentColumns(framework.handle, typical)
 
 
 class _Records:

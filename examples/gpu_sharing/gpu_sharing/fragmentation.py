@@ -82,31 +82,33 @@ class TypicalPods:
 
     def fragments(self, cpu: Ints, free: Ints, allowed: Bools) -> Ints:
         """The fragmentation of each node, scaled."""
-        return self.weight * free.sum(axis=0) - self.useful(cpu, free, allowed)
+        return self.weight * np.add.reduce(free, axis=0) - self.useful(cpu, free, allowed)
 
-    def useful_after_share(self, cpu: Ints, free: Ints, milli: int, allowed: Bools) -> Ints:
-        """What is useful once each GPU by itself has given that much, scaled, shape (G, nodes).
+    def useful_after_share(self, cpu: Ints, free: Ints, milli: int, allowed: Bools) -> tuple[Ints, Ints, Ints]:
+        """What is useful once a GPU by itself has given that much, scaled, of each GPU that has it.
 
-        `cpu` is what is left then. Of GPUs that have not so much, anything is said.
+        GPUs and nodes come first, as `nonzero` gives them. `cpu` is what is left then.
         """
         fits, enough, sums = self._fitting(cpu, free, allowed)
-        sizes, after = self._sizes[:, None, None], free - milli
-        had, has = free >= sizes, after >= sizes
-        count = (has.astype(np.int64) - had)[self._size_of] + enough[:, None]
-        amount = (has * after - had * free)[self._size_of] + sums[:, None]
-        fits = fits[:, None] & (count >= self._number[:, :, None])
-        found: Ints = self._counts @ (fits * amount).reshape(len(self._counts), -1)
-        return found.reshape(free.shape)
+        gpus, nodes = (free >= milli).nonzero()
+        sizes, before = self._sizes[:, None], free[gpus, nodes]
+        after = before - milli
+        had, has = before >= sizes, after >= sizes
+        count = (has.astype(np.int64) - had).take(self._size_of, axis=0) + enough.take(nodes, axis=1)
+        amount = (has * after - had * before).take(self._size_of, axis=0) + sums.take(nodes, axis=1)
+        useful = self._counts @ (fits.take(nodes, axis=1) * (count >= self._number) * amount)
+        return gpus, nodes, useful
 
     def _fitting(self, cpu: Ints, free: Ints, allowed: Bools) -> tuple[Bools, Ints, Ints]:
         """Where CPU and model suit each typical pod; how many GPUs have room for it, and what these have free."""
         room = free >= self._sizes[:, None, None]
-        enough, sums = room.sum(axis=1), (room * free).sum(axis=1)
-        return allowed & (cpu >= self._cpu), enough[self._size_of], sums[self._size_of]
+        enough, sums = np.add.reduce(room, axis=1), np.add.reduce(room * free, axis=1)
+        fits = allowed & (cpu >= self._cpu)
+        return fits, enough.take(self._size_of, axis=0), sums.take(self._size_of, axis=0)
 
     def scores(self, gains: Ints) -> Ints:
         """Scores of what placements take off the fragmentation, scaled: 100 / (1 + exp(-gain / GPU)), cut."""
-        return np.searchsorted(self._bounds, gains, side="right")
+        return self._bounds.searchsorted(gains, side="right")
 
 
 def _least_gain(score: int, weight: int) -> int:

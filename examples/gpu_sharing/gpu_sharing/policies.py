@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import numpy as np
 
+from gpu_sharing.columns import FragmentColumns
 from gpu_sharing.devices import devices_of
 from gpu_sharing.fragmentation import PodKind, TypicalPods
-from gpu_sharing.request import GPU_MODEL, WHOLE, request_of
+from gpu_sharing.request import WHOLE, request_of
 from stowplan.plugins import (
     CountsPods,
     Nodes,
@@ -211,45 +212,43 @@ class FGDScore(_GpuScore):
     def __init__(self, args: FGDArgs, handle: Handle) -> None:
         super().__init__(args, handle)
         self._typical = TypicalPods([(pod.kind, pod.count) for pod in args.typical_pods])
+        self.columns = FragmentColumns(handle, self._typical)
 
     def score(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> Ints:
-        free, cpu, allowed = self._devices.free(nodes), self._free_cpu(nodes), self._allowed(nodes)
         request = request_of(pod.annotations)
-        left = cpu - _cpu_of(pod)
+        free, useful = self._devices.free(nodes), self.columns.useful(nodes)
+        left, allowed = self._free_cpu(nodes) - _cpu_of(pod), self.columns.allowed(nodes)
         if request is not None and request.is_share:
-            scores = self._share_scores(request, cpu, left, free, allowed)
-            return scores.max(axis=0, initial=0)
+            return np.maximum.reduce(self._share_scores(request, left, free, useful, allowed), axis=0, initial=0)
         typical = self._typical
-        after = free
+        taken, after = np.zeros(free.shape, np.bool_), free
         if request is not None:
             whole = free == WHOLE
-            after = np.where(whole & (whole.cumsum(axis=0) <= request.count), 0, free)
-        gains = typical.fragments(cpu, free, allowed) - typical.fragments(left, after, allowed)
+            taken = whole & (whole.cumsum(axis=0) <= request.count)
+            after = np.where(taken, 0, free)
+        gains = typical.weight * WHOLE * np.add.reduce(taken, axis=0) - useful + typical.useful(left, after, allowed)
         return typical.scores(gains)
 
     def best_gpu(self, pod: PodInfo, request: GpuRequest, node: Nodes) -> int:
         """The GPU that gave the node its score, when the pod's CPU is taken from it already."""
-        free, left, allowed = self._devices.free(node), self._free_cpu(node), self._allowed(node)
-        scores = self._share_scores(request, left + _cpu_of(pod), left, free, allowed)
-        return int(scores[:, 0].argmax())
+        free = self._devices.free(node)
+        rooms = (free[:, 0] >= request.milli).nonzero()[0]
+        if (free[rooms] == free[rooms[0]]).all():
+            # None is better than the first.
+            return int(rooms[0])
+        left, allowed = self._free_cpu(node), self.columns.allowed(node)
+        useful = self._typical.useful(left + _cpu_of(pod), free, allowed)
+        return int(self._share_scores(request, left, free, useful, allowed).argmax())
 
     def _share_scores(
-        self, request: GpuRequest, cpu: Ints, left: Ints, free: Ints, allowed: npt.NDArray[np.bool_]
+        self, request: GpuRequest, left: Ints, free: Ints, useful: Ints, allowed: npt.NDArray[np.bool_]
     ) -> Ints:
         """The score by each GPU; -1 where it has no room."""
         typical = self._typical
-        taken = typical.weight * request.milli
-        after = typical.useful_after_share(left, free, request.milli, allowed)
-        gains = taken - typical.useful(cpu, free, allowed) + after
-        return np.where(free >= request.milli, typical.scores(gains), -1)
-
-    def _allowed(self, nodes: Nodes) -> npt.NDArray[np.bool_]:
-        """Which typical pods each node's model suits, shape (T, nodes)."""
-        column = nodes.label(GPU_MODEL)
-        by_code: npt.NDArray[np.bool_] = nodes.table.memo(
-            (self.name, self), lambda: self._typical.allowed(column.values)
-        )
-        return by_code[:, nodes.codes(GPU_MODEL)]
+        gpus, nodes, after = typical.useful_after_share(left, free, request.milli, allowed)
+        found = np.full(free.shape, -1)
+        found[gpus, nodes] = typical.scores(typical.weight * request.milli - useful.take(nodes) + after)
+        return found
 
 
 def _cpu_of(pod: PodInfo) -> int:

@@ -1,4 +1,4 @@
-"""Where a pod wants to go: node selectors, affinity, spread constraints, taints and tolerations."""
+"""Pod scheduling constraints: node selectors, affinity, topology spread, taints and tolerations."""
 
 from stowplan.api.meta import ApiStruct, Int32, Int64, LabelSelector
 

@@ -1,4 +1,4 @@
-"""Answers of an API server that are no success: metav1.Status as typed exceptions.
+"""API server errors (metav1.Status) as typed exceptions.
 
 The embedded API raises them, its HTTP front writes them, the client reads them back; so whoever
 calls an API catches the same classes, whichever it is. `reason` decides the class; where a server

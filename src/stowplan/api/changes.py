@@ -1,4 +1,4 @@
-"""What happened to an object of the API, as those hear it who watch."""
+"""A change of one API object, as reported to watchers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""ConfigMaps, of which one is read: where a cluster says whose client certificates to believe."""
+"""ConfigMap; used only for the cluster's client authentication settings."""
 
 # ruff: noqa: RUF012 - msgspec copies a `{}` default for each instance.
 

@@ -1,4 +1,4 @@
-"""Objects of kinds that users define: their metadata, and everything as it came.
+"""Custom resources: metadata, with all other fields kept as decoded.
 
 Nothing is known of such a kind but where it lives, so each resource has a type of its own that says just that. The
 type stands for the resource wherever other types stand for theirs: `custom_resource("queues.v1.batch.example.com")`.

@@ -1,4 +1,4 @@
-"""From JSON-shaped data to structs and back, with errors that name the field.
+"""Convert between JSON-shaped data and structs; errors name the field.
 
 Decoding follows the API server: unknown fields are dropped, `null` means absent. Nulls are rare,
 so they are stripped only after a first attempt failed. Types are strict: a number is no label

@@ -1,4 +1,4 @@
-"""What pods ask of drivers, and what they got: claims on devices (`resource.k8s.io`)."""
+"""ResourceClaim and ResourceClaimTemplate (`resource.k8s.io`): requested and allocated devices."""
 
 # ruff: noqa: RUF012 - msgspec copies a `{}` default for each instance.
 

@@ -1,4 +1,4 @@
-"""Objects whole, as the API server gave them: with every field, also those that the scheduler does not read.
+"""Complete API objects, including the fields that the scheduler does not read; extenders need them.
 
 Structs hold what decisions need. Whoever passes objects on to somebody outside, as extenders get them, needs the rest,
 too. Only the kinds that are asked for are kept. What is kept belongs to one incarnation of an object, by its UID, and

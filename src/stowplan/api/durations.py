@@ -1,4 +1,4 @@
-"""Durations as configuration files write them: `15s`, `1h2m`, `500ms`.
+"""Go durations in configuration files: `15s`, `1h2m`, `500ms`.
 
 A duration is a whole number of nanoseconds, so that reading and writing one gives back the reference's own spelling.
 

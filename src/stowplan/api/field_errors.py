@@ -1,4 +1,4 @@
-"""Validation messages as Kubernetes words them: `path: Invalid value: "x": why`.
+"""Field validation errors in Kubernetes' wording: `path: Invalid value: "x": why`.
 
 People match on these texts, so values are quoted as Go quotes them: strings with `%q`, lists as
 compact JSON with `<`, `>` and `&` escaped, an absent list as `null`.

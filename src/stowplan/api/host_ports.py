@@ -1,4 +1,4 @@
-"""Host ports a pod wants, normalised so that equal tuples mean the same port.
+"""Host ports of a pod, normalised so that equal tuples conflict.
 
 Upstream: GetHostPorts in pkg/scheduler/util, HostPortInfo in k8s.io/kube-scheduler/framework.
 """

@@ -1,4 +1,4 @@
-"""Image names in the form node image lists are keyed by."""
+"""Image names, normalised to the form used in a node's image list."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Label selectors: from the API form to something that can be matched, hashed and compared.
+"""Label selectors, compiled to values that can be matched, hashed and compared.
 
 A `Selector` is an AND of requirements in canonical order, so two selectors that say the same
 compare equal and can be interned. An absent LabelSelector compiles to `NOTHING`, an empty one to

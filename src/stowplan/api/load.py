@@ -1,5 +1,4 @@
-"""Reading objects from files, as `kubectl -f` would: YAML or JSON, many documents, lists, directories, folders within
-them if asked to.
+"""Read objects from files as `kubectl -f` does: YAML or JSON, multiple documents, Lists, and directories.
 
 Every problem of every file is collected and raised once, one line each, with the place it is at:
 `cluster.yaml: document 3: Pod default/web-0: spec.containers[0].resources.requests[cpu]: ...`.

@@ -1,4 +1,4 @@
-"""What every Kubernetes object shares: metadata, label selectors, references.
+"""Types shared by all Kubernetes objects: metadata, label selectors, references.
 
 Only fields the scheduler reads are declared; unknown ones are dropped on decoding. Attribute
 names are the JSON names in snake case. Absent and empty are told apart (`None` against a value)
@@ -55,7 +55,10 @@ class ObjectMeta(ApiStruct, frozen=True, kw_only=True):
 
 def controller_of(metadata: ObjectMeta) -> OwnerReference | None:
     """The owner that manages the object; there is one at most."""
-    return next((owner for owner in metadata.owner_references if owner.controller), None)
+    for owner in metadata.owner_references:
+        if owner.controller:
+            return owner
+    return None
 
 
 class ListMeta(ApiStruct, frozen=True, kw_only=True):

@@ -1,4 +1,4 @@
-"""The node, and the namespace a pod lives in."""
+"""Node and Namespace."""
 
 # ruff: noqa: RUF012 - msgspec copies a `{}` default for each instance.
 

@@ -1,4 +1,4 @@
-"""The pod: what it asks for (`spec`) and what became of it (`status`)."""
+"""Pod: spec and status."""
 
 # ruff: noqa: RUF012 - msgspec copies a `{}` default for each instance.
 

@@ -1,4 +1,4 @@
-"""Disruption budgets, priority classes, and the objects the scheduler itself writes."""
+"""PodDisruptionBudget, PriorityClass, and the objects that the scheduler writes."""
 
 # ruff: noqa: RUF012 - msgspec copies a `{}` default for each instance.
 

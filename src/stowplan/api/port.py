@@ -1,4 +1,4 @@
-"""The port between the scheduler and a cluster: what it asks of an API server, whichever that is.
+"""The `Api` protocol: what the scheduler requires of an API server client.
 
 Two plugs fit: `client.http_api.HttpApi` speaks HTTP to a real cluster, `apiserver.embedded.EmbeddedApi`
 calls the store in this process. Objects come as structs of `stowplan.api`, whose type says which resource is meant.

@@ -1,4 +1,4 @@
-"""Fields of protobuf messages, encoded: a message is the bytes of its fields, one after the other.
+"""Encode protobuf fields and messages.
 
 Reading is another matter (`apiserver/schema/wire.py`): what is written here comes from us.
 """

@@ -1,4 +1,4 @@
-"""Resource quantities: "500m", "1.5Gi", "2e3" and the numbers behind them.
+"""Resource quantities ("500m", "1.5Gi", "2e3") as exact numbers.
 
 A quantity is kept as an exact integer of nano-units (1e-9), the finest grain Kubernetes knows, so
 adding and comparing are integer operations. Reading rounds away from zero to that grain; the

@@ -1,6 +1,6 @@
-"""Regular expressions as Kubernetes has them: in Go's syntax, and in time linear in the text.
+"""Go-syntax regular expressions that match in linear time.
 
-RE2 does it, which Go's own engine follows. Python's `re` cannot stand in for it: its syntax differs, and a pattern of a
+The engine is RE2, like Go's. Python's `re` cannot stand in for it: its syntax differs, and a pattern of a
 few characters, such as `(a+)+$`, can keep it busy for hours. google-re2 has no wheel for some platforms; without it
 nothing can be compiled, and callers say what they do then.
 

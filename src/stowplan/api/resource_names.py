@@ -1,4 +1,4 @@
-"""Classes of resource names, which decide what the scheduler counts and how.
+"""Kinds of resource names: native, extended, hugepages, attachable volumes.
 
 Upstream: pkg/apis/core/v1/helper/helpers.go and pkg/scheduler/util/utils.go.
 """

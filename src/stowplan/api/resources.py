@@ -1,4 +1,4 @@
-"""Where each kind lives: struct to group, version, resource name and scope, and from there to URL paths.
+"""Map each struct to its group, version, resource name and scope, and to URL paths.
 
 The struct says its group, kind and preferred version by its defaults; the resource name follows from the kind as
 upstream guesses it. Types of custom resources say all of it themselves. Kinds whose older versions have the shape of

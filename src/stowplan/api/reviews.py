@@ -1,4 +1,4 @@
-"""Questions to an API server about others: whose token is this, and may they do that?
+"""TokenReview and SubjectAccessReview.
 
 A review is created like an object and stored nowhere; the answer is the review with its status.
 

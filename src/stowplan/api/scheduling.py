@@ -1,4 +1,4 @@
-"""Groups of pods that are scheduled together, as `scheduling.k8s.io` has them."""
+"""Workload and PodGroup (`scheduling.k8s.io`)."""
 
 from stowplan.api.meta import ApiStruct, Int32, Int64, ObjectMeta
 

@@ -1,4 +1,4 @@
-"""Label and field selectors as people and requests spell them: `app in (web, api),!canary`, `spec.nodeName=n1`.
+"""Parse label and field selectors from text: `app in (web, api),!canary`, `spec.nodeName=n1`.
 
 Upstream: k8s.io/apimachinery/pkg/labels/selector.go (Parse), pkg/fields/selector.go.
 """

@@ -1,4 +1,4 @@
-"""All selectors under one roof: label selectors, and the node selectors built on them."""
+"""Re-exports label selectors and node selectors."""
 
 from stowplan.api.label_selectors import (
     DOES_NOT_EXIST,

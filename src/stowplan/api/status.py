@@ -1,4 +1,4 @@
-"""metav1.Status: how an API server says what came of a request."""
+"""metav1.Status, the API server's report of a failed request."""
 
 from stowplan.api.meta import ApiStruct, Int32, ListMeta
 

@@ -1,4 +1,4 @@
-"""Volumes, claims, classes, and what CSI drivers report about themselves."""
+"""PersistentVolume, PersistentVolumeClaim, StorageClass, and the CSI objects."""
 
 # ruff: noqa: RUF012 - msgspec copies a `{}` default for each instance.
 

@@ -1,4 +1,4 @@
-"""Moments as Kubernetes writes them: RFC 3339 in UTC, in whole seconds or in microseconds.
+"""RFC 3339 timestamps in UTC, as metav1.Time and metav1.MicroTime.
 
 Upstream: staging/src/k8s.io/apimachinery/pkg/apis/meta/v1/{time,micro_time}.go.
 """

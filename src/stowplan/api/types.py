@@ -1,4 +1,4 @@
-"""All API structs under one roof; the modules behind it group them by what they describe."""
+"""Re-exports all API structs."""
 
 from stowplan.api.affinity import (
     Affinity,

@@ -1,4 +1,4 @@
-"""Who acts: a user as authentication knows it, and the names that every cluster knows.
+"""User info of authenticated requests, and well-known user and group names.
 
 Upstream: staging/src/k8s.io/apiserver/pkg/authentication/user.
 """

@@ -1,4 +1,4 @@
-"""Volume sources, in pods and in persistent volumes, and the claim spec both sides share.
+"""Volume sources of pods and persistent volumes, and the claim spec.
 
 A source the scheduler does not look into (configMap, emptyDir, hostPath, ...) is not declared,
 so a volume of such a kind decodes to one that has a name and no source.

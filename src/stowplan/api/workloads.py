@@ -1,4 +1,4 @@
-"""Owners of pods. Default spreading reads nothing of them but their selectors.
+"""Controllers that own pods; default spreading reads their selectors.
 
 A Service or ReplicationController selects by a plain label map, where absent differs from empty.
 """

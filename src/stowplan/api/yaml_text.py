@@ -1,4 +1,4 @@
-"""YAML as Kubernetes reads it, from people who need not be trusted.
+"""Parse YAML as Kubernetes does, with bounds against hostile input.
 
 It is read as version 1.1 (a bare `yes` is true), as kubectl does, but timestamps stay strings and `1:30` is no number.
 Map keys become strings.

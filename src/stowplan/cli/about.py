@@ -1,4 +1,4 @@
-"""What commands about a cluster have in common: where the cluster is, and how answers are written."""
+"""Options and output shared by the commands that ask about a cluster."""
 
 from __future__ import annotations
 

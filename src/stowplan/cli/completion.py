@@ -1,4 +1,4 @@
-"""`stowplan completion`: what makes a shell complete commands, options, files and names of objects."""
+"""`stowplan completion`: shell completion scripts."""
 
 from __future__ import annotations
 

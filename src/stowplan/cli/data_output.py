@@ -1,4 +1,4 @@
-"""Answers as data: JSON, or YAML of the same."""
+"""JSON and YAML output."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`stowplan drain`: what a drain would do, without doing it."""
+"""`stowplan drain`: predict the effect of draining nodes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`stowplan explain`: why a pod goes where it goes, or nowhere; what a node takes and what it refuses."""
+"""`stowplan explain`: why a pod is placed or pending; what a node accepts and rejects."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`stowplan fit`: how many more pods like one fit, what runs out first, and how many nodes would make the rest fit."""
+"""`stowplan fit`: how many more copies of a pod fit, the limiting resource, and how many nodes to add."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`kube-scheduler`: the command line of upstream's program, in front of this scheduler.
+"""`kube-scheduler`: the upstream command line for this scheduler.
 
 This module takes the signals, before anything is imported that takes time; the rest is `scheduler_command`'s.
 """

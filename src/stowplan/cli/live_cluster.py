@@ -1,4 +1,4 @@
-"""Where a live cluster is, for commands that follow one."""
+"""Options that select a live cluster, for commands that follow one."""
 
 from __future__ import annotations
 

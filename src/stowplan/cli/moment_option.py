@@ -1,4 +1,4 @@
-"""The option --at of commands that ask about a moment of a recording."""
+"""The `--at` option of commands that query a recording."""
 
 from __future__ import annotations
 

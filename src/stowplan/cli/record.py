@@ -1,4 +1,4 @@
-"""`stowplan record`: follow a live cluster into a file, to look at any moment of it later."""
+"""`stowplan record`: record a live cluster to a file for later queries."""
 
 from __future__ import annotations
 

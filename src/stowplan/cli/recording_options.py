@@ -1,4 +1,4 @@
-"""Options of the commands that write a recording."""
+"""Options shared by commands that write a recording."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`stowplan replay`: what is in a recording, a moment of it, whether it repeats, and what would be decided anew."""
+"""`stowplan replay`: inspect, verify and re-decide a recording."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`stowplan run`: schedule the pods of a cluster, from the command line of somebody who tries it out.
+"""`stowplan run`: schedule the pods of a cluster, with defaults for trying it out.
 
 The same scheduler as `kube-scheduler`, which has the other command's flags, finds the cluster as kubectl does, knows no
 limit of requests, and does not elect a leader. As it would so easily be started on a cluster that has a scheduler, it

@@ -1,4 +1,4 @@
-"""`stowplan shadow`: beside another scheduler, what this one would have done; it binds nothing."""
+"""`stowplan shadow`: compare with another scheduler's decisions; binds nothing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a shell offers for options and arguments: files, contexts, names of pods and nodes."""
+"""Completion of option values and arguments: files, contexts, pod and node names."""
 
 from __future__ import annotations
 

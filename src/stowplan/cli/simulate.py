@@ -1,4 +1,4 @@
-"""`stowplan simulate`: a scenario in virtual time, and a folder with what became of every pod."""
+"""`stowplan simulate`: run a scenario in virtual time and write the results to a directory."""
 
 from __future__ import annotations
 
@@ -55,9 +55,10 @@ def simulate(
     """Run a scenario in virtual time: the real scheduler, with its queue, preemption and plugins, on a cluster,
     workloads and faults that a YAML file describes. The same file and seed give the same results, byte for byte.
 
-    The folder gets decisions.jsonl (a row per pod), series.jsonl (the state of things over time), summary.json and
-    report.html, a page with pictures that stands alone; where pyarrow is installed, Parquet files, too. Ctrl-C ends the
-    simulation early and keeps what is done. docs/simulate.md explains scenarios.
+    The folder gets decisions.jsonl (a row per pod), series.jsonl (the state of things over time), summary.json,
+    report.html, a page with pictures that stands alone, and course.jsonl.gz, which `stowplan ui --simulation FOLDER`
+    plays; where pyarrow is installed, Parquet files, too. Ctrl-C ends the simulation early and keeps what is done.
+    docs/simulate.md explains scenarios.
 
     \b
     Examples:

@@ -1,4 +1,4 @@
-"""`stowplan survive`: what would not come back if nodes, zones or racks were lost."""
+"""`stowplan survive`: which pods could not be rescheduled after losing nodes, zones or racks."""
 
 from __future__ import annotations
 

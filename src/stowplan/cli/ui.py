@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import webbrowser
-from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -29,29 +29,25 @@ from stowplan.explain.judging import judged
 from stowplan.explain.reported_status import ReportedStatus
 from stowplan.explain.suggestions import advise
 from stowplan.framework.explanations.formatting import count
-from stowplan.framework.registry import installed_plugins
-from stowplan.guarding.broken_off_calls import BrokenOffCalls
-from stowplan.guarding.guarded_plugins import guarded_registry
 from stowplan.klog.setup import LogSettings, set_up
 from stowplan.offline import Cluster
 from stowplan.page.answers import Answers
 from stowplan.page.configuration import configuration_record
-from stowplan.page.course import TRACK, Courses
+from stowplan.page.courses import Courses
 from stowplan.page.plan import plan_of
 from stowplan.page.records import SourceRecord
 from stowplan.page.saved_copy import save_copy
 from stowplan.page.trials import Trials
-from stowplan.recordings.replaying import Replayed
 from stowplan.serving.errors import ServingError
 from stowplan.sources.cluster_source import GROUP_GATES, ClusterSource
+from stowplan.sources.courses import course_decided_anew, recorded_course, simulated_course
 from stowplan.what_if.comparison import objects_of
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 
     from stowplan.client.connection import Connection
     from stowplan.cluster.pod_info import PodInfo
-    from stowplan.cluster.state import ClusterState
     from stowplan.command_line.stop_signals import StopSignals
     from stowplan.config import Configuration, Declarations, FeatureGates
     from stowplan.engine.engine import Engine
@@ -59,8 +55,9 @@ if TYPE_CHECKING:
     from stowplan.explain.verdict import Verdict
     from stowplan.framework.registry import Registry
     from stowplan.inspection.records import GroupVerdictRecord
-    from stowplan.page.course import Played
+    from stowplan.page.course import Course
     from stowplan.page.loopback import Streams
+    from stowplan.page.plan import Plan
     from stowplan.page.records import ConfigurationRecord
     from stowplan.serving.requests.messages import Page
 
@@ -71,9 +68,20 @@ _ANSWERED = ("plan", "explain", "pending", "nodes", "podgroups", "configuration"
 @a_cluster
 @click.option(
     "--recording",
+    "recordings",
     metavar="FILE",
+    multiple=True,
     shell_complete=complete_file,
-    help="Show a recording (stowplan record, kube-scheduler --record): its end and its course, or one moment by --at.",
+    help="Show a recording (stowplan record, kube-scheduler --record): its end and its course, or one moment by --at. "
+    "Twice: two of them side by side. With --config: beside what that configuration would have done.",
+)
+@click.option(
+    "--simulation",
+    "simulations",
+    metavar="FOLDER",
+    multiple=True,
+    shell_complete=complete_file,
+    help="Show what `stowplan simulate` wrote: its end and its course. Twice: two of them side by side.",
 )
 @click.option("--at", metavar="TIME", help="A moment of the recording, as 2026-11-20T12:03 (UTC).")
 @click.option(
@@ -95,7 +103,8 @@ def ui(
     *,
     files: tuple[str, ...],
     recursive: bool,
-    recording: str | None,
+    recordings: tuple[str, ...],
+    simulations: tuple[str, ...],
     at: str | None,
     kubeconfig: str | None,
     context: str | None,
@@ -122,22 +131,21 @@ def ui(
       stowplan ui -f cluster.json
       stowplan ui -f cluster.json --config packing.yaml --open
       stowplan ui --recording cluster.recording
+      stowplan ui --recording cluster.recording --config packing.yaml     # then, and as it would have been
+      stowplan ui --simulation results --simulation packed
       stowplan ui --from-scheduler https://10.0.0.7:10259 --certificate-authority scheduler-ca.crt
       stowplan ui -f cluster.json --export plan/     # then open plan/index.html
     """
-    if sum(map(bool, (files, recording, kubeconfig or context))) > 1:
-        raise click.UsageError("-f, --recording, and --kubeconfig or --context are three clusters: give one.")
+    _check_clusters(files, recordings, simulations, kubeconfig or context, at=at, config=config)
     if recursive and not files:
         raise click.UsageError("-R is for the directories of -f.")
-    if at is not None and recording is None:
-        raise click.UsageError("--at is for a moment of a recording: give --recording FILE.")
     if export is not None and (port or opens):
         raise click.UsageError("--export writes files and serves nothing: give neither --port nor --open.")
     if from_scheduler is None and (token_file or certificate_authority or insecure_skip_tls_verify):
         raise click.UsageError(
             "--token-file, --certificate-authority and --insecure-skip-tls-verify are for --from-scheduler."
         )
-    if from_scheduler is not None and (files or recording or config or plugins or export):
+    if from_scheduler is not None and (files or recordings or simulations or config or plugins or export):
         raise click.UsageError("--from-scheduler shows a scheduler that has its own cluster and configuration.")
     when, show = moment_from_option(at), _Show(port, opens)
     with reported(config):
@@ -152,12 +160,20 @@ def ui(
                 insecure=insecure_skip_tls_verify,
             )
             return
+        courses = Courses(_tracks(recordings, simulations, config, plugins)) if at is None else Courses({})
         known = known_plugins(plugins)
         if files:
             about, mode = ClusterSource.of_files(files, config, plugins, recursive=recursive), "files"
             title = count(len(files), "file") if len(files) > 1 else "stdin" if files[0] == "-" else files[0]
-        elif recording:
-            about, mode, title = ClusterSource.of_recording(recording, when, config, plugins), "recording", recording
+        elif recordings:
+            about, mode, title = (
+                ClusterSource.of_recording(recordings[0], when, config, plugins),
+                "recording",
+                recordings[0],
+            )
+        elif simulations:
+            _show_simulation(show, export, simulations[0], courses)
+            return
         elif export is None:
             _live(show, kubeconfig=kubeconfig, context=context, config=config, plugins=plugins, groups=pod_groups)
             return
@@ -166,12 +182,53 @@ def ui(
                 kubeconfig=kubeconfig, context=context, config=config, plugins=plugins, pod="", groups=pod_groups
             )
             about, mode, title = event_loop.run(reading), "static", context or "a live cluster"
-        if export is not None:
-            _Standing(about, "static", title, known).save(export)
-        else:
-            # Of a single moment there is no course.
-            played = _played(recording, plugins) if recording and when is None else None
-            _Standing(about, mode, title, known, played).serve(show)
+        _standing(about, mode, title, known, courses).show(show, export)
+
+
+def _check_clusters(
+    files: Sequence[str],
+    recordings: Sequence[str],
+    simulations: Sequence[str],
+    live: str | None,
+    *,
+    at: str | None,
+    config: str | None,
+) -> None:
+    """Which options go together; raise click.UsageError."""
+    if sum(map(bool, (files, recordings or simulations, live))) > 1:
+        raise click.UsageError(
+            "-f, --recording or --simulation, and --kubeconfig or --context are three clusters: give one."
+        )
+    courses = len(recordings) + len(simulations)
+    if courses > 2:
+        raise click.UsageError("--recording and --simulation: two are shown side by side, no more.")
+    if at is not None and (courses != 1 or not recordings):
+        raise click.UsageError("--at is for a moment of a recording: give one --recording FILE.")
+    if config is not None and courses and (courses != 1 or not recordings):
+        raise click.UsageError("--config is another configuration for one recording: give one --recording FILE.")
+
+
+def _tracks(
+    recordings: Sequence[str], simulations: Sequence[str], config: str | None, plugins: Sequence[str]
+) -> dict[str, Callable[[], Course]]:
+    """What there is to play, by names that differ."""
+    if len(recordings) == 1 and not simulations:
+        (path,) = recordings
+        found: dict[str, Callable[[], Course]] = {"recorded": lambda: recorded_course(path, plugins)}
+        if config is not None:
+            found[f"with {Path(config).name}"] = lambda: course_decided_anew(path, config, plugins)
+        return found
+    makers = [(path, partial(recorded_course, path, plugins)) for path in recordings]
+    makers += [(folder, partial(_course_of_simulation, folder)) for folder in simulations]
+    names = [Path(path).name or path for path, _ in makers]
+    return {
+        name if names.count(name) == 1 else f"{path} ({i})": make
+        for i, (name, (path, make)) in enumerate(zip(names, makers, strict=True), 1)
+    }
+
+
+def _course_of_simulation(folder: str) -> Course:
+    return simulated_course(folder)[1]
 
 
 @dataclass(frozen=True)
@@ -202,61 +259,72 @@ class _Show:
             raise InputError(f"{error}; --port 0 takes a free one") from error
 
 
+@dataclass(frozen=True, kw_only=True)
 class _Standing:
     """A cluster that does not change while it is looked at."""
 
-    def __init__(
-        self, about: ClusterSource, mode: str, title: str, known: Declarations, played: Played | None = None
-    ) -> None:
-        self._about = about
-        self._known = known
-        self._played = played
-        self._answers = Answers(about)
-        self._source = _source(mode, title, about.cluster.config)
+    plan: Plan
+    source: SourceRecord
+    configuration: ConfigurationRecord
+    courses: Courses
+    #: None of a simulation, which left nothing that could be asked.
+    about: ClusterSource | None = None
 
-    def _configuration(self) -> ConfigurationRecord:
-        features = with_chosen(GROUP_GATES) if self._about.engine.schedules_groups else DEFAULT_FEATURES
-        return configuration_record(self._about.cluster.config, self._known, features)
+    def show(self, show: _Show, export: Path | None) -> None:
+        if export is None:
+            with stop_signals() as stop:
+                event_loop.run(self._serve(show, stop))
+        else:
+            self._save(export)
 
-    def save(self, folder: Path) -> None:
-        plan, configuration = plan_of(self._about.engine.state), self._configuration()
+    def _save(self, folder: Path) -> None:
+        answers = None if self.about is None else Answers(self.about)
+        source = replace(self.source, mode="static")
         try:
-            save_copy(folder, plan, source=self._source, configuration=configuration, answers=self._answers)
+            save_copy(
+                folder,
+                self.plan,
+                source=source,
+                configuration=self.configuration,
+                answers=answers,
+                courses=self.courses,
+            )
         except OSError as error:
             raise InputError(f"--export {folder}: {error.strerror}: {error.filename}") from error
-        click.echo(f"wrote {folder / 'index.html'}: {_size(self._about.engine.state)}")
-
-    def serve(self, show: _Show) -> None:
-        with stop_signals() as stop:
-            event_loop.run(self._serve(show, stop))
+        click.echo(f"wrote {folder / 'index.html'}: {_size(self.plan)}")
 
     async def _serve(self, show: _Show, stop: StopSignals) -> None:
         from stowplan.page.feed import Feed
         from stowplan.page.site import PREFIX, site
 
-        state, stopped = self._about.engine.state, stop.event()
-        feed = Feed(plan_of(state))
-        answers = self._answers.pages(PREFIX) | Trials(lambda: self._about.cluster).pages(PREFIX)
-        can: tuple[str, ...] = (*_ANSWERED, "whatIf")
-        if self._played is not None:
-            answers |= Courses(self._played).pages(PREFIX)
-            can = (*can, "time")
-        source = replace(self._source, can=can, tracks=(TRACK,) if self._played is not None else ())
-        pages = site(lambda: source, feed=feed, configuration=self._configuration, answers=answers)
-        await show.until(stopped.wait(), pages, feed, _size(state))
+        stopped, feed, about = stop.event(), Feed(self.plan.copy()), self.about
+        answers, source = self.courses.pages(PREFIX), self.source
+        if about is not None:
+            answers |= Answers(about).pages(PREFIX) | Trials(lambda: about.cluster).pages(PREFIX)
+            source = replace(source, can=(*source.can, "whatIf"))
+        pages = site(lambda: source, feed=feed, configuration=lambda: self.configuration, answers=answers)
+        await show.until(stopped.wait(), pages, feed, _size(self.plan))
 
 
-def _played(path: str, plugins: Sequence[str]) -> Played:
-    """Plays the newest file of a recording again."""
+def _standing(about: ClusterSource, mode: str, title: str, known: Declarations, courses: Courses) -> _Standing:
+    configuration = about.cluster.config
+    features = with_chosen(GROUP_GATES) if about.engine.schedules_groups else DEFAULT_FEATURES
+    return _Standing(
+        plan=plan_of(about.engine.state),
+        source=_source(mode, title, configuration.profiles[0].scheduler_name, courses),
+        configuration=configuration_record(configuration, known, features),
+        courses=courses,
+        about=about,
+    )
 
-    @contextmanager
-    def playing() -> Iterator[tuple[ClusterState, Iterable[float]]]:
-        calls = BrokenOffCalls()
-        registry = guarded_registry(dict.fromkeys((*installed_plugins(), *named_plugins(plugins))), calls)
-        with Replayed(path, registry, broken_off=calls) as again:
-            yield again.engine.state, (step.entry.now for step in again.steps())
 
-    return playing
+def _show_simulation(show: _Show, export: Path | None, folder: str, courses: Courses) -> None:
+    header, course = simulated_course(folder)
+    source = _source("simulation", header.title or Path(folder).name, header.scheduler_name, courses)
+    can = tuple(one for one in source.can if one in ("plan", "configuration", "time"))
+    _Standing(
+        plan=course.end(), source=replace(source, can=can), configuration=header.configuration, courses=courses
+    ).show(show, export)
 
 
 # -- a live cluster ---------------------------------------------------------------------------------------------------
@@ -311,7 +379,9 @@ async def _follow(
                 return
             state = follower.engine.state
             trials = Trials(lambda: Cluster(objects_of(state), configuration, plugins=list(named_plugins(plugins))))
-            source = replace(_source("live", connection.server, configuration), can=(*_ANSWERED, "whatIf"))
+            scheduler_name = configuration.profiles[0].scheduler_name
+            source = _source("live", connection.server, scheduler_name, Courses({}))
+            source = replace(source, can=(*source.can, "whatIf"))
             pages = site(
                 lambda: source,
                 feed=feed,
@@ -319,7 +389,7 @@ async def _follow(
                 answers=Answers(_Followed(follower.engine)).pages(PREFIX) | trials.pages(PREFIX),
             )
             async with running(follow(state, feed)) as looking:
-                await show.until(stopped.wait(), pages, feed, _size(state), following, looking)
+                await show.until(stopped.wait(), pages, feed, _size(plan_of(state)), following, looking)
 
 
 class _Hearing:
@@ -370,17 +440,17 @@ async def _pass_on(show: _Show, url: str, access: Mapping[str, Any], stop: StopS
 # -- what all have in common ------------------------------------------------------------------------------------------
 
 
-def _source(mode: str, title: str, configuration: Configuration) -> SourceRecord:
+def _source(mode: str, title: str, scheduler_name: str, courses: Courses) -> SourceRecord:
     return SourceRecord(
         mode=mode,
         title=title,
-        scheduler_name=configuration.profiles[0].scheduler_name,
+        scheduler_name=scheduler_name,
         version=f"stowplan {__version__}",
-        can=_ANSWERED,
+        can=(*_ANSWERED, "time") if courses.tracks else _ANSWERED,
+        tracks=courses.tracks,
     )
 
 
-def _size(state: ClusterState) -> str:
-    waiting = sum(1 for info in state.pending.values() if state.placed(info.uid) is None)
-    pods = len(state.placed_pods()) + waiting
-    return f"{count(state.table.count, 'node')}, {count(pods, 'pod')}, {waiting} of them pending"
+def _size(plan: Plan) -> str:
+    waiting = sum(1 for pod in plan.pods.values() if not pod.node)
+    return f"{count(len(plan.nodes), 'node')}, {count(len(plan.pods), 'pod')}, {waiting} of them pending"

@@ -1,4 +1,4 @@
-"""`stowplan what-if`: the cluster before and after changes, side by side."""
+"""`stowplan what-if`: compare the cluster before and after changes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Talking to a real API server: the plug for the port in `api/port.py`.
+"""HTTP client for a real API server; implements the protocol of `api/port.py`.
 
     connection = connect_from_flags(kubeconfig=None)  # as kubectl finds its cluster
     async with HttpApi.open(connection, client_settings=ClientConnection(), agent="my-tool/1.0") as api:

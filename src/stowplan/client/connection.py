@@ -1,4 +1,4 @@
-"""Where the API server is and who we are to it: from flags, kubeconfig files or a pod's service account.
+"""Resolve the API server's address and credentials from flags, kubeconfig or a service account.
 
 The two programs look in different places, and both orders are kept:
 

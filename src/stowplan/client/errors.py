@@ -1,4 +1,4 @@
-"""What a client adds to the ways a request can fail: an answer that never came to a request that may have worked."""
+"""Client errors without an API status, such as a request that may have succeeded."""
 
 from __future__ import annotations
 

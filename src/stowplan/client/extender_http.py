@@ -1,4 +1,4 @@
-"""Requests to HTTP extenders: POST of JSON, with the extender's own TLS and time limit, over connections that are kept.
+"""HTTP requests to extenders, over persistent connections with per-extender TLS and timeout.
 
 What comes back is a status and a body of a bounded length. A redirect is an answer like any other, as nobody follows
 it. A connection that the other side closes while it is idle may break just when it is used again: questions are put

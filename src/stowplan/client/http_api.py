@@ -1,4 +1,4 @@
-"""The `Api` of a real cluster: each call a request, each answer a struct or a typed error.
+"""The `Api` of a real cluster: every call is one request, every response a struct or a typed error.
 
 What a call may do when its answer is lost differs, and is decided here:
 

@@ -1,4 +1,4 @@
-"""What requests to one server are told of as metrics.
+"""Client request metrics per server.
 
 A request's duration is all of it, from when it was asked for until its last answer: waiting for its turn, and whatever
 it took to try again. Each try is counted and has its size. Watches are only counted, as they have no end.

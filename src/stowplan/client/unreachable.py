@@ -1,4 +1,4 @@
-"""What to say of a cluster that does not answer, or not as it was asked to: who, what, and what to do."""
+"""Error messages for a cluster that cannot be reached or does not respond as expected."""
 
 from __future__ import annotations
 

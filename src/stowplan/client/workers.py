@@ -1,4 +1,4 @@
-"""A queue of things to send and those who send them: some at a time, and only as many as it takes.
+"""A work queue with a bounded number of workers, started on demand.
 
 One worker begins. Another joins whenever all of them wait for an answer and more waits to be sent; so an API in this
 process, whose answers come at once, is written to by one worker, and one far away by up to `limit`. After each thing

@@ -1,1 +1,1 @@
-"""What the scheduler knows of the cluster, kept as columns."""
+"""The scheduler's view of the cluster, in columns."""

@@ -1,4 +1,4 @@
-"""Lookup objects as they will be once what the scheduler has decided is written.
+"""Assumed objects: lookup objects with the scheduler's pending writes applied.
 
 Two pods must not get one volume, also before the API server and the watch have heard of the first. So a decision
 replaces an object by an assumed copy, for all who ask here; who asks the `ObjectStore` gets what the watch told. A copy

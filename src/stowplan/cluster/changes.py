@@ -1,4 +1,4 @@
-"""What changed (rows of the node table, or nodes by name), as a log that readers follow from where they last stood."""
+"""Change logs that readers follow from their last position."""
 
 from __future__ import annotations
 
@@ -23,17 +23,14 @@ class ChangeLog(Generic[T]):
         #: Where a reader stands that knows of none of these.
         self._start = 0
         self._last = 0
+        #: Where a reader that knows everything stands: the last number here, or the start.
+        self.position = 0
         #: What was asked last, from which position to which, and the answer: several readers stand at the same place.
         self._asked: tuple[int, int] = (-1, -1)
         self._answer: list[T] | None = None
 
-    @property
-    def position(self) -> int:
-        """Where a reader that knows everything stands."""
-        return self._numbers[-1] if self._numbers else self._start
-
     def append(self, row: T) -> None:
-        self._last += 1
+        self._last = self.position = self._last + 1
         self._rows.append(row)
         self._numbers.append(self._last)
         if len(self._rows) > self._limit:
@@ -63,6 +60,7 @@ class ChangeLog(Generic[T]):
             self._start = position
         else:
             del self._rows[after:], self._numbers[after:]
+        self.position = self._numbers[-1] if self._numbers else self._start
 
     def _after(self, position: int) -> int | None:
         """Index of the first change after a position; None when the position is not kept."""

@@ -1,4 +1,4 @@
-"""Arrays with a row a node (last axis) that grow by doubling."""
+"""Growable per-node arrays; nodes are the last axis."""
 
 from __future__ import annotations
 

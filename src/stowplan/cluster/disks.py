@@ -1,4 +1,4 @@
-"""Inline disks in use, by row.
+"""Inline disks in use, per node.
 
 VolumeRestrictions asks which nodes mount one of a pod's disks. Few pods have inline disks, and few rows share one, so
 the index goes from the disk to its rows. A disk with several names (the monitors of an RBD image) is found under each.

@@ -1,4 +1,4 @@
-"""What a dump has of nodes and of the pods on them: plain values that can be encoded.
+"""Nodes and placed pods in a dump, as encodable values.
 
 Everything that a decision depends on is in it and cannot be worked out of the objects: orders and sizes that only
 history knows.

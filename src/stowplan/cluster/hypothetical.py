@@ -1,4 +1,4 @@
-"""Nodes as they would be with some pods gone and others come: each row in a world of its own.
+"""Nodes with pods hypothetically added or removed, each node independently of the others.
 
 Preemption asks, for thousands of nodes, "would the pod fit here if these pods left?", and changes only that node's
 own pods in each question. So one overlay serves them all: a copy of the pod columns for the rows in question, which
@@ -109,7 +109,7 @@ class HypotheticalNodes(Nodes):
     # -- what pods take, as it would be -------------------------------------------------------------------------------
 
     def requested(self, resource: int | slice) -> npt.NDArray[np.int64]:
-        if resource >= self._requested.shape[0]:
+        if not isinstance(resource, slice) and resource >= self._requested.shape[0]:
             return np.zeros(len(self), np.int64)
         found: npt.NDArray[np.int64] = self._requested[resource]
         return found

@@ -1,4 +1,4 @@
-"""Lookup objects as decisions that are being written make them, whatever the watch tells meanwhile.
+"""Lookup objects with in-flight writes, which take precedence over what the watch reports.
 
 Writing a decision may take several requests about one object, and others may change the object in between; what was
 decided must hold all along, or two decisions take the same thing. So whoever decides holds a copy here, and releases it
@@ -18,7 +18,7 @@ from stowplan.cluster.object_dependencies import key_of
 from stowplan.cluster.transaction import CopiedBeforeChange
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from stowplan.cluster.objects import ObjectStore
 
@@ -27,6 +27,8 @@ T = TypeVar("T")
 
 class _Held(NamedTuple):
     obj: Any
+    #: Whose decision it is: the first is to write it, the others share it.
+    holders: tuple[str, ...]
     #: Whether it stands so in the API server.
     written: bool
 
@@ -36,6 +38,8 @@ class InFlightObjects(CopiedBeforeChange):
         super().__init__()
         self._objects = objects
         self._held: dict[tuple[type[Any], str], _Held] = {}
+        #: Called when a copy that several hold was written, or given up by one of them: kind and key.
+        self.settled: list[Callable[[type[Any], str], None]] = []
         objects.replacing.append(self._replacing)
 
     def __len__(self) -> int:
@@ -59,26 +63,41 @@ class InFlightObjects(CopiedBeforeChange):
         held = self._held.get((kind, key))
         return held is not None and not held.written
 
-    def hold(self, key: str, obj: Any) -> None:
-        """Let the object be this copy until it is released; `key` need not be of an object that exists."""
-        self._set(type(obj), key, _Held(obj, written=False))
+    def held(self, kind: type[T], key: str) -> tuple[T, tuple[str, ...]] | None:
+        """The copy that is being written, and who holds it; None if nobody does."""
+        held = self._held.get((kind, key))
+        return None if held is None or held.written else (held.obj, held.holders)
+
+    def hold(self, key: str, obj: Any, holder: str) -> None:
+        """Let the object be this copy until the holder releases it; `key` need not be of an object that exists."""
+        self._set(type(obj), key, _Held(obj, (holder,), written=False))
+
+    def share(self, kind: type[Any], key: str, holder: str) -> None:
+        """Hold a copy that somebody else holds, too: whoever holds it longest is to write it."""
+        held = self._held[kind, key]
+        if holder not in held.holders:
+            self._set(kind, key, held._replace(holders=(*held.holders, holder)))
 
     def wrote(self, obj: Any, *, created: bool = False) -> None:
         """The object stands so in the API server; `created`: the watch need not have told of it at all."""
         kind, key = type(obj), key_of(obj.metadata)
         watched = self._objects.get(kind, key)
         known = not created if watched is None else not _is_older(watched, obj)
-        self._set(kind, key, None if known else _Held(obj, written=True))
+        self._set(kind, key, None if known else _Held(obj, (), written=True))
 
-    def release(self, kind: type[Any], key: str) -> None:
-        """Nothing comes of the decision. No-op if it is written or nobody holds the object."""
-        if self.is_held(kind, key):
-            self._set(kind, key, None)
+    def release(self, kind: type[Any], key: str, holder: str) -> None:
+        """Nothing comes of the holder's decision. No-op if it is written, or held by others only."""
+        held = self._held.get((kind, key))
+        if held is None or held.written or holder not in held.holders:
+            return
+        left = tuple(other for other in held.holders if other != holder)
+        self._set(kind, key, held._replace(holders=left) if left else None)
 
     def _set(self, kind: type[Any], key: str, held: _Held | None) -> None:
         if self._uncopied:
             self._copy_now()
         before = self.newest(kind, key)
+        shared = (known := self._held.get((kind, key))) is not None and len(known.holders) > 1
         if held is None:
             self._held.pop((kind, key), None)
         else:
@@ -89,6 +108,9 @@ class InFlightObjects(CopiedBeforeChange):
             self._objects.retouched(
                 key, before if before is not None else after, after if after is not None else before
             )
+        if shared:
+            for listener in self.settled:
+                listener(kind, key)
 
     def _replacing(self, kind: type[Any], key: str, new: Any) -> None:
         held = self._held.get((kind, key))

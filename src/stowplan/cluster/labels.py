@@ -1,4 +1,4 @@
-"""Node labels as columns of small integers.
+"""Node labels as columns of integer codes.
 
 A plugin that groups nodes by zone, or asks which nodes have disk=ssd, wants an array with a small integer a node.
 A column is made when its key is first asked for and kept current from then on, so labels that nobody asks for cost

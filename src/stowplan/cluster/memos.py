@@ -1,4 +1,4 @@
-"""Values that are kept with the version of what they were worked out from."""
+"""Cached values, valid for one version of their inputs."""
 
 from __future__ import annotations
 

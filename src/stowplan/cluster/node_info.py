@@ -1,4 +1,4 @@
-"""One node by itself: what a node-level plugin is given.
+"""One node, as given to node-level plugins.
 
 A thin window on the columns; nothing is copied until it is asked for.
 

@@ -1,4 +1,4 @@
-"""The order in which a search looks at nodes: zone by zone in turn, so that whoever stops early has seen all zones.
+"""The order of nodes for sampling: zones take turns.
 
 Upstream: pkg/scheduler/backend/cache/node_tree.go.
 """

@@ -1,4 +1,4 @@
-"""Nominated pods: preemption makes room for them on a node, and they are not there yet.
+"""Nominated pods, which reserve room on a node before they are bound.
 
 Upstream: pkg/scheduler/backend/queue/nominator.go.
 """

@@ -1,4 +1,4 @@
-"""On which lookup objects an answer depends: one by its key, those of a kind or a namespace, those that an index finds.
+"""The lookup objects that an answer depends on: by key, kind, namespace or index.
 
 A plugin names what it looks up for a pod; what it answered is kept until one of those objects comes, changes or goes.
 Changes of other objects, of the same kind too, leave it alone.

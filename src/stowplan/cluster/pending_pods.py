@@ -1,4 +1,4 @@
-"""Pods without a node, as the API server last had them.
+"""Pods without a node, as last reported by the API server.
 
 A pod that is assumed on a node is pending until its binding is confirmed: it is here as well as among the placed ones.
 `ClusterState.add_pod` takes a pod out that has got its node; who hears of new, changed and deleted pods puts them in

@@ -1,4 +1,4 @@
-"""What undoes the changes of nodes and of the pods on them; and both written out.
+"""Undo log and dump of nodes and their pods.
 
 Nodes and pods are one participant of transactions: where a pod is counted depends on whether its node is there. While
 a transaction is open, `ClusterState` notes each change in a log, and undoing goes through the log from its end:

@@ -1,4 +1,4 @@
-"""Which pods belong to a pod group, and how many of them have a node.
+"""Members of pod groups, and how many are scheduled.
 
 A group is known by `namespace/name`, whether or not its PodGroup object is there. Nothing is kept here but the groups'
 pods on nodes, which follow every pod that is attached to a node and taken off, in transactions too; the others are
@@ -27,6 +27,8 @@ class PodGroups:
         self._pending = pending
         #: Group -> its pods on nodes by UID, while it has any.
         self._placed: dict[str, dict[str, PodInfo]] = {}
+        #: UIDs of the pods that are on trial just now: where they are put is a supposition.
+        self.on_trial: frozenset[str] = frozenset()
 
     # -- for the cluster's state --------------------------------------------------------------------------------------
 
@@ -52,9 +54,10 @@ class PodGroups:
         placed, pending = self._placed.get(group), self._pending.of_group(group)
         return len(pending) if placed is None else len(placed.keys() | pending.keys())
 
-    def scheduled(self, group: str) -> int:
-        """How many pods are assumed or bound."""
-        return len(self._placed.get(group, ()))
+    def scheduled(self, group: str, *, but_for_trial: bool = False) -> int:
+        """How many pods are assumed or bound; `but_for_trial`: not only on trial."""
+        placed = self._placed.get(group, {})
+        return len(placed.keys() - self.on_trial) if but_for_trial else len(placed)
 
     def placed(self, group: str) -> Collection[PodInfo]:
         """The pods that are assumed or bound."""

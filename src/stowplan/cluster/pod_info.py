@@ -1,4 +1,4 @@
-"""A pod as the scheduler sees it: compiled once for all pods that look alike.
+"""A pod compiled for scheduling; equal pods share one shape.
 
 Almost all pods of a cluster come from templates, so what a plugin reads of a pod (requests, ports, affinity terms,
 tolerations, labels, namespace, owner) is the same for thousands of them. A `PodShape` holds those facts, compiled;
@@ -132,6 +132,8 @@ class PodShape(Memos):
         self.namespace = pod.metadata.namespace or "default"
         self.labels = pod.metadata.labels
         self.priority = pod.spec.priority or 0
+        #: Whether what pods take by claims counts, too (DRANodeAllocatableResources).
+        self.counts_claims = False
         #: Pods of this shape that the cluster holds.
         self.refs = 0
 
@@ -140,7 +142,7 @@ class PodShape(Memos):
     @_TemplateFact
     def requests(self) -> dict[str, int]:
         """What Filter asks for: pod-level resources included, status left aside."""
-        return to_vector(pod_requests(self.pod))
+        return to_vector(pod_requests(self.pod, dra_node_allocatable=self.counts_claims))
 
     @_TemplateFact
     def used(self) -> dict[str, int]:
@@ -154,11 +156,11 @@ class PodShape(Memos):
 
     @_TemplateFact
     def _used(self) -> dict[str, int]:
-        return pod_requests(self.pod, use_status=True, pod_level_resize=True)
+        return pod_requests(self.pod, use_status=True, pod_level_resize=True, dra_node_allocatable=self.counts_claims)
 
     @_TemplateFact
     def non_zero_used(self) -> tuple[int, int]:
-        return non_zero_requests(self.pod)
+        return non_zero_requests(self.pod, dra_node_allocatable=self.counts_claims)
 
     @_TemplateFact
     def scoring_requests(self) -> dict[str, int]:
@@ -377,6 +379,16 @@ def _may_be_resized(status: PodStatus) -> bool:
     return bool(status.container_statuses or status.init_container_statuses or status.resources)
 
 
+def _may_take_more(status: PodStatus) -> bool:
+    """Whether the status may say that the pod takes something else than its spec does."""
+    return _may_be_resized(status) or bool(status.node_allocatable_resource_claim_statuses)
+
+
+def claims_key(pod: Pod) -> bytes:
+    """What pods must agree in, too, where what they take by claims counts."""
+    return _encode((pod.status.node_allocatable_resource_claim_statuses,))
+
+
 def is_copy(pod: Pod, other: Pod) -> bool:
     """Whether a pod shares with another all that their shape hangs on, as a copy does that only has a node more.
 
@@ -389,8 +401,8 @@ def is_copy(pod: Pod, other: Pod) -> bool:
         and mine.namespace == others.namespace
         and pod.spec.volumes is other.spec.volumes
         and all(map(is_, _of_spec(pod.spec), _of_spec(other.spec)))
-        and not _may_be_resized(pod.status)
-        and not _may_be_resized(other.status)
+        and not _may_take_more(pod.status)
+        and not _may_take_more(other.status)
     )
 
 

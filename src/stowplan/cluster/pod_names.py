@@ -1,4 +1,4 @@
-"""Which pod has a name now: `namespace/name` -> UID, of placed and pending pods alike.
+"""Map `namespace/name` to the current UID, for placed and pending pods.
 
 A participant of transactions with a log: it holds every pod, and few change in a transaction.
 """

@@ -1,4 +1,4 @@
-"""The placed pods as columns, for what must look at very many of them at once.
+"""Placed pods as columns, for operations on many pods at once.
 
 Preemption asks for all pods below a priority on thousands of nodes, and a new term is counted over all pods; both
 are array work here. A pod has a slot while it is on a node (also a node that is not there: row -1).

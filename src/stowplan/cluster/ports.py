@@ -1,4 +1,4 @@
-"""Host ports in use, by row.
+"""Host ports in use, per node.
 
 Few pods have host ports, so rows without any cost nothing. A tuple is counted once a pod: it is free again when the
 last pod that holds it has left (the reference keeps a set and frees it with the first, see docs/differences.md).

@@ -1,4 +1,4 @@
-"""A plain recount of everything that a `ClusterState` keeps current, and where the two differ.
+"""Recompute every counter of a `ClusterState` and report differences.
 
 Counters and indexes follow every change of a node or a pod by a small step; here they are worked out anew from the
 nodes and the placed pods alone. For debugging and for tests: the cost grows with the cluster, and nothing that

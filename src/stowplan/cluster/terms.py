@@ -1,4 +1,4 @@
-"""Pods counted once: per distinct term, a column with the number of matching pods on every node.
+"""Per-node counts of matching pods for each distinct term.
 
 What inter-pod affinity and topology spread need of 100,000 existing pods are counts a node. Two matrices hold them,
 one row a distinct term, one column a node, and follow every pod that comes or goes:
@@ -309,6 +309,11 @@ class MatchCounts(_CountMatrix):
             self._add(slot, row, sign)
         for slot in () if terminating else live:
             self._add(slot, row, sign)
+
+    def counts_pods_of(self, slot: int, shape: PodShape) -> bool:
+        """Whether pods of the shape move a slot's counts; also of a shape that no placed pod has."""
+        term = self._terms[slot]
+        return term is not None and term.matches(shape)
 
     def items(self) -> Iterable[tuple[PodTerm, int]]:
         return self._slots.items()

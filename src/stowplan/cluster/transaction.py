@@ -1,4 +1,4 @@
-"""Transactions: change the cluster, ask anything, and have everything back as it was.
+"""Transactions on the cluster state, undone exactly.
 
 Inside a transaction every mutator may be used. Leaving it undoes all changes exactly, versions and change logs
 included, so what was worked out before stays reusable. `commit` keeps the changes instead. Transactions nest, and end

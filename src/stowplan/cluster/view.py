@@ -1,4 +1,4 @@
-"""What a plugin sees of the node table: all rows, or the ones it is asked about.
+"""A plugin's view of the node table: all rows, or a subset.
 
 Plugins read columns through a `Nodes` view and return arrays of the view's length, so one piece of plugin code serves
 all nodes in a cycle, the changed rows in a reuse, and hypothetical nodes in preemption's dry run (`HypotheticalNodes`

@@ -1,4 +1,4 @@
-"""Volumes that pods mount, by row: claims, and disks named in the pod itself.
+"""Volumes mounted on each node: claims, and inline disks.
 
 Which disk stands behind a claim is a matter of lookup objects that change by themselves, so nothing of it is known
 here: a row has the ways in which its pods use volumes, and how many pods use each. Readers work out what they need a

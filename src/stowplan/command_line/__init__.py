@@ -1,1 +1,1 @@
-"""How commands run, fail and end: the group of commands, exit codes, signals, the event loop, flags."""
+"""Shared command-line infrastructure: groups, exit codes, signals, event loop, flags."""

@@ -1,4 +1,4 @@
-"""The group of commands: which there are, how their help is put together, and how each ending becomes an exit code.
+"""Command groups: help sections, and the exit code of each outcome.
 
 The help of the group shows what people do with it, in sections of examples. The group has sections of its own, and a
 command of another package brings one by being made with `cls=Command, section=...`.

@@ -1,4 +1,4 @@
-"""Commands of `stowplan` that installed packages contribute, by the entry-point group `stowplan.commands`.
+"""Commands contributed by installed packages (entry-point group `stowplan.commands`).
 
 Names come from the metadata of packages, so the module of a command is imported only when the command is run or
 listed. A command that cannot be loaded costs one line on standard error, never the other commands. A package may

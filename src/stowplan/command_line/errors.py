@@ -1,4 +1,4 @@
-"""How the command ends when something is wrong: a line on stderr and an exit code, never a traceback.
+"""Report errors as one line on stderr with an exit code, without a traceback.
 
 0: done (a pod that stays pending is an answer, too). 2: the input or the way the command was called is at fault.
 1: the fault is here. 130: interrupted.

@@ -1,4 +1,4 @@
-"""The event loop of a command: run it, have tasks that end with it.
+"""Run a command on an event loop, with background tasks that end with it.
 
 Whatever a command does that takes time, it does in one event loop.
 """

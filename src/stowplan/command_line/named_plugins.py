@@ -1,4 +1,4 @@
-"""The plugin classes that users name with --plugin."""
+"""Plugin classes named with --plugin."""
 
 from __future__ import annotations
 

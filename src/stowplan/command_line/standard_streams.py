@@ -1,4 +1,4 @@
-"""Standard output and error that nobody reads any more, that were closed from the start, or whose disk is full.
+"""Handle standard streams that are closed, unread, or on a full disk.
 
 What such a stream could not write stays in its buffer. Python tries once more when the process ends, and if that fails,
 too, the exit code is 120, whatever the command had returned.

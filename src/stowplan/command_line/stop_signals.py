@@ -1,4 +1,4 @@
-"""SIGINT and SIGTERM: the first asks for an orderly end, the second ends the process; some others end nothing.
+"""SIGINT and SIGTERM: the first requests an orderly shutdown, the second exits at once.
 
 SIGQUIT ends the process at once and says where it was, as it does in Go: the stacks of all threads and of the event
 loop's tasks go to stderr, and the exit code is 2. Threads are shown from within the signal's handler in C, so even if

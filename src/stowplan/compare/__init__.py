@@ -1,1 +1,1 @@
-"""Configurations side by side: the same scenario, the same seeds, and what each makes of them."""
+"""Compare configurations on the same scenarios and seeds."""

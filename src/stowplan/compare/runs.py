@@ -1,4 +1,4 @@
-"""One simulation of a comparison, as it goes to a worker and comes back.
+"""One simulation of a comparison: its input and result, as sent to workers.
 
 Arrivals, lifetimes and faults do not depend on what is decided (`scenarios.simulation`), so configurations meet the
 same pods with the same seed, and differences are taken seed by seed.

@@ -1,4 +1,4 @@
-"""Means of few values, with their intervals of confidence: Student's t, 95 %."""
+"""Means of small samples with 95 % confidence intervals (Student's t)."""
 
 from __future__ import annotations
 

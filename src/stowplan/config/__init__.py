@@ -1,4 +1,4 @@
-"""KubeSchedulerConfiguration: what it may say, what it means, what plugins come of it."""
+"""KubeSchedulerConfiguration: decoding, defaulting, validation, and effective plugins."""
 
 from stowplan.api.durations import Duration, parse_duration
 from stowplan.config.declaration import Args, Declarations, EnabledByDefault, PluginDeclaration

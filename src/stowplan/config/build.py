@@ -1,4 +1,4 @@
-"""The checks that the reference makes while it builds a scheduler from a valid configuration.
+"""Checks that the reference makes while building a scheduler from a valid configuration.
 
 A file can be valid and still not start: a plugin that does not exist, two of them for one queue, a certificate that
 is not there. Extenders come first, since they change plugins' arguments; then each profile, first

@@ -1,4 +1,4 @@
-"""What a plugin declares about itself: all that the configuration has to know of it, without importing its rules.
+"""Plugin declarations: what the configuration needs to know about a plugin, without importing it.
 
 The configuration names no plugin. It is handed the declarations of those that exist, by name: in-tree ones from their
 folders (`stowplan.in_tree.discovery`), users' ones from their classes (`stowplan.framework.registry`). From them follow

@@ -1,4 +1,4 @@
-"""A document to the fields of a configuration: which kind it is, what it says, what its plugins are told.
+"""Decode a document into configuration fields and plugin arguments.
 
 Decoding is strict, and its messages are Go's. The result is plain data with the file's field names: unset fields are
 absent, durations and bytes are converted, arguments of known plugins are decoded as well (`DecodedArgs`), all others

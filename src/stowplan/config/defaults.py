@@ -1,4 +1,4 @@
-"""Fill in what the file leaves out.
+"""Apply defaults.
 
 Most defaults stand beside the fields they belong to (`types.py`, and each plugin's declaration). Here are those that
 depend on something else: on which plugins there are, on how many profiles. Some sections treat zero and the empty

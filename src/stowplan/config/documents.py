@@ -1,4 +1,4 @@
-"""Text to data: one JSON object, or the first document of a YAML file.
+"""Parse one JSON object, or the first document of a YAML file.
 
 Content decides, not the file's name: what begins with `{` is JSON, anything else YAML. Both readers keep what plain
 dictionaries forget and the strict decoder reports: keys that occur twice. The YAML reader follows the reference's

@@ -1,4 +1,4 @@
-"""What is wrong with a configuration, in the words of the reference.
+"""Configuration errors in the reference's wording.
 
 A user who moves a configuration file from kube-scheduler greps for its messages, so the text of an error is part of
 the contract. Each problem is one string; the raiser joins several of them the way Go's aggregate does it.

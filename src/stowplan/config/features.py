@@ -73,8 +73,6 @@ class FeatureGates(msgspec.Struct, frozen=True):
 
 DEFAULT_FEATURES = FeatureGates(MappingProxyType({**dict.fromkeys(_ON, True), **dict.fromkeys(_OFF, False)}))
 
-_EVICTING = "groups of pods do not preempt as a whole; their pods do so one by one"
-_DEVICES = "this alpha part of the allocation of devices is not built"
 
 #: Gate -> the gates that must be on with it, of those that are off by default.
 NEEDED_WITH = {
@@ -86,10 +84,7 @@ NEEDED_WITH = {
 
 #: Gates that are off, and that would switch on what is not built -> what that is.
 UNBUILT = {
-    "DRANodeAllocatableResources": _DEVICES,
-    "DRAWorkloadResourceClaims": _DEVICES,
     "NativeHistograms": "histograms have fixed buckets",
-    "WorkloadAwarePreemption": _EVICTING,
 }
 
 

@@ -1,4 +1,4 @@
-"""Plugins of other projects, which published configurations name: whose they are.
+"""Plugins of other projects that published configurations name.
 
 They are written in Go and compiled into those projects' own schedulers. Somebody who brings such a configuration along
 should hear that, and what to do, rather than that a plugin does not exist.

@@ -1,4 +1,4 @@
-"""apiVersion and kind: what an object says it is.
+"""apiVersion and kind.
 
 Upstream: k8s.io/apimachinery/pkg/runtime/serializer/json.
 """

@@ -1,4 +1,4 @@
-"""What somebody may have meant who wrote a name that does not exist."""
+"""Suggest names similar to an unknown one."""
 
 from collections.abc import Iterable, Iterator
 from difflib import get_close_matches

@@ -1,4 +1,4 @@
-"""From a file, a mapping or nothing to a configuration that a scheduler can run with.
+"""Load a configuration from a file, a mapping, or the defaults.
 
 A file of an older version becomes one of v1 first (`older/`). The steps are then the reference's: decode strictly, fill
 in defaults, validate, build. Each ends the load with a ConfigError that carries the reference's message. A

@@ -1,4 +1,4 @@
-"""Which plugins run at which extension point, in which order, with which weight.
+"""Effective plugins per extension point, in order, with weights.
 
 Two steps, at two moments. When a profile is defaulted, its sets are merged with the default ones: only `multiPoint`
 has defaults, a plugin that is listed again keeps its default place with the user's weight, disabled ones go. When

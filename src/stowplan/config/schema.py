@@ -1,4 +1,4 @@
-"""The shape of a KubeSchedulerConfiguration file, as the reference's Go types define it.
+"""Schema of KubeSchedulerConfiguration v1, following the reference's Go types.
 
 Decoding errors name Go structs, fields and types ("cannot unmarshal string into Go struct field
 KubeSchedulerConfiguration.parallelism of type int32"), and the written configuration leaves out exactly the fields

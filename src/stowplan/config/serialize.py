@@ -1,4 +1,4 @@
-"""Write a configuration back the way the reference does (`--write-config-to`, configz).
+"""Serialise a configuration as the reference does (`--write-config-to`, configz).
 
 The schema says which fields appear: those wrapped in `Always`, and every other one that is not empty. What is
 written is the completed configuration: defaults merged, the user's sets at single extension points kept, multiPoint

@@ -1,4 +1,4 @@
-"""The text of a configuration: of a file, or of a mapping written as JSON."""
+"""Configuration text from a file or a mapping."""
 
 import json
 import os

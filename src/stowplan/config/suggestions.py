@@ -1,4 +1,4 @@
-"""What somebody may have meant: hints that go with the reference's messages, for people.
+"""Suggestions shown beside the reference's error messages.
 
 A configuration is refused in the reference's words, which say what is wrong and seldom what would be right. A hint
 names the nearest field, plugin or extension point that exists, what took a plugin's place, or how to load one.

@@ -1,4 +1,4 @@
-"""Arguments of users' plugins, decoded into the type that the plugin declares.
+"""Decode arguments of users' plugins into their declared types.
 
 Strict: a field that the type does not have is an error, as is a value of another type. Fields are called as the type
 encodes them (`rename="camel"` of a msgspec struct gives camelCase). `apiVersion` and `kind` may stand beside them, as

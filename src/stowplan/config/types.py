@@ -1,4 +1,4 @@
-"""A complete KubeSchedulerConfiguration: defaulted, merged, checked.
+"""A complete configuration: defaulted, merged, validated.
 
 `Configuration` is what the rest of the scheduler reads. Field names are the file's, in snake case. The structs are
 frozen; a step that changes something makes a new one.

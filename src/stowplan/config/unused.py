@@ -1,4 +1,4 @@
-"""What a configuration names and nobody has, and what somebody has loaded and it does not name.
+"""Detect pluginConfig without a plugin, and loaded plugins that no profile enables.
 
 The reference starts without a word in either case, and the plugin's author wonders why nothing happens.
 """

@@ -1,4 +1,4 @@
-"""What a configuration may say, field by field.
+"""Field validation.
 
 Every problem of the file is reported, in a fixed order: connection, leader election, parallelism, the profiles one
 by one, queue sort across profiles, node percentage, back-offs, extenders.

@@ -1,4 +1,4 @@
-"""Data to checked fields: the strict decoder's walk along the schema.
+"""Strict decoder: walk data along the schema.
 
 Three kinds of trouble differ in what they do:
 

@@ -1,4 +1,4 @@
-"""`kube-scheduler` once everything that was said has been read: its port, its cluster, its scheduler, its end.
+"""Assemble `kube-scheduler` from its parsed options: API client, cluster, scheduler, secure port.
 
 Upstream: Setup and Run in cmd/kube-scheduler/app/server.go.
 """

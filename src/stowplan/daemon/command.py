@@ -1,4 +1,4 @@
-"""What `kube-scheduler` does, step by step: flags, gates, log, options, configuration, cluster, port, scheduling.
+"""`kube-scheduler` startup, step by step: flags, gates, log, configuration, cluster, secure port, scheduling.
 
 Each step can end the process with one line that says what is wrong, in upstream's words: those before there is a log
 are plain, later ones are its lines. Exit codes: 0 for help, a version, a written configuration, and a stop on request;

@@ -1,4 +1,4 @@
-"""Notices that the configuration file has changed, and brings what is in it into force (`--watch-config`).
+"""Reload the configuration file when it changes (`--watch-config`).
 
 The file is looked at once a second, by what the kernel says of it: that sees a mounted ConfigMap whose `..data` link is
 swapped, a file that is renamed over it, and one that is written in place. It is read when two looks in a row found the

@@ -1,4 +1,4 @@
-"""What a scheduler that misbehaves is asked by a signal: does it know the cluster as it is, and what does it know?
+"""SIGUSR2: compare the cache with the API server, and dump it.
 
 SIGUSR2 writes both to the log. Comparing tells nodes and pods that the informers have heard of from those that the
 scheduler has in its columns and its queue; dumping spells out every node with its pods, and everything that is queued.

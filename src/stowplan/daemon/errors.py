@@ -1,4 +1,4 @@
-"""How `kube-scheduler` ends with exit code 1."""
+"""Fatal errors of `kube-scheduler` (exit code 1)."""
 
 from __future__ import annotations
 

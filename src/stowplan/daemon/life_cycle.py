@@ -1,4 +1,4 @@
-"""The life of a scheduler's process: keep up with the cluster, lead, schedule, end in order.
+"""Life cycle of the scheduler process: sync, lead, schedule, shut down.
 
     informers                     from the start, unless delayCacheUntilActive
     election                      once they have their first lists; a standby has the cluster's state at hand

@@ -1,4 +1,4 @@
-"""The command line of kube-scheduler 1.16 to 1.22: a policy or a provider instead of a configuration file.
+"""Flags of kube-scheduler 1.16 to 1.22: a Policy or algorithm provider in place of a configuration file.
 
 Upstream: cmd/kube-scheduler/app/options/deprecated.go, pkg/scheduler/scheduler.go of 1.16 to 1.22.
 """

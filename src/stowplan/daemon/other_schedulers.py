@@ -1,4 +1,4 @@
-"""Whether somebody else schedules for the same names, where no lease tells.
+"""Detect another scheduler of the same name that holds no lease.
 
 Two schedulers of one name bind each other's pods, and count room that the other has given away. A lease shows a
 scheduler that elects a leader; one that does not (another `stowplan run`, a kube-scheduler with --leader-elect=false)

@@ -1,4 +1,4 @@
-"""The port of `stowplan run`: stories, queue and verdicts of a scheduler that somebody tries out.
+"""The port of `stowplan run`: stories, queue and verdicts.
 
 The same pages, and the same way in, as kube-scheduler's secure port (`secure_port`): the API server says who asks, and
 whether they may. It listens on this machine unless told otherwise, and shows nothing but its health to strangers. There

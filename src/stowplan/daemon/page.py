@@ -1,4 +1,4 @@
-"""The page in the browser beside a scheduler at work: its routes, and the plan that follows the scheduler's state."""
+"""The web page of a running scheduler: its routes, and the plan that follows the scheduler's state."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The plugins that a command knows: the in-tree ones, those of installed packages, those named with --plugin."""
+"""The known plugins: in-tree, from installed packages, and named with --plugin."""
 
 from __future__ import annotations
 

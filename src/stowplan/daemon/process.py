@@ -1,4 +1,4 @@
-"""A scheduler as a process: what it is made of, from a configuration to an API, a scheduler and an elector.
+"""A scheduler process: configuration, API client, scheduler and leader election.
 
 `kube-scheduler` and `stowplan run` differ in how they are told what to do and in what they tell; this is the rest. How
 the parts live and end is `life_cycle`'s.

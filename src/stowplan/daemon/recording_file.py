@@ -1,4 +1,4 @@
-"""A recording on disk, written by a thread of its own: the event loop waits for no disk.
+"""Write a recording to disk on a separate thread.
 
 Lines are taken from the event loop as they come, and written every now and then, each time as a gzip member of its own
 (`recordings.container`). So a process that is killed loses the last moment and may leave a member that is torn; all

@@ -1,4 +1,4 @@
-"""The secure port of `kube-scheduler`: who may see what of the running scheduler.
+"""Set up the secure port of `kube-scheduler`: pages and their authorization.
 
 It is opened, and those who may pass it are set up, before there is a scheduler, as much can be wrong about it
 (`opened_port`); pages are served once there is one (`served`). `serving` knows nothing of scheduling: what pages show

@@ -1,4 +1,4 @@
-"""What this scheduler tells of itself beyond the reference's metrics (`stowplan_*`): gathered as the page is read.
+"""Collect the `stowplan_*` metrics when they are scraped.
 
 The exception is the event loop's lag, which is sampled once a second: whatever holds the loop up, a decision, a page
 or a plugin, holds up everything.

@@ -1,4 +1,4 @@
-"""What runs: as `--version=raw` prints it, and as metrics have it."""
+"""Version information for `--version=raw` and metrics."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One pod's way through the scheduling cycle: where it goes, or why nowhere, and whom preemption would evict.
+"""The scheduling algorithm for one pod: a node, or the reasons and a preemption plan.
 
 `SchedulingAlgorithm` holds one framework per profile and the evaluations that equal pods share. It decides and changes
 nothing; placing the pod is the caller's next step.
@@ -48,8 +48,8 @@ _SUCCESS, _ERROR = Code.Success, Code.Error
 NO_NODES = "no nodes available to schedule pods"
 POST_FILTERS_SKIPPED = "All PostFilter plugins are skipped"
 
-#: Evaluations kept a profile; each holds a few arrays with a row a node.
-_KEPT_EVALUATIONS = 64
+#: Evaluations that are kept: so many at least, and more where nodes are few, as each holds arrays with a row a node.
+_LEAST_EVALUATIONS, _MAX_ROWS = 64, 1 << 18
 
 
 # Not frozen: one is made for each attempt, and a frozen one takes four times as long to make.
@@ -197,6 +197,36 @@ class SchedulingAlgorithm:
                 return unhelped(outcome.state, pod, outcome.diagnosis)
             return post_filtered(framework, outcome.state, pod, outcome.diagnosis)
         return self._chosen(framework, evaluation, outcome.state, pod, found)
+
+    def filled(self, framework: Framework, pods: Sequence[PodInfo], *, within: Rows | None = None) -> list[Decision]:
+        """Decide for pods that share an evaluation (`signature`) as if each stayed on its node; nobody is placed.
+
+        These are the decisions that `schedule` would make, for as many of the first pods as can be told so: all of
+        them, or those that fit, or none. They share a state.
+        """
+        listed = None if within is None else len(within)
+        nodes = self.cluster.table.count if listed is None else listed
+        if not nodes or self.sampling.stops_early(framework, listed=listed):
+            return []
+        if any(row_tried_first(self.cluster, pod) is not None for pod in pods):
+            return []
+        started = framework.now()
+        evaluation = self.evaluation(framework, pods[0])
+        outcome = evaluation.filter(pods[0], within=within)
+        if outcome.error is not None or outcome.diagnosis is not None:
+            return []
+        filling = evaluation.filling(pods[0], outcome.feasible, {pod.shape: None for pod in pods}.keys())
+        if filling is None:
+            return []
+        picks, names, state = filling.picks(len(pods), self.best), self.cluster.table.names, outcome.state.clone()
+        if outcome.seen < nodes:
+            self.sampling.saw(outcome.seen * len(picks), listed=listed)
+        if framework.metrics is not None:
+            framework.metrics.decided_together(len(picks), framework.now() - started, reused=outcome.reused)
+        return [
+            Decision(pod, names[row], state=state, evaluated=outcome.seen, feasible=feasible)
+            for pod, (row, feasible) in zip(pods, picks, strict=False)
+        ]
 
     def searched(
         self, framework: Framework, pod: PodInfo, tried: int | None, within: Rows | None = None
@@ -360,7 +390,7 @@ class SchedulingAlgorithm:
         found = self._evaluations.get(key)
         if found is None:
             found = self._evaluations[key] = Evaluation(framework, self._sums[framework.profile_name])
-            if len(self._evaluations) > _KEPT_EVALUATIONS:
+            if len(self._evaluations) > max(_LEAST_EVALUATIONS, _MAX_ROWS // max(1, self.cluster.table.n)):
                 self._evaluations.popitem(last=False)
         else:
             self._evaluations.move_to_end(key)

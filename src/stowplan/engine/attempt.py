@@ -1,4 +1,4 @@
-"""One attempt at a pod: what it has got so far, and how it failed if it did.
+"""A scheduling attempt: its intermediate results, and its failure.
 
 Upstream: pkg/scheduler/schedule_one.go (ScheduleResult), pkg/scheduler/framework/types.go (FitError).
 """

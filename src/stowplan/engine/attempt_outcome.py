@@ -1,4 +1,4 @@
-"""What stories keep of a decision: words and numbers, never the arrays and objects that it was made from."""
+"""A decision as stored in stories: plain values, no arrays."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether the binding cycles that are under way agree with the parts of the engine that know of them, too."""
+"""Check binding cycles against the other parts of the engine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a binding cycle is while it is under way: a record a pod, and one for each call of a plugin that it waits for.
+"""Records of binding cycles, and of the plugin calls they wait for.
 
 They know where they are and who moves them on; what happens in a stage is in `bindings.py`.
 """

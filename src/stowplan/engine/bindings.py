@@ -1,4 +1,4 @@
-"""The binding cycle: from an assumed pod to one that is bound in the API server.
+"""The binding cycle: from an assumed pod to a bound one.
 
 One record per pod (`binding_records.py`). It waits (for its status to be written, for Permit, for PreBind, for the API
 server) and goes on with the answer, so the pod may be deleted, preempted, or bound by another scheduler meanwhile. Any

@@ -1,4 +1,4 @@
-"""Who is told of decisions, beside metrics and stories: a simulation, or `Cluster.schedule`."""
+"""Listeners to decisions, such as a simulation or `Cluster.schedule`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A whole engine written down between two steps, so that another one can go on from there: plain values.
+"""A dump of the whole engine between two steps, as plain values.
 
 What goes on from a dump does so exactly as the dumped engine does: the same inputs give the same effects, byte for
 byte, with the same numbers. So a recording may begin with a dump, and whatever is tried out from one is what would have
@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec.structs import replace
 
-from stowplan.api.types import Pod, PodStatus
+from stowplan.api.types import Pod, PodGroup, PodStatus
 from stowplan.cluster.dumped import DumpedPlacements
 from stowplan.engine.written_objects import as_written, kind_named, read_object, with_name
 from stowplan.queue.dumped import DumpedQueue
@@ -90,7 +90,9 @@ class DumpedStatus(msgspec.Struct, frozen=True, kw_only=True):
 class DumpedPreemption(msgspec.Struct, frozen=True, kw_only=True):
     """A plan that was carried out, and whose victims are still to be seen to leave."""
 
+    #: Of a group, one of its pods.
     preemptor: Pod
+    group: PodGroup | None = None
     node: str
     plugin: str
     #: UIDs.

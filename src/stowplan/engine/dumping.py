@@ -1,4 +1,4 @@
-"""The parts of an engine written down, and filled from a dump; what that is for: see `stowplan.engine.dumped`."""
+"""Dump the parts of an engine, and restore them (see `stowplan.engine.dumped`)."""
 
 from __future__ import annotations
 

@@ -46,6 +46,10 @@ class Wake(msgspec.Struct, frozen=True, tag=True):
     at: float
 
 
+class Pause(msgspec.Struct, frozen=True, tag=True):
+    """Answer when other pods have had their turns: a cycle has more work to do than one turn should take."""
+
+
 class Cancel(msgspec.Struct, frozen=True, tag=True):
     """Break off an effect that is under way; its answer comes nevertheless."""
 
@@ -59,7 +63,7 @@ class Withdraw(msgspec.Struct, frozen=True, tag=True):
     number: int
 
 
-Action = Request | Tell | RunPlugin | Ask | Wake | Cancel | Withdraw
+Action = Request | Tell | RunPlugin | Ask | Wake | Pause | Cancel | Withdraw
 
 
 class Effect(msgspec.Struct, frozen=True):

@@ -42,6 +42,7 @@ from stowplan.engine.evictions import Evictions
 from stowplan.engine.failure_handler import FailureHandler
 from stowplan.engine.group_cycle import GroupCycle
 from stowplan.engine.group_metrics import GroupMetrics
+from stowplan.engine.group_preemption import GroupPreemption
 from stowplan.engine.group_questions import GroupQuestion
 from stowplan.engine.group_statuses import GroupStatuses
 from stowplan.engine.group_trial import GroupTrials
@@ -188,6 +189,8 @@ class Engine:
         self.tried_again = False
         self.metrics = metrics
         self.state = ClusterState()
+        self.state.counts_claims = features.enabled("DRANodeAllocatableResources")
+        self.state.in_flight.settled.append(lambda kind, key: outbox.changed((kind.__name__, key)))
         self.stories = Stories(now=self.now) if settings.stories else NoStories()
         self.waiting_pods = WaitingPods(now=self.now, outside=self)
         self.parts = Parts(
@@ -262,6 +265,7 @@ class Engine:
         )
         self.group_statuses = GroupStatuses(outbox, self.state, wall_clock=self._wall_clock)
         self._trials = self._new_trials(features) if features.enabled("GenericWorkload") else None
+        self._group_preemption = self._new_group_preemption(features)
         self._groups = None if self._trials is None else self._new_group_cycle(self._trials, stopwatch)
         self.handlers = EventHandlers(
             self.parts,
@@ -287,11 +291,18 @@ class Engine:
         placements = features.enabled("TopologyAwareWorkloadScheduling")
         return GroupTrials(self.algorithm, self.state, _report, placements=placements)
 
+    def _new_group_preemption(self, features: FeatureGates) -> GroupPreemption | None:
+        if self._trials is None or not features.enabled("WorkloadAwarePreemption"):
+            return None
+        return GroupPreemption(self.algorithm, self._trials)
+
     def _new_group_cycle(self, trials: GroupTrials, stopwatch: _Stopwatch) -> GroupCycle:
         return GroupCycle(
             self.parts,
             pods=self,
             trials=trials,
+            preemption=self._group_preemption,
+            evictions=self.evictions,
             cycle=self._cycle,
             statuses=self.group_statuses,
             metrics=GroupMetrics(self.metrics, now=stopwatch.now),
@@ -490,10 +501,15 @@ class Engine:
         if verbose.enabled:
             verbose.info("Attempting to schedule pod", pod=pod)
         started = self._stopwatch.now()
-        if framework.suspends:
-            self.suspended.begin(framework, queued, started=started)
+        suspended = self.suspended
+        if suspended.portions and suspended.portions.has_equal(framework, queued):
+            suspended.begin_later(framework, queued, started=started)
+        elif framework.suspends:
+            suspended.begin(framework, queued, started=started)
+        elif (outcome := self._cycle.run(framework, queued, started=started)) is None:
+            suspended.begin_later(framework, queued, started=started)
         else:
-            self.settle(framework, queued, self._cycle.run(framework, queued, started=started), started=started)
+            self.settle(framework, queued, outcome, started=started)
 
     def settle(self, framework: Framework, queued: QueuedPod, outcome: Attempt | Failure, *, started: float) -> None:
         """What follows from a scheduling cycle that is through."""
@@ -586,6 +602,11 @@ class Engine:
         """Whether pods of a group are tried together."""
         return self._groups is not None
 
+    @property
+    def preempts_for_groups(self) -> bool:
+        """Whether a group preempts as a whole."""
+        return self._group_preemption is not None
+
     # -- questions ----------------------------------------------------------------------------------------------------
 
     def framework_for(self, pod: PodInfo) -> Framework | None:
@@ -617,7 +638,7 @@ class Engine:
         try:
             # The trial undoes what it does to the cluster; this undoes what it draws and what the question takes off.
             with self.state.transaction():
-                yield GroupQuestion(self.algorithm, self._trials, group, version=version)
+                yield GroupQuestion(self.algorithm, self._trials, self._group_preemption, group, version=version)
         finally:
             self._asking = before
 

@@ -1,4 +1,4 @@
-"""Which code raised an error: logged with a stack trace once per location, as every retry of every pod fails alike.
+"""Log the stack trace of an error once per code location.
 
 What the API server refuses is not an error in code. The rest is, mostly of a plugin: its author would see nothing but
 "'team'" of a KeyError without the trace.

@@ -1,4 +1,4 @@
-"""What each change in the cluster means for the scheduler: for its state, and for the pods in its queue.
+"""Apply changes of API objects to the cluster state and the queue.
 
 Changes come in batches from the informers, between scheduling cycles, never within one. Each is applied to the
 cluster's state before the queue is told, so that hints judge the new state; only for a node that is deleted it is the

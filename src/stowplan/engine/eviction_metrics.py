@@ -1,4 +1,4 @@
-"""Metrics of evictions: victims, how long plans take, and how many pods are being evicted."""
+"""Metrics of evictions: victims, plan durations, evictions under way."""
 
 from __future__ import annotations
 

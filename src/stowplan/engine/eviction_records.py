@@ -1,4 +1,4 @@
-"""What is known of an eviction plan that is being carried out, and of each of its victims; nothing here acts.
+"""Records of eviction plans under way and of their victims.
 
     Preemption   begun       the scheduling cycle is still at it
                  clearing    nominations of less important pods to the node are cleared, one after the other
@@ -31,7 +31,8 @@ if TYPE_CHECKING:
     from stowplan.api.types import Pod
     from stowplan.cluster.pod_info import PodInfo
     from stowplan.engine.outbox import Alarm
-    from stowplan.framework.eviction_plan import EvictionPlan
+    from stowplan.engine.preemptors import Preemptor
+    from stowplan.framework.eviction_plan import EvictionPlan, GroupEvictionPlan
     from stowplan.framework.handle import EventRecorder
     from stowplan.framework.requests import Outcome, Refused, Unknown
 
@@ -90,7 +91,8 @@ class Preemption:
     """A plan that is being carried out, until all its victims are seen to leave."""
 
     owner: PlanMover
-    plan: EvictionPlan
+    plan: EvictionPlan | GroupEvictionPlan
+    preemptor: Preemptor
     #: None where the preemptor's profile records no events.
     recorder: EventRecorder | None
     #: Most important first; without those whose deletion had begun when it was decided.
@@ -120,12 +122,9 @@ class Preemption:
     stopped: bool = False
 
     @property
-    def preemptor(self) -> PodInfo:
-        return self.plan.preemptor
-
-    @property
     def node_name(self) -> str:
-        return self.plan.node_name
+        """Where the victims are; not the name of a node if the preemptor is a group."""
+        return self.preemptor.node_name
 
     @property
     def plugin(self) -> str:
@@ -141,8 +140,12 @@ class Preemption:
         """How it ended, for metrics and the log."""
         return "error" if self.stopped or not self.cleared else "success"
 
+    @property
+    def purpose(self) -> str:
+        return f"for {self.preemptor.type} {self.preemptor.key} on node {self.node_name}"
+
     def __str__(self) -> str:
-        return f"preemption for pod {self.preemptor.key} on node {self.node_name}"
+        return f"preemption {self.purpose}"
 
     def status_written(self, failed: Exception | None) -> None:
         self.owner.nomination_written(self, failed)

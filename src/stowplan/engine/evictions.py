@@ -1,4 +1,4 @@
-"""Carry out eviction plans, beside the scheduling cycle.
+"""Carry out eviction plans, outside of the scheduling cycle.
 
 A decision nominates a pod to a node and plans which pods leave it; evicting them takes requests to the API server, and
 the cycle does not wait for those. There is one record per plan (`eviction_records.py` has its stages), moved here, and
@@ -21,14 +21,16 @@ from stowplan.api.api_errors import NotFound
 from stowplan.engine.dumped import DumpedEvictions, DumpedPreemption
 from stowplan.engine.eviction_metrics import EvictionMetrics
 from stowplan.engine.eviction_records import PlanStage, Preemption, Result
+from stowplan.engine.preemptors import preemptor_of
 from stowplan.engine.victim_evictions import VictimEvictions, log_spared
 from stowplan.engine.written_objects import as_written
-from stowplan.framework.eviction_plan import EvictionPlan
+from stowplan.framework.eviction_plan import EvictionPlan, GroupEvictionPlan
 from stowplan.klog import get_logger
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from stowplan.api.types import PodGroup
     from stowplan.cluster.pod_info import PodInfo
     from stowplan.engine.parts import Parts
     from stowplan.engine.statuses import PodStatuses, StatusListener
@@ -64,24 +66,26 @@ class Evictions:
         #: Preemptor's UID -> how many of its plans in a row were refused.
         self._refusals: dict[str, int] = {}
 
-    def carry_out(self, plan: EvictionPlan, recorder: EventRecorder | None) -> None:
+    def carry_out(self, plan: EvictionPlan | GroupEvictionPlan, recorder: EventRecorder | None) -> None:
         """Begin to evict the plan's victims; those that are being deleted anyway are left alone."""
+        preemptor = preemptor_of(plan)
         victims = tuple(victim for victim in plan.victims if not victim.terminating)
         if len(victims) < len(plan.victims):
             for victim in plan.victims:
                 if victim.terminating:
-                    log_spared(plan.preemptor, victim, plan.node_name)
+                    log_spared(preemptor, victim)
         if not victims:
             return
         self._metrics.planned(len(plan.victims))
-        nominated = self._state.nominator.on(plan.node_name)
-        lesser = deque(info for info in nominated if info.priority < plan.preemptor.priority)
+        lesser = self._superseded_by(plan)
         for info in lesser:
             superseded = self._preemptions.get(info.uid)
             if superseded is not None:
                 superseded.superseded = True
-        preemption = Preemption(owner=self, plan=plan, recorder=recorder, victims=victims, lesser=lesser)
-        self._preemptions[plan.preemptor.uid] = preemption
+        preemption = Preemption(
+            owner=self, plan=plan, preemptor=preemptor, recorder=recorder, victims=victims, lesser=lesser
+        )
+        self._preemptions[preemptor.uid] = preemption
         self._plans[preemption] = None
         # The pod must be back in the queue before it can be activated.
         self._outbox.soon(preemption)
@@ -89,15 +93,29 @@ class Evictions:
         if verbose.enabled:
             verbose.info(
                 "Start the preemption asynchronously",
-                preemptor=plan.preemptor,
-                node=plan.node_name,
+                preemptor=preemptor,
+                node=preemptor.node_name,
                 numVictims=len(plan.victims),
                 numVictimsToDelete=len(victims),
             )
 
+    def _superseded_by(self, plan: EvictionPlan | GroupEvictionPlan) -> deque[PodInfo]:
+        """Less important pods that are nominated to the plan's node; a group's plan is for no node."""
+        if not isinstance(plan, EvictionPlan):
+            return deque()
+        nominated = self._state.nominator.on(plan.node_name)
+        return deque(info for info in nominated if info.priority < plan.preemptor.priority)
+
     def under_way(self, pod: PodInfo) -> bool:
         """Whether the pod's victims are still to be evicted, or not yet seen to leave."""
-        preemption = self._preemptions.get(pod.uid)
+        return self._is_under_way(pod.uid)
+
+    def group_under_way(self, group: PodGroup) -> bool:
+        """Whether the pod group's victims are still to be evicted, or not yet seen to leave."""
+        return self._is_under_way(group.metadata.uid)
+
+    def _is_under_way(self, uid: str) -> bool:
+        preemption = self._preemptions.get(uid)
         if preemption is None:
             return False
         if preemption.stage is not PlanStage.LAST:
@@ -184,8 +202,7 @@ class Evictions:
         if failed is not None and not isinstance(failed, NotFound):
             preemption.cleared = False
             self._parts.report(
-                f"Preemption for pod {preemption.preemptor.key} on node {preemption.node_name}: "
-                f"cannot clear nominatedNodeName of pod {info.key}: {failed}"
+                f"Preemption {preemption.purpose}: cannot clear nominatedNodeName of pod {info.key}: {failed}"
             )
         self._outbox.soon(preemption)
 
@@ -234,7 +251,8 @@ class Evictions:
         Activation skips the pod's backoff, and the next plan would only be refused again. The reference is slowed down
         by its client's rate limit alone.
         """
-        uid = preemption.preemptor.uid
+        # A group's refusals are kept as long as its first pod is there.
+        uid = preemption.preemptor.pods[0].uid
         refused = preemption.refused or not preemption.cleared
         if not refused or self._state.newest(uid) is None:
             self._refusals.pop(uid, None)
@@ -248,7 +266,7 @@ class Evictions:
         preemption.stage, preemption.alarm = PlanStage.OVER, None
         del self._plans[preemption]
         if preemption.stopped or not preemption.cleared or self._missed_deletion(preemption):
-            self._parts.queue.activate([preemption.preemptor])
+            self._parts.queue.activate(preemption.preemptor.pods)
         verbose = _log.v(2)
         if verbose.enabled:
             verbose.info(
@@ -266,7 +284,7 @@ class Evictions:
         if preemption.last_result is not Result.GONE:
             return False
         here = self._state.placed(preemption.victims[-1].uid)
-        return here is None or here.node_name != preemption.node_name
+        return here is None or not preemption.preemptor.takes_from(here.node_name)
 
     # -- dump and load ------------------------------------------------------------------------------------------------
 
@@ -280,7 +298,8 @@ class Evictions:
         return DumpedEvictions(
             preemptions=[
                 DumpedPreemption(
-                    preemptor=as_written(preemption.preemptor.pod),
+                    preemptor=as_written(preemption.preemptor.pods[0].pod),
+                    group=preemption.plan.group if isinstance(preemption.plan, GroupEvictionPlan) else None,
                     node=preemption.node_name,
                     plugin=preemption.plugin,
                     leaving=sorted(preemption.leaving),
@@ -293,16 +312,23 @@ class Evictions:
     def load(self, dumped: DumpedEvictions) -> None:
         """`ClusterState` has the pods already."""
         for one in dumped.preemptions:
-            preemptor = self._state.pod_info(one.preemptor)
-            plan = EvictionPlan(preemptor=preemptor, node_name=one.node, victims=(), plugin=one.plugin)
-            preemption = Preemption(owner=self, plan=plan, recorder=None, victims=(), lesser=deque())
+            plan = self._plan_of(one)
+            preemption = Preemption(
+                owner=self, plan=plan, preemptor=preemptor_of(plan), recorder=None, victims=(), lesser=deque()
+            )
             preemption.stage = PlanStage.OVER
-            self._preemptions[preemptor.uid] = preemption
+            self._preemptions[preemption.preemptor.uid] = preemption
             for uid in one.leaving:
                 self._expect_to_leave(preemption, uid)
         for uid, times in dumped.refusals.items():
             self._refusals[uid] = times
             self._leaving.expect(uid, self)
+
+    def _plan_of(self, dumped: DumpedPreemption) -> EvictionPlan | GroupEvictionPlan:
+        pod = self._state.pod_info(dumped.preemptor)
+        if dumped.group is not None:
+            return GroupEvictionPlan(group=dumped.group, pods=(pod,), victims=(), plugin=dumped.plugin)
+        return EvictionPlan(preemptor=pod, node_name=dumped.node, victims=(), plugin=dumped.plugin)
 
     # -- invariants ---------------------------------------------------------------------------------------------------
 

@@ -1,4 +1,4 @@
-"""What extenders say when somebody only asks about a pod: which nodes they leave, and their points.
+"""Extender results in a verdict: the remaining nodes, and scores.
 
 Questions take time, and a question to the engine must not: so the pod is judged again and again, each time with the
 answers that are there by then. `wanted` names what is still to be asked; once there is nothing, the judgement is

@@ -1,4 +1,4 @@
-"""What a failed attempt leads to: the pod's place in the queue, its nomination, an Event, its condition.
+"""Handle a failed attempt: requeue, nomination, Event, pod condition.
 
 Upstream: handleSchedulingFailure in pkg/scheduler/schedule_one.go; docs/behaviour.md, Failures.
 """

@@ -1,4 +1,4 @@
-"""The scheduling cycle of a pod group: its pods are taken together when one of them is popped.
+"""The scheduling cycle of a pod group; its members are popped together.
 
 The group has no entry in the queue. Its pods that can be tried are popped along with the first, the most important
 first, and put on trial together (`group_trial`). From how that ends follows what becomes of each: the pods of a group
@@ -24,7 +24,9 @@ if TYPE_CHECKING:
 
     from stowplan.cluster.pod_info import PodInfo
     from stowplan.engine.attempt import Attempt
+    from stowplan.engine.evictions import Evictions
     from stowplan.engine.group_metrics import GroupMetrics
+    from stowplan.engine.group_preemption import GroupPreemption
     from stowplan.engine.group_statuses import GroupStatuses
     from stowplan.engine.group_trial import GroupTrials
     from stowplan.engine.parts import Parts
@@ -59,15 +61,20 @@ class GroupCycle:
         *,
         pods: Pods,
         trials: GroupTrials,
+        preemption: GroupPreemption | None,
+        evictions: Evictions,
         cycle: SchedulingCycle,
         statuses: GroupStatuses,
         metrics: GroupMetrics,
     ) -> None:
+        """`preemption` of None: the pods of a group preempt one by one."""
         self._state = parts.state
         self._queue = parts.queue
         self._stories = parts.stories
         self._pods = pods
         self._trials = trials
+        self._preemption = preemption
+        self._evictions = evictions
         self._cycle = cycle
         self._statuses = statuses
         self._metrics = metrics
@@ -89,6 +96,8 @@ class GroupCycle:
             return
         trial = GroupTrial(error(WITH_EXTENDERS)) if framework.suspends else self._trials.run(framework, group, tried)
         self._metrics.decided(started)
+        if self._preemption is not None and not framework.suspends:
+            self._preemption.help(framework, group, tried, trial)
         self._submit(framework, tried, trial, started)
         self._log(group, trial)
         tell(self._stories, group, trial)
@@ -126,6 +135,9 @@ class GroupCycle:
 
     def _submit(self, framework: Framework, members: Sequence[QueuedPod], trial: GroupTrial, started: float) -> None:
         """Let each pod go on, or fail."""
+        if trial.plan is not None:
+            # First: PreEnqueue holds the pods back from when they return to the queue.
+            self._evictions.carry_out(trial.plan, framework.handle.event_recorder)
         tried = {pod.queued.pod.uid: pod for pod in trial.pods}
         for queued in members:
             pod = tried.get(queued.pod.uid)

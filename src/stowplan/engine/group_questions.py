@@ -1,4 +1,4 @@
-"""What would be decided about a pod group, without anything that follows from it.
+"""Judge a pod group without side effects.
 
 The group's pods without a node are put on trial as `group_cycle` does it, beside those that have one. A group whose
 pods all have nodes is judged as if it were to be placed now. Pods that PreEnqueue holds back are left out, as the
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from stowplan.cluster.pod_info import PodInfo
     from stowplan.cluster.state import ClusterState
     from stowplan.engine.algorithm import SchedulingAlgorithm
+    from stowplan.engine.group_preemption import GroupPreemption
     from stowplan.engine.group_trial import GroupTrial, GroupTrials, TriedPod
     from stowplan.framework.placements import Placement
     from stowplan.framework.runtime import Framework
@@ -66,6 +67,8 @@ class DomainJudgement:
     waiting: bool
     placed: tuple[PlacedPod, ...]
     refused: tuple[RefusedPod, ...]
+    #: Pods that leave for the group as a whole.
+    victims: tuple[str, ...] = ()
     chosen: bool = False
 
     @property
@@ -99,16 +102,27 @@ class GroupQuestion:
     """One group; to be used while `Engine.asking_about_group` lasts."""
 
     def __init__(
-        self, algorithm: SchedulingAlgorithm, trials: GroupTrials | None, group: str, *, version: tuple[int, ...]
+        self,
+        algorithm: SchedulingAlgorithm,
+        trials: GroupTrials | None,
+        preemption: GroupPreemption | None,
+        group: str,
+        *,
+        version: tuple[int, ...],
     ) -> None:
-        """`trials` of None: groups are off. `version`: the cluster's before the question."""
+        """`trials` of None: groups are off; `preemption` of None: groups do not preempt as a whole.
+
+        `version`: the cluster's before the question.
+        """
         self._algorithm = algorithm
         self._trials = trials
+        self._preemption = preemption
         self._group = group
         self._version = version
         self._state: ClusterState = algorithm.cluster
 
-    def judgement(self) -> GroupJudgement:
+    def judgement(self, *, preempts: bool = True) -> GroupJudgement:
+        """Without `preempts`, nobody is looked for whose eviction would help the group as a whole."""
         state, groups = self._state, self._state.pod_groups
         pending, staying = groups.unscheduled(self._group), tuple(groups.placed(self._group))
         anew = not pending and bool(staying)
@@ -126,7 +140,8 @@ class GroupQuestion:
             return found
         framework = self._framework(found, pending)
         if framework is not None:
-            self._judge(found, framework, pending)
+            with framework.unmeasured():
+                self._judge(found, framework, pending, preempts=preempts)
         return found
 
     def _taken_off(self, info: PodInfo) -> PodInfo:
@@ -158,7 +173,9 @@ class GroupQuestion:
             return framework
         return None
 
-    def _judge(self, found: GroupJudgement, framework: Framework, pending: Sequence[PodInfo]) -> None:
+    def _judge(
+        self, found: GroupJudgement, framework: Framework, pending: Sequence[PodInfo], *, preempts: bool
+    ) -> None:
         assert self._trials is not None
         for info in pending:
             if (status := framework.run_pre_enqueue(info)) is not None:
@@ -169,12 +186,15 @@ class GroupQuestion:
         found.pods = tuple(tried)
         queued = [QueuedPod(pod=info, timestamp=0.0) for info in tried]
         trial = self._trials.run(framework, self._group, queued)
+        if self._preemption is not None and preempts:
+            self._preemption.help(framework, self._group, queued, trial)
         found.status, found.waiting = trial.status, trial.waiting
         found.domains = tuple(self._domains(trial))
 
     def _domains(self, trial: GroupTrial) -> Iterator[DomainJudgement]:
         names = self._state.table.names
-        if not trial.placements:
+        if not trial.placements or trial.plan is not None:
+            # A group that preempts as a whole has no placements but the whole cluster.
             yield _domain("", tuple(name for name in names if name), trial, chosen=True)
             return
         for placement, of_placement in trial.placements:
@@ -195,6 +215,7 @@ def _domain(name: str, nodes: tuple[str, ...], trial: GroupTrial, *, chosen: boo
         waiting=trial.waiting,
         placed=tuple(_placed(pod) for pod in trial.pods if pod.placed),
         refused=tuple(_refused(pod) for pod in trial.pods if not pod.placed),
+        victims=() if trial.plan is None else tuple(victim.key for victim in trial.plan.victims),
         chosen=chosen,
     )
 

@@ -1,4 +1,4 @@
-"""What the scheduler says of pod groups in the API: the condition PodGroupScheduled.
+"""The PodGroupScheduled condition.
 
 A condition that says so already is not written again, and one that is True stays: pods that come later may fail, the
 group has been scheduled. A patch that the API server could not take now is tried again a few times; then it is logged

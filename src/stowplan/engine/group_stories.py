@@ -1,4 +1,4 @@
-"""What happened to a pod group, as steps of a story: how each of its trials ended.
+"""Stories of pod groups: the outcome of each trial.
 
 A group's story is kept beside those of pods, under a name that no pod can have.
 

@@ -1,4 +1,4 @@
-"""A group of pods on trial: where its pods would go, one after the other, if each stayed where it was put.
+"""Try to place the pods of a group one after the other, on the state each leaves behind.
 
 Everything happens in a transaction of the cluster and is undone in the end, success too: what comes of it is a
 `GroupTrial`, a plain value. Each pod sees those before it on their nodes. Victims of preemption stay where they are, so
@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from stowplan.cluster.pod_info import PodInfo
 from stowplan.engine.algorithm import Decision
+from stowplan.engine.equal_pods import EqualPods
 from stowplan.engine.reservation import reserve
 from stowplan.engine.scheduling_cycle import failure_of
 from stowplan.framework.binding import run_unreserve
@@ -33,9 +34,10 @@ from stowplan.framework.placements import (
     whole_cluster,
 )
 from stowplan.framework.status import SUCCESS, Code, Status, error
+from stowplan.framework.unfinished import unfinished_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     import numpy as np
     import numpy.typing as npt
@@ -43,12 +45,16 @@ if TYPE_CHECKING:
     from stowplan.cluster.state import ClusterState
     from stowplan.engine.algorithm import SchedulingAlgorithm
     from stowplan.engine.attempt import Failure
+    from stowplan.framework.eviction_plan import GroupEvictionPlan
     from stowplan.framework.runtime import Framework
     from stowplan.queue.queued_pod import QueuedPod
 
     Rows = npt.NDArray[np.intp]
 
 UNSCHEDULABLE = "pod group is unschedulable"
+#: Portions of work that takes long; they hold up other pods.
+MAX_PORTIONS = 60
+
 WAITING = "pod group is waiting for preemption to complete"
 
 
@@ -91,6 +97,8 @@ class GroupTrial:
     pods: list[TriedPod] = field(default_factory=list)
     #: Whether it is rejected only until preemption is through.
     waiting: bool = False
+    #: The evictions that make room for the whole group.
+    plan: GroupEvictionPlan | None = None
     #: What became of it in each placement, where placements were tried; for explanations.
     placements: Sequence[tuple[Placement, GroupTrial]] = ()
 
@@ -110,11 +118,15 @@ class GroupTrials:
         self._state = state
         self._report = report
         self._placements = placements
+        self._equal_pods = EqualPods(algorithm)
 
-    def run(self, framework: Framework, group: str, pods: Sequence[QueuedPod]) -> GroupTrial:
-        """Try a group's pods, in this order; the cluster is as before in the end."""
+    def run(self, framework: Framework, group: str, pods: Sequence[QueuedPod], *, helped: bool = True) -> GroupTrial:
+        """Try a group's pods, in this order; the cluster is as before in the end.
+
+        Without `helped`, no PostFilter plugin is asked.
+        """
         if not self._placements:
-            return self._tried(framework, pods, None)
+            return self._tried(framework, pods, None, helped=helped)
         namespace, _, name = group.partition("/")
         info = PodGroupInfo(namespace, name, tuple(queued.pod for queued in pods))
         group_state, parent = CycleState(), whole_cluster(self._state)
@@ -123,7 +135,7 @@ class GroupTrials:
             return GroupTrial(found)
         trials: list[tuple[Placement, GroupTrial]] = []
         for placement in found:
-            trial = self._tried(framework, pods, self._restriction(placement))
+            trial = self._tried(framework, pods, self._restriction(placement), helped=helped)
             if trial.status.code == Code.Error:
                 return trial
             trials.append((placement, trial))
@@ -164,17 +176,21 @@ class GroupTrials:
 
     # -- within one placement -----------------------------------------------------------------------------------------
 
-    def _tried(self, framework: Framework, pods: Sequence[QueuedPod], within: Rows | None) -> GroupTrial:
-        sampling = self._algorithm.sampling
+    def _tried(
+        self, framework: Framework, pods: Sequence[QueuedPod], within: Rows | None, *, helped: bool
+    ) -> GroupTrial:
+        sampling, groups = self._algorithm.sampling, self._state.pod_groups
         with self._state.transaction():
             attempts: list[tuple[TriedPod, PodInfo, CycleState]] = []
+            groups.on_trial = frozenset(queued.pod.uid for queued in pods)
             try:
-                trial = self._one_after_the_other(framework, pods, within, attempts)
+                trial = self._one_after_the_other(framework, pods, within, attempts, helped=helped)
             finally:
                 for tried, info, state in reversed(attempts):
                     for problem in run_unreserve(framework, state, info, tried.host):
                         self._report(problem)
                     self._state.forget(info)
+                groups.on_trial = frozenset()
             start = sampling.start
         # Searches go on behind the nodes that this one has seen.
         sampling.start = start
@@ -186,11 +202,12 @@ class GroupTrials:
         pods: Sequence[QueuedPod],
         within: Rows | None,
         attempts: list[tuple[TriedPod, PodInfo, CycleState]],
+        *,
+        helped: bool,
     ) -> GroupTrial:
         trial = GroupTrial(_rejected())
         preempting = False
-        for queued in pods:
-            tried = self._try(framework, queued, within, attempts)
+        for tried in self._in_turn(framework, pods, within, attempts, helped=helped):
             trial.pods.append(tried)
             if not tried.placed:
                 if tried.status.rejected:
@@ -203,16 +220,44 @@ class GroupTrials:
                 trial.status, trial.waiting = (_rejected(WAITING) if preempting else SUCCESS), preempting
         return trial
 
+    def _in_turn(
+        self,
+        framework: Framework,
+        pods: Sequence[QueuedPod],
+        within: Rows | None,
+        attempts: list[tuple[TriedPod, PodInfo, CycleState]],
+        *,
+        helped: bool,
+    ) -> Iterator[TriedPod]:
+        """What becomes of each pod; equal ones that follow each other are decided together as far as that goes."""
+        first = 0
+        while first < len(pods):
+            end = self._equal_pods.end(framework, pods, first)
+            together = self._equal_pods.decided(framework, [queued.pod for queued in pods[first:end]], within)
+            for i, decision in enumerate(together.decisions):
+                wait = together.wait if i < together.waiting else None
+                yield TriedPod(queued=pods[first + i], decision=decision, host=decision.node_name, wait=wait)
+            first += len(together.decisions)
+            if first < len(pods):
+                # Who comes next is to see them on their nodes. They set nothing aside there.
+                for decision in together.decisions:
+                    self._state.assume(PodInfo(decision.pod.pod, decision.pod.shape), decision.node_name)
+            for queued in pods[first:end]:
+                yield self._try(framework, queued, within, attempts, helped=helped)
+            first = end
+
     def _try(
         self,
         framework: Framework,
         queued: QueuedPod,
         within: Rows | None,
         attempts: list[tuple[TriedPod, PodInfo, CycleState]],
+        *,
+        helped: bool,
     ) -> TriedPod:
         (framework.metrics or NO_FRAMEWORK_METRICS).begin_cycle()
         try:
-            decision = self._algorithm.schedule(framework, queued.pod, within=within)
+            decision = self._decided(framework, queued, within, helped=helped)
         except Exception as e:
             return TriedPod(queued=queued, decision=Decision(queued.pod, status=error(e)))
         host = decision.node_name or _made_room(decision)
@@ -232,6 +277,15 @@ class GroupTrials:
         tried.host, tried.wait = host, reservation.wait
         attempts.append((tried, info, state))
         return tried
+
+    def _decided(self, framework: Framework, queued: QueuedPod, within: Rows | None, *, helped: bool) -> Decision:
+        """A trial cannot be suspended: a plugin with more work to do takes several portions in a row."""
+        decision = self._algorithm.schedule(framework, queued.pod, within=within, helped=helped)
+        for _ in range(MAX_PORTIONS):
+            if unfinished_of(decision.status) is None:
+                break
+            decision = self._algorithm.schedule(framework, queued.pod, within=within, helped=helped)
+        return decision
 
 
 def _made_room(decision: Decision) -> str:

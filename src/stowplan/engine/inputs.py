@@ -1,4 +1,4 @@
-"""What the engine hears: everything that its decisions depend on beside its configuration and its seed.
+"""Inputs of the engine: everything decisions depend on besides configuration and seed.
 
 A driver hands inputs over one after the other, each with the time; the same inputs at the same times give the same
 effects. Where a turn of scheduling ends is an input, too: a `Schedule` tries one pod.

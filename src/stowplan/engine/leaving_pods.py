@@ -1,4 +1,4 @@
-"""Pods that are expected to leave, and who waits until they are seen to.
+"""Pods being evicted, and the preemptors that wait for them.
 
 That a pod was deleted is known from the API server's answer; that its room is free, only once the watch says so. A pod
 has left when it is on no node any more, or when somebody is deleting it: then nothing holds it. Whoever changes the

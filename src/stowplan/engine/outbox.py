@@ -1,4 +1,4 @@
-"""Effects on their way out of the engine, who waits for their answers, and who waits for a time to come.
+"""Pending effects, and the records that wait for their answers or for a time.
 
 Who waits is an object of the engine with a method for it, never a closure: what is waited for can be looked at, and
 checked (`Engine.validate`).

@@ -1,4 +1,4 @@
-"""What the parts of an engine share: one owner of the state, and everybody's way to it."""
+"""Objects shared by the parts of the engine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the scheduler writes into a pod's status: conditions and the nominated node, as the smallest patch.
+"""Patches of pod conditions and the nominated node name.
 
 The patch is the difference between the status that is known and the wanted one, as a strategic merge patch: a condition
 that exists is named by its type and brings what changed in it, beside the order of all of them; one that is new

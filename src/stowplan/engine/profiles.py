@@ -1,4 +1,4 @@
-"""The profiles in force, and those of a configuration that may come into force.
+"""The profiles in force, and those of an offered configuration.
 
 A configuration is swapped in two steps, as what its plugins need to know of the cluster has to be fetched in between:
 

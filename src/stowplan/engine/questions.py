@@ -1,4 +1,4 @@
-"""What would be decided about a pod, without anything that follows from it.
+"""Judge a pod without side effects.
 
 A question is about one pod and the cluster as it is, without the pod if that has a node already, be it only an assumed
 one. It is judged by the algorithm that schedules, which then looks at every node, whatever sampling would do, and has

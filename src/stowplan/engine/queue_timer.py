@@ -1,4 +1,4 @@
-"""When the queue is looked after: once a second, and whenever it knows that something is due."""
+"""Wake the queue: once a second, and when a backoff ends."""
 
 from __future__ import annotations
 

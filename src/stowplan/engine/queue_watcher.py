@@ -1,4 +1,4 @@
-"""What the engine makes of the queue's moves: pods' stories, and log lines."""
+"""Turn queue moves into stories and log lines."""
 
 from __future__ import annotations
 

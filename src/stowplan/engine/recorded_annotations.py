@@ -1,4 +1,4 @@
-"""What a recording keeps of annotations: those that plugins say they read, and that others changed.
+"""Which annotations a recording keeps.
 
 Annotations hold what nobody should have to think of before a recording is handed on: notes of tools, addresses, whole
 manifests. Those that plugins declare (`Plugin.reads_annotations`) are kept, since decisions hang on them. In place of

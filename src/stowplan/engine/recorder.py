@@ -1,4 +1,4 @@
-"""What plugins and the engine tell users of objects, as effects."""
+"""Event recorder for plugins and the engine; events are effects."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A log of an engine's inputs, and playing it again.
+"""Record an engine's inputs, and replay them.
 
 Decisions hang on nothing but the configuration, the seed and the inputs with their times, so those are all that is
 kept: one line of JSON each. The first line says what the engine was built with. Objects are written as the scheduler

@@ -18,6 +18,7 @@ from stowplan.engine.reservation import reserve
 from stowplan.framework.cycle_state import CycleState
 from stowplan.framework.metrics import NO_FRAMEWORK_METRICS
 from stowplan.framework.status import Code, Status, error, raised
+from stowplan.framework.unfinished import unfinished_of
 from stowplan.klog import get_logger
 
 if TYPE_CHECKING:
@@ -58,13 +59,15 @@ class SchedulingCycle:
         self._metrics = metrics
         self._report = report
 
-    def run(self, framework: Framework, queued: QueuedPod, *, started: float) -> Attempt | Failure:
-        """`started`: now."""
+    def run(self, framework: Framework, queued: QueuedPod, *, started: float) -> Attempt | Failure | None:
+        """None: a plugin has more to do, and the cycle has to go on later. `started`: now."""
         (framework.metrics or NO_FRAMEWORK_METRICS).begin_cycle()
         try:
             decision = self._algorithm.schedule(framework, queued.pod)
         except Exception as e:
             return self.broken(queued, e, started=started)
+        if unfinished_of(decision.status) is not None:
+            return None
         return self.conclude(framework, queued, decision, started=started)
 
     def broken(self, queued: QueuedPod, cause: Exception, *, started: float) -> Failure:

@@ -1,4 +1,4 @@
-"""Sizes that are known at any time, written into their gauges when somebody looks.
+"""Gauges of queue and cache sizes, set when scraped.
 
 Series that were there once stay, at zero.
 

@@ -1,4 +1,4 @@
-"""Pod statuses on their way to the API server: per pod only the newest, and binds never wait for them.
+"""Pod status patches: the newest per pod, sent below binds.
 
 `write` notes what a pod's status shall say and returns. Pods with a note stand in line, and a few at a time are written
 in the status lane. Notes for a pod that waits, or come while an earlier patch of it is under way, are merged into one.

@@ -1,4 +1,4 @@
-"""One pod's way through a scheduling cycle that may have to wait: for extenders, or for PostFilter plugins with steps.
+"""The scheduling algorithm for pods that may wait for extenders or PostFilter plugins.
 
 The same way as `SchedulingAlgorithm.schedule`, as a generator: it yields what it needs and is resumed with what came of
 it. Where nobody is asked, it runs through at once and decides alike.
@@ -33,8 +33,9 @@ from stowplan.engine.evaluation.evaluation import Evaluation
 from stowplan.engine.evaluation.scoring import INFEASIBLE
 from stowplan.engine.extender_words import SCORE_FACTOR, refusals_of, refuse
 from stowplan.framework.extender import OvertakenError, answer_of
-from stowplan.framework.requests import Ask, OddStepError, Outcome, Request, Wait, problem_of
+from stowplan.framework.requests import Ask, Done, OddStepError, Outcome, Request, Wait, problem_of
 from stowplan.framework.status import Status, error
+from stowplan.framework.unfinished import UnfinishedError, unfinished_of
 from stowplan.klog import get_logger
 
 if TYPE_CHECKING:
@@ -55,9 +56,10 @@ if TYPE_CHECKING:
 #: How often a cycle is begun at most, as others were faster.
 MAX_TRIES = 5
 
-#: Requests and questions that are carried out side by side, or a time or objects to wait for.
-Needs = tuple[Request | Ask, ...] | Wait
-#: Resumed with the outcomes in the order of what was needed; of a `Wait` there is one.
+#: Requests and questions that are carried out side by side; a time or objects to wait for; or turns of others.
+Needs = tuple[Request | Ask, ...] | Wait | UnfinishedError
+#: Resumed with the outcomes in the order of what was needed; of a `Wait` there is one. Of an `UnfinishedError` there is
+#: one that says whether the plugin may go on.
 Cycle = Generator[Needs, tuple[Outcome, ...], Decision]
 Waits = Generator[Needs, tuple[Outcome, ...], None]
 
@@ -76,14 +78,26 @@ class SuspendableAlgorithm:
 
         `held` takes up the nodes that were kept for it while it waited; None: none are.
         """
-        for _ in range(MAX_TRIES):
+        tries = 0
+        while tries < MAX_TRIES:
             try:
                 return (yield from _Try(self._algorithm, framework, pod, held).decide())
             except OvertakenError:
+                tries += 1
                 _log.v(4).info("Scheduling cycle begins anew, as other pods were faster", pod=pod)
             except _FailedError as failed:
-                return Decision(pod, status=failed.status)
+                if not (yield from _may_go_on(failed.status)):
+                    return Decision(pod, status=failed.status)
         return Decision(pod, status=error(f"given up after {MAX_TRIES} tries: {OvertakenError()}"))
+
+
+def _may_go_on(status: Status) -> Generator[Needs, tuple[Outcome, ...], bool]:
+    """Whether a plugin has more to do, and may."""
+    more = unfinished_of(status)
+    if more is None:
+        return False
+    (outcome,) = yield more
+    return isinstance(outcome, Done) and bool(outcome.value)
 
 
 class _FailedError(Exception):

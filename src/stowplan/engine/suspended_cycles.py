@@ -1,4 +1,4 @@
-"""Scheduling cycles that wait for an answer: of an extender, or to what a PostFilter plugin asked for.
+"""Scheduling cycles suspended for an extender, a PostFilter plugin, or the next portion of long work.
 
 One record per pod. It owns the cycle (`suspendable_algorithm`) and goes on with it when all answers are there that it
 waits for. The pod stays in flight, so the queue remembers what happens; nothing is assumed for it, and no transaction
@@ -11,6 +11,7 @@ first: a pod that another extender, or none, is interested in does not wait for 
     lined up   an extender that is interested in the pod has enough cycles; this one has not begun
     asking    requests or questions are under way
     asleep    a PostFilter plugin waits for a time, or for objects to change
+    portions  a plugin has more work to do, and goes on after other pods had their turns (`portions`)
     anew      the cycle was broken off, and begins anew before the step ends
 
 What breaks a cycle off. It is not finished, its questions are withdrawn, and answers that come late are ignored:
@@ -36,9 +37,11 @@ import msgspec
 
 from stowplan.api.types import Pod, PodStatus
 from stowplan.engine.attempt import on_node
-from stowplan.framework.events import ASSIGNED_POD_DELETE
+from stowplan.engine.portions import Portions
+from stowplan.framework.events import ASSIGNED_POD_DELETE, EQUAL_POD_DECIDED, PROFILE_SWAPPED
 from stowplan.framework.metrics import NO_FRAMEWORK_METRICS
 from stowplan.framework.requests import Ask, Done, Wait
+from stowplan.framework.unfinished import UnfinishedError
 from stowplan.klog import get_logger
 
 if TYPE_CHECKING:
@@ -70,6 +73,7 @@ class Stage(Enum):
     RUNNING = "running"
     ASKING = "asking"
     ASLEEP = "asleep"
+    PORTIONS = "portions"
     ANEW = "anew"
     OVER = "over"
 
@@ -114,6 +118,7 @@ class SuspendedCycle:
         "held",
         "needs",
         "owner",
+        "portions_before",
         "queued",
         "sample",
         "stage",
@@ -136,6 +141,8 @@ class SuspendedCycle:
         self.asks: tuple[str, ...] = ()
         #: Nodes that were kept for the pod while it waited; None: none are.
         self.held: set[str] | None = None
+        #: Portions that had been taken, of whatever work, when the attempt began.
+        self.portions_before = owner.portions.taken
         #: Its place in the line; 0 while it is in none.
         self.turn = 0
         #: The plugins that do not take part in it.
@@ -186,6 +193,7 @@ class SuspendedCycles:
         self._algorithm = algorithm
         self._cycle = cycle
         self._settler = settler
+        self.portions: Portions[SuspendedCycle] = Portions(parts.outbox, self)
         #: Those that wait, by the pod's UID.
         self.under_way: dict[str, SuspendedCycle] = {}
 
@@ -202,6 +210,10 @@ class SuspendedCycles:
     def begin(self, framework: Framework, queued: QueuedPod, *, started: float) -> None:
         """Run a popped pod's scheduling cycle, to its end or until it waits."""
         self._begin(SuspendedCycle(self, framework, queued, started=started))
+
+    def begin_later(self, framework: Framework, queued: QueuedPod, *, started: float) -> None:
+        """The same, after other pods have had their turns."""
+        self._work_later(SuspendedCycle(self, framework, queued, started=started))
 
     def _begin(self, cycle: SuspendedCycle) -> None:
         if not self._overlaps or self._may_ask(cycle):
@@ -225,6 +237,8 @@ class SuspendedCycles:
         assert cycle.steps is not None, "it has begun"
         try:
             needed = cycle.steps.send(outcomes)  # type: ignore[arg-type]
+            while isinstance(needed, UnfinishedError) and not self._may_go_on(cycle, needed):
+                needed = cycle.steps.send((Done(False),))
         except StopIteration as end:
             self._over(cycle)
             outcome = self._cycle.conclude(framework, queued, end.value, started=started)
@@ -303,6 +317,9 @@ class SuspendedCycles:
 
     def _wait(self, cycle: SuspendedCycle, needed: Needs) -> None:
         self.under_way[cycle.uid] = cycle
+        if isinstance(needed, UnfinishedError):
+            self._work_later(cycle)
+            return
         if isinstance(needed, Wait):
             cycle.stage, cycle.asleep_since = Stage.ASLEEP, self.outbox.now
             if needed.seconds is not None:
@@ -337,6 +354,27 @@ class SuspendedCycles:
             cycle.alarm = None
         self.outbox.unwatch(cycle)
 
+    # -- work in portions ---------------------------------------------------------------------------------------------
+
+    def _may_go_on(self, cycle: SuspendedCycle, work: UnfinishedError) -> bool:
+        return work.portions is None or self.portions.taken - cycle.portions_before < work.portions
+
+    def _work_later(self, cycle: SuspendedCycle) -> None:
+        self.under_way[cycle.uid] = cycle
+        cycle.stage = Stage.PORTIONS
+        self.portions.join(cycle)
+
+    def take_portion(self, cycle: SuspendedCycle) -> None:
+        if cycle.steps is None:
+            self._begin(cycle)
+        else:
+            self._go_on(cycle, (Done(True),))
+
+    def put_back(self, cycle: SuspendedCycle) -> None:
+        self._break_off(cycle, "an equal pod was decided")
+        self._over(cycle)
+        self._parts.queue.give_back(cycle.queued, EQUAL_POD_DECIDED)
+
     # -- breaking off -------------------------------------------------------------------------------------------------
 
     def _break_off(self, cycle: SuspendedCycle, why: str) -> None:
@@ -348,6 +386,7 @@ class SuspendedCycles:
             self.outbox.withdraw(need.number)
         cycle.needs = ()
         self._answers_awaited.discard(cycle)
+        self.portions.leave(cycle)
         self._rise(cycle)
         steps, cycle.steps = cycle.steps, None
         # Others may be interested in the pod as it is now.
@@ -381,6 +420,7 @@ class SuspendedCycles:
             self._parts.queue.done(cycle.uid)
             return
         cycle.queued.pod = newest
+        cycle.portions_before = self.portions.taken
         self._begin(cycle)
 
     def pods_changed(self, changes: Sequence[Change[Pod]]) -> None:
@@ -416,7 +456,7 @@ class SuspendedCycles:
                 self._parts.queue.done(cycle.uid)
             else:
                 cycle.queued.pod = newest
-                self._parts.queue.give_back(cycle.queued)
+                self._parts.queue.give_back(cycle.queued, PROFILE_SWAPPED)
 
     def stop(self) -> None:
         """Pods are tried no more."""
@@ -448,7 +488,9 @@ class SuspendedCycles:
                 yield f"{whose}: the pod has changed"
             if cycle.switched_off != cycle.framework.switched_off:
                 yield f"{whose}: plugins were switched off or on"
-            if cycle.stage not in (Stage.ASKING, Stage.ASLEEP, Stage.LINED_UP):
+            if (cycle.stage is Stage.PORTIONS) is not (cycle in self.portions):
+                yield f"{whose}: {cycle.stage.value}, but its work is {'' if cycle in self.portions else 'not '}in line"
+            if cycle.stage not in (Stage.ASKING, Stage.ASLEEP, Stage.LINED_UP, Stage.PORTIONS):
                 yield f"{whose}: is {cycle.stage.value} between steps"
             waited = [need for need in cycle.needs if need.outcome is None]
             if any(self.outbox.awaited.get(need.number) is not need for need in waited):
@@ -458,6 +500,7 @@ class SuspendedCycles:
             if cycle.stage is Stage.ASLEEP and cycle not in asleep:
                 yield f"{whose}: nothing wakes it"
         yield from self._problems_of_turns()
+        yield from self.portions.problems()
         for number, waiter in self.outbox.awaited.items():
             if isinstance(waiter, Need) and waiter not in waiter.cycle.needs:
                 yield f"{waiter}: does not wait for effect {number}"

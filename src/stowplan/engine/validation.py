@@ -1,4 +1,4 @@
-"""Whether the parts of an engine agree: each with itself, and with the others.
+"""Check the invariants of an engine.
 
 Most of what the engine knows is kept in two places, so that either can be asked: where a pod waits, what its requests
 add up to, who waits for an answer. Each part has `problems()` for what it keeps alone. Here is what holds between them:
@@ -24,6 +24,7 @@ from stowplan.engine.binding_checks import BindingChecks
 from stowplan.engine.binding_records import IN_FLIGHT, Binding, PluginCall, Stage
 from stowplan.engine.eviction_records import Eviction, Preemption
 from stowplan.engine.group_statuses import GroupPatch
+from stowplan.engine.portions import Portions
 from stowplan.engine.statuses import PodWrites
 from stowplan.engine.suspended_cycles import Need, SuspendedCycle
 
@@ -154,7 +155,7 @@ class Validation:
         """Whether each of its records is known, every part says itself."""
         outbox = self._parts.outbox
         for number, waiter in outbox.awaited.items():
-            if not isinstance(waiter, PodWrites | GroupPatch | Eviction | PluginCall | Need):
+            if not isinstance(waiter, PodWrites | GroupPatch | Eviction | PluginCall | Need | Portions):
                 yield f"effect {number}: its answer goes to {waiter}, which is no part's"
         for alarm in outbox.alarms:
             sleeper = alarm.sleeper

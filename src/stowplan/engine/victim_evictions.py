@@ -1,12 +1,12 @@
-"""Evict the victims of all plans: one by one, and a few side by side.
+"""Evict the victims of all plans, a bounded number at a time.
 
 What happens to each is told by its `Eviction` (`eviction_records.py`). Of all plans together `MAX_CONCURRENT_EVICTIONS`
 are at work at a time; the others wait for their turn, and can still be called off.
 
-No pod is evicted in vain. Before each step it is checked that the preemptor still needs the node: the pod exists, has
-no node, was not superseded there by a more important pod, and the node exists. A victim is looked at anew before it is
-touched: one that has left the node, is being deleted, or was replaced by another pod of the same name, is spared. The
-reference carries out what was decided once.
+No pod is evicted in vain. Before each step it is checked that the preemptor still needs the room: a pod exists, has no
+node, was not superseded there by a more important pod, and the node exists; a group exists, and is large enough. A
+victim is looked at anew before it is touched: one that has left the node, is being deleted, or was replaced by another
+pod of the same name, is spared. The reference carries out what was decided once.
 
 Upstream: pkg/scheduler/framework/preemption/executor.go.
 """
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from stowplan.engine.eviction_metrics import EvictionMetrics
     from stowplan.engine.eviction_records import Preemption
     from stowplan.engine.parts import Parts
+    from stowplan.engine.preemptors import Preemptor
     from stowplan.engine.statuses import PodStatuses, StatusListener
     from stowplan.framework.requests import Outcome
 
@@ -92,10 +93,7 @@ class VictimEvictions:
         """A failure stops the plan. Evictions that have begun are finished: a pod that was deleted gets its event."""
         preemption = eviction.preemption
         preemption.stopped = preemption.refused = True
-        self._parts.report(
-            f"Preemption for pod {preemption.preemptor.key} on node {preemption.node_name}: "
-            f"cannot evict pod {eviction.victim.key}: {error}"
-        )
+        self._parts.report(f"Preemption {preemption.purpose}: cannot evict pod {eviction.victim.key}: {error}")
         self._over(eviction, None)
 
     def _over(self, eviction: Eviction, result: Result | None) -> None:
@@ -116,35 +114,29 @@ class VictimEvictions:
             self._over(eviction, None)
             return
         here = self._state.placed(victim.uid)
-        if here is None or here.node_name != preemption.node_name:
+        if here is None or not preemption.preemptor.takes_from(here.node_name):
             self._over(eviction, Result.GONE)
         elif here.terminating:
-            log_spared(preemption.preemptor, victim, preemption.node_name)
+            log_spared(preemption.preemptor, victim)
             self._over(eviction, Result.LEAVING)
         elif self._reject_binding(preemption, victim):
             self._record(preemption, here.pod, Result.BINDING_REJECTED)
             self._over(eviction, Result.BINDING_REJECTED)
         else:
             eviction.stage, eviction.pod = EvictionStage.ANNOUNCING, here.pod
-            condition = disruption_target(preemption.preemptor.pod, here.pod)
+            condition = disruption_target(preemption.preemptor, here.pod)
             self._statuses.patch(here.pod, eviction, condition=condition)
 
     def _stop_if_unwanted(self, preemption: Preemption) -> bool:
         """Whether no further pod is to be evicted for this preemption."""
-        preemption.stopped = preemption.stopped or preemption.superseded or not self._wanted(preemption)
+        preemption.stopped = preemption.stopped or preemption.superseded
+        if not preemption.stopped:
+            preemption.stopped = not preemption.preemptor.needs_room(self._state)
         return preemption.stopped
-
-    def _wanted(self, preemption: Preemption) -> bool:
-        """Whether the preemptor still needs a node, and the node exists."""
-        preemptor = preemption.preemptor
-        pod = self._state.newest(preemptor.uid)
-        if pod is None or pod.metadata.deletion_timestamp is not None:
-            return False
-        return self._state.placed(preemptor.uid) is None and preemption.node_name in self._state.table.row_of
 
     def _reject_binding(self, preemption: Preemption, victim: PodInfo) -> bool:
         """End the binding of a pod that is not bound yet; False when there is none, or it is too late."""
-        keys = {"preemptorType": "pod", "preemptor": preemption.preemptor}
+        keys = {"preemptorType": preemption.preemptor.type, "preemptor": preemption.preemptor}
         waiting = self._parts.waiting_pods.get(victim.uid)
         if waiting is not None:
             rejected = waiting.preempt(preemption.plugin, PREEMPTED)
@@ -244,8 +236,8 @@ class VictimEvictions:
                 type_="Normal",
                 reason="Preempted",
                 action="Preempting",
-                note=preempted_note(preemption.preemptor, preemption.node_name, result),
-                related=preemption.preemptor.pod,
+                note=preempted_note(preemption.preemptor, result),
+                related=preemption.preemptor.object,
             )
 
     # -- invariants ---------------------------------------------------------------------------------------------------
@@ -285,19 +277,20 @@ class VictimEvictions:
             yield f"{name}: {stage.value} while {eviction.preemption} is {eviction.preemption.stage.value}"
 
 
-def disruption_target(preemptor: Pod, victim: Pod) -> PodCondition:
+def disruption_target(preemptor: Preemptor, victim: Pod) -> PodCondition:
     """What a victim's status says of its end."""
     return PodCondition(
         type="DisruptionTarget",
         status="True",
         reason="PreemptionByScheduler",
-        message=f"{preemptor.spec.scheduler_name}: preempting to accommodate a higher priority pod",
+        message=f"{preemptor.pods[0].pod.spec.scheduler_name}: "
+        f"preempting to accommodate a higher priority {preemptor.type}",
         observed_generation=victim.metadata.generation,
     )
 
 
-def preempted_note(preemptor: PodInfo, node_name: str, result: Result) -> str:
-    note = f"Preempted by pod {preemptor.uid} on node {node_name}"
+def preempted_note(preemptor: Preemptor, result: Result) -> str:
+    note = f"Preempted by {preemptor.type} {preemptor.uid} on node {preemptor.node_name}"
     return f"{note} (in kube-scheduler memory)." if result is Result.BINDING_REJECTED else note
 
 
@@ -306,6 +299,6 @@ def _is_there(pod: Pod, found: Pod) -> bool:
     return found.metadata.uid == pod.metadata.uid and found.metadata.deletion_timestamp is None
 
 
-def log_spared(preemptor: PodInfo, victim: PodInfo, node_name: str) -> None:
+def log_spared(preemptor: Preemptor, victim: PodInfo) -> None:
     text = "Victim Pod is already being deleted, skipping the API call for it"
-    _log.v(2).info(text, preemptor=preemptor, node=node_name, victim=victim)
+    _log.v(2).info(text, preemptor=preemptor, node=preemptor.node_name, victim=victim)

@@ -1,4 +1,4 @@
-"""What a scheduler watches: which kinds, and what becomes of its plugins where a cluster does not serve one.
+"""The kinds to watch, and the plugins to disable if a kind is not served.
 
 Pods, nodes and namespaces every scheduler needs. Of the others a kind is watched when an enabled plugin declares that
 it needs or reads it, or registered events of it. A plugin that needs a kind is switched off while the cluster does not

@@ -1,4 +1,4 @@
-"""API objects in logs and dumps: as the scheduler knows them, each with the name of its kind.
+"""API objects in logs and dumps, each with its kind.
 
 Fields that the scheduler does not read, such as the environment of containers, are not there; nor is what kubectl notes
 of them.

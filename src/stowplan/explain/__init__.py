@@ -1,1 +1,1 @@
-"""A decision as data, as text, as JSON."""
+"""Verdicts as data, text, JSON and HTML."""

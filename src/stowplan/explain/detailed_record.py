@@ -1,4 +1,4 @@
-"""A verdict's record with what the page shows beside it: details of each refusal, and nodes refused alike.
+"""A verdict's record with the details of each refusal.
 
 They are worked out on the cluster as the verdict saw it. In a list of verdicts maps by node are left out but for the
 best nodes: three hundred pods on two thousand nodes would be a hundred megabytes.

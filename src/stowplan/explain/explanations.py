@@ -1,4 +1,4 @@
-"""What the plugins of a profile say of their own refusals, asked for one inspection.
+"""Explanations of the plugins of a profile, for one inspection.
 
 A plugin whose explanation fails is explained by its reasons alone: a mistake in it costs words, never the answer.
 """

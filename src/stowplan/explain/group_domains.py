@@ -1,4 +1,4 @@
-"""A group on trial in one domain, as pages and data show it: pods by node, pods by reason, victims."""
+"""A group's trial in one topology domain: pods by node, pods by reason, victims."""
 
 from __future__ import annotations
 
@@ -36,7 +36,9 @@ def nodes_of_placed(domain: DomainJudgement) -> dict[str, list[str]]:
 
 
 def victims_of(domain: DomainJudgement) -> list[str]:
-    return list(dict.fromkeys(victim for placed in domain.placed for victim in placed.victims))
+    """Pods that leave first, for single pods of the group or for all of it."""
+    of_pods = (victim for placed in domain.placed for victim in placed.victims)
+    return list(dict.fromkeys((*domain.victims, *of_pods)))
 
 
 def condition_of(group: PodGroup | None) -> ConditionRecord | None:

@@ -1,4 +1,4 @@
-"""A verdict on a pod group as HTML for notebooks: the domains with who fits there, and what keeps the others off."""
+"""A group verdict as HTML, for notebooks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A verdict on a pod group as a page: whether it fits whole, who fits together, what is lacking, what would help."""
+"""A group verdict as text."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the scheduler thinks of a pod group as a whole: which of its pods fit together, where, and why not the others.
+"""The verdict about a pod group: which members fit together, where, and why the rest do not.
 
 A `GroupVerdict` is a snapshot, made from one trial of the group in every domain in which it may be.
 """
@@ -146,4 +146,5 @@ class GroupVerdict(GroupJudgement):
             lacking_resources={} if domain.works else self.lacking_resources(domain),
             placed=tuple(GroupPodRecord(pod=p.pod.key, node=p.node, victims=p.victims) for p in domain.placed),
             refused=refusals_of(domain),
+            victims=domain.victims,
         )

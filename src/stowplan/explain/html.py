@@ -1,4 +1,4 @@
-"""A verdict as HTML for notebooks: the best nodes with their points as a heat map, the refused ones in groups.
+"""A verdict as HTML, for notebooks: scores as a heat map, refusals in groups.
 
 It stands alone, without scripts or style sheets, in colours that hold on light and dark pages.
 """

@@ -1,4 +1,4 @@
-"""A verdict beside the cluster that it is about, for what is worked out on demand: details, advice.
+"""A verdict with access to its cluster, to work out details and suggestions on demand.
 
 Whoever looks closer must see the same cluster, so the engine is asked about the same pod once more: one that is placed
 is off its node for as long as the inspection lasts. When the cluster has moved on since the verdict, it refuses.

@@ -1,4 +1,4 @@
-"""Pods that no plugin can tell apart: one of them is judged for all."""
+"""Group pods that no plugin can distinguish."""
 
 from __future__ import annotations
 

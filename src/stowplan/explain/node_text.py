@@ -1,4 +1,4 @@
-"""A node's view as a page to read: its state, how full it is, who is on it, whom it takes and whom it refuses."""
+"""A node's view as text."""
 
 from __future__ import annotations
 

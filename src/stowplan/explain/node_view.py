@@ -1,4 +1,4 @@
-"""One node with a scheduler's eyes: what is on it, how full it is, which pending pods it takes, and why not the others.
+"""A node as the scheduler sees it: its pods, its use, and which pending pods it accepts.
 
 Made from the verdicts of all pending pods: a verdict has every node's answer, and here one node's answers are read
 off many verdicts.

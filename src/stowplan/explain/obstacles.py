@@ -1,4 +1,4 @@
-"""Facts that keep a pod off every node: those that plugins know, and those that only all of them together show."""
+"""Facts that keep a pod off every node."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Many pods at once: how many wait for what, before any of them is explained.
+"""A summary of many pods by cause.
 
 Pods are judged by groups that no plugin can tell apart, so that a group's first verdict is true of all of it. The cause
 is what refuses most nodes: with it gone, most would be gained.

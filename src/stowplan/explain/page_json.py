@@ -1,4 +1,4 @@
-"""Pages on their way from a scheduler to whoever asked it: blocks as JSON, and back.
+"""Encode and decode text pages as JSON.
 
 They are put together where the cluster is, and drawn where they are read, at that terminal's width and in its colours.
 What arrives is not trusted to be what was sent: whatever does not have the shape of a page is an error, and characters

@@ -1,4 +1,4 @@
-"""What PostFilter plugins would do about a pod, read off their answers."""
+"""What PostFilter plugins would do for a pod."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Refused nodes in groups of equal reasons, so that thousands of them fit a screen.
+"""Group refused nodes by reason.
 
 A group has one plugin, one set of reasons and one code: the masks of the diagnosis become one number per row that tells
 which masks cover it, and equal numbers are a group. Nobody looks at single nodes.

@@ -1,4 +1,4 @@
-"""What the scheduler of a live cluster said about a pod: the PodScheduled condition and the pod's Events.
+"""The live scheduler's report about a pod: its PodScheduled condition and Events.
 
 Shown beside our own verdict. They may differ for a reason: the scheduler spoke of the cluster as it was then, and of
 its own configuration.

@@ -1,4 +1,4 @@
-"""What would help a pod that no node takes: the smallest changes, each of them tried before it is suggested.
+"""Suggestions for an unschedulable pod: the smallest changes, each verified by a trial.
 
 Plugins say what each refused node would take to be accepted (`framework/explanations/remedy.py`). Nodes that need
 changes of one plugin only come first; if none of those works out, nodes that need two, and so on. A candidate is

@@ -1,4 +1,4 @@
-"""A page of text made of lines and aligned columns, drawn plainly or with colours.
+"""Text pages of lines and aligned columns, with optional colours.
 
 What is said is put together once, as blocks of styled spans. On a terminal they are drawn with rich: coloured, wrapped
 at its width. Everywhere else the same blocks become plain text with a stable layout: no escape codes, no wrapping.

@@ -1,4 +1,4 @@
-"""A verdict as a page to read: where the pod goes and why there, why not elsewhere, what would help, whom to evict.
+"""A verdict as text.
 
 The most important comes first and every part fits a screen, whatever the number of nodes; the wide form spells out
 every node instead.

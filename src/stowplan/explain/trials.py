@@ -1,4 +1,4 @@
-"""Changes tried out on the cluster, and undone: what is suggested was seen to work."""
+"""Try changes on the cluster in a transaction."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the scheduler thinks of a pod, whole: every node, every plugin.
+"""A verdict: the results of every plugin on every node.
 
 A `Verdict` is made from one full evaluation in which nothing is placed. It is a snapshot: pods and nodes may move, it
 stays what it was. What is worked out on the cluster beyond it (suggestions, the details on a page) needs the cluster

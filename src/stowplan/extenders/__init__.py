@@ -1,1 +1,1 @@
-"""Extenders over HTTP: what they are asked, and what their answers mean. Who sends it is `client.extender_calls`."""
+"""HTTP extenders without I/O: requests and responses. `client.extender_http` sends them."""

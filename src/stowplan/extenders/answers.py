@@ -1,4 +1,4 @@
-"""What HTTP extenders answer: from the bytes of a body to plain values, read as Go reads them.
+"""Decode extender responses, as Go's decoder would.
 
 Keys match in any case, the last of several counts, and unknown ones are passed over; null stands for nothing; what
 follows the first JSON value is not looked at. Of whole nodes in an answer only the names are read: the nodes themselves

@@ -1,4 +1,4 @@
-"""Questions to extenders, put by whoever waits for the answer: in memory and in simulated time.
+"""Synchronous extender calls, for clusters in memory and in simulated time.
 
 A caller may answer for all extenders by a function of a URL and a body, which is what an HTTP extender is, too. Nobody
 is asked to bind there: a pod that is placed in memory is placed by nobody else.

@@ -1,4 +1,4 @@
-"""Questions to HTTP extenders as requests: the body, byte for byte as Go's encoder has its fields, and where it goes.
+"""Encode extender requests, byte for byte as Go's encoder does.
 
 The envelopes have no JSON tags in Go: their keys are capitalised and always there, null where they are not used.
 Objects in them are whole (`api.documents`), without kind and apiVersion.

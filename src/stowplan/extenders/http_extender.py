@@ -1,4 +1,4 @@
-"""An extender of the configuration: whom it cares for, what it is asked, what its answers mean.
+"""A configured extender: the pods it is interested in, its requests, and their results.
 
 Upstream: pkg/scheduler/extender.go.
 """

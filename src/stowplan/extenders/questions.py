@@ -1,4 +1,4 @@
-"""What an HTTP extender is asked, as plain values: objects as the scheduler knows them, no wire form yet.
+"""Extender requests as plain values, before encoding.
 
 `calls.call_of` makes the body of a request of one, with the objects whole.
 """

@@ -1,4 +1,4 @@
-"""What runs after a node was chosen: Reserve, Permit, PreBind, Bind, PostBind.
+"""Run Reserve, Permit, PreBind, Bind and PostBind plugins.
 
 A pod that has a node is not there yet. Plugins set things aside for it (Reserve), may make it wait for others
 (Permit), prepare the node's surroundings (PreBind) and write the binding (Bind); when any of that fails, everything

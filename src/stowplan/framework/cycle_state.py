@@ -1,4 +1,4 @@
-"""What the plugins of one attempt tell each other and their later selves.
+"""CycleState: data that plugins share within one attempt.
 
 Upstream: pkg/scheduler/framework/cycle_state.go.
 """

@@ -1,4 +1,4 @@
-"""Why no node took the pod: read off the masks that the filters left.
+"""Why no node is feasible, derived from the filters' masks.
 
 Upstream: pkg/scheduler/framework/types.go (Diagnosis, FitError).
 """

@@ -1,4 +1,4 @@
-"""Cluster events: what changed, in the words in which plugins say what they wait for.
+"""Cluster events, as plugins register for them.
 
 A change of an object is one or several events; a plugin registers the events that may help a pod that it refused,
 each with a hint that judges pod by pod.
@@ -126,6 +126,8 @@ UNSCHEDULABLE_TIMEOUT = ClusterEvent(ANY, Action.All, "UnschedulableTimeout")
 
 #: The pod's profile is another one now.
 PROFILE_SWAPPED = ClusterEvent(ANY, Action.All, "ProfileSwapped")
+#: Work that was shared with an equal pod is done.
+EQUAL_POD_DECIDED = ClusterEvent(ANY, Action.All, "EqualPodDecided")
 
 #: Causes of moves that are no cluster events.
 SCHEDULE_ATTEMPT_FAILURE = "ScheduleAttemptFailure"

@@ -1,7 +1,8 @@
-"""Which pods have to leave a node so that a pod fits there.
+"""The pods to evict so that a pod fits on a node, or a pod group in the cluster.
 
-A PostFilter decides on a plan and returns it in its `PostFilterResult`; deciding changes nothing. The live scheduler
-carries the plan out after the decision. Whoever only asks, or schedules in memory, leaves it at that.
+A PostFilter decides on a plan and returns it in its `PostFilterResult`, or `PodGroupPostFilterResult` for a group;
+deciding changes nothing. The live scheduler carries the plan out after the decision. Whoever only asks, or schedules in
+memory, leaves it at that.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from stowplan.api.types import PodGroup
     from stowplan.cluster.pod_info import PodInfo
 
 
@@ -35,3 +37,16 @@ class EvictionPlan:
     plugin: str
     #: How many of the evictions exceed what a PodDisruptionBudget allows.
     pdb_violations: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupEvictionPlan:
+    """A decision to evict pods, on whichever nodes they are, for the sake of a pod group."""
+
+    group: PodGroup
+    #: The members that were tried, at least one.
+    pods: tuple[PodInfo, ...]
+    #: Most important first; pods that are evicted as a unit come one after the other.
+    victims: tuple[PodInfo, ...]
+    #: Name of the plugin that decided.
+    plugin: str

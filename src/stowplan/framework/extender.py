@@ -1,4 +1,4 @@
-"""Somebody outside who has a say in where pods go: the contract that the engine asks extenders by.
+"""The engine's interface to extenders.
 
 An extender does no I/O here. For each point that it takes part in it makes a question, a plain value that JSON can
 hold; the engine hands that out as an `Ask`, and its driver puts it to whoever answers; days later, as it were, the

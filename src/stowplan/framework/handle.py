@@ -1,4 +1,4 @@
-"""What a plugin may ask of the scheduler that runs it.
+"""The handle that plugins get to the scheduler.
 
 One handle a profile, given to every plugin when it is built. What a live scheduler has and an offline one lacks (a
 queue, waiting pods, extenders) is injected; without it the handle answers as a scheduler would in which nothing waits.
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from stowplan.api.meta import ApiStruct
     from stowplan.api.port import Api
-    from stowplan.api.types import Pod
+    from stowplan.api.types import Pod, PodGroup
     from stowplan.cluster.node_info import NodeInfo
     from stowplan.cluster.nominator import Nominator
     from stowplan.cluster.pod_info import PodInfo
@@ -53,6 +53,9 @@ class Preemptions(Protocol):
 
     def under_way(self, pod: PodInfo) -> bool:
         """Whether a plan for the pod is still being carried out, so that the pod need not be tried."""
+
+    def group_under_way(self, group: PodGroup) -> bool:
+        """Whether a plan for the pod group is still being carried out, so that its pods need not be tried."""
 
 
 def _no_time() -> float:

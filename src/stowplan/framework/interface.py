@@ -1,4 +1,4 @@
-"""The extension points, as classes a plugin derives from.
+"""The extension points as base classes.
 
 A plugin is a class with a `name`, built with its typed arguments (or None) and a `Handle`; it derives from the class
 of each extension point that it implements. Plugins work at one of two levels:
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from stowplan.api.meta import ApiStruct
+    from stowplan.api.types import Pod, PodGroup
     from stowplan.cluster.node_info import NodeInfo
     from stowplan.cluster.object_dependencies import ObjectDependency
     from stowplan.cluster.pod_info import PodInfo, PodShape
@@ -42,7 +43,7 @@ if TYPE_CHECKING:
     from stowplan.framework.cycle_state import CycleState
     from stowplan.framework.diagnosis import Diagnosis
     from stowplan.framework.events import ClusterEventWithHint
-    from stowplan.framework.eviction_plan import EvictionPlan
+    from stowplan.framework.eviction_plan import EvictionPlan, GroupEvictionPlan
     from stowplan.framework.explanations.explanation import Explanation
     from stowplan.framework.explanations.inspection import Inspection
     from stowplan.framework.explanations.preemption import Preemption
@@ -70,6 +71,13 @@ class Reads(Enum):
     ANYTHING = "anything"
 
 
+def _not_inherited(cls: type, promise: str, default: Callable[..., Any], *, unless: tuple[str, ...]) -> None:
+    """Take back what a parent promises of methods that a class now has of its own, if it does not promise it anew."""
+    own = vars(cls)
+    if promise not in own and any(name in own for name in unless):
+        setattr(cls, promise, default)
+
+
 class Plugin(ABC):
     """What every plugin has."""
 
@@ -88,6 +96,9 @@ class Plugin(ABC):
     reads_annotations: ClassVar[tuple[str, ...]] = ()
     #: The framework takes the word of a plugin only as far as it can (`trusted_reads`).
     reads: Reads = Reads.ANYTHING
+    #: Whether a pod on a node can only take room from equal pods without a node, and only there: these find as many
+    #: nodes whichever they take first. Asked of plugins whose PreFilter did not skip the pod.
+    pods_only_take_room: ClassVar[bool] = False
     #: Title of the plugin's column in tables of scores; "" for its name.
     short_name: ClassVar[str] = ""
 
@@ -166,6 +177,17 @@ class PreFilterPlugin(Plugin):
     def pre_filter(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> PreFilterResult | Status | None:
         """Prepare the attempt. Skip leaves the plugin's Filter out, a rejection ends the attempt."""
 
+    def skips(self, shape: PodShape) -> bool:
+        """Whether `pre_filter` says Skip of every pod of the shape, whatever happens.
+
+        Not inherited by a class with a `pre_filter` of its own.
+        """
+        return False
+
+    def __init_subclass__(cls, **keys: Any) -> None:
+        super().__init_subclass__(**keys)
+        _not_inherited(cls, "skips", PreFilterPlugin.skips, unless=("pre_filter",))
+
 
 class CountsPods(ABC):
     """For plugins that read pods anywhere (`Reads.CLUSTER_PODS`): whether what they wrote still holds."""
@@ -177,6 +199,13 @@ class CountsPods(ABC):
     @abstractmethod
     def score_holds(self, state: CycleState, pod: PodInfo, feasible_moved: bool) -> bool:
         """Whether PreScore and Score would say the same again; `feasible_moved`: the feasible nodes are others."""
+
+    def untouched_by(self, state: CycleState, pod: PodInfo, shapes: Collection[PodShape]) -> bool:
+        """Whether all this holds however many pods of these shapes come, wherever, and whichever nodes stay feasible.
+
+        Asked when it holds now. Answer False where that is not certain.
+        """
+        return False
 
 
 class PodExtensions(ABC):
@@ -262,6 +291,30 @@ class PostFilterPlugin(Plugin):
         return None
 
 
+@dataclass(frozen=True, slots=True)
+class PodGroupPostFilterResult:
+    """What was decided for a pod group that fits nowhere: Success if it will fit once the plan is carried out."""
+
+    status: Status
+    #: Only with status Success.
+    plan: GroupEvictionPlan | None = None
+
+
+class PodGroupPostFilterPlugin(Plugin):
+    """Asked for a pod group as a whole, behind the gate WorkloadAwarePreemption; DefaultPreemption is the only one."""
+
+    @abstractmethod
+    def pod_group_post_filter(
+        self, group: PodGroup, pods: Sequence[PodInfo], fits: Callable[[], Status], *, pods_only_take_room: bool
+    ) -> PodGroupPostFilterResult:
+        """Find pods whose eviction lets the group fit.
+
+        Called in a transaction, so pods may be taken off their nodes and put back; all of it is undone afterwards.
+        `fits` tries the group on the cluster as it is then. `pods_only_take_room`: whether a group that fits beside
+        some pods fits beside fewer of them as well.
+        """
+
+
 class PreScorePlugin(Plugin):
     @abstractmethod
     def pre_score(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> Status | None:
@@ -304,6 +357,13 @@ class NodeScorePlugin(ScorePlugin):
 
 
 class ReservePlugin(Plugin):
+    #: Whether pods are assumed as `assumed` says.
+    changes_assumed_pods = False
+
+    def assumed(self, state: CycleState, pod: PodInfo, node_name: str) -> Pod:
+        """The pod as it is counted on its node, before Reserve; asked for with `changes_assumed_pods` only."""
+        return pod.pod
+
     @abstractmethod
     def reserve(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None: ...
 
@@ -311,11 +371,35 @@ class ReservePlugin(Plugin):
     def unreserve(self, state: CycleState, pod: PodInfo, node_name: str) -> None:
         """Undo `reserve`; must be idempotent and may come without it."""
 
+    def reserves_nothing(self, shape: PodShape) -> bool:
+        """Whether `reserve` always lets pods of the shape have their node, and sets nothing aside but in their state.
+
+        A plugin that has a `pre_bind` as well has nothing to do there for them, either. Not inherited by a class with a
+        `reserve` or `unreserve` of its own.
+        """
+        return False
+
+    def __init_subclass__(cls, **keys: Any) -> None:
+        super().__init_subclass__(**keys)
+        _not_inherited(cls, "reserves_nothing", ReservePlugin.reserves_nothing, unless=("reserve", "unreserve"))
+
 
 class PermitPlugin(Plugin):
     @abstractmethod
     def permit(self, state: CycleState, pod: PodInfo, node_name: str) -> tuple[Status | None, float]:
         """Let the pod pass, refuse it, or answer Wait with a timeout in seconds."""
+
+    def quorum(self, pod: PodInfo) -> int | None:
+        """How many pods of the pod's group must have nodes for `permit` to let the group's pods pass; None: not said.
+
+        With fewer, `permit` always answers Wait in the same words, and to ask it once is as good as to ask it for each
+        pod. With so many it does nothing but let them pass. Not inherited by a class with a `permit` of its own.
+        """
+        return None
+
+    def __init_subclass__(cls, **keys: Any) -> None:
+        super().__init_subclass__(**keys)
+        _not_inherited(cls, "quorum", PermitPlugin.quorum, unless=("permit",))
 
 
 @dataclass(frozen=True, slots=True)
@@ -366,8 +450,7 @@ class SignPlugin(Plugin):
 
     def __init_subclass__(cls, **keys: Any) -> None:
         super().__init_subclass__(**keys)
-        if "sign_pod" in vars(cls) and "signs_nothing" not in vars(cls):
-            cls.signs_nothing = SignPlugin.signs_nothing  # type: ignore[method-assign]
+        _not_inherited(cls, "signs_nothing", SignPlugin.signs_nothing, unless=("sign_pod",))
 
 
 class ShapeSigned(SignPlugin):

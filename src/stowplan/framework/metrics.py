@@ -1,4 +1,4 @@
-"""How long a profile's plugins take and how often they are asked, as metrics.
+"""Plugin durations and evaluation counts.
 
 An extension point is timed each time that it runs; a run begins where the reference's does, and what equal pods share
 (`engine/evaluation`) takes no time when it is shared. Single calls of plugins are timed only in some cycles,
@@ -76,9 +76,12 @@ class ExtensionPoint:
         child.counts[bisect_left(child.bounds, seconds)] += 1
         child.sum += seconds
 
-    def took(self, seconds: float, code: Code = _SUCCESS) -> None:
-        child = self._children[code] or self._child(code)
-        child.observe(seconds)
+    def took(self, seconds: float, code: Code = _SUCCESS, *, runs: int = 1) -> None:
+        """Runs that took so many seconds each."""
+        if runs > 0:
+            child = self._children[code] or self._child(code)
+            child.counts[bisect_left(child.bounds, seconds)] += runs
+            child.sum += seconds * runs
 
     def _child(self, code: Code) -> Histogram:
         child = self._children[code] = self._family.with_label_values(self._name, code.name, self._profile)
@@ -199,6 +202,15 @@ class FrameworkMetrics:
                 counter = attempts.with_label_values(self.profile, "hint_used" if reused else "no_hint")
                 self._hint_results[reused] = counter
             counter.inc()
+
+    def decided_together(self, pods: int, seconds: float, *, reused: bool) -> None:
+        """Tell of pods that shared one decision as of so many decisions; Filter gets all of the time."""
+        for point in ("PreFilter", "PreScore", "Score"):
+            self.points[point].took(0.0, runs=pods)
+        self.points["Filter"].took(seconds / pods, runs=pods)
+        self.hinted(reused, seconds=0.0, used=True)
+        for _ in range(1, pods):
+            self.hinted(True, seconds=0.0, used=True)
 
 
 class _Unmeasured:

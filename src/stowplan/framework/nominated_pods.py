@@ -1,4 +1,4 @@
-"""Filters with the pods that are nominated to a node counted in.
+"""Run filters with nominated pods added to their nodes.
 
 A node must take the pod both as it is and with the pods of equal or higher priority that are nominated to it:
 they are not there yet, but the room is theirs. Only nodes with such pods need the second look.

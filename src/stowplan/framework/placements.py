@@ -1,4 +1,4 @@
-"""Where a group of pods may go together: sets of nodes to try, and what each is worth.
+"""Placements of a pod group: sets of nodes to try, and their scores.
 
 A placement is a named set of nodes. At most one plugin proposes placements for a group (each rack of one label value,
 say); without one, the only placement is the whole cluster. The scheduler tries the group in each; among those that

@@ -1,4 +1,4 @@
-"""Pods that come to nodes, or leave them, in a hypothesis: one pod a node, many nodes at once.
+"""Pods hypothetically added to or removed from nodes, one per node.
 
 Preemption takes pods off thousands of nodes and tries to put them back one rank at a time; what a plugin must know of
 each is its shape, so amounts are worked out once a distinct shape and spread over the nodes as an array.

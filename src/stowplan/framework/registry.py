@@ -1,4 +1,4 @@
-"""Plugin names, what they declare and the classes behind them.
+"""Plugin names, declarations and classes.
 
 In-tree plugins have the declaration of their folder, users' plugins (from entry points or `module:Class`) declare
 themselves by attributes of their classes.

@@ -1,4 +1,4 @@
-"""What a Filter says of many nodes at once.
+"""Filter results for many nodes.
 
 A few (mask, code, reason) entries instead of an object a node: the statuses of single nodes, the message with its
 counts and the diagnosis are all read off the masks. Entries are made when somebody reads them; a cycle that finds a

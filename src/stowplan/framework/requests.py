@@ -1,4 +1,4 @@
-"""What may be asked of the API server, as values, and how that ends.
+"""API requests as values, and their outcomes.
 
 Whoever decides does not wait: a request is handed out, a driver carries it out, and its outcome comes back later.
 Plugins that wait in PreBind or Bind may do so as *steps*: a generator that yields requests, or a `Wait`, and is resumed

@@ -1,4 +1,4 @@
-"""One profile's plugins, and how they are called.
+"""A profile's plugins, and how they are called.
 
 The framework runs each extension point in the profile's order and turns what plugins answer into what the reference
 would make of it: which answers end the attempt, what text is put around an error, whose name a status carries. A
@@ -10,6 +10,7 @@ Upstream: pkg/scheduler/framework/runtime/framework.go.
 # mypy: disable-error-code="type-abstract"
 from __future__ import annotations
 
+from contextlib import contextmanager
 from dataclasses import dataclass
 from inspect import isgenerator, isgeneratorfunction
 from itertools import count
@@ -71,7 +72,7 @@ from stowplan.framework.status import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Sequence
+    from collections.abc import Callable, Collection, Iterator, Sequence
 
     import numpy.typing as npt
 
@@ -156,6 +157,8 @@ class Framework:
         self.pre_score = self._at("preScore", PreScorePlugin)
         self.score = self._at("score", ScorePlugin)
         self.reserve = self._at("reserve", ReservePlugin)
+        #: Those that change pods when they are assumed.
+        self.assuming = tuple(plugin for plugin in self.reserve if plugin.changes_assumed_pods)
         self.permit = self._at("permit", PermitPlugin)
         self.pre_bind = self._at("preBind", PreBindPlugin)
         self.bind = self._at("bind", BindPlugin)
@@ -465,6 +468,16 @@ class Framework:
         if state.plugin_times is not None:
             state.plugin_times.ended("PostFilter", plugin.name, started, result.status)
         return result
+
+    @contextmanager
+    def unmeasured(self) -> Iterator[None]:
+        """Count and time nothing, as what is asked within only answers a question."""
+        before, of_plugins = self.metrics, self.handle.metrics
+        self.metrics = self.handle.metrics = None
+        try:
+            yield
+        finally:
+            self.metrics, self.handle.metrics = before, of_plugins
 
     def now(self) -> float:
         """By the stopwatch of the metrics; 0.0 where nobody measures."""

@@ -1,4 +1,4 @@
-"""Pods that have a node and are held back: waiting on Permit, or preparing their binding.
+"""Pods that wait on Permit or are in PreBind.
 
 A Permit plugin can make a pod wait until the plugin allows it, somebody rejects it, or its time is up. Each plugin has
 its own deadline, the pod goes on when none is left pending, and the first signal wins. The objects here are state

@@ -1,1 +1,1 @@
-"""Users' plugins are called so that one that hangs costs its pod's attempt, and nothing else."""
+"""Interrupt users' plugins that hang."""

@@ -1,4 +1,4 @@
-"""Playing a recording again in which users' plugins were broken off: the same calls are broken off at once.
+"""Replay interrupted plugin calls: the recorded calls are interrupted immediately.
 
     calls = BrokenOffCalls()
     registry = registry_with(plugins, guard=calls)

@@ -1,4 +1,4 @@
-"""Plugin classes whose calls go through a guard: the same plugin, each extension point wrapped.
+"""Wrap plugin classes so that every extension point is guarded.
 
 Only users' plugins are wrapped; a subclass stands in for each in the registry, so the framework need not know. What is
 not wrapped is building a plugin: that may take its time, and whoever starts the scheduler sees it.

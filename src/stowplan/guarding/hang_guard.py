@@ -1,4 +1,4 @@
-"""Users' plugins that do not return: their call is broken off, the pod's attempt fails, the scheduler goes on.
+"""Interrupt a plugin call that does not return, failing only that pod's attempt.
 
 One event loop does all the work, so a plugin that loops for ever, sleeps or waits for a lock would be the end of all of
 it: no pod scheduled, no lease renewed, no health check answered. A thread watches how long the call goes on that is

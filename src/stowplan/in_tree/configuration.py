@@ -1,4 +1,4 @@
-"""Configurations that name in-tree plugins alone, loaded without NumPy and without any plugin's rules."""
+"""Load configurations with in-tree plugins only, without importing NumPy or plugin code."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which plugins come with the scheduler: every folder of this package that holds a `declaration.py`.
+"""Discover the in-tree plugins: every folder with a `declaration.py`.
 
 Nothing lists them. A declaration imports neither NumPy nor the plugin's rules, so a configuration is loaded without
 either; the rules stand in the folder's `plugin.py`, in a class of the plugin's name.

@@ -1,4 +1,4 @@
-"""The registry of the plugins that come with the scheduler."""
+"""The registry of in-tree plugins."""
 
 from __future__ import annotations
 

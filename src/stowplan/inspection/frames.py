@@ -1,4 +1,4 @@
-"""Rows as a data frame: of pandas or polars, whichever is there; neither is a dependency.
+"""Rows as a pandas or polars data frame; neither is required.
 
 One that the program has imported already goes first: it is what its author works with.
 """

@@ -1,4 +1,4 @@
-"""How pods stand in the scheduling queue, as records."""
+"""The state of pods in the scheduling queue, as records."""
 
 from __future__ import annotations
 

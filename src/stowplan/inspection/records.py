@@ -1,4 +1,4 @@
-"""Records of what the scheduler knows and decides: what explain, the pages of the secure port and `-o json` show.
+"""Typed records shown by explain, the secure port and `-o json`.
 
 Each record is plain data, and its fields are the fields of its JSON document; `docs/inspection.md` describes them.
 Fields without a value are absent. Text for people is made from records, too, so that both say the same.
@@ -299,6 +299,8 @@ class GroupDomainRecord(Record, frozen=True, kw_only=True):
     lacking_resources: dict[str, str] = {}
     placed: tuple[GroupPodRecord, ...] = ()
     refused: tuple[GroupRefusalRecord, ...] = ()
+    #: Pods that leave for the group as a whole.
+    victims: tuple[str, ...] = ()
 
 
 class GroupVerdictRecord(Record, frozen=True, kw_only=True):
@@ -387,6 +389,10 @@ class GroupStateRecord(Record, frozen=True, kw_only=True):
     #: Pods in the queue, and pods on nodes or on their way there.
     waiting: tuple[QueuedPodRecord, ...] = ()
     have_node: dict[str, str] = {}
+    #: What would be decided now, if that was asked for.
+    verdict: GroupVerdictRecord | None = None
+    #: Why there is no verdict, or what was left out of it.
+    note: str = ""
     story: StoryRecord | None = None
     leader: str | None = None
     page: list[Any] | None = None

@@ -1,4 +1,4 @@
-"""What pods ask for and may use, as /metrics/resources shows it: the scheduler's own sums, pod by pod.
+"""/metrics/resources: requests and limits of every pod.
 
 The page is made from the pods as they are at the scrape; nothing is kept. In a big cluster it has half a million lines,
 so it is written pod by pod and not from objects for each number, and it comes in pieces: who serves it lets the event

@@ -1,4 +1,4 @@
-"""How did this pod get here? Attempts, moves through the queue, verdicts, binding: the last of them, with their causes.
+"""Stories: recent attempts, queue moves and verdicts of each pod, with their causes.
 
 Everything that happens to a pod is a step of its story. There are far more pods and steps than memory should hold, so
 the memory is bounded three ways: pods (whose story was touched longest ago goes first), steps a pod (the first few say

@@ -1,4 +1,4 @@
-"""Log lines as klog writes them, as text or JSON.
+"""Logging in klog's text and JSON formats.
 
     log = get_logger(__name__)
     log.info("Scheduling started", profiles=2)

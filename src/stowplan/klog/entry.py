@@ -1,4 +1,4 @@
-"""A log entry, before it is formatted."""
+"""A log entry before formatting."""
 
 from __future__ import annotations
 

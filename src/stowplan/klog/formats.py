@@ -1,4 +1,4 @@
-"""Entries as lines of text or of JSON.
+"""Format entries as text or JSON.
 
     I1120 15:40:52.123456       1 live.py:123] "Message" pod="ns/name"
     {"ts":1763653252123.456,"caller":"scheduler/live.py:123","msg":"Message","v":0,"pod":{"name":"name","namespace":"ns"}}

@@ -1,4 +1,4 @@
-"""Loggers: one per module, made when the module is imported, configured later.
+"""Per-module loggers, configured after import.
 
 A disabled line must cost next to nothing, as hot paths are full of them. So each logger holds its highest enabled
 level, computed when the verbosity or the module patterns change, and `v` compares two integers.

@@ -1,4 +1,4 @@
-"""Quote text as Go's `%q` and strconv.Quote do."""
+"""Quote text like Go's `%q` and strconv.Quote."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Objects in log lines: their namespace and name, never their content.
+"""Objects in log lines: namespace and name only.
 
 Upstream: k8s.io/klog/v2, k8s_references.go (KObj, KRef).
 """

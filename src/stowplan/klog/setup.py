@@ -1,4 +1,4 @@
-"""Set up the log of a process: verbosity, format and streams, for the records of `logging`, too.
+"""Configure logging for the process, including the standard library's `logging`.
 
 Upstream: k8s.io/component-base/logs/api/v1.
 """

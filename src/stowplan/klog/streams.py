@@ -1,4 +1,4 @@
-"""The output streams: one for all lines, or one for information and one for warnings and errors.
+"""Output streams: combined, or split into info and error streams.
 
 Lines are written at once, except that information with a stream of its own may be buffered until the next `flush`.
 

@@ -1,4 +1,4 @@
-"""Values of log lines, as text and as JSON.
+"""Format values in log lines as text and JSON.
 
 Text follows klog's serializer: strings are quoted as in Go, or an indented block if they have several lines; numbers
 are bare; values with a `__str__` of their own use it; all others are JSON. JSON lines have the same values unquoted.

@@ -1,4 +1,4 @@
-"""Cancelling tasks that may swallow their cancellation.
+"""Cancel tasks reliably, even if they suppress the cancellation.
 
 A plugin that catches every exception catches CancelledError, too. Such a task is waited for a while, then abandoned: a
 process that has lost its lease must not stay because of it.

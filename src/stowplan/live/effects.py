@@ -1,4 +1,4 @@
-"""Carrying out what the engine wants done, on an event loop: one task for each effect that is answered.
+"""Carry out effects on an event loop, one task per effect with an answer.
 
 Effects about one object go one after the other, in the engine's order; others side by side. What an answer means is the
 engine's business: here it only becomes a value, `Done`, `Refused` or `Unknown`.
@@ -15,7 +15,7 @@ from stowplan.api.decode import DecodeError
 from stowplan.api.port import Unreachable
 from stowplan.client.errors import OutcomeUnknown
 from stowplan.client.events.event_series import EventKey
-from stowplan.engine.effects import Cancel, RunPlugin, Tell, Wake, Withdraw
+from stowplan.engine.effects import Cancel, Pause, RunPlugin, Tell, Wake, Withdraw
 from stowplan.framework.binding import PluginGaveUpError
 from stowplan.framework.requests import Ask, Bind, Create, Delete, Done, Outcome, Patch, Read, Refused, Unknown, Update
 from stowplan.framework.status import error as error_status
@@ -29,6 +29,9 @@ if TYPE_CHECKING:
     from stowplan.engine.effects import Effect
     from stowplan.framework.requests import Request
     from stowplan.framework.status import Status
+
+#: Seconds in which other pods are tried before work that takes long goes on. A portion of it takes some 3 ms.
+_PAUSE = 0.01
 
 _log = get_logger(__name__)
 
@@ -61,7 +64,7 @@ class _UnderWay:
 
     __slots__ = ("action", "broken_off_for", "task", "withdrawn")
 
-    def __init__(self, action: Request | RunPlugin | Ask, task: asyncio.Task[None]) -> None:
+    def __init__(self, action: Request | RunPlugin | Ask | Pause, task: asyncio.Task[None]) -> None:
         self.action = action
         self.task = task
         #: Why the engine broke it off; None while it did not.
@@ -101,6 +104,7 @@ class Effects:
             Withdraw: self._withdraw,
             RunPlugin: self._run_plugin,
             Ask: self._ask,
+            Pause: self._pause,
             **dict.fromkeys((Bind, Create, Update, Patch, Delete, Read), self._request),
         }
 
@@ -192,13 +196,21 @@ class Effects:
         except Exception as error:
             return Refused(error)
 
+    def _pause(self, number: int, pause: Pause) -> None:
+        if not self.is_over:
+            self._spawn(number, pause, self._paused(number), name=f"pause ({number})")
+
+    async def _paused(self, number: int) -> None:
+        await asyncio.sleep(_PAUSE)
+        self._answer(number, Done())
+
     def _run_plugin(self, number: int, action: RunPlugin) -> None:
         if not self.is_over:
             name = f"{action.point} of {action.pod} by {action.plugin}"
             self._spawn(number, action, self._called(number, action), name=name)
 
     def _spawn(
-        self, number: int, action: Request | RunPlugin | Ask, work: Coroutine[Any, Any, None], *, name: str
+        self, number: int, action: Request | RunPlugin | Ask | Pause, work: Coroutine[Any, Any, None], *, name: str
     ) -> asyncio.Task[None]:
         task = asyncio.create_task(work, name=name)
         self._under_way[number] = _UnderWay(action, task)
@@ -294,7 +306,7 @@ class Effects:
         raise TypeError(f"no such request: {request!r}")
 
 
-def _tells_users(action: Request | RunPlugin | Ask) -> bool:
+def _tells_users(action: Request | RunPlugin | Ask | Pause) -> bool:
     """Whether it is of use even when no pod is scheduled any more: pods' statuses."""
     return isinstance(action, Patch) and action.lane == "status"
 

@@ -1,4 +1,4 @@
-"""Questions to the extenders of a configuration, put over HTTP."""
+"""Send extender requests over HTTP."""
 
 from __future__ import annotations
 

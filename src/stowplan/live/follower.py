@@ -1,4 +1,4 @@
-"""Following a live cluster without touching it: an engine that hears everything and never starts.
+"""Follow a live cluster read-only: an engine that is never started.
 
 It is what a scheduler of this configuration would know, kept up to date by the same informers; no pod is tried, and no
 request but lists and watches is made. Whoever follows takes each input to the engine: `live.recorder.Recorder` writes

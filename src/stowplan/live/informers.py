@@ -1,4 +1,4 @@
-"""One informer per kind: list what there is, then watch what changes, for as long as the scheduler runs.
+"""Informers: list and watch each kind.
 
 The first lists are read side by side; `synced` is set when all of them have been delivered. A kind that the cluster
 does not serve, because the cluster is older or a CustomResourceDefinition is yet to come, does not delay that: plugins

@@ -1,4 +1,4 @@
-"""Another configuration for a scheduler that is at work.
+"""Replace the configuration of a running scheduler.
 
 What may take its time comes first, while the configuration of before goes on deciding: profiles are built, kinds that
 are new to the scheduler are listed, and objects are read once more if extenders are to be sent them whole. Then all of

@@ -1,4 +1,4 @@
-"""Recording what a running scheduler's engine hears, and what follows.
+"""Record the inputs and effects of a running scheduler's engine.
 
 The scheduler goes on whatever becomes of the recording: if a line cannot be written, the recording ends there.
 

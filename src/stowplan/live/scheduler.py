@@ -1,4 +1,4 @@
-"""The live scheduler: the engine on an event loop and a real cluster.
+"""The live scheduler: the engine on an event loop, connected to a real cluster.
 
 One event loop owns everything. Informers deliver batches of changes; between them the loop has the engine try a pod,
 and starts a task for each effect that follows: bindings, status patches, evictions, plugins' coroutines. Nothing of a

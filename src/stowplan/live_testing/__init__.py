@@ -1,4 +1,4 @@
-"""A scheduler at work on a cluster in memory, for tests of plugins: no server, no event loop, no waiting.
+"""A complete scheduler in memory for plugin tests: no server, no event loop, no waiting.
 
     with live_cluster(a_node("n1").obj(), config=config, plugins=[MyPlugin]) as cluster:
         cluster.create(a_pod("web-0").obj())

@@ -1,4 +1,4 @@
-"""The cluster that a test of plugins works on: an engine in simulated time, with a hand on the clock."""
+"""The test cluster: an engine in simulated time with a manual clock."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the scheduler tells users, written to the store as Events: one like an earlier one counts in its series."""
+"""Store recorded Events, with series."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The kinds that a cluster in memory has: those that the scheduler reads, and those that definitions add.
+"""Kinds of the in-memory cluster, including custom resources.
 
 Of a CustomResourceDefinition only the group, the names, the scope and the versions count. While there is none for a
 resource that plugins need, the cluster does not serve it, and they are switched off.

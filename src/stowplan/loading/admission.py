@@ -1,4 +1,4 @@
-"""What the API server would have filled in: manifests that people write lack it, dumps of a cluster have it already.
+"""Apply the API server's defaults to manifests.
 
 Only absent fields are filled: the namespace, a priority from its PriorityClass (or the global default), requests
 from limits, host ports of pods on the host's network.

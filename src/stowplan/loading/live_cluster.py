@@ -1,4 +1,4 @@
-"""The objects of a live cluster, read once: lists of every kind that a scheduler reads, and nothing but GET requests.
+"""Read the objects of a live cluster once, with GET requests only.
 
 What the cluster does not serve, or does not let us read, is left out with a note, but for nodes and pods: without them
 there is nothing to say.

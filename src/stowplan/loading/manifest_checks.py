@@ -1,4 +1,4 @@
-"""Manifests that people write are held to what an API server would accept, where an installed package can tell.
+"""Validate manifests as an API server would, if a package provides the checks.
 
 Packages offer a check by the entry-point group `stowplan.manifest_checks`: a function that takes an object and yields
 (whether it must not be read as if it were right, what is wrong). The embedded cluster has one; the scheduler's image is

@@ -1,4 +1,4 @@
-"""Workloads and their pods: the one that a template describes, and whose a pod is."""
+"""Workloads: pod templates and ownership."""
 
 from __future__ import annotations
 

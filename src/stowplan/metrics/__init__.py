@@ -1,1 +1,1 @@
-"""What is counted and timed, under the names that dashboards know."""
+"""Metrics under upstream's names."""

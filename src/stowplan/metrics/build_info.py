@@ -1,4 +1,4 @@
-"""Which version runs, with which features: gauges that never change.
+"""Build information and feature gates as gauges.
 
 The labels are the reference's. Where they speak of Go they tell of Python instead.
 

@@ -1,4 +1,4 @@
-"""What the client of the API server counts and times, and leader election with it.
+"""Metrics of the API client and of leader election.
 
 Two groups are registered for the names' sake and stay silent here: work queues, as nothing in this process is one, and
 the caches of transports, as a client has one connection pool of its own. Plain ones among them show their zero, as the

@@ -1,4 +1,4 @@
-"""All metrics of the process put together: the main page and the page of health checks.
+"""All metrics of the process: the main page and the SLI page.
 
 Upstream: cmd/kube-scheduler/app/server.go (newEndpointsHandler), and the packages whose import registers metrics.
 """

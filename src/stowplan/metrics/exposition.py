@@ -1,4 +1,4 @@
-"""A page of metrics in the text its reader asks for: Prometheus' own (0.0.4) or OpenMetrics 1.0.
+"""Render metrics in the format that the client accepts: Prometheus 0.0.4 or OpenMetrics 1.0.
 
 OpenMetrics is for readers that take nothing else. It spells the bounds of buckets otherwise ("1.0" for "1"), which are
 part of a series' name: a Prometheus that takes both, and prefers OpenMetrics, would not find the series again that the

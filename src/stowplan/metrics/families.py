@@ -1,4 +1,4 @@
-"""Counters, gauges and histograms that cost next to nothing to move.
+"""Counters, gauges and histograms with minimal overhead.
 
 A metric is a family with a name; under it is one child for each combination of label values, and only children are
 moved. A hot path asks for its child once, keeps it, and moves it for the price of an attribute. That price is why these

@@ -1,4 +1,4 @@
-"""OpenMetrics 1.0, written by prometheus_client.
+"""OpenMetrics 1.0 output by prometheus_client.
 
 It differs from the Prometheus text in more than its frame. Bounds of buckets are spelt with a dot ("1.0" for "1"), and
 as they are labels, the series have other names. A counter whose name lacks "_total" is of unknown type, as that suffix

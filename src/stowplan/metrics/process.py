@@ -1,4 +1,4 @@
-"""The process as the kernel and the interpreter see it, read at the scrape.
+"""Process metrics, read when scraped.
 
 `process_*` are named as every Prometheus library names them, network bytes included; `python_*` as Python's does, in
 place of the `go_*` of the reference, which would say nothing here. What the platform does not tell is left out: without

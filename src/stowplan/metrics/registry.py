@@ -1,4 +1,4 @@
-"""The metrics of one page: their names, and what the flags say about showing them.
+"""A registry of metrics, with the flags that hide or show them.
 
 Families enter when they are made and stay. None is deprecated in this release, so none is hidden for that reason, and
 --show-hidden-metrics-for-version has nothing to show. A disabled one is made like any other, so that who moves it need

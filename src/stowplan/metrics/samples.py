@@ -1,4 +1,4 @@
-"""Families: what a registry hands to those who write pages."""
+"""Metric families as passed to the writers."""
 
 from __future__ import annotations
 

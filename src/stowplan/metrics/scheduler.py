@@ -1,4 +1,4 @@
-"""What scheduling counts and times: one attribute a metric, named as the metric without "scheduler_".
+"""kube-scheduler's metrics: one attribute per metric, named without "scheduler_".
 
 A metric behind a feature gate that is off has its attribute all the same, in a registry that nobody shows.
 

@@ -1,4 +1,4 @@
-"""What the secure port counts and times: who asks, whether they may, and what asking the API server about it costs.
+"""Metrics of the secure port: requests, authentication, authorization.
 
 Upstream: staging/src/k8s.io/apiserver/pkg/{endpoints/filters/metrics.go,authentication/token/cache/stats.go,
 authentication/authenticatorfactory/metrics.go,authorization/authorizerfactory/metrics.go,

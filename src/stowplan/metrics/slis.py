@@ -1,4 +1,4 @@
-"""Whether the process is healthy, as /metrics/slis shows it: a page of its own, made to be scraped often.
+"""/metrics/slis: health check results.
 
 Upstream: staging/src/k8s.io/component-base/metrics/prometheus/slis, .../metrics/processstarttime.go.
 """

@@ -1,4 +1,4 @@
-"""What the reference does not count and an operator of this scheduler wants to know. All begin with "stowplan_".
+"""Stowplan's own metrics, prefixed "stowplan_".
 
 Who has the numbers sets them at the scrape (`registry.at_scrape`), unless noted; vectors show nothing until then.
 """

@@ -1,4 +1,4 @@
-"""The Prometheus text (0.0.4), spelt as the reference spells it.
+"""Prometheus text format 0.0.4, spelled like upstream.
 
 Written here and not by prometheus_client, which is used for OpenMetrics: a busy scheduler's page has some four thousand
 lines, and the event loop stands still until they are there. That is 6 ms here and ten times as long there; besides, it

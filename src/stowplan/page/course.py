@@ -1,42 +1,42 @@
-"""How a recording went: the plan at its beginning, what changed from one look to the next, and figures beside it.
+"""How something went: the plan at its beginning, what changed from one look to the next, and figures beside it.
 
-The recorded engine is played again, and its state is looked at once an interval. A recording can be seconds or days
-long: when there are too many looks, each two become one and the interval doubles, so their number stays bounded and no
-more than one pass is needed.
+A recording that is played again, or a simulation, is looked at once an interval. It can be seconds or days long: when
+there are too many looks, each two become one and the interval doubles, so their number stays bounded and no more than
+one pass is needed.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from stowplan.api.api_errors import BadRequest
-from stowplan.engine.recording import RecordingError
-from stowplan.inspection.records import Record, encoded
+from stowplan.inspection.records import Record
 from stowplan.page.following import PlanFollower
 from stowplan.page.messages import NodesRecord, PodsRecord, SnapshotMessage, delta, snapshot
-from stowplan.page.plan import Plan, PlanChange
+from stowplan.page.plan import Plan, PlanChange, difference
 from stowplan.recordings.files import moment_text
-from stowplan.serving.requests.messages import JSON, Response
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-    from contextlib import AbstractContextManager
+    from collections.abc import Iterable, Mapping
 
     from stowplan.cluster.state import ClusterState
-    from stowplan.serving.requests.messages import Page
-
-    #: Plays a recording: the state, and the moments at which it is.
-    Played = Callable[[], AbstractContextManager[tuple[ClusterState, Iterable[float]]]]
+    from stowplan.timing.waits import Waits
 
 #: Looks that are kept at most, and seconds between two at first.
 MOST, FIRST_INTERVAL = 1000, 0.1
 MOST_MARKS = 500
-#: There is one course in a recording.
-TRACK = "recorded"
 _RESOURCES = ("cpu", "memory")
+#: Figure -> what it counts. Waits are those of the pods that have had a node so far.
+UNITS = {
+    "cpu": "ratio",
+    "memory": "ratio",
+    "pods": "pods",
+    "pending": "pods",
+    "waitHalf": "seconds",
+    "wait95": "seconds",
+}
 
 
 class MarkRecord(Record, frozen=True, kw_only=True, omit_defaults=False):
@@ -49,7 +49,7 @@ class MarkRecord(Record, frozen=True, kw_only=True, omit_defaults=False):
 
 class ColumnRecord(Record, frozen=True, kw_only=True, omit_defaults=False):
     name: str
-    #: ratio or pods.
+    #: ratio, pods or seconds.
     unit: str
     values: tuple[float, ...]
 
@@ -67,6 +67,8 @@ class TimeRecord(Record, frozen=True, kw_only=True, omit_defaults=False):
     to: str
     marks: tuple[MarkRecord, ...]
     series: SeriesRecord
+    #: What is not in it, for people.
+    note: str = ""
 
 
 class FrameRecord(Record, frozen=True, kw_only=True, omit_defaults=False):
@@ -84,32 +86,79 @@ class FramesRecord(Record, frozen=True, kw_only=True, omit_defaults=False):
     frames: tuple[FrameRecord, ...]
 
 
+class Run(NamedTuple):
+    """A stretch of a course: the state is at each moment in turn, rising, when the next one is asked for."""
+
+    state: ClusterState
+    moments: Iterable[float]
+
+
 @dataclass(frozen=True)
 class Look:
     """The state at one moment: what changed since the look before, and figures."""
 
     time: float
     change: PlanChange
-    figures: dict[str, float]
+    figures: Mapping[str, float]
 
 
 @dataclass
 class Course:
-    """The first plan, and the looks after it; the first look has the figures of the beginning."""
+    """The first plan, and the looks after it; the first look changes nothing and has the figures of the beginning."""
 
-    start: Plan
-    looks: list[Look]
+    start: Plan = field(default_factory=Plan)
+    looks: list[Look] = field(default_factory=list)
     marks: list[MarkRecord] = field(default_factory=list)
+    note: str = ""
+    #: Names of the nodes that are there, for marks.
+    _known: set[str] = field(default_factory=set, repr=False)
+
+    def add(self, look: Look) -> None:
+        if self.looks:
+            self._mark(look)
+            self.looks.append(look)
+        else:
+            self.start.apply(look.change)
+            self.looks.append(Look(look.time, PlanChange(), look.figures))
+        self._known.difference_update(look.change.gone_nodes)
+        self._known.update(look.change.nodes)
+
+    def halve(self) -> None:
+        """Each two looks become one; the first stays, as it begins."""
+        looks = self.looks
+        self.looks = looks[:1]
+        for i in range(1, len(looks), 2):
+            one, other = looks[i], looks[min(i + 1, len(looks) - 1)]
+            change = one.change if one is other else one.change.then(other.change)
+            self.looks.append(Look(other.time, change, other.figures))
+
+    def end(self) -> Plan:
+        """The plan after all looks."""
+        plan = self.start.copy()
+        for look in self.looks:
+            plan.apply(look.change)
+        return plan
+
+    def _mark(self, look: Look) -> None:
+        change = look.change
+        found = [("node removed", name) for name in change.gone_nodes]
+        found += [("node added", name) for name in change.nodes if name not in self._known]
+        found += [
+            ("preemption", f"{row.key} waits for room on {row.nominated_node}")
+            for row in change.pods.values()
+            if row.nominated_node and not row.node
+        ]
+        room = MOST_MARKS - len(self.marks)
+        self.marks += [
+            MarkRecord(time=moment_text(look.time), what=what, detail=detail) for what, detail in found[:room]
+        ]
 
     def time_record(self, track: str) -> TimeRecord:
         looks = self.looks
         columns = tuple(
-            ColumnRecord(
-                name=name,
-                unit="ratio" if name in _RESOURCES else "pods",
-                values=tuple(look.figures[name] for look in looks),
-            )
-            for name in (looks[0].figures if looks else ())
+            ColumnRecord(name=name, unit=UNITS[name], values=tuple(look.figures[name] for look in looks))
+            for name in UNITS
+            if looks
         )
         return TimeRecord(
             track=track,
@@ -117,6 +166,7 @@ class Course:
             to=moment_text(looks[-1].time) if looks else "",
             marks=tuple(self.marks),
             series=SeriesRecord(time=tuple(look.time for look in looks), columns=columns),
+            note=self.note,
         )
 
     def frames_record(self, track: str) -> FramesRecord:
@@ -138,108 +188,79 @@ def _frame(look: Look) -> FrameRecord:
     )
 
 
-def course_of(state: ClusterState, moments: Iterable[float], *, most: int = MOST) -> Course:
-    """Of a state that is at each moment in turn, rising, when the next one is asked for."""
-    watch, interval = _Watch(state), FIRST_INTERVAL
-    last = now = None
-    try:
-        for now in moments:
-            if last is not None and now - last < interval:
-                continue
-            watch.look(now)
-            last = now
-            if len(watch.looks) > most:
-                watch.looks = _halved(watch.looks)
-                interval *= 2
-        if now is not None:
-            watch.look(now)
-    finally:
-        watch.follower.end()
-    return Course(watch.start, watch.looks, watch.marks)
+def course_of(runs: Iterable[Run], waits: Waits, *, most: int = MOST) -> Course:
+    """Of runs that follow one another; `waits` grows while they are played."""
+    course, interval = Course(), FIRST_INTERVAL
+    plan = Plan()
+    for run in runs:
+        watch, last, now = Watch(run.state, waits, plan), None, None
+        try:
+            for now in run.moments:
+                if last is not None and now - last < interval:
+                    continue
+                watch.look_into(course, now)
+                last = now
+                if len(course.looks) > most:
+                    course.halve()
+                    interval *= 2
+            if now is not None:
+                watch.look_into(course, now)
+        finally:
+            watch.end()
+        plan = watch.plan
+    return course
 
 
-class _Watch:
-    """What was seen so far."""
+class Watch:
+    """Looks at a state, one after another."""
 
-    def __init__(self, state: ClusterState) -> None:
+    def __init__(self, state: ClusterState, waits: Waits, before: Plan | None = None) -> None:
+        """`before`: the plan that the first look is compared with."""
         self._state = state
-        self.follower = PlanFollower(state)
-        for _ in self.follower.begin():
+        self._waits = waits
+        self._follower = PlanFollower(state)
+        for _ in self._follower.begin():
             pass
-        self.start = Plan()
-        self.looks: list[Look] = []
-        self.marks: list[MarkRecord] = []
-        self._known: set[str] = set()
+        self._before: Plan | None = Plan() if before is None else before
+        self._last: float | None = None
 
-    def look(self, now: float) -> None:
-        change, plan = self.follower.look(), self.follower.plan
-        if not self.looks:
+    @property
+    def plan(self) -> Plan:
+        return self._follower.plan
+
+    def end(self) -> None:
+        self._follower.end()
+
+    def look(self, now: float) -> Look | None:
+        """None: nothing has happened, or the first lists are still being read."""
+        change, plan = self._follower.look(), self._follower.plan
+        if self._before is not None:
             if not plan.nodes:
-                # The first lists are being read.
-                return
-            self.start, change = plan.copy(), PlanChange()
-        elif not change and self.looks[-1].time == now:
-            return
-        else:
-            self._mark(change, now)
-        self._known.update(plan.nodes)
-        self.looks.append(Look(now, change, self._figures(plan)))
+                return None
+            change, self._before = difference(self._before, plan), None
+        elif not change and self._last == now:
+            return None
+        self._last = now
+        return Look(now, change, figures_of(self._state, plan, self._waits))
 
-    def _figures(self, plan: Plan) -> dict[str, float]:
-        table = self._state.table
-        found: dict[str, float] = {}
-        for name in _RESOURCES:
-            index = table.resources[name]
-            whole = int(table.allocatable[index].sum())
-            found[name] = round(int(table.requested[index].sum()) / whole, 4) if whole else 0.0
-        placed = len(self._state.placed_pods())
-        return {**found, "pods": placed, "pending": len(plan.pods) - placed}
-
-    def _mark(self, change: PlanChange, now: float) -> None:
-        found = [("node removed", name) for name in change.gone_nodes]
-        found += [("node added", name) for name in change.nodes if name not in self._known]
-        found += [
-            ("preemption", f"{row.key} waits for room on {row.nominated_node}")
-            for row in change.pods.values()
-            if row.nominated_node and not row.node
-        ]
-        self._known.difference_update(change.gone_nodes)
-        room = MOST_MARKS - len(self.marks)
-        self.marks += [MarkRecord(time=moment_text(now), what=what, detail=detail) for what, detail in found[:room]]
+    def look_into(self, course: Course, now: float) -> None:
+        found = self.look(now)
+        if found is not None:
+            course.add(found)
 
 
-def _halved(looks: list[Look]) -> list[Look]:
-    """Each two looks as one; the first stays, as it begins."""
-    found = looks[:1]
-    for i in range(1, len(looks), 2):
-        one, other = looks[i], looks[min(i + 1, len(looks) - 1)]
-        change = one.change if one is other else one.change.then(other.change)
-        found.append(Look(other.time, change, other.figures))
-    return found
-
-
-@dataclass
-class Courses:
-    """The routes of a recording's course, which is worked out when somebody first asks."""
-
-    played: Played
-    _course: Course | None = None
-
-    def pages(self, prefix: str) -> dict[str, Page]:
-        return {
-            f"{prefix}time": lambda request: _json(self._known().time_record(TRACK)),
-            f"{prefix}frames": lambda request: _json(self._known().frames_record(TRACK)),
-        }
-
-    def _known(self) -> Course:
-        if self._course is None:
-            try:
-                with self.played() as (state, moments):
-                    self._course = course_of(state, moments)
-            except RecordingError as error:
-                raise BadRequest(str(error)) from error
-        return self._course
-
-
-def _json(record: Record) -> Response:
-    return Response(encoded(record), content_type=JSON)
+def figures_of(state: ClusterState, plan: Plan, waits: Waits) -> dict[str, float]:
+    table = state.table
+    found: dict[str, float] = {}
+    for name in _RESOURCES:
+        index = table.resources[name]
+        whole = int(table.allocatable[index].sum())
+        found[name] = round(int(table.requested[index].sum()) / whole, 4) if whole else 0.0
+    placed = len(state.placed_pods())
+    return {
+        **found,
+        "pods": placed,
+        "pending": len(plan.pods) - placed,
+        "waitHalf": round(waits.quantile(0.5), 3),
+        "wait95": round(waits.quantile(0.95), 3),
+    }

@@ -10,11 +10,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from stowplan.inspection.records import Record
+from stowplan.page.plan import NodeRow, PlanChange, PodRow
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Hashable, Iterable
+    from collections.abc import Collection, Hashable, Iterable, Iterator
 
-    from stowplan.page.plan import NodeRow, Plan, PlanChange, PodRow
+    from stowplan.page.plan import Plan
 
 
 class NodesRecord(Record, frozen=True, kw_only=True, omit_defaults=False):
@@ -90,10 +91,17 @@ class _Positions:
 
     def __init__(self, *first: Hashable) -> None:
         self._positions: dict[Any, int] = {value: i for i, value in enumerate(first)}
+        self._met: dict[int, int] = {}
 
     def column(self, values: Iterable[Hashable]) -> tuple[int, ...]:
-        positions = self._positions
-        return tuple(positions.setdefault(value, len(positions)) for value in values)
+        """Of values that rows hold, so that none of them goes meanwhile: one that is met again is not hashed again."""
+        positions, met, found = self._positions, self._met, []
+        for value in values:
+            position = met.get(id(value))
+            if position is None:
+                position = met[id(value)] = positions.setdefault(value, len(positions))
+            found.append(position)
+        return tuple(found)
 
     def values(self) -> tuple[Any, ...]:
         return tuple(self._positions)
@@ -104,12 +112,13 @@ class _Positions:
 
 def _nodes(rows: Collection[NodeRow]) -> NodesRecord:
     labels, taints, amounts = _Positions(), _Positions(), _Positions()
+    fields: Any = NodeRow(*_columns(rows, len(NodeRow._fields)))
     return NodesRecord(
-        name=tuple(row.name for row in rows),
-        labels=labels.column(row.labels for row in rows),
-        taints=taints.column(row.taints for row in rows),
-        allocatable=amounts.column(row.allocatable for row in rows),
-        unschedulable=tuple(row.unschedulable for row in rows),
+        name=fields.name,
+        labels=labels.column(fields.labels),
+        taints=taints.column(fields.taints),
+        allocatable=amounts.column(fields.allocatable),
+        unschedulable=fields.unschedulable,
         label_sets=labels.dicts(),
         taint_sets=taints.values(),
         amount_sets=amounts.dicts(),
@@ -118,19 +127,67 @@ def _nodes(rows: Collection[NodeRow]) -> NodesRecord:
 
 def _pods(rows: Collection[PodRow]) -> PodsRecord:
     names, workloads, labels, amounts = _Positions(""), _Positions(), _Positions(), _Positions()
+    fields: Any = PodRow(*_columns(rows, len(PodRow._fields)))
     return PodsRecord(
-        key=tuple(row.key for row in rows),
-        uid=tuple(row.uid for row in rows),
-        node=names.column(row.node for row in rows),
-        nominated_node=names.column(row.nominated_node for row in rows),
-        workload=workloads.column(row.workload for row in rows),
-        labels=labels.column(row.labels for row in rows),
-        requests=amounts.column(row.requests for row in rows),
-        priority=tuple(row.priority for row in rows),
-        created=tuple(row.created for row in rows),
-        terminating=tuple(row.terminating for row in rows),
+        key=fields.key,
+        uid=fields.uid,
+        node=names.column(fields.node),
+        nominated_node=names.column(fields.nominated_node),
+        workload=workloads.column(fields.workload),
+        labels=labels.column(fields.labels),
+        requests=amounts.column(fields.requests),
+        priority=fields.priority,
+        created=fields.created,
+        terminating=fields.terminating,
         node_names=names.values(),
         workloads=workloads.values(),
         label_sets=labels.dicts(),
         amount_sets=amounts.dicts(),
     )
+
+
+def _columns(rows: Collection[Any], count: int) -> Any:
+    """Rows as a tuple for each field."""
+    return zip(*rows, strict=True) if rows else ((),) * count
+
+
+# -- read again -------------------------------------------------------------------------------------------------------
+
+
+def change_of(message: DeltaMessage) -> PlanChange:
+    """The change that `delta` made a message of."""
+    return PlanChange(
+        {row.name: row for row in _node_rows(message.nodes)},
+        {row.key: row for row in _pod_rows(message.pods)},
+        message.gone_nodes,
+        message.gone_pods,
+    )
+
+
+def _node_rows(block: NodesRecord) -> Iterator[NodeRow]:
+    labels, amounts = _sorted_items(block.label_sets), _sorted_items(block.amount_sets)
+    taints = [tuple((key, value, effect) for key, value, effect in taint_set) for taint_set in block.taint_sets]
+    columns = zip(block.name, block.labels, block.taints, block.unschedulable, block.allocatable, strict=True)
+    for name, label, taint, unschedulable, allocatable in columns:
+        yield NodeRow(name, labels[label], taints[taint], unschedulable, amounts[allocatable])
+
+
+def _pod_rows(block: PodsRecord) -> Iterator[PodRow]:
+    labels, amounts = _sorted_items(block.label_sets), _sorted_items(block.amount_sets)
+    for i, key in enumerate(block.key):
+        yield PodRow(
+            key,
+            block.uid[i],
+            block.node_names[block.node[i]],
+            block.node_names[block.nominated_node[i]],
+            block.workloads[block.workload[i]],
+            labels[block.labels[i]],
+            amounts[block.requests[i]],
+            block.priority[i],
+            block.created[i],
+            block.terminating[i],
+        )
+
+
+def _sorted_items(found: Iterable[dict[str, Any]]) -> list[Any]:
+    return [tuple(sorted(one.items())) for one in found]

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from stowplan.page.answers import Answers
+    from stowplan.page.courses import Courses
     from stowplan.page.plan import Plan
     from stowplan.page.records import ConfigurationRecord, SourceRecord
 
@@ -28,18 +29,26 @@ _ESCAPED = {"<": "\\u003c", "\u2028": "\\u2028", "\u2029": "\\u2029"}
 
 
 def save_copy(
-    folder: Path, plan: Plan, *, source: SourceRecord, configuration: ConfigurationRecord, answers: Answers
+    folder: Path,
+    plan: Plan,
+    *,
+    source: SourceRecord,
+    configuration: ConfigurationRecord,
+    answers: Answers | None,
+    courses: Courses,
 ) -> None:
     """Write the page into a folder, which is made; other files there stay. Raise OSError."""
-    queue = answers.queue(_MAX_PODS)
-    wanted = [pod.pod for pod in queue.pods][:MAX_VERDICTS]
     data = {
         "source": document(source),
         "plan": document(snapshot(plan, version=1)),
         "configuration": document(configuration),
-        "pending": document(queue),
-        "explain": {key: document(answers.pod(key, suggestions=True)) for key in wanted},
+        **courses.documents(),
     }
+    if answers is not None:
+        queue = answers.queue(_MAX_PODS)
+        wanted = [pod.pod for pod in queue.pods][:MAX_VERDICTS]
+        data["pending"] = document(queue)
+        data["explain"] = {key: document(answers.pod(key, suggestions=True)) for key in wanted}
     (folder / "assets").mkdir(parents=True, exist_ok=True)
     for name, content in assets().items():
         (folder / name).write_bytes(content)

@@ -1,4 +1,4 @@
-"""What plugins are written with: the names for authors. docs/plugins.md teaches them."""
+"""The plugin authors' API; see docs/plugins.md."""
 
 from stowplan.api.custom_objects import CustomObject, custom_resource
 from stowplan.cluster.node_info import NodeInfo

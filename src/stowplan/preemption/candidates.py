@@ -1,4 +1,4 @@
-"""The outcome of a dry run: the nodes that would take a pod once their victims have left."""
+"""Preemption candidates: nodes where the pod fits once their victims are gone."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The rules by which one of a dry run's candidates is chosen, in the order in which they apply.
+"""The rules that select one candidate, in order.
 
 Upstream: pickOneNodeForPreemption in pkg/scheduler/framework/preemption/preemption.go.
 """

@@ -1,4 +1,4 @@
-"""Which evictions would break a PodDisruptionBudget.
+"""PodDisruptionBudget violations of evictions.
 
 Upstream: filterPodsWithPDBViolation in pkg/scheduler/framework/plugins/defaultpreemption.
 """
@@ -13,6 +13,8 @@ from stowplan.api import types as t
 from stowplan.api.selectors import Selector, SelectorError, compile_label_selector
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import numpy.typing as npt
 
     from stowplan.cluster.objects import ObjectStore
@@ -91,3 +93,22 @@ def _takes_too_much(info: PodInfo, matching: list[int], known: list[Budget], rem
             remaining[i] -= 1
             violates = violates or remaining[i] < 0
     return violates
+
+
+def violating_units(objects: ObjectStore, units: Sequence[Sequence[PodInfo]]) -> list[bool]:
+    """For units of pods that are evicted whole, most important first: whose eviction exceeds what a budget allows.
+
+    Parity: unlike for the pods of a node, counting ends at a unit's first violation.
+    """
+    known = budgets(objects)
+    remaining = [pdb.status.disruptions_allowed for pdb, _ in known]
+    return [any(_exceeds(info, known, remaining) for info in unit) for unit in units]
+
+
+def _exceeds(info: PodInfo, known: list[Budget], remaining: list[int]) -> bool:
+    for i in _matching(info.shape, known):
+        if info.pod.metadata.name not in known[i][0].status.disrupted_pods:
+            remaining[i] -= 1
+            if remaining[i] < 0:
+                return True
+    return False

@@ -1,4 +1,4 @@
-"""The dry run: on which nodes a pod would fit once pods were evicted, and which pods that takes.
+"""The preemption dry run: which nodes would fit after evictions, and the victims on each.
 
 For a node the reference takes every lower-priority pod away, sees whether the pod fits, and puts the pods back one by
 one, most important first, as long as it still fits; who cannot come back is a victim. Nodes do not influence each

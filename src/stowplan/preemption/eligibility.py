@@ -20,18 +20,22 @@ if TYPE_CHECKING:
 
 NO_GROUP = "pod group for pod not found"
 PLACED_GROUP = "not eligible due to placement-based pod group scheduling limitation"
+WITH_ITS_GROUP = "not eligible due to workload aware preemption enabled"
 NEVER = "not eligible due to preemptionPolicy=Never."
 STILL_TERMINATING = "not eligible due to a terminating pod on the nominated node."
 
 
 def ineligible_in_group(cluster: ClusterState, pod: PodInfo, features: FeatureGates) -> str:
-    """Why a pod that is scheduled with its group may not preempt; "" when it may."""
-    if pod.pod.spec.scheduling_group is None or not features.enabled("TopologyAwareWorkloadScheduling"):
+    """Why a pod that is scheduled with its group may not preempt by itself; "" when it may."""
+    if pod.pod.spec.scheduling_group is None:
         return ""
-    group = cluster.objects.get(PodGroup, group_key(pod.pod))
-    if group is None:
-        return NO_GROUP
-    return "" if group.spec.scheduling_constraints is None else PLACED_GROUP
+    if features.enabled("TopologyAwareWorkloadScheduling"):
+        group = cluster.objects.get(PodGroup, group_key(pod.pod))
+        if group is None:
+            return NO_GROUP
+        if group.spec.scheduling_constraints is not None:
+            return PLACED_GROUP
+    return WITH_ITS_GROUP if features.enabled("WorkloadAwarePreemption") else ""
 
 
 def ineligible_reason(cluster: ClusterState, pod: PodInfo, diagnosis: Diagnosis) -> str:

@@ -1,4 +1,4 @@
-"""Extenders have a say in preemption: which of a dry run's candidates are left, and who has to leave there.
+"""Extenders in preemption: filter the candidates and their victims.
 
 They are asked one after the other, each about what the one before left. The dry run is over by then, and nothing of it
 is held while an answer is waited for: candidates are plain values. When the last answer is there, the cluster may have

@@ -1,4 +1,4 @@
-"""The order that Go's sort.Slice leaves, equals included.
+"""Go's sort.Slice order, including the order of equal elements.
 
 The reference sorts preemption's victims with a sort that is not stable, so which of two equally important pods is
 tried first, and so who is evicted, depends on the algorithm: a pattern-defeating quicksort (Orson Peters' pdqsort)

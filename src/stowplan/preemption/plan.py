@@ -1,4 +1,4 @@
-"""What preemption decided: the plan of evictions."""
+"""Build the eviction plan."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The pods that may be evicted for another, and their order of importance.
+"""Potential victims, by importance.
 
 The reference sorts a node's pods with an algorithm that is not stable, up to twice; who of two equally important pods
 is evicted follows from that, and so it is repeated here (`go_sort`). Where it makes no difference, all nodes are sorted

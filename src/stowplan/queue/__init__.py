@@ -1,1 +1,1 @@
-"""Which pod is tried next, and when the others wake up."""
+"""The scheduling queue: active, backoff, unschedulable and in-flight pods."""

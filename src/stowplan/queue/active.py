@@ -1,4 +1,4 @@
-"""Pods that are ready to be tried, in the order of the profile's QueueSort.
+"""The active queue, ordered by the profile's QueueSort plugin.
 
 One event can requeue thousands of rejected pods at once. They were queued before the pods that are just being created,
 so by the order alone every new pod would wait until all of them have failed again. So a new pod of the same priority is

@@ -1,4 +1,4 @@
-"""Backoff: how long a pod whose attempt failed waits before the next one, and the two heaps in which it waits.
+"""The backoff queues, and how long a failed pod backs off.
 
 Rejected pods and pods with an error wait apart, as the former may be popped early if no pod is active. Expiries are
 whole seconds then, so that all pods whose backoff ends in the same second come in the order of the active queue.

@@ -1,4 +1,4 @@
-"""What a dump has of the queue: plain values that can be encoded.
+"""The queue in a dump, as encodable values.
 
 Pods in flight are in none: an attempt that is under way cannot be written down.
 """

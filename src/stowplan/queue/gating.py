@@ -1,4 +1,4 @@
-"""PreEnqueue: whether a pod may be tried at all.
+"""PreEnqueue: decide whether a pod may enter the active queue.
 
 The plugin that gated a pod last is called first, so a pod that stays gated costs one call.
 

@@ -1,4 +1,4 @@
-"""A priority queue of pods with access by key.
+"""A keyed priority queue of pods.
 
 A binary heap with lazy deletion: removed entries stay until they reach the top or outnumber the others. An entry keeps
 the sort key that the pod had when it was added, so later changes of the pod cannot break the heap order.

@@ -1,4 +1,4 @@
-"""Pods that are being tried, and the events since they were popped.
+"""In-flight pods, and the events since each was popped.
 
 An event that may help a pod must not be missed while the pod is in flight. Events are kept in order, with the position
 in that list at which each pod in flight was popped. When a pod returns, the hints are asked about all later events.

@@ -1,4 +1,4 @@
-"""What the queue counts: pods that enter it, by cause, and how long hints take.
+"""Queue metrics: incoming pods by event, hint durations.
 
 Gauges (waiting pods by queue, pods rejected by a plugin, events in flight) are read from the queue itself at a scrape.
 

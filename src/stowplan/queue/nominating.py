@@ -1,4 +1,4 @@
-"""The queue's changes of nominations.
+"""Nominations made by the queue.
 
 The nominations themselves belong to the cluster state, as Filter takes nominated pods into account.
 

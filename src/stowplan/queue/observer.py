@@ -1,4 +1,4 @@
-"""The observer of the queue's moves and problems.
+"""The interface for observers of queue moves.
 
 It is called when a move is complete, and must not change the queue from within a call.
 """

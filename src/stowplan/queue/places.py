@@ -1,4 +1,4 @@
-"""The places of waiting pods, and the moves between them.
+"""Which sub-queue each pod is in, and moves between them.
 
 A pod is in one place at a time, and at most one waiting pod has a given `namespace/name`. PreEnqueue runs before a pod
 enters the active queue, and before it enters backoff if pods are popped from there; a pod that it rejects is gated and

@@ -1,4 +1,4 @@
-"""A pod in the scheduling queue, with the results of its attempts so far.
+"""A pod in the queue, with the results of its attempts.
 
 Upstream: pkg/scheduler/framework/types.go (QueuedPodInfo).
 """

@@ -1,4 +1,4 @@
-"""Whether an event makes a pod worth requeueing, and whether after its backoff.
+"""Decide whether an event requeues a pod, and whether after backoff.
 
 Plugins register the events that may help pods that they rejected, mostly with a queueing hint for each. Which
 registrations an event matches is looked up when it first occurs. Hints that read no more of a pod than its shape are

@@ -1,4 +1,4 @@
-"""Which pending pod is tried next, and when the others are.
+"""The scheduling queue.
 
 A pod is in one place at a time. It is *active* when it is ready to be tried, and *in flight* while it is tried. After a
 rejection it is *unschedulable* until an event occurs that may help, according to the queueing hints of the plugins that
@@ -365,11 +365,11 @@ class SchedulingQueue:
             else:
                 queued.gating_plugin_events = self._requeueing.events_of(queued.gating_plugin)
 
-    def give_back(self, queued: QueuedPod) -> None:
+    def give_back(self, queued: QueuedPod, event: ClusterEvent) -> None:
         """Take back a pod in flight that was not tried to the end: it is tried again without delay."""
         self._in_flight.end(queued.pod.uid)
         self._places.count_rejectors(queued, 1)
-        self._places.move_to_active(queued, PROFILE_SWAPPED.label)
+        self._places.move_to_active(queued, event.label)
 
     def clear(self) -> None:
         """Forget every waiting pod; nominations stay."""

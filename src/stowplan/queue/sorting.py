@@ -1,4 +1,4 @@
-"""The order of the active queue, as a sort key made from the profile's QueueSort plugin.
+"""The sort key of the active queue, derived from the QueueSort plugin.
 
 For a plugin that declares `by_priority_and_time`, such as PrioritySort, that is a plain tuple. Any other plugin
 compares two pods at a time, as they were when they were queued; where it puts neither first, or raises, they keep

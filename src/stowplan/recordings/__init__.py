@@ -1,1 +1,1 @@
-"""Recordings on disk, and what can be done with one: read it, rebuild a moment, check it, decide anew."""
+"""Recordings on disk: read, replay, verify, decide again."""

@@ -1,4 +1,4 @@
-"""A recording decided anew: the same pods and nodes come and go at the same times, another configuration places them.
+"""Decide a recording again with another configuration: same arrivals and departures.
 
 What others did is taken from the recording: pods and nodes that came, changed and went, volumes, budgets. What the
 scheduler did is left out, as this one does that itself: binds, statuses, evictions. The engine runs in simulated time,
@@ -33,11 +33,13 @@ from stowplan.simulate.driver import VirtualTime
 from stowplan.simulate.object_store import ObjectStore
 from stowplan.simulate.virtual_api import VirtualApi
 from stowplan.timing.manual_time import ManualTime
+from stowplan.timing.waits import Waits
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from stowplan.api.changes import Change
+    from stowplan.cluster.state import ClusterState
     from stowplan.config import Configuration
     from stowplan.engine.algorithm import Decision
     from stowplan.engine.attempt import Attempt, Failure
@@ -65,6 +67,7 @@ class PodHistory:
     node_now: str = ""
     bound_then: float | None = None
     bound_now: float | None = None
+    went: float | None = None
 
 
 @dataclass(kw_only=True)
@@ -88,7 +91,7 @@ def decide_anew(path: str, registry: Registry, configuration: Configuration | No
     with opened(path) as found:
         next(found.lines)
         header = found.header
-        run = _Run(header, registry, configuration)
+        run = DecidedAnew(header, registry, configuration)
         for entry in read_entries(found.lines, header):
             run.take(entry.now, entry.input)
         return run.end()
@@ -116,8 +119,11 @@ class _PacedEngine:
         return self._engine.step(input_, now)
 
 
-class _Run:
+class DecidedAnew:
+    """One run: it is told what was recorded, step by step."""
+
     def __init__(self, header: Header, registry: Registry, configuration: Configuration | None) -> None:
+        self.waits = Waits()
         features = DEFAULT_FEATURES.with_gates(header.gates)
         if configuration is None:
             configuration = load_config(header.configuration, plugins=registry.declarations, features=features)
@@ -148,6 +154,11 @@ class _Run:
                 self._write(Create(obj=obj))
             self._listed = True
 
+    @property
+    def state(self) -> ClusterState:
+        """As it is now; to be read only."""
+        return self._engine.state
+
     # -- what the engine tells ----------------------------------------------------------------------------------------
 
     def decided(self, decision: Decision) -> None:
@@ -160,6 +171,7 @@ class _Run:
         pod = self._found.pods.get(attempt.pod.uid)
         if pod is not None:
             pod.node_now, pod.bound_now = attempt.node_name, self._time.now
+            self.waits.add(pod.bound_now - pod.came)
 
     # -- what was recorded --------------------------------------------------------------------------------------------
 
@@ -203,6 +215,9 @@ class _Run:
         if new is None:
             assert old is not None, "something has changed"
             metadata = old.metadata
+            gone = self._found.pods.get(metadata.uid)
+            if gone is not None:
+                gone.went = now
             return [Delete(kind=type(old), namespace=metadata.namespace, name=metadata.name, uid=metadata.uid)]
         if isinstance(new, Pod) and self._is_ours(new):
             return self._of_our_pod(old, new, now)

@@ -1,4 +1,4 @@
-"""How lines of a recording lie in a file: as gzip members one after the other, so that a crash costs the last one.
+"""The file format of recordings: concatenated gzip members, so that a crash loses at most the last.
 
 Each write is a member of its own with whole lines in it, readable without those before it; `zcat` reads the file, too.
 Where a process was killed, or a disk was full, the file may end anywhere: within a member the lines that can still be

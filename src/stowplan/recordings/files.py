@@ -1,4 +1,4 @@
-"""Which files a recording consists of: FILE, and older ones beside it that it was rotated into, FILE.1, FILE.2 and on.
+"""The files of a rotated recording: FILE, FILE.1, FILE.2 and so on.
 
 A higher number is newer, and FILE the newest of all. Each stands alone: it begins with all that is needed.
 """

@@ -1,4 +1,4 @@
-"""The cluster of a recording at one moment, as objects."""
+"""The cluster of a recording at a given time."""
 
 from __future__ import annotations
 

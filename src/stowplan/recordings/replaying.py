@@ -1,4 +1,4 @@
-"""A recorded engine rebuilt: with its own configuration, up to a moment, and held to what it decided then."""
+"""Replay a recorded engine up to a given time, and verify its decisions."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from stowplan.api.pod import FINISHED, Pod
 from stowplan.api.pod_requests import pod_requests, to_vector
 from stowplan.scenarios.records import DecisionRow
-from stowplan.scenarios.waits import Waits
+from stowplan.timing.waits import Waits
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -39,6 +39,8 @@ FINISHED_WELL, PREEMPTED, DELETED, RUNNING, PENDING, REFUSED = (
     "pending",
     "refused",
 )
+#: Ends that are no evictions.
+CALM = (FINISHED_WELL, RUNNING, PENDING, REFUSED, DELETED, "scaled down")
 _NOTHING: Mapping[str, int] = {}
 _MOST_SIZES = 4096
 

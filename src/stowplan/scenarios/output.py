@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
+from stowplan.page.course_file import NAME as COURSE
 from stowplan.scenarios.errors import ScenarioError
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from stowplan.scenarios.records import DecisionRow, SampleRow, SummaryRecord
 
 DECISIONS, SERIES, SUMMARY, REPORT = "decisions.jsonl", "series.jsonl", "summary.json", "report.html"
-_FILES = (DECISIONS, SERIES, SUMMARY, REPORT, "decisions.parquet", "series.parquet")
+_FILES = (DECISIONS, SERIES, SUMMARY, REPORT, COURSE, "decisions.parquet", "series.parquet")
 #: Rows of a Parquet file that are written together, and bytes of a file of lines.
 _ROWS, _BYTES = 50_000, 1 << 16
 
@@ -86,7 +87,10 @@ class Folder:
         except OSError as error:
             raise ScenarioError(f"{self.path / DECISIONS}: {error.strerror}") from None
         if self._table is not None:
-            self._table.add(_decision_columns(row))
+            try:
+                self._table.add(_decision_columns(row))
+            except OSError as error:
+                raise ScenarioError(f"{self._table.path}: {error.strerror or error}") from None
 
     def finish(self, series: Iterable[SampleRow], summary: SummaryRecord, report: str) -> None:
         """Write the rest; what has come so far is kept whatever goes wrong."""
@@ -129,7 +133,7 @@ class _ParquetTable:
     def __init__(self, pyarrow: Any, parquet: Any, path: Path) -> None:
         self._pyarrow = pyarrow
         self._parquet = parquet
-        self._path = path
+        self.path = path
         self._writer: Any = None
         self._rows: list[dict[str, Any]] = []
 
@@ -151,7 +155,7 @@ class _ParquetTable:
         schema = None if self._writer is None else self._writer.schema
         table = self._pyarrow.Table.from_pylist(self._rows, schema=schema)
         if self._writer is None:
-            self._writer = self._parquet.ParquetWriter(str(self._path), table.schema)
+            self._writer = self._parquet.ParquetWriter(str(self.path), table.schema)
         self._writer.write_table(table)
         self._rows.clear()
 

@@ -11,6 +11,7 @@ pods at the same times.
 
 from __future__ import annotations
 
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from random import Random
 from typing import TYPE_CHECKING, Any, cast
@@ -31,21 +32,26 @@ from stowplan.extenders.calls import Calls
 from stowplan.framework.registry import installed_plugins, load_plugin
 from stowplan.framework.requests import Create
 from stowplan.in_tree.registry import in_tree_registry
-from stowplan.offline import post_to_extender
+from stowplan.offline.extender_calls import post_to_extender
+from stowplan.page.configuration import configuration_record
+from stowplan.page.course_file import NAME as COURSE
+from stowplan.page.course_file import CourseHeader, CourseWriter
 from stowplan.scenarios.autoscaler import Autoscaler
 from stowplan.scenarios.budgets import BudgetKeeper
+from stowplan.scenarios.drains import Drains
 from stowplan.scenarios.errors import ScenarioError
 from stowplan.scenarios.faults import Faults
 from stowplan.scenarios.feeds import feed_of, size_of
 from stowplan.scenarios.fleet import Fleet
 from stowplan.scenarios.kubelet import Kubelets
-from stowplan.scenarios.ledger import Ledger, Origin
+from stowplan.scenarios.ledger import CALM, Ledger, Origin
 from stowplan.scenarios.load import load_scenario
 from stowplan.scenarios.output import Digest, Folder, Kept, Nowhere
 from stowplan.scenarios.page import report_page
 from stowplan.scenarios.records import CauseRecord, SummaryRecord, WaitsRecord
 from stowplan.scenarios.series import Sampler
 from stowplan.scenarios.start import objects_at_start
+from stowplan.scenarios.taint_eviction import TaintEvictions
 from stowplan.scenarios.templates import template_of
 from stowplan.scenarios.workloads import Adopted, DaemonKeeper, Keeper
 from stowplan.scenarios.world import World
@@ -58,11 +64,13 @@ from stowplan.what_if.pods import Fate, fate_of
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
+    from stowplan.config.declaration import Declarations
     from stowplan.framework.interface import Plugin
     from stowplan.scenarios.amounts import Distribution
+    from stowplan.scenarios.load import Located
     from stowplan.scenarios.output import Sink
     from stowplan.scenarios.records import DecisionRow, SampleRow
     from stowplan.scenarios.schema import ModelsSpec, Scenario
@@ -116,7 +124,7 @@ class SimulationResult:
 
 
 def simulate_scenario(
-    scenario: str | os.PathLike[str] | Mapping[str, Any] | Scenario,
+    scenario: str | os.PathLike[str] | Mapping[str, Any] | Scenario | Located,
     *,
     config: Mapping[str, Any] | str | os.PathLike[str] | Configuration | None = None,
     seed: int | None = None,
@@ -138,7 +146,8 @@ def simulate_scenario(
     if not decisions or not simulation.scenario.output.decisions:
         sink = Nowhere()
     try:
-        result = simulation.run(sink, progress)
+        with nullcontext() if out is None or sink is not out else simulation.writing_course(out.path):
+            result = simulation.run(sink, progress)
     except BaseException:
         if out is not None:
             out.abandon()
@@ -156,7 +165,7 @@ class Simulation:
 
     def __init__(
         self,
-        scenario: str | os.PathLike[str] | Mapping[str, Any] | Scenario,
+        scenario: str | os.PathLike[str] | Mapping[str, Any] | Scenario | Located,
         *,
         config: Mapping[str, Any] | str | os.PathLike[str] | Configuration | None = None,
         seed: int | None = None,
@@ -169,8 +178,10 @@ class Simulation:
         named = [load_plugin(path) for path in self.scenario.scheduler.plugins]
         for plugin in dict.fromkeys((*installed_plugins(), *named, *plugins)):
             self._registry.register(plugin)
+        self._features = DEFAULT_FEATURES.with_gates(self.scenario.scheduler.feature_gates)
         self.config = self._configuration(config)
         self._stopped = False
+        self._course: CourseWriter | None = None
 
     def _configuration(self, given: Any) -> Configuration:
         if isinstance(given, Configuration):
@@ -179,14 +190,36 @@ class Simulation:
         if source is None:
             own = self.scenario.scheduler.config
             source = str(self._folder / own) if isinstance(own, str) else own
-        gates = DEFAULT_FEATURES.with_gates(self.scenario.scheduler.feature_gates)
-        return load_config(source, plugins=self._registry.declarations, features=gates)
+        return load_config(source, plugins=self._registry.declarations, features=self._features)
+
+    @property
+    def declarations(self) -> Declarations:
+        """What its configuration may name."""
+        return self._registry.declarations
 
     def stop(self) -> None:
         """Go to no later moment; what has happened so far is told."""
         self._stopped = True
         if hasattr(self, "_time"):
             self._time.halted = True
+
+    @contextmanager
+    def writing_course(self, folder: Path) -> Iterator[None]:
+        """While it runs, write what `stowplan ui --simulation` plays into this folder. Raise ScenarioError."""
+        declarations = self._registry.declarations
+        header = CourseHeader(
+            title=self.scenario.name,
+            scheduler_name=self.config.profiles[0].scheduler_name,
+            configuration=configuration_record(self.config, declarations, self._features),
+        )
+        try:
+            self._course = CourseWriter(folder / COURSE, header, duration=self.scenario.duration)
+            try:
+                yield
+            finally:
+                self._course.close()
+        except OSError as error:
+            raise ScenarioError(f"{error.filename or folder / COURSE}: {error.strerror or error}") from error
 
     # -- putting it together ------------------------------------------------------------------------------------------
 
@@ -203,7 +236,7 @@ class Simulation:
             meter=StoppedClock(),
             random=Random(self.seed),
             settings=EngineSettings(stories=False, events=False),
-            features=DEFAULT_FEATURES.with_gates(scenario.scheduler.feature_gates),
+            features=self._features,
             api=VirtualApi(),
             extenders=extenders_without_binders(self.config),
             listener=ledger,
@@ -224,11 +257,12 @@ class Simulation:
         self.fleet = Fleet(world, scenario.cluster.groups)
         self.kubelets = Kubelets(world)
         self.budgets = BudgetKeeper(world)
-        for watcher in (ledger, self.fleet, self.kubelets, self.budgets):
+        for watcher in (ledger, self.fleet, self.kubelets, self.budgets, TaintEvictions(world)):
             time.watch(watcher)
         self.sampler = Sampler(world, self.fleet, ledger, every=scenario.output.every, duration=scenario.duration)
-        self.autoscaler = Autoscaler(world, self.fleet, self.engine) if scenario.models.autoscaler else None
-        self.faults = Faults(world, self.fleet, self.kubelets, self.budgets)
+        drains = Drains(world, self.fleet, self.budgets)
+        self.autoscaler = Autoscaler(world, self.fleet, self.engine, drains) if scenario.models.autoscaler else None
+        self.faults = Faults(world, self.fleet, self.kubelets, drains)
         self._keepers: dict[str, list[Keeper]] = {}
 
     def _now(self) -> float:
@@ -290,11 +324,15 @@ class Simulation:
     def run(self, sink: Sink, progress: Callable[[Progress, Simulation], object] | None = None) -> SimulationResult:
         self._build(sink)
         self._begin()
+        if self._course is not None:
+            self._course.begin(self.engine.state, self.ledger.waits)
         expected = self._expected()
         quiet_since, seen = 0.0, -1
         duration = self.scenario.duration
 
         def tell() -> None:
+            if self._course is not None:
+                self._course.moment(self._time.now)
             if progress is not None:
                 progress(Progress(self._passed, duration, self.ledger.arrived, expected), self)
 
@@ -343,6 +381,8 @@ class Simulation:
         return None if None in sizes else sum(cast("list[int]", sizes))
 
     def _finish(self) -> SimulationResult:
+        if self._course is not None:
+            self._course.end(self._time.now)
         self.fleet.account()
         self.ledger.finish()
         self._time.close()
@@ -356,7 +396,6 @@ class Simulation:
     def _summary(self) -> SummaryRecord:
         ledger, fleet, scaler = self.ledger, self.fleet, self.autoscaler
         ends = ledger.ends
-        calm = ("finished", "running", "pending", "refused", "deleted", "scaled down")
         seconds = self._passed
         return SummaryRecord(
             name=self.scenario.name,
@@ -367,7 +406,7 @@ class Simulation:
             placements=ledger.placements,
             attempts=ledger.attempts,
             ends=dict(sorted(ends.items())),
-            evictions=sum(number for how, number in ends.items() if how not in calm),
+            evictions=sum(number for how, number in ends.items() if how not in CALM),
             waits=waits_record(ledger),
             causes=causes_of(ledger),
             utilisation={

@@ -1,1 +1,1 @@
-"""The secure port: health, metrics and the inside of a running scheduler, for those who may see it."""
+"""The secure port: health, metrics and state of a running scheduler."""

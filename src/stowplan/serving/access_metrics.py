@@ -1,4 +1,4 @@
-"""What is counted of authentication and authorization, with upstream's names for outcomes.
+"""Metrics of authentication and authorization, with upstream's result names.
 
 Upstream: staging/src/k8s.io/apiserver/pkg/endpoints/filters/metrics.go, pkg/authentication/token/cache/stats.go,
 pkg/authentication/authenticatorfactory/metrics.go, pkg/authorization/authorizerfactory/metrics.go.

@@ -1,5 +1,6 @@
-"""Whether a user may do what a request asks for: members of system:masters may, some paths are everybody's, and for
-the rest the API server is asked. Its answers are kept for a few seconds. What nobody allows is forbidden.
+"""Authorize requests: system:masters and always-allowed paths first, then SubjectAccessReview.
+
+Reviews are cached for a few seconds. What nothing allows is forbidden.
 
 Upstream: staging/src/k8s.io/apiserver/pkg/server/options/authorization.go, pkg/authorization/path,
 plugin/pkg/authorizer/webhook, pkg/endpoints/filters/authorization.go.

@@ -1,4 +1,4 @@
-"""Authentication and authorization by the API server, put together from flags.
+"""Set up delegated authentication and authorization from flags.
 
 Each flag is a field of the options, with its name and default. What cannot work is refused with upstream's words, what
 can work with less is warned about with them.

@@ -1,4 +1,4 @@
-"""Why the secure port cannot be opened."""
+"""Errors that prevent the secure port from opening."""
 
 from __future__ import annotations
 

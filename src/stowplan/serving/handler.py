@@ -1,4 +1,4 @@
-"""The gates that every request passes: who sends it, may they, and is there such a page.
+"""Handle requests: authenticate, authorize, route.
 
 A path that does not exist is forbidden like any other to those who may not see it. Whatever refuses a request raises
 an ApiError; a page that raises anything else has a bug, and its connection lives on.

@@ -1,4 +1,4 @@
-"""The socket and the certificates of the secure port: all that can fail before anything is served.
+"""Open the socket and load the certificates of the secure port.
 
 Upstream: staging/src/k8s.io/apiserver/pkg/server/options/serving.go (ApplyTo, CreateListener); Go's net.Listen.
 """

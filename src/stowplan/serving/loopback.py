@@ -1,4 +1,4 @@
-"""A port for the user of this machine: plain HTTP on 127.0.0.1, behind a token.
+"""A plain HTTP port on 127.0.0.1, protected by a token.
 
 Any page that the user's browser shows can send requests to a port here, and a name that an attacker owns can be made
 to lead to 127.0.0.1. So there is no cookie: data is given to those who send the token, which such a page does not know.

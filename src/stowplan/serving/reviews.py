@@ -1,4 +1,4 @@
-"""Asking an API server, with patience: a review does no harm, so it is asked again while the server is in trouble.
+"""Send review requests to the API server, with retries.
 
 Refusals and a server that is not there are final at once; errors, throttling and lost answers are tried up to five
 times, half a second apart at first.

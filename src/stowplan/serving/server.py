@@ -1,4 +1,4 @@
-"""The secure port: from a socket to pages, and how it comes to an end.
+"""The secure port's server: accept, serve, shut down.
 
 One object owns the connections from `start()` to `stop()`; what it shows belongs to others.
 

@@ -1,4 +1,4 @@
-"""How the secure port is set up: where it listens, with which certificates, and what it bears."""
+"""Settings of the secure port: address, certificates, limits."""
 
 from __future__ import annotations
 

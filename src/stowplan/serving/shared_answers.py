@@ -1,4 +1,4 @@
-"""Answers that are asked for once and kept for a while: whoever asks the same meanwhile waits for the same answer.
+"""A cache in which concurrent identical requests share one result.
 
 Questions of one kind are asked so many at a time. It counts how long they are asked, not how long somebody waits for
 the answer: whoever asks, goes away and asks again gets no more of them under way.

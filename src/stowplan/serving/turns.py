@@ -1,4 +1,4 @@
-"""Who may do something that others pay for, such as have a token looked up: only so many of one kind at a time.
+"""Limit how many expensive operations of a kind run at once.
 
 The others of that kind line up, in the order in which they came. So somebody who asks without end keeps only their own
 kind waiting. A turn may outlast the one who took it: it is over when what was begun with it is.

@@ -1,4 +1,4 @@
-"""Who sends a request, what they came with, and the two questions that the server asks about them.
+"""Authenticated users and the interfaces of authenticators and authorizers.
 
 Upstream: staging/src/k8s.io/apiserver/pkg/authentication/user, pkg/authentication/authenticator/interfaces.go,
 pkg/authorization/authorizer/interfaces.go.

@@ -1,1 +1,1 @@
-"""What this scheduler would have decided for pods that another one places."""
+"""Compare this scheduler's decisions with another's on a live cluster."""

@@ -1,4 +1,4 @@
-"""One bind of another scheduler beside what this one thinks of all nodes, on the same state.
+"""Compare one bind of another scheduler with our verdict on the same state.
 
 They agree where the node is among the best here. If several are, which one it is is chance: a tie. Where they do not
 agree, the reason is named: the plugins that score the two nodes differently, or the one that refuses the other's node.

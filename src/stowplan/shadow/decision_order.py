@@ -1,4 +1,4 @@
-"""The order in which the other scheduler decided, as far as it can be told from outside.
+"""Reconstruct the order in which the other scheduler decided.
 
 A scheduler decides one pod after the other, each on a state in which all pods before it have their nodes already; then
 it writes the binds, many at a time. So binds reach the watch in the order of the writes, which is nearly the order of

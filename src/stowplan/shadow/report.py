@@ -1,4 +1,4 @@
-"""What a shadow found: how often the two agree, why not, and how long each takes."""
+"""A shadow's report: agreement, reasons for differences, latencies."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A shadow: it hears what another scheduler hears, and judges each pod that the other binds, before the bind counts.
+"""Follow a cluster and judge each pod that another scheduler binds, before applying the bind.
 
 It takes the inputs of a follower's engine, live or from a recording, and hands them on; only binds are held back until
 it is their turn (`decision_order`). A pod about which the two differ is looked at once more on the state as the watch

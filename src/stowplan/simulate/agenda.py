@@ -1,4 +1,4 @@
-"""What is due, and when: the clock of simulated time, which jumps from one moment to the next.
+"""The agenda of simulated time: due events, and the clock that jumps to them.
 
 What is put in for now, or for a time that has passed, goes to the end of a line; the rest waits in a heap. When the
 clock moves on, everything of the new moment gets into line as it was put in, so within a moment things are taken in

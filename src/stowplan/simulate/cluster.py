@@ -1,4 +1,4 @@
-"""The cluster around the engine in simulated time: requests are carried out, watchers told, pods end.
+"""The simulated cluster around the engine: carries out requests, notifies watchers, ends pods.
 
 What a request changes in the store becomes news for the engine, of the kinds that it watches: at once, or when the
 latency model says, in one order for each kind. Pods that are finished leave as if they were deleted, as the engine

@@ -1,4 +1,4 @@
-"""Simulated time: the engine on a small object store, with a clock that jumps to the next thing that is due.
+"""The virtual-time driver: the engine on a small object store, with a clock that jumps to the next event.
 
 What is due are requests on their way to the store, their answers, news for watchers, arrivals that a caller puts in,
 ends of pods, and times at which the engine wants to be woken. Things of one moment are taken in the order in which they
@@ -21,10 +21,10 @@ from math import inf
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, get_args
 
 from stowplan.api.api_errors import ApiError, NotFound
-from stowplan.engine.effects import Cancel, Effect, RunPlugin, Tell, Wake, Withdraw
+from stowplan.engine.effects import Cancel, Effect, Pause, RunPlugin, Tell, Wake, Withdraw
 from stowplan.engine.engine import SCHEDULE
 from stowplan.engine.inputs import Answer, Changes, Input, Schedule, Started
-from stowplan.framework.requests import Ask, Bind, Create, Delete, Patch, Read, Refused, Request, Update
+from stowplan.framework.requests import Ask, Bind, Create, Delete, Done, Patch, Read, Refused, Request, Update
 from stowplan.simulate.agenda import Agenda
 from stowplan.simulate.cluster import Ending, SimulatedCluster
 from stowplan.simulate.latency import NO_LATENCY, Latency
@@ -43,6 +43,8 @@ if TYPE_CHECKING:
 
 _REQUESTS = (Bind, Create, Update, Patch, Delete, Read)
 _NO_MORE = (inf, None)
+#: Seconds that other pods have before work that takes long goes on, as on a cluster.
+PAUSE = 0.01
 #: Inputs that are handed to the engine as they are.
 _HANDED_IN = tuple(kind for kind in get_args(Input) if kind not in (Answer, Changes, Schedule))
 _NOBODY = "nobody answers {who} in this simulation"
@@ -106,17 +108,20 @@ class VirtualTime:
         ask: Callable[[Ask], Outcome] | None = None,
         runs_for: Callable[[Pod], float | None] | None = None,
         binds_volumes_after: float | None = None,
+        pauses: float = PAUSE,
     ) -> None:
         """`start`: seconds since the epoch. `kinds`: those that the engine watches; None: all.
 
         `tell` hears events for users, `ask` answers for whoever is outside; `runs_for` says for how many seconds a pod
         runs once it has a node, and goes then; None: for ever. `binds_volumes_after`: seconds until a claim is bound
-        for which the scheduler has named a volume or a node (`volume_controllers`); None: nobody does that.
+        for which the scheduler has named a volume or a node (`volume_controllers`); None: nobody does that. `pauses`:
+        seconds until a cycle with more work than one turn should take goes on.
         """
         self._engine = engine
         self.store = store
         self._latency = latency
         self._tell_users = tell
+        self._pauses = pauses
         self._answer_outside = ask
         self._agenda = Agenda(start)
         self._cluster = SimulatedCluster(
@@ -144,6 +149,7 @@ class VirtualTime:
             Withdraw: self._withdraw,
             RunPlugin: self._run_plugin,
             Ask: self._ask,
+            Pause: self._pause,
             **dict.fromkeys(_REQUESTS, self._queue_up if latency.instant else self._send),
         }
         self._carry_out: dict[type[Any], Callable[[Effect], None]] = {
@@ -363,6 +369,11 @@ class VirtualTime:
         if self._answer_outside is None:
             return Refused(RuntimeError(_NOBODY.format(who=question.who)))
         return self._answer_outside(question)
+
+    def _pause(self, effect: Effect) -> None:
+        """If the clock moves on, other pods are tried first."""
+        self._under_way[effect.number] = None
+        self._agenda.put(self.now + self._pauses, Answer(effect.number, Done()))
 
     # -- plugins' coroutines ------------------------------------------------------------------------------------------
 

@@ -1,4 +1,4 @@
-"""How long things take in simulated time: nothing at all, unless somebody says so.
+"""Latency models of simulated time.
 
 Seconds are a number, or a callable that is told what it is about and may draw on chance that its maker has seeded; or
 a table of those by kind. What a table does not name takes no time.

@@ -1,4 +1,4 @@
-"""A small object store: what an API server makes of the scheduler's requests, without JSON and without admission.
+"""A small object store that applies the scheduler's requests, without JSON and admission.
 
 Objects are the structs of `stowplan.api`, by kind, namespace and name. Each write gives the object the next resource
 version, one series for all kinds, and answers with the `Change` that it was: that is what watchers are told. An object

@@ -1,4 +1,4 @@
-"""Patches of typed objects: JSON merge patches, and as much of strategic merge patches as schedulers write.
+"""Patch typed objects: JSON merge patches, and the strategic merge patches that schedulers write.
 
 A patch is merged with the JSON form of the top-level fields that it names; the other fields are shared with the object
 as it was. In a strategic merge patch the conditions of a status are merged by their type, and the users of a claim by

@@ -1,4 +1,4 @@
-"""Plugins' coroutines without an event loop: run by hand, from one request to the next.
+"""Run plugins' coroutines without an event loop.
 
 A coroutine that awaits the API of `virtual_api` says what it wants and is resumed when that has been carried out. What
 else it may await (a sleep, a future, a lock) would need an event loop and real time, which simulated time has not: that

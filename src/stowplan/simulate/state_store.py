@@ -1,4 +1,4 @@
-"""The objects of a cluster's state, as a store that can be written to.
+"""A writable store over the objects of a cluster's state.
 
 What is written is kept here until the engine has heard of it, and is with the state from then on. So pods that are
 known already need not be put in, and nothing is kept twice.

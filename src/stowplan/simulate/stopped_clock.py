@@ -1,4 +1,4 @@
-"""Time and chance for metrics that nobody counts."""
+"""Clock and chance for disabled metrics."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The `Api` that plugins' coroutines are handed in simulated time.
+"""The `Api` for plugins in simulated time.
 
 Nothing here does anything: each call awaits a value that says what is asked, and whoever drives the coroutine carries
 it out, when its time has come, and resumes it with the outcome. Awaited by an event loop it would fail.

@@ -1,4 +1,4 @@
-"""Whoever binds claims and makes volumes, in simulated time: what follows from what the scheduler writes.
+"""Bind claims and provision volumes in simulated time.
 
 The scheduler names a node for a claim, or gives a volume to one, and waits until the claim is bound. On a cluster the
 provisioner of the class makes the volume, and the binder binds it. Here both do so a fixed time later, and refuse

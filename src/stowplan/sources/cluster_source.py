@@ -1,4 +1,4 @@
-"""What somebody asks about: a cluster from files or a live one, with a scheduler for it, and names to find in it."""
+"""The cluster a command asks about, from files or live, and lookups in it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pods that cannot be judged by files, as a kind of objects that they hang on is not in them at all.
+"""Report pods that cannot be judged because a kind is missing from the files.
 
 A dump of pods and nodes alone has pods with claims, and no claim: to say that the claims do not exist would be a lie,
 and a pod that runs would look unplaceable. Where at least one object of a kind is there, the files are taken to have

@@ -1,4 +1,4 @@
-"""Names of objects, for a shell to complete: from the files of a command line, else of a live cluster.
+"""Object names for shell completion, from files or a live cluster.
 
 Somebody waits with a finger on a key: what cannot be had within a moment is not offered, and nothing is said.
 """

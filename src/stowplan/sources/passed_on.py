@@ -1,4 +1,4 @@
-"""A running scheduler's page, passed on to a browser of this machine.
+"""Proxy a running scheduler's page to a local browser.
 
 A browser does not get through a scheduler's secure port: it has neither the kubeconfig's credentials nor a reason to
 trust the certificate. So what the page asks is asked of the scheduler with those credentials, and with no others: what

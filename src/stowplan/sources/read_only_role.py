@@ -1,4 +1,4 @@
-"""The least ClusterRole for who follows a cluster: to list and watch the kinds that a configuration reads."""
+"""The minimal ClusterRole for following a cluster."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`stowplan explain --from-scheduler`: ask a running scheduler over its secure port.
+"""`--from-scheduler`: query a running scheduler over its secure port.
 
 Who we are is the kubeconfig's user, or a token in a file; the scheduler asks the cluster whether that user may get the
 path. Whom we trust is not the kubeconfig's business: a scheduler's certificate is seldom signed by the cluster's CA.
@@ -83,7 +83,7 @@ async def fetch_group(endpoint: SchedulerEndpoint, group: str, *, page: str = ""
     """The document about a pod group, `name` or `namespace/name`; raise InputError."""
     connection = _connection(endpoint)
     key = group if "/" in group else f"{connection.namespace}/{group}"
-    return await _fetch(connection, f"/stowplan/podgroups/{key}", page, GroupStateRecord)
+    return await _fetch(connection, f"/stowplan/podgroups/{key}", page, GroupStateRecord, verdict="true")
 
 
 async def fetch_pending(endpoint: SchedulerEndpoint, *, page: str = "") -> dict[str, Any]:

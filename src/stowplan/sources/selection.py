@@ -1,4 +1,4 @@
-"""Which pods somebody asks about: by name, by what makes them, or all that wait; narrowed as kubectl narrows them."""
+"""Select pods by name, owner, namespace, labels and fields, as kubectl does."""
 
 from __future__ import annotations
 

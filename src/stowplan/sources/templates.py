@@ -1,4 +1,4 @@
-"""Pods from what makes pods: Deployments and their kin hold a template, a Pod is one itself."""
+"""Pod templates of workloads."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Many independent runs at once: on this machine's cores, or on a Dask cluster."""
+"""Run many independent simulations in parallel: local processes or a Dask cluster."""

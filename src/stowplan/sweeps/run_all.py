@@ -1,4 +1,4 @@
-"""Have many independent runs done, and lose none but those that fail.
+"""Run many independent tasks; a failure affects only its own task.
 
 A run that raises costs itself. So does one that kills its process. `ProcessPoolExecutor` then breaks whole, and Dask
 gives up whatever stood too often with workers that died; either way nobody can tell which of those that were under way

@@ -1,4 +1,4 @@
-"""How long to wait after a failure: longer each time, never the same for all clients.
+"""Exponential backoff with jitter.
 
 The n-th wait is `initial · factor^n`, at most `cap`, and then up to `jitter` times that again by chance, so that
 clients which failed together do not come back together. After `reset_after` seconds without a failure it starts anew.

@@ -1,4 +1,4 @@
-"""Time that passes only when it is told to: for tests of what waits, which then need not wait themselves.
+"""A manual clock for tests.
 
 Whoever sleeps does so until the time has been moved to the moment that they wait for. `advance` goes from one such
 moment to the next, and lets everybody who is awake do what needs no time before it goes on; so what happens in an hour

@@ -1,4 +1,4 @@
-"""What goes wrong again and again is reported now and then, with how often it happened meanwhile.
+"""Rate-limited reports of repeated problems.
 
 When a server is away, thousands of requests fail for the same reason; one line says it.
 """

@@ -1,4 +1,4 @@
-"""Where time and chance come from, so that tests need not wait and can be repeated.
+"""Clock and random source interfaces.
 
 Whoever waits, measures or draws is handed a `Times`: the process's own, or one that a test moves (`manual_time`).
 """

@@ -1,4 +1,4 @@
-"""How a CSV file is to be read: which column is what. In a scenario, under `trace:`."""
+"""Options of CSV traces (`trace:` in a scenario): the column mapping."""
 
 from __future__ import annotations
 

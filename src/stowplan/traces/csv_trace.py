@@ -1,4 +1,4 @@
-"""Pods and nodes from CSV files, row by row: a file may have any number of rows.
+"""Import pods and nodes from CSV files of any size.
 
 Pods that agree in everything but their name share one specification, so a row costs its parsing and a copy of the
 metadata. Rows that are not in the order of their times are refused, or sorted on request (`sorting`).

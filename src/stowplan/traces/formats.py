@@ -1,4 +1,4 @@
-"""The formats of traces that scenarios name, and who reads them.
+"""Trace formats and their importers.
 
 A format is a callable that takes its own options (the mapping under `trace:` in a scenario, without `format`) and the
 folder that relative paths start from, and answers with a `Trace`. It checks the options at once and raises TraceError;

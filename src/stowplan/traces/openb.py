@@ -1,4 +1,4 @@
-"""The openb trace: pods of a production cluster with shared GPUs, with the times of the trace.
+"""Import the openb trace: pods of a production cluster with shared GPUs.
 
 Published as cluster-trace-gpu-v2023 in Alibaba's clusterdata. `file` and `nodes` are the paths of its two CSV files.
 GPUs stand in annotations, for a plugin that shares them (examples/gpu_sharing); to the scheduler's own plugins the pods

@@ -1,4 +1,4 @@
-"""The rows of a CSV file, plain or packed with gzip; every problem with its file and line."""
+"""Read rows of plain or gzipped CSV files; errors name file and line."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an importer makes of a trace: nodes, and pods that arrive, each with the time that it runs.
+"""An imported trace: nodes, and pods with arrival and run times.
 
 A trace is read as it is needed: `arrivals` is an iterator over a file that may have any number of rows. Times are
 seconds since the beginning of the trace and never go back; an importer whose file is not sorted sorts it, or refuses.

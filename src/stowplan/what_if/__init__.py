@@ -1,4 +1,4 @@
-"""What would be if: counterfactuals about a cluster, each made in a transaction and undone.
+"""Counterfactual questions about a cluster, each answered in a transaction.
 
 The questions are put to a `stowplan.Cluster`, and the real scheduler answers them: what is said to fit was placed, what
 is said to be stranded was refused. Nothing is evicted or changed anywhere.

@@ -1,4 +1,4 @@
-"""Disruption budgets during a drain: which evictions they allow.
+"""Disruption budgets during a drain.
 
 A budget's status says how many of its pods may be disrupted now. Where nobody has written one, as in manifests, it is
 worked out from the pods that match. An evicted pod counts against its budgets until the one made anew has a node.

@@ -1,4 +1,4 @@
-"""Changes of a cluster that can be asked about, each a value with the words for it.
+"""Changes of a cluster to ask about, with descriptions.
 
 `apply` makes a change within a transaction of the caller's. Pods that lose their node by it are made anew and wait; the
 caller lets everybody look for a node when all changes are made.

@@ -1,4 +1,4 @@
-"""The cluster before and after some changes, each once the scheduler has placed whom it can.
+"""Compare the cluster before and after changes, with all pods scheduled.
 
 Pods that are pending are placed on both sides, so what would have happened anyway is not taken for an effect of the
 changes.

@@ -1,4 +1,4 @@
-"""What a drain would do: where each pod goes, who finds no place, and which budgets hold it up.
+"""Predict a drain: where each pod goes, which are stranded, which budgets block it.
 
 All the nodes are cordoned first, then emptied one after the other, as `kubectl drain` does it: pods of DaemonSets
 stay, pods that nobody makes anew are lost, a pod that a disruption budget protects stays and blocks the drain. With

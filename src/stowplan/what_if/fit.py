@@ -1,4 +1,4 @@
-"""How many more pods like one fit: where, what runs out first, and how many nodes would make the rest fit.
+"""How many more copies of a pod fit: where, the limiting resource, and how many nodes to add.
 
 Nobody is evicted for them, and pods that are pending already are not placed before. Where nodes are independent of
 each other, `room` has the number of each; otherwise copies are placed one after the other by the scheduler until one is

@@ -1,4 +1,4 @@
-"""How many more pod groups like one fit, each of them whole.
+"""How many more copies of a whole pod group fit.
 
 Copies of the group and its pods are scheduled one after the other, as groups, until one does not fit whole. Nobody is
 evicted for them, and pods that are pending already are not placed before.

@@ -1,4 +1,4 @@
-"""What would help a pod group that does not fit: every change tried on the whole group.
+"""Suggestions for an unschedulable pod group, each tried on the whole group.
 
 Tried are more nodes in the domain that comes closest, what is suggested for the first pod that finds no node there
 (made for all pods of the group), a group that needs fewer pods, and one that may be spread over several domains.

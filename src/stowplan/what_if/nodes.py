@@ -1,4 +1,4 @@
-"""Nodes for questions: new ones like a node that is there, with what runs on every such node; and cordoned ones."""
+"""Hypothetical nodes: copies with their DaemonSet pods, and cordoned nodes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pods for questions: copies of one, and pods that would be made anew when theirs are gone."""
+"""Hypothetical pods: copies, and pods that controllers would recreate."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The answers to what-if questions as records: what `-o json` shows, and what text is made from.
+"""Answers to what-if questions as records.
 
 Pods are named `namespace/name`. See `inspection/records.py` for what all records have in common.
 """

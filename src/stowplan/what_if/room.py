@@ -1,4 +1,4 @@
-"""How many copies of a pod each node has room for.
+"""How many copies of a pod fit on each node.
 
 Where the pod's filters look at nothing but the node's own sums, nodes do not influence each other: the number on each
 is found for all of them at once, by bisection over a hypothesis ("would it fit beside k copies?") that the plugins'

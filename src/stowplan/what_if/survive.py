@@ -1,4 +1,4 @@
-"""What would not come back if nodes were lost: each node, or each zone, rack or whatever a label tells, in turn.
+"""Predict the loss of nodes, zones or racks, one at a time.
 
 A loss is at once and asks no budget: the nodes are gone, their pods are made anew and look for another node. Each is
 tried on the cluster as it is.
@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from stowplan.offline import ClusterError
+from stowplan.what_if.claims import let_go
 from stowplan.what_if.nodes import nodes_of, pods_on, zone_of
 from stowplan.what_if.pods import Fate, fate_of
 from stowplan.what_if.records import LossRecord, StrandedRecord, SurviveRecord
@@ -82,10 +83,11 @@ def _loss(cluster: Cluster, lost: str, names: list[str]) -> LossRecord:
             cluster.evict(info.key)
         for name in names:
             state.remove_node(name)
+        back = [pod for pod in leaving if fates[f"{pod.metadata.namespace}/{pod.metadata.name}"] is Fate.COMES_BACK]
+        # Those that come back give theirs up when they are made anew.
+        let_go(cluster, (pod for pod in leaving if pod not in back))
         settling = Settling(cluster)
-        settling.settle(
-            pod for pod in leaving if fates[f"{pod.metadata.namespace}/{pod.metadata.name}"] is Fate.COMES_BACK
-        )
+        settling.settle(back)
         return LossRecord(
             lost=lost,
             nodes=len(names),

@@ -1,4 +1,4 @@
-"""The answers as pages for people."""
+"""Answers to what-if questions as text."""
 
 from __future__ import annotations
 

@@ -116,14 +116,9 @@ def test_gates_that_will_go_are_told():
     ("text", "message"),
     [
         (
-            "GenericWorkload=true,GangScheduling=true,WorkloadAwarePreemption=true",
-            "cannot set feature gate WorkloadAwarePreemption to true, Stowplan cannot do that yet: "
-            "groups of pods do not preempt as a whole; their pods do so one by one",
-        ),
-        (
-            "DRANodeAllocatableResources=true",
-            "cannot set feature gate DRANodeAllocatableResources to true, Stowplan cannot do that yet: "
-            "this alpha part of the allocation of devices is not built",
+            "NativeHistograms=true",
+            "cannot set feature gate NativeHistograms to true, Stowplan cannot do that yet: "
+            "histograms have fixed buckets",
         ),
     ],
 )

@@ -147,7 +147,8 @@ class TestFragmentation:
 
     def test_useful_after_a_share_is_useful_once_it_is_gone(self, typical):
         free, cpu, allowed = np.array([[1000], [700], [500]]), np.array([2500]), typical.allowed(["T4"])
-        after = typical.useful_after_share(cpu, free, 500, allowed)[:, 0].tolist()
+        gpus, nodes, after = typical.useful_after_share(cpu, free, 500, allowed)
+        assert (gpus.tolist(), nodes.tolist()) == ([0, 1, 2], [0, 0, 0])
         for gpu in range(3):
             taken = free.copy()
             taken[gpu] -= 500

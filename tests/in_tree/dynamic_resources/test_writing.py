@@ -4,8 +4,8 @@ import pytest
 from msgspec.structs import replace
 
 from stowplan.api.api_errors import BadRequest, Conflict
-from stowplan.api.decode import convert, decode_object
-from stowplan.api.device_claims import AllocationResult
+from stowplan.api.decode import convert, decode_object, to_dict
+from stowplan.api.device_claims import AllocationResult, ResourceClaimConsumerReference
 from stowplan.cluster.state import ClusterState
 from stowplan.framework.requests import Done, Patch, Read, Refused, Wait
 from stowplan.in_tree.dynamic_resources.binding_conditions import Readiness
@@ -16,6 +16,7 @@ from support.plugins.devices import DRIVER, a_claim, allocation, exactly
 
 CLAIM = decode_object(a_claim("c", exactly(), resourceVersion="7"))
 ALLOCATION = convert(allocation("g0")["allocation"], AllocationResult)
+POD = ResourceClaimConsumerReference(resource="pods", name="p", uid="default-p-uid")
 CONFLICT = Refused(Conflict("somebody was faster"))
 
 
@@ -42,7 +43,7 @@ def ended(steps, *outcomes):
 
 def test_a_claim_is_finalized_then_allocated_and_reserved():
     finalized = replace(CLAIM, metadata=replace(CLAIM.metadata, finalizers=(FINALIZER,), resource_version="8"))
-    asked, written = ended(writer().write(CLAIM, ALLOCATION), Done(finalized), Done(finalized))
+    asked, written = ended(writer().write(CLAIM, ALLOCATION, POD), Done(finalized), Done(finalized))
     first, second = asked
     assert first.body == {"metadata": {"resourceVersion": "7", "uid": "c-uid", "finalizers": [FINALIZER]}}
     assert (second.subresource, second.body["metadata"]["resourceVersion"]) == ("status", "8")
@@ -55,7 +56,7 @@ def test_a_claim_is_finalized_then_allocated_and_reserved():
 def test_an_allocation_that_exists_is_not_written_again():
     """It is immutable, also in the timestamp that it lacks when an older scheduler made it."""
     allocated = decode_object(a_claim("c", exactly(), status=allocation("g0"), resourceVersion="7"))
-    asked, written = ended(writer().write(allocated, None), Done(None))
+    asked, written = ended(writer().write(allocated, None, POD), Done(None))
     assert list(asked[0].body["status"]) == ["reservedFor"]
     assert written.status.allocation == allocated.status.allocation
     assert [user.name for user in written.status.reserved_for] == ["p"]
@@ -63,7 +64,7 @@ def test_an_allocation_that_exists_is_not_written_again():
 
 def test_after_a_conflict_the_claim_is_read_again():
     newer = replace(CLAIM, metadata=replace(CLAIM.metadata, finalizers=(FINALIZER,), resource_version="9"))
-    asked, _ = ended(writer().write(CLAIM, ALLOCATION), CONFLICT, Done(0.01), Done(newer))
+    asked, _ = ended(writer().write(CLAIM, ALLOCATION, POD), CONFLICT, Done(0.01), Done(newer))
     assert [type(step) for step in asked] == [Patch, Wait, Read, Patch]
     assert asked[-1].body["metadata"]["resourceVersion"] == "9"
 
@@ -77,17 +78,17 @@ def test_after_a_conflict_the_claim_is_read_again():
 )
 def test_what_others_made_of_the_claim_ends_it(changes, message):
     newer = decode_object(a_claim("c", exactly(), **changes))
-    assert ended(writer().write(CLAIM, ALLOCATION), CONFLICT, Done(0.01), Done(newer))[1] == message
+    assert ended(writer().write(CLAIM, ALLOCATION, POD), CONFLICT, Done(0.01), Done(newer))[1] == message
 
 
 def test_a_refusal_ends_it():
-    problem = ended(writer().write(CLAIM, ALLOCATION), Refused(BadRequest("no")))[1]
+    problem = ended(writer().write(CLAIM, ALLOCATION, POD), Refused(BadRequest("no")))[1]
     assert problem == "add finalizer to claim default/c: no"
 
 
 def test_a_claim_that_was_deallocated_is_not_reserved():
     with pytest.raises(WriteError, match="claim default/c got deallocated elsewhere in the meantime"):
-        next(writer().write(CLAIM, None))
+        next(writer().write(CLAIM, None, POD))
 
 
 CONDITIONS = {"bindingConditions": ["Attached"], "bindingFailureConditions": ["Broken"]}
@@ -143,3 +144,45 @@ def test_what_was_waited_for_is_counted():
     labels = ("default-scheduler", DRIVER, "success")
     assert numbers(metrics.dra_bindingconditions_allocations_total) == {labels: 1}
     assert numbers(metrics.dra_bindingconditions_wait_duration_seconds) == {labels: 3}
+
+
+def shared(*holders):
+    """A writer of pod p, and the state in which these hold the claim."""
+    made = writer(CLAIM)
+    state = made._cluster
+    state.in_flight.hold("default/c", replace(CLAIM, status=replace(CLAIM.status, allocation=ALLOCATION)), holders[0])
+    for holder in holders[1:]:
+        state.in_flight.share(type(CLAIM), "default/c", holder)
+    return made, state.in_flight
+
+
+def test_the_longest_holder_of_a_shared_claim_writes_it():
+    made, _ = shared("default-p-uid", "other")
+    with pytest.raises(StopIteration) as stop:
+        next(made.turn(CLAIM))
+    assert stop.value.value == (CLAIM, True)
+
+
+@pytest.mark.parametrize("gave_up", [False, True])
+def test_others_wait_until_it_is_written_or_given_up(gave_up):
+    made, in_flight = shared("other", "default-p-uid")
+    steps = made.turn(CLAIM)
+    assert next(steps) == Wait(keys=frozenset({("ResourceClaim", "default/c")}))
+    written = decode_object(a_claim("c", exactly(), status=allocation("g0"), resourceVersion="9"))
+    if gave_up:
+        in_flight.release(type(CLAIM), "default/c", "other")
+    else:
+        in_flight.wrote(written)
+    with pytest.raises(StopIteration) as stop:
+        steps.send(Done(0.0))
+    assert stop.value.value == ((CLAIM, True) if gave_up else (written, False))
+
+
+def test_a_written_claim_is_joined_by_a_patch_that_conflicts_with_none():
+    allocated = decode_object(a_claim("c", exactly(), status=allocation("g0"), resourceVersion="7"))
+    asked, _ = ended(writer().join(allocated, POD), Done(None))
+    assert asked[0].body == {"metadata": {"uid": "c-uid"}, "status": {"reservedFor": [dict(to_dict(POD))]}}
+    assert (asked[0].type_, asked[0].subresource) == ("strategic", "status")
+    assert ended(writer().join(allocated, POD), Refused(BadRequest("no")))[1] == (
+        "add reservation to claim default/c: no"
+    )

@@ -11,6 +11,7 @@ from stowplan.daemon.plugin_registry import registry_with
 from stowplan.offline import Cluster
 from stowplan.page.answers import Answers
 from stowplan.page.configuration import configuration_record
+from stowplan.page.courses import Courses
 from stowplan.page.plan import plan_of
 from stowplan.page.records import SourceRecord
 from stowplan.page.saved_copy import save_copy
@@ -58,5 +59,6 @@ def save_page(folder, objects, *, title):
         source=SourceRecord(mode="static", title=title, can=("plan", "explain", "pending", "configuration")),
         configuration=configuration_record(about.cluster.config, registry_with(()).declarations, DEFAULT_FEATURES),
         answers=Answers(about),
+        courses=Courses({}),
     )
     return folder / "index.html"

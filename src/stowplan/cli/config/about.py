@@ -1,4 +1,4 @@
-"""What the commands about configurations share: files, plugins, feature gates, errors."""
+"""Options and errors shared by the `stowplan config` commands."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`stowplan config convert`: a configuration of any version, or a policy, as one of v1 that means the same."""
+"""`stowplan config convert`: convert a configuration of any version, or a Policy, to v1."""
 
 from __future__ import annotations
 

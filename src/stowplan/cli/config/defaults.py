@@ -1,4 +1,4 @@
-"""`stowplan config defaults`: the complete configuration that holds without a file."""
+"""`stowplan config defaults`: the complete default configuration."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`stowplan config diff`: what differs between two configurations in effect."""
+"""`stowplan config diff`: compare the effect of two configurations."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`stowplan config explain`: what a field is, as `kubectl explain` does it."""
+"""`stowplan config explain`: describe a field, like `kubectl explain`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The group of commands about configurations."""
+"""The `stowplan config` command group."""
 
 from __future__ import annotations
 

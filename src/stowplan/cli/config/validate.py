@@ -1,4 +1,4 @@
-"""`stowplan config validate`: whether a scheduler would start with a file, and what in it does nothing."""
+"""`stowplan config validate`: check a file as the scheduler would at startup, and report settings without effect."""
 
 from __future__ import annotations
 

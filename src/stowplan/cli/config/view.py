@@ -1,4 +1,4 @@
-"""`stowplan config view`: what a configuration comes to, and where each plugin comes from."""
+"""`stowplan config view`: the effective plugins, and the origin of each."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Who we are at an API server: kubeconfigs, certificates, tokens, programs that hand out credentials."""
+"""Client credentials: kubeconfig, certificates, tokens, exec plugins."""

@@ -1,4 +1,4 @@
-"""Credentials from a program: the exec plugins of client.authentication.k8s.io/v1 and v1beta1.
+"""Exec credential plugins (client.authentication.k8s.io/v1 and v1beta1).
 
 The plugin runs when its credentials are first needed, when they have expired and when the server refused them. One
 run at a time: callers that arrive meanwhile wait for it and share its result, also a failure, so that a plugin that

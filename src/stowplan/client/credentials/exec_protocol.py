@@ -1,4 +1,4 @@
-"""What a credential plugin is told and what it answers: the client.authentication.k8s.io ExecCredential, both ways.
+"""ExecCredential: encode the request to a credential plugin, decode its response.
 
 The plugin reads KUBERNETES_EXEC_INFO from its environment and prints an ExecCredential of the same version. The
 answer is checked before any of it is used. It holds secrets, so that no message quotes it.

@@ -1,4 +1,4 @@
-"""Kubeconfig files: read, merge as kubectl does, and find what a context names.
+"""Read kubeconfig files, merge them as kubectl does, and resolve a context.
 
 Each entry remembers the file it came from: relative paths are relative to that file's folder, and every message says
 which file to edit. Merging takes whole entries: the first file that has a cluster, user or context of a name wins,

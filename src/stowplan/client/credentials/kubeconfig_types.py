@@ -1,4 +1,4 @@
-"""The entries of a kubeconfig, with the file's field names.
+"""Kubeconfig entries, with the file's field names.
 
 Only what a client reads is here; other fields are ignored, as kubectl does. What authenticates is kept out of reprs.
 

@@ -1,4 +1,4 @@
-"""Contradictions within the entries that a context names, all of them at once.
+"""Validate the kubeconfig entries of a context; all problems are reported together.
 
 Only what would be used is checked: a broken entry that no chosen context names bothers nobody.
 

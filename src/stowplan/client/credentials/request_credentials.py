@@ -1,4 +1,4 @@
-"""Who we are, request by request: the headers that carry a user's credentials, and what to do when they are refused.
+"""Per-request authentication headers, and how to refresh them after a 401.
 
 A user of a kubeconfig proves itself by an `Authorization` header (fixed, from a file that rotates, or from an exec
 plugin), by a client certificate, or by both; on top of that it may ask to act as somebody else. `UserCredentials`

@@ -1,4 +1,4 @@
-"""From a kubeconfig's user entry to credentials.
+"""Build credentials from a kubeconfig user entry.
 
 What the entry itself holds goes first, in this order: token file and token, user name and password, client
 certificate. Only an entry without any of these runs its exec plugin.

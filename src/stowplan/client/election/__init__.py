@@ -1,1 +1,1 @@
-"""Leases: which of several schedulers is the leader."""
+"""Leader election on Leases."""

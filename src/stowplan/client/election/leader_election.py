@@ -1,4 +1,4 @@
-"""Leader election: of all who contend for a Lease, one acts at a time.
+"""Leader election: at most one of the candidates for a Lease is active.
 
 The Lease names its holder, who renews it every `retryPeriod`. Another may take it once it has seen no renewal for the
 lease's own duration, and whoever holds it stops `renewDeadline` after its last renewal, which is sooner. So there may

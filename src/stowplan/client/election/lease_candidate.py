@@ -1,4 +1,4 @@
-"""Standing for a Lease whose holder the API server names: the candidate's side of a coordinated election.
+"""Coordinated leader election: the LeaseCandidate of a scheduler.
 
 A LeaseCandidate says what version we are. Now and then the server asks all candidates of a Lease whether they are still
 there, by setting `pingTime`; who answers, by a `renewTime` no earlier, can be named. Who is silent for half an hour is

@@ -1,1 +1,1 @@
-"""How a server is reached: its address, proxies, TLS, and the files that these name."""
+"""How to reach a server: URL, proxy, TLS, and the files these refer to."""

@@ -1,4 +1,4 @@
-"""What can be wrong before the first byte goes out: the configuration, or the credentials it leads to.
+"""Errors in client configuration or credentials, found before any request is sent.
 
 The two differ in what a long-running client should do. A configuration stays wrong until somebody edits it. Credentials
 may come back: the token file is written again, the exec plugin reaches its identity provider.

@@ -1,4 +1,4 @@
-"""Bytes that a kubeconfig gives inline, or in a file that something else keeps writing.
+"""Kubeconfig data given inline or as a file that may be rewritten at any time.
 
 Service account volumes and certificate rotation replace files under a running client. A file is looked at again once
 a second at most, and its bytes are compared: neither a symbolic link that moves nor a write within one tick of the

@@ -1,4 +1,4 @@
-"""Which proxy to go through: a cluster's `proxy-url`, else what the environment says, read as Go reads it.
+"""Select a proxy: the cluster's `proxy-url`, or the environment as Go interprets it.
 
 HTTPS_PROXY applies to https servers, HTTP_PROXY to http ones, each also in lower case. NO_PROXY lists what is reached
 directly: `*`, addresses, networks, and domains with all that is below them; each but a network may end in a port.

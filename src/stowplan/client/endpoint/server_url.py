@@ -1,4 +1,4 @@
-"""The address of an API server, as kubeconfig files and --master give it.
+"""Parse an API server URL from kubeconfig or --master.
 
 Upstream: staging/src/k8s.io/client-go/rest/url_utils.go.
 """

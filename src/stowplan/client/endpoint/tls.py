@@ -1,4 +1,4 @@
-"""How to trust the server and prove who we are, as one SSL context that follows its files.
+"""The client's SSL context; reloads when its files change.
 
 `TlsSettings.context()` is asked before a connection is made. It returns the same context until the CA or the client
 certificate has changed; whoever keeps connections open compares by identity and replaces them when it moved. A change

@@ -1,1 +1,1 @@
-"""Events as the scheduler writes them: recording, series, sending."""
+"""Record, aggregate and send Events."""

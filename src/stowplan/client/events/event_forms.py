@@ -1,4 +1,4 @@
-"""How an event looks in the API: in `events.k8s.io/v1`, or in `v1` where a cluster has nothing newer.
+"""Encode Events for `events.k8s.io/v1`, or `v1` on clusters without it.
 
 The older form has no action and no related object, counts in `count`, and names its author in `source`.
 

@@ -1,4 +1,4 @@
-"""Events: how the scheduler tells users, in the API, what happened to their objects.
+"""Record Events about API objects.
 
 `Recorder.event` costs a few microseconds and returns: the event is put into a queue, and a few workers send what is in
 it, in the lane that goes last. Events are worth little: when the queue is full, when the server refuses one, or when it

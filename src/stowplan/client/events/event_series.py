@@ -1,4 +1,4 @@
-"""Events that tell of the same thing become one: the first is created, the second makes it a series, others count.
+"""Aggregate repeated Events into a series.
 
 Two events are the same if they agree in everything but the note and the time. As `regarding` carries the object's
 resourceVersion, a series forms only while the object stays as it is. What counts is remembered here; what is to be

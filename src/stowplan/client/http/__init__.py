@@ -1,1 +1,1 @@
-"""Requests over HTTP: connections, TLS, retries, lanes, decoding."""
+"""HTTP requests: connections, TLS, retries, priority lanes, decoding."""

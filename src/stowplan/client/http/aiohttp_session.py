@@ -1,4 +1,4 @@
-"""Requests by aiohttp: answers that are read as they come, and everything that goes through a proxy.
+"""Requests by aiohttp: streamed responses, and everything through a proxy.
 
 What is answered at once goes over `connection_pool`, see `transport`.
 """

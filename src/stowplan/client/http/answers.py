@@ -1,4 +1,4 @@
-"""What came back: an HTTP answer, and the error it stands for if it is no success.
+"""HTTP responses, and the typed error of an unsuccessful one.
 
 An API server says what went wrong by a Status. What stands between us and it (load balancers, proxies, login pages)
 answers in HTML or plain text; then the HTTP code has to do, in upstream's words, and what was said is quoted, so that

@@ -1,4 +1,4 @@
-"""One connection to a server, and the request that is under way on it.
+"""One connection to a server, with at most one request in flight.
 
 It is used again only after a complete answer that leaves no doubt about it. After anything else (a time limit, garbage,
 a request that was given up) it is aborted. Closed politely, TLS would wait for the other side to agree, for longer than

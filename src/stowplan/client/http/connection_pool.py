@@ -1,4 +1,4 @@
-"""Connections to one server for requests that are answered at once, each kept for the next request.
+"""Persistent connections to one server for short requests.
 
 A request takes the connection that was used last: the others may then grow old and be closed. While all are busy, new
 ones are made, at most `MAX_DIALS` at a time; whoever waits for one takes what is free first, the new one or another

@@ -1,4 +1,4 @@
-"""From the bytes of a list or a watch straight into structs, with one bad object costing nothing but itself.
+"""Decode lists and watch events into structs; an invalid object does not affect the others.
 
 The whole of a page, or of a line, is decoded in one go. Only if that fails it is taken apart: nulls, which the fast way
 refuses, are stripped, and what still does not decode becomes a `BadObject` that says which object and field it was.

@@ -1,4 +1,4 @@
-"""A new connection to the server: its name resolved, the first of its addresses that takes us, TLS.
+"""Open a connection: resolve the name, try each address, negotiate TLS.
 
 Addresses of both families race with a head start for the first (RFC 8305), by the library that aiohttp uses, too: not
 every event loop can do it by itself.

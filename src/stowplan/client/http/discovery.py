@@ -1,4 +1,4 @@
-"""Which version of a kind a cluster serves, for kinds that we read in several.
+"""Discover which version of a kind the cluster serves.
 
 A kind's versions are looked up at most once while they are found; that a cluster lacks a kind is believed for a few
 minutes, as it may be upgraded. Kinds of one group are asked about with the same request: those who ask while it is

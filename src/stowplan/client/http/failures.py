@@ -1,4 +1,4 @@
-"""Requests without an answer: what went wrong in words, whether the server may have seen them, whether to try again.
+"""Describe requests without a response: the cause, whether it may have been processed, whether to retry.
 
 Only what failed before there was a connection is certain not to have been acted upon. aiohttp says which it was by the
 class of its error (`ClientConnectorError` and its kind); connections of our own know it themselves.

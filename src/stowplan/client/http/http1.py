@@ -1,4 +1,4 @@
-"""HTTP/1.1 as bytes, without a connection: a request is written in one piece, an answer is read however it is cut.
+"""HTTP/1.1 without I/O: serialise requests, parse responses incrementally.
 
 Only what a client of one server needs: no pipelining, no upgrades, one answer to a reader. Where an answer ends is the
 one thing that must never be guessed, as the next answer begins there: whatever leaves that open is `NotHttp`, be it

@@ -1,4 +1,4 @@
-"""Where the body of an answer ends, and what it says: by its length, in chunks, or with the connection.
+"""HTTP/1.1 response bodies: by length, chunked, or until the connection closes.
 
 Each kind takes pieces that were cut anywhere. What does not add up is `NotHttp`: guessed ends would let one answer
 run into the next.

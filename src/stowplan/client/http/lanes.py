@@ -1,4 +1,4 @@
-"""Who may send next: one token bucket for all requests, with a lane for each kind of request.
+"""Client-side rate limiting: one token bucket with a priority lane per kind of request.
 
 `qps` tokens a second fill a bucket of `burst`; each request takes one, and a place among those in flight. While there
 is none, requests wait in their lane, first come first served, and lanes are served in the order bind, default, status,

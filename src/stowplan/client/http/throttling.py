@@ -1,4 +1,4 @@
-"""Telling of requests that waited for their turn, as often as an operator wants to know.
+"""Log requests delayed by client-side throttling, at a limited rate.
 
 Upstream: staging/src/k8s.io/client-go/rest/request.go (tryThrottleWithInfo, throttledLogger).
 """

@@ -1,4 +1,4 @@
-"""One request from its lane to its answer: credentials, TLS, time limits, and trying again where that is safe.
+"""Send one request: rate limit, credentials, TLS, timeouts, safe retries.
 
 A request is repeated if nobody can have acted on it (no connection was made, 429, 503 with Retry-After) or if acting
 twice does no harm (reading; what the caller marks as `repeatable`). Waits grow with each try and keep what the

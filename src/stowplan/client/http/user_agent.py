@@ -1,4 +1,4 @@
-"""How requests introduce themselves, in upstream's shape: `stowplan/v0.1.0 (linux/amd64) python/3.11.7/scheduler`.
+"""The User-Agent header in upstream's format: `stowplan/v0.1.0 (linux/amd64) python/3.11.7/scheduler`.
 
 The part after the last slash tells a server's log apart which of a program's clients it was.
 

@@ -1,1 +1,1 @@
-"""Lists and watches that follow the objects of a kind."""
+"""List and watch the objects of a kind."""

@@ -1,4 +1,4 @@
-"""What a watcher has been told, and so what a new list or an event changes about it.
+"""The objects a watcher has been told about, to turn lists and events into changes.
 
 A change leads from the object that was last delivered to the one of now. An object that was deleted and made again
 under its name is two changes: whoever counts pods by uid must not take the second for the first.

@@ -1,4 +1,4 @@
-"""One account of what changed that never ends, made of lists and of watches that do.
+"""An endless stream of changes, built from lists and watches that end.
 
 A list tells what there is, page by page; a watch from the list's version tells what happens from then on. When the
 watch ends, the next one resumes after the last event or bookmark. Only if the server no longer keeps that version

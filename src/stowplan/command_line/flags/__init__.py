@@ -1,4 +1,4 @@
-"""The command line of kube-scheduler, flag by flag.
+"""kube-scheduler's flags.
 
 `kinds` reads values, `flag_set` a command line, `usage` prints help; `table` lists the flags, and what remains in the
 modules is what becomes of them. To add a flag is to add a line to the table.

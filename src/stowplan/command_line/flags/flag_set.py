@@ -1,4 +1,4 @@
-"""Read a command line as Go programs do.
+"""Parse Go-style flags.
 
 `--name=value` and `--name value`; switches alone or with `=`; `-v3`, `-v=3`, `-v 3`; `--` ends the flags; `_` in names
 is as good as `-`. What is no flag is an argument, wherever it stands.

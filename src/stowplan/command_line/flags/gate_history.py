@@ -1,4 +1,4 @@
-"""What feature gates were in the versions before 1.36: for --emulated-version.
+"""Feature gates before 1.36, for --emulated-version.
 
 Observed of kube-scheduler 1.36 itself, emulating each version: `kubernetes_feature_enabled` of its metrics, and which
 gates it then refuses to set.

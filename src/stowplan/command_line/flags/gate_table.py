@@ -1,4 +1,4 @@
-"""All feature gates that Kubernetes 1.36 knows, with their stage and default.
+"""All feature gates of Kubernetes 1.36, with stage and default.
 
 A scheduler consults a few of them; `--feature-gates` takes all, as clusters give every component the same list, and
 refuses what is none.

@@ -1,4 +1,4 @@
-"""From --feature-gates to the gates that are on, in the version that is emulated.
+"""Resolve --feature-gates for the emulated version.
 
 Clusters give every component the same list, so a gate that is none of the scheduler's is taken and does nothing. Of the
 scheduler's own, those are refused that would switch on what is not built here: pods would be placed as if they had

@@ -1,4 +1,4 @@
-"""What flags take: how a value is read, shown, and what repeating the flag does.
+"""Flag types: parsing, formatting, and repeated use.
 
 A value that cannot be read is a ValueError in Go's words, which people know from their logs.
 

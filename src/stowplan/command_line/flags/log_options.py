@@ -1,4 +1,4 @@
-"""The logging flags: checked together, then settings of the log.
+"""Validate the logging flags and convert them to log settings.
 
 Upstream: k8s.io/component-base/logs/api/v1/options.go.
 """

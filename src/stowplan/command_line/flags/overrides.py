@@ -1,4 +1,4 @@
-"""What flags change of the configuration.
+"""Apply flags to the configuration.
 
 With --config only leader election is taken from flags, and only those that were given, even at their defaults; without
 it the deprecated flags count as well.

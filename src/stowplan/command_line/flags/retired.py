@@ -1,4 +1,4 @@
-"""Flags of kube-scheduler 1.16 to 1.28 that today's does not have: mapped where they still mean something.
+"""Flags of kube-scheduler 1.16 to 1.28 that were removed: mapped, or refused with the replacement.
 
 They are read beside today's, and are not in the help. The others are refused as unknown, with what to write instead.
 

@@ -1,4 +1,4 @@
-"""Help: the flags by section, aligned, wrapped if it goes to a terminal.
+"""Help: flags by section, aligned, and wrapped on a terminal.
 
 Upstream: github.com/spf13/pflag, flag.go (FlagUsagesWrapped); k8s.io/component-base/cli/flag/sectioned.go.
 """

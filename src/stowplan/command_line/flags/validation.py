@@ -1,4 +1,4 @@
-"""What of the flags can be wrong although each could be read: ports, TLS names, headers, metrics.
+"""Validate flag values: ports, TLS names, headers, metrics.
 
 Upstream: the Validate functions of k8s.io/apiserver/pkg/server/options and k8s.io/component-base/metrics.
 """

@@ -1,1 +1,1 @@
-"""Configurations of older releases, converted to v1 as plain data before anything else looks at them."""
+"""Convert configurations of older releases to v1, as plain data."""

@@ -1,4 +1,4 @@
-"""What the command line of Kubernetes up to 1.22 said about plugins, as a configuration of v1.
+"""Convert plugin flags of Kubernetes up to 1.22 to a v1 configuration.
 
 There a scheduler had one profile: of an algorithm provider, or of a policy. The defaults are those of 1.21, the last
 release that had providers.

@@ -1,4 +1,4 @@
-"""Which plugins ran by default in older releases, in which order and with which weight.
+"""Default plugins of older releases, with order and weight.
 
 Up to v1beta2 every extension point had a list of its own. A profile that is converted gets these lists in full, so it
 places pods as it did: today's default profile has other weights. Names are those of the time.

@@ -1,4 +1,4 @@
-"""A configuration on its way to v1: plain data, and what was done to it.
+"""A configuration being converted to v1, with a log of the conversions.
 
 A step of the conversion changes the data in place. What it changes it explains at the field's path in the result;
 plugins stand in paths by their names, as positions may still move. The command `stowplan config convert` writes these

@@ -1,4 +1,4 @@
-"""Lenient reading: fields that a kind does not have are left out, and case does not count where nothing else matches.
+"""Lenient decoding: unknown fields are dropped, and case is ignored where nothing else matches.
 
 Upstream: encoding/json, as v1alpha1 configurations and policies were read.
 """

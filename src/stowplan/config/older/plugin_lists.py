@@ -1,4 +1,4 @@
-"""Write out what runs at each extension point: the defaults of the file's release, merged by that release's rule.
+"""Expand plugin lists of older releases by that release's merge rules.
 
 The result disables multiPoint's own defaults and names every plugin where it runs, so order and weights stay what they
 were, whatever today's default profile has.

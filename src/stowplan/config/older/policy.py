@@ -1,4 +1,4 @@
-"""A scheduler policy to one profile of a configuration.
+"""Convert a Policy to a profile.
 
 Predicates become filters, priorities become scores, and a profile has these plugins only. The rules are those of 1.20
 to 1.22; names that only 1.16 knew are understood as well. The result is written as v1beta1 would say it, so that

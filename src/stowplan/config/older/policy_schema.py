@@ -1,4 +1,4 @@
-"""The shape of a policy file.
+"""Schema of Policy files.
 
 Upstream: k8s.io/kube-scheduler/config/v1/types.go of 1.16 to 1.22.
 """

@@ -1,4 +1,4 @@
-"""Predicates of policies, and the plugins that do their work.
+"""Map policy predicates to plugins.
 
 They run in the order of this table, whatever the order in the policy. Plugins are named as in 1.21; `versions.py` and
 `retired_plugins.py` know what became of them.

@@ -1,4 +1,4 @@
-"""Priorities of policies, and the plugins that do their work.
+"""Map policy priorities to plugins.
 
 Plugins score in the alphabetical order of the priorities' names. Plugins are named as in 1.21.
 

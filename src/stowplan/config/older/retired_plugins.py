@@ -1,4 +1,4 @@
-"""Plugins that are gone, and what does their work today.
+"""Removed plugins and their replacements.
 
 - Volume limits of single clouds: NodeVolumeLimits counts those volumes as their CSI drivers'.
 - SelectorSpread: PodTopologySpread's system defaults spread the pods of a workload.

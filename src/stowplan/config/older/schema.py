@@ -1,4 +1,4 @@
-"""The shape of KubeSchedulerConfiguration in its older versions, told as differences from the next one.
+"""Schemas of older KubeSchedulerConfiguration versions, as differences from the next version.
 
 Upstream: k8s.io/kube-scheduler/config/{v1alpha1,v1alpha2,v1beta1,v1beta2,v1beta3} of the releases 1.16 to 1.28.
 """

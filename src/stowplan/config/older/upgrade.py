@@ -1,4 +1,4 @@
-"""A document of any version to one of v1, or the same if it is v1 already.
+"""Convert a document of any version to v1.
 
 The file is checked against the schema of its own version first, so errors name its fields as it has them.
 """

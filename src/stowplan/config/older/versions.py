@@ -1,4 +1,4 @@
-"""From one version of KubeSchedulerConfiguration to the next, until it is v1.
+"""Convert a KubeSchedulerConfiguration version by version until it is v1.
 
 Each step takes what its version said differently out of the data. Steps before v1beta3 also write the release's default
 plugins out (`plugin_lists.py`), unless an earlier step did.

@@ -1,1 +1,1 @@
-"""What a configuration means, told to people: where plugins come from, what differs, what a field is."""
+"""Reports about configurations: plugin origins, differences, field documentation."""

@@ -1,4 +1,4 @@
-"""A configuration of an older version written as one of v1, with comments that say what changed and why.
+"""Write a converted configuration with comments that explain the changes.
 
 A comment stands above the field that it is about. Comments of fields that v1 does not have stand at the top.
 """

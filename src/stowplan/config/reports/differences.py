@@ -1,4 +1,4 @@
-"""What differs between two configurations in effect: what scheduling, bindings or the process would notice.
+"""Differences in effect between two configurations.
 
 Not the text, not the order of profiles, not the order of scores, which are added up; nor fields that another one makes
 meaningless, as the times of a leader election that is off.

@@ -1,4 +1,4 @@
-"""Which plugins run at each extension point, and where each comes from.
+"""Plugins of each extension point, and the origin of each.
 
 `explicit`: the file names it at the point. `multiPoint`: the file names it there. `default`: it runs unless the file
 says otherwise; in a file of an older version, it ran by default in that release.

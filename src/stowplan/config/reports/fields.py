@@ -1,4 +1,4 @@
-"""The fields of configurations, for `stowplan config explain`: type, default, versions, what they do.
+"""Field documentation for `stowplan config explain`: type, default, versions, meaning.
 
 Everything follows from the schemas: those of the configuration, of its older versions, of policies, and of the
 arguments that plugins declare.

@@ -1,4 +1,4 @@
-"""Settings that do nothing, most likely by mistake: the reference takes them without a word."""
+"""Detect settings without effect, which the reference accepts silently."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The JSON schema of KubeSchedulerConfiguration v1, for editors: they complete names and mark what is wrong.
+"""JSON schema of KubeSchedulerConfiguration v1, for editors.
 
 It says what can be said of a single field. What is checked across fields stays with `stowplan config validate`.
 """

@@ -1,4 +1,4 @@
-"""What every node is worth to a pod, and how that stays true when little has changed.
+"""Cached filter and score results of a pod on all nodes, updated incrementally.
 
 An `Evaluation` runs the profile's filters and scores over all nodes and keeps each plugin's arrays (`Filtering`,
 `Scoring`). Equal pods then share it: when the next one comes, only what its predecessors changed is worked out again:
@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from stowplan.engine.evaluation.filling import Filling, Ground, unmoved
 from stowplan.engine.evaluation.filtering import Filtering
 from stowplan.engine.evaluation.node_sums import NodeSums
 from stowplan.engine.evaluation.nominated_nodes import NominatedNodes
@@ -30,9 +31,11 @@ from stowplan.framework.interface import Reads
 from stowplan.framework.status import Status
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     import numpy.typing as npt
 
-    from stowplan.cluster.pod_info import PodInfo
+    from stowplan.cluster.pod_info import PodInfo, PodShape
     from stowplan.engine.evaluation.scoring import Scored
     from stowplan.framework.cycle_state import CycleState
     from stowplan.framework.diagnosis import Diagnosis
@@ -221,3 +224,16 @@ class Evaluation:
     def score(self, pod: PodInfo, feasible: Mask) -> Scored:
         """What the feasible nodes are worth; good until the evaluation is used again."""
         return self._scoring.run(self._filtering.state, pod, feasible)
+
+    def filling(self, pod: PodInfo, feasible: Mask, shapes: Collection[PodShape]) -> Filling | None:
+        """Where pods of these shapes, equal to this one, go one after the other; None if that cannot be told.
+
+        As `filter` has just found the nodes. Good until the evaluation is used again.
+        """
+        state, framework = self._filtering.state, self._framework
+        scored = self.score(pod, feasible)
+        if scored.error is not None or self._cluster.nominator or not unmoved(framework, state, pod, shapes):
+            return None
+        filters = [plugin for plugin in framework.active_filters(state) if plugin.reads is Reads.NODE_SUMS]
+        ground = Ground(framework=framework, state=state, pod=pod, feasible=feasible, scored=scored, filters=filters)
+        return Filling(ground)

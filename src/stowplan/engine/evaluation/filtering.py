@@ -1,4 +1,4 @@
-"""What each Filter plugin says of all nodes, and how that stays true when little has changed.
+"""Cached results of each Filter plugin on all nodes, updated incrementally.
 
 The filtering half of an `Evaluation`, which says what changed. `run` asks every plugin about every node; `update` asks
 again only those that the changed rows, or pods on other nodes, touch. Whether that worked out is what `update` returns:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from stowplan.cluster.pod_info import PodInfo
-    from stowplan.engine.evaluation.node_sums import NodeSums
+    from stowplan.engine.evaluation.node_sums import NodeSums, RefusedColumn
     from stowplan.framework.interface import FilterPlugin, PreFilterPlugin
     from stowplan.framework.runtime import Framework, PreFiltered
 
@@ -42,6 +42,8 @@ class Filtering:
         self._asking = asking
         self._metrics = None if asking else framework.metrics
         self._sums = sums
+        #: Of those that have one of `sums`, by plugin: pods of one signature ask the same.
+        self._columns: dict[str, RefusedColumn] = {}
         self._cluster = framework.handle.cluster
         self.state = CycleState(asking=self._asking)
         #: What PreFilter said; None before the first run.
@@ -214,8 +216,11 @@ class Filtering:
     def _filter_rows(self, plugin: FilterPlugin, pod: PodInfo, rows: Rows) -> Mask | None:
         """A plugin's fresh verdict on some rows; None for an error."""
         if plugin.reads is Reads.NODE_SUMS:
-            column = self._sums.refused(plugin, self.state, pod)
-            return None if isinstance(column, Status) else column.take(rows)
+            column = self._columns.get(plugin.name)
+            if column is None:
+                column = self._columns[plugin.name] = self._sums.refused(plugin, pod)
+            values = column.values(self.state, pod)
+            return None if isinstance(values, Status) else values.take(rows)
         answer = self._framework.run_filter(plugin, self.state, pod, Nodes(self._cluster, rows))
         if isinstance(answer, Status):
             return None

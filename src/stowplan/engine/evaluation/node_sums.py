@@ -1,15 +1,17 @@
-"""Answers that depend on what a node's pods sum up to, shared by all pods that ask for the same.
+"""Results that depend on a node's resource sums, shared by all pods with equal requests.
 
 Whether a node has room, and how full it would be, does not hang on a pod's affinity or labels: pods of many templates
 with equal requests get the same answer from such plugins (`Reads.NODE_SUMS`). So each distinct question has one
 column over all rows, brought up to date when somebody asks: usually a single row changed since. And as the nodes of a
 kind pass through the same states, even that row's answer is often known.
+
+The evaluations hold the columns that they ask; a column goes with the last of them.
 """
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from typing import TYPE_CHECKING, Any
+from weakref import WeakValueDictionary
 
 import numpy as np
 
@@ -22,14 +24,11 @@ if TYPE_CHECKING:
     from stowplan.cluster.objects import ObjectWatch
     from stowplan.cluster.pod_info import PodInfo
     from stowplan.framework.cycle_state import CycleState
-    from stowplan.framework.interface import FilterPlugin, Plugin, ScorePlugin
+    from stowplan.framework.interface import FilterPlugin, ScorePlugin
     from stowplan.framework.runtime import Framework
 
-#: Questions that are kept; each is a column over all nodes.
-_MAX_COLUMNS = 32
-
-#: States of a row whose answers a column remembers.
-_MAX_STATES = 4096
+#: States of rows whose answers are remembered, of all columns together.
+_MAX_STATES = 1 << 17
 
 
 class NodeSums:
@@ -38,108 +37,137 @@ class NodeSums:
     def __init__(self, framework: Framework) -> None:
         self._framework = framework
         self._cluster = framework.handle.cluster
-        self._columns: OrderedDict[tuple[Any, ...], _Column] = OrderedDict()
+        self._columns: WeakValueDictionary[tuple[Any, ...], _Column] = WeakValueDictionary()
         self._last_asked = (-1, -1)
         self._last_state: tuple[Any, ...] = ()
 
-    def refused(self, plugin: FilterPlugin, state: CycleState, pod: PodInfo) -> npt.NDArray[np.bool_] | Status:
-        """Rows that a Filter refuses."""
-        column = self._column("filter", plugin, pod)
-        rows = self._outdated(column, plugin, pod)
-        if rows:
-            answer = self._framework.run_filter(plugin, state, pod, Nodes(self._cluster, np.array(rows, np.intp)))
-        elif rows is None:
-            answer = self._framework.run_filter(plugin, state, pod, Nodes(self._cluster))
-        else:
-            return column.values
-        if answer is None:
-            return column.take_over(rows, np.zeros(self._cluster.table.n if rows is None else len(rows), np.bool_))
-        return column.failed(answer) if isinstance(answer, Status) else column.take_over(rows, answer.mask)
+    def refused(self, plugin: FilterPlugin, pod: PodInfo) -> RefusedColumn:
+        """Rows that a Filter refuses pods that ask what this one does."""
+        key = ("filter", plugin.name, plugin.sums_question(pod))
+        found = self._columns.get(key)
+        if not isinstance(found, RefusedColumn):
+            found = self._columns[key] = RefusedColumn(self, self._framework, plugin, pod)
+        return found
 
-    def scored(self, plugin: ScorePlugin, state: CycleState, pod: PodInfo) -> npt.NDArray[np.int64] | Status:
-        """Every row's raw score."""
-        column = self._column("score", plugin, pod)
-        rows = self._outdated(column, plugin, pod)
-        if rows:
-            answer = self._framework.run_score(plugin, state, pod, Nodes(self._cluster, np.array(rows, np.intp)))
-        elif rows is None:
-            answer = self._framework.run_score(plugin, state, pod, Nodes(self._cluster))
-        else:
-            return column.values
-        return column.failed(answer) if isinstance(answer, Status) else column.take_over(rows, answer)
+    def scored(self, plugin: ScorePlugin, pod: PodInfo) -> ScoredColumn:
+        """Every row's raw score for pods that ask what this one does."""
+        key = ("score", plugin.name, plugin.sums_question(pod))
+        found = self._columns.get(key)
+        if not isinstance(found, ScoredColumn):
+            found = self._columns[key] = ScoredColumn(self, self._framework, plugin, pod)
+        return found
 
-    def _outdated(self, column: _Column, plugin: Plugin, pod: PodInfo) -> list[int] | None:
-        """Rows that a column must be told of; None: all. A single row in a state that is known is told at once."""
-        cluster, changes = self._cluster, self._cluster.changes
-        if column.objects.changed():
-            # Which objects are looked up may hang on those that changed.
-            column.objects, column.generation = self._framework.watch_objects(pod, plugin), -1
-        holds = column.generation == cluster.table.generation
-        rows = changes.since(column.position) if holds else None
-        column.position = here = changes.position
-        if rows is None or len(rows) > cluster.table.n // 8 + 1:
-            column.generation, column.state = cluster.table.generation, None
-            return None
-        if len(rows) == 1:
-            column.state = self._state_of(rows[0], here)
-            known = column.known.get(column.state)
-            if known is not None:
-                column.values[rows[0]] = known
-                return []
-        else:
-            column.state = None
-        return rows
-
-    def _state_of(self, row: int, position: int) -> tuple[Any, ...]:
+    def state_of(self, row: int, position: int) -> tuple[Any, ...]:
         """What a row sums up to at that position of the changes; several columns ask in a cycle."""
         asked = (row, position)
         if self._last_asked != asked:
             self._last_asked, self._last_state = asked, self._cluster.table.sums(row)
         return self._last_state
 
-    def _column(self, point: str, plugin: Plugin, pod: PodInfo) -> _Column:
-        key = (point, plugin.name, plugin.sums_question(pod))
-        found = self._columns.get(key)
-        if found is None:
-            found = self._columns[key] = _Column(self._framework.watch_objects(pod, plugin))
-            if len(self._columns) > _MAX_COLUMNS:
-                self._columns.popitem(last=False)
-        else:
-            self._columns.move_to_end(key)
-        return found
+    @property
+    def max_states(self) -> int:
+        """How many states' answers a column may remember."""
+        return _MAX_STATES // max(1, len(self._columns))
 
 
 class _Column:
     """One question's answers, by row."""
 
-    __slots__ = ("generation", "known", "objects", "position", "state", "values")
+    __slots__ = (
+        "__weakref__",
+        "_cluster",
+        "_framework",
+        "_generation",
+        "_known",
+        "_objects",
+        "_plugin",
+        "_position",
+        "_state",
+        "_sums",
+        "_values",
+    )
 
-    def __init__(self, objects: ObjectWatch) -> None:
+    def __init__(self, sums: NodeSums, framework: Framework, plugin: Any, pod: PodInfo) -> None:
+        self._sums = sums
+        self._framework = framework
+        self._cluster = framework.handle.cluster
+        self._plugin = plugin
         #: Not to be written to by readers, and only good until pods move.
-        self.values: npt.NDArray[Any] = np.zeros(0, np.int64)
+        self._values: npt.NDArray[Any] = np.zeros(0, np.int64)
         #: Generation of the nodes, and the lookup objects, that the values hold for.
-        self.generation = -1
-        self.objects = objects
-        self.position = -1
+        self._generation = -1
+        self._objects: ObjectWatch = framework.watch_objects(pod, plugin)
+        self._position = -1
         #: State of the single row that is being asked about.
-        self.state: tuple[Any, ...] | None = None
+        self._state: tuple[Any, ...] | None = None
         #: State of a row -> its answer.
-        self.known: dict[tuple[Any, ...] | None, Any] = {}
+        self._known: dict[tuple[Any, ...] | None, Any] = {}
 
-    def failed(self, answer: Status) -> Status:
-        """The values stay behind: the next question is about all rows."""
-        self.generation = -1
-        return answer
+    def values(self, state: CycleState, pod: PodInfo) -> npt.NDArray[Any] | Status:
+        """The answers of all rows, for one of the pods that ask this."""
+        rows = self._outdated(pod)
+        if rows is not None and not rows:
+            return self._values
+        nodes = Nodes(self._cluster, None if rows is None else np.array(rows, np.intp))
+        answer = self._ask(state, pod, nodes)
+        if isinstance(answer, Status):
+            # The values stay behind: the next question is about all rows.
+            self._generation = -1
+            return answer
+        return self._take_over(rows, answer)
 
-    def take_over(self, rows: list[int] | None, answer: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    def _ask(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> npt.NDArray[Any] | Status:
+        raise NotImplementedError
+
+    def _outdated(self, pod: PodInfo) -> list[int] | None:
+        """Rows that are to be asked about; None: all. A single row in a state that is known is told at once."""
+        cluster = self._cluster
+        changes, table = cluster.changes, cluster.table
+        if self._objects.changed():
+            # Which objects are looked up may hang on those that changed.
+            self._objects, self._generation = self._framework.watch_objects(pod, self._plugin), -1
+        rows = changes.since(self._position) if self._generation == table.generation else None
+        self._position = here = changes.position
+        if rows is None or len(rows) > table.n // 8 + 1:
+            self._generation, self._state = table.generation, None
+            return None
+        if len(rows) != 1:
+            self._state = None
+            return rows
+        (row,) = rows
+        self._state = self._sums.state_of(row, here)
+        known = self._known.get(self._state)
+        if known is None:
+            return rows
+        self._values[row] = known
+        return []
+
+    def _take_over(self, rows: list[int] | None, answer: npt.NDArray[Any]) -> npt.NDArray[Any]:
         """Write the answers for some rows (None: all) down; the whole column."""
         if rows is None:
-            self.values = answer.copy()
-            self.known.clear()
-            return self.values
-        self.values[rows] = answer
-        if self.state is not None:
-            if len(self.known) >= _MAX_STATES:
-                self.known.clear()
-            self.known[self.state] = answer[0]
-        return self.values
+            self._values = answer.copy()
+            self._known.clear()
+            return self._values
+        self._values[rows] = answer
+        if self._state is not None:
+            if len(self._known) >= self._sums.max_states:
+                self._known.clear()
+            self._known[self._state] = answer[0]
+        return self._values
+
+
+class RefusedColumn(_Column):
+    __slots__ = ()
+
+    def _ask(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> npt.NDArray[Any] | Status:
+        answer = self._framework.run_filter(self._plugin, state, pod, nodes)
+        if answer is None:
+            return np.zeros(len(nodes), np.bool_)
+        return answer if isinstance(answer, Status) else answer.mask
+
+
+class ScoredColumn(_Column):
+    __slots__ = ()
+
+    def _ask(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> npt.NDArray[Any] | Status:
+        return self._framework.run_score(self._plugin, state, pod, nodes)

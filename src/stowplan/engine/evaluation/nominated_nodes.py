@@ -1,4 +1,4 @@
-"""Which nodes have no room for a pod next to the pods that are nominated to them.
+"""Nodes without room for a pod beside the pods nominated to them.
 
 With hundreds of preemptors on their way, hundreds of nodes need the filters' second look for each pod that comes. But
 from one pod to its equal next, few nominations come or go and few of their nodes change. So the verdicts are kept, row

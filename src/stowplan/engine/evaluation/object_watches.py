@@ -1,4 +1,4 @@
-"""Which plugins' answers no longer hold because lookup objects changed.
+"""Invalidate plugin results when lookup objects change.
 
 Each plugin is watched for itself: a change of the objects that one of them reads (`Plugin.reads_objects`) outdates
 that plugin's answers, and no other's.

@@ -1,4 +1,4 @@
-"""Which of the nodes that take a pod its choice is made from, when that is not all of them.
+"""percentageOfNodesToScore: select the feasible nodes to score.
 
 Judging all nodes at once is cheap, so all are judged and all that fit are scored. When `percentageOfNodesToScore` asks
 for fewer, the search does as the reference's: it goes through the nodes in their order, from where the last search

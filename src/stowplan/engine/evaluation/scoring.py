@@ -1,4 +1,4 @@
-"""What the feasible nodes are worth to a pod: each Score plugin's array, and their sum.
+"""Cached results of each Score plugin on all nodes, and their weighted sum.
 
 The scoring half of an `Evaluation`, which says what changed: the next equal pod's scores are worked out again only
 where that, or another set of feasible nodes, touches them.
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from stowplan.cluster.pod_info import PodInfo
-    from stowplan.engine.evaluation.node_sums import NodeSums
+    from stowplan.engine.evaluation.node_sums import NodeSums, ScoredColumn
     from stowplan.framework.interface import PreScorePlugin, ScorePlugin
     from stowplan.framework.runtime import Framework
 
@@ -36,8 +36,8 @@ _NO_ROWS = np.zeros(0, np.intp)
 
 
 @dataclass(eq=False)
-class _Score:
-    """One Score plugin's part of the totals."""
+class Score:
+    """One Score plugin's part of the totals, of all rows."""
 
     plugin: ScorePlugin
     weight: int
@@ -61,11 +61,12 @@ class Scored:
     totals: Ints
     #: The same, `INFEASIBLE` where the pod does not fit.
     ranked: Ints
-    _parts: dict[str, _Score]
+    #: Each plugin's part of the totals.
+    parts: dict[str, Score]
 
     def by_plugin(self) -> dict[str, Ints]:
         """Plugin -> normalized and weighted scores of all rows."""
-        return {name: part.weighted for name, part in self._parts.items()}
+        return {name: part.weighted for name, part in self.parts.items()}
 
 
 class Scoring:
@@ -75,12 +76,14 @@ class Scoring:
         self._framework = framework
         self._metrics = None if asking else framework.metrics
         self._sums = sums
+        #: Of those that have one of `sums`, by plugin: pods of one signature ask the same.
+        self._columns: dict[str, ScoredColumn] = {}
         self._cluster = framework.handle.cluster
         #: The evaluation's, of the pod that is being scored.
         self._state = CycleState()
         #: The feasible rows that the scores below were worked out for; None: there are no scores.
         self._scored: Mask | None = None
-        self._scores: dict[str, _Score] = {}
+        self._scores: dict[str, Score] = {}
         #: Whether the scoring under way ended with PreScore, and the seconds that PreScore took.
         self._ended_early = False
         self._preparing = 0.0
@@ -156,10 +159,10 @@ class Scoring:
             return self._totals
         return np.where(feasible, self._totals, INFEASIBLE)
 
-    def _weighted(self, plugin: ScorePlugin, pod: PodInfo, raw: Ints, feasible: Mask) -> _Score | Status:
+    def _weighted(self, plugin: ScorePlugin, pod: PodInfo, raw: Ints, feasible: Mask) -> Score | Status:
         weight = self._framework.weights.get(plugin.name, 1)
         normal = self._framework.normalize(plugin, self._state, pod, raw, feasible)
-        return normal if isinstance(normal, Status) else _Score(plugin, weight, raw, normal, normal * weight)
+        return normal if isinstance(normal, Status) else Score(plugin, weight, raw, normal, normal * weight)
 
     def _update(self, pod: PodInfo, feasible: Mask) -> Status | None:
         """Work out again what the changed rows and the changed set of feasible nodes touch."""
@@ -244,7 +247,7 @@ class Scoring:
         old.raw = raw
         return self._renormalize(old, pod, feasible)
 
-    def _patch_score(self, part: _Score, pod: PodInfo, rows: npt.NDArray[np.intp], feasible: Mask) -> Status | None:
+    def _patch_score(self, part: Score, pod: PodInfo, rows: npt.NDArray[np.intp], feasible: Mask) -> Status | None:
         """Score some rows anew with one plugin."""
         raw = self._score_rows(part.plugin, pod, rows)
         if isinstance(raw, Status):
@@ -260,12 +263,12 @@ class Scoring:
         part.weighted[rows] = weighted
         return None
 
-    def _patch_row(self, part: _Score, pod: PodInfo, row: int) -> Status | None:
+    def _patch_row(self, part: Score, pod: PodInfo, row: int) -> Status | None:
         """The same of a single row and a plugin whose scores count as they are: one number, where arrays would cost."""
-        column = self._sums.scored(part.plugin, self._state, pod)
-        if isinstance(column, Status):
-            return column
-        raw = column.item(row)
+        values = self._column(part.plugin, pod).values(self._state, pod)
+        if isinstance(values, Status):
+            return values
+        raw = values.item(row)
         weighted = raw * part.weight
         part.raw[row] = raw
         self._totals[row] += weighted - part.weighted.item(row)
@@ -274,11 +277,17 @@ class Scoring:
 
     def _score_rows(self, plugin: ScorePlugin, pod: PodInfo, rows: npt.NDArray[np.intp]) -> Ints | Status:
         if plugin.reads is Reads.NODE_SUMS:
-            column = self._sums.scored(plugin, self._state, pod)
-            return column if isinstance(column, Status) else column.take(rows)
+            values = self._column(plugin, pod).values(self._state, pod)
+            return values if isinstance(values, Status) else values.take(rows)
         return self._framework.run_score(plugin, self._state, pod, Nodes(self._cluster, rows))
 
-    def _renormalize(self, part: _Score, pod: PodInfo, feasible: Mask) -> Status | None:
+    def _column(self, plugin: ScorePlugin, pod: PodInfo) -> ScoredColumn:
+        column = self._columns.get(plugin.name)
+        if column is None:
+            column = self._columns[plugin.name] = self._sums.scored(plugin, pod)
+        return column
+
+    def _renormalize(self, part: Score, pod: PodInfo, feasible: Mask) -> Status | None:
         normal = self._framework.normalize(part.plugin, self._state, pod, part.raw, feasible)
         if isinstance(normal, Status):
             return normal

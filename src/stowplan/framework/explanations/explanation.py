@@ -1,4 +1,4 @@
-"""A plugin's word on its own refusals, for people: derive from `Explanation` and override what there is to say.
+"""`Explanation`, the base class for a plugin's explanations.
 
 Details are summed up: nodes that agree in what a detail depends on are asked about once, and a group of nodes is told
 by its distinct details, the most frequent first.

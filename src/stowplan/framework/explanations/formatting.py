@@ -1,4 +1,4 @@
-"""Quantities, selectors and lists as text, as explanations show them.
+"""Format quantities, selectors and lists for explanations.
 
 Quantities read as Kubernetes writes them; requirements read as kubectl's selectors do.
 """

@@ -1,4 +1,4 @@
-"""Rows in groups by what they have in common, so that nobody looks at thousands of nodes one by one."""
+"""Group rows by common properties."""
 
 from __future__ import annotations
 

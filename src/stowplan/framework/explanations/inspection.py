@@ -1,4 +1,4 @@
-"""What a plugin's explanation may ask: the pod, the nodes, the refusals, and what filters would say of another pod.
+"""The context of an explanation: pod, nodes, refusals, and filters for another pod.
 
 A pod that is placed was judged as if it were not, and an inspection sees the same cluster: without the pod. The cluster
 is public columns (`table`, one value per row) and can be judged again; no explanation needs to know how another plugin

@@ -1,4 +1,4 @@
-"""What evicting pods would do for a pod, as plain data: how a PostFilter came to its answer."""
+"""The result of a PostFilter plugin as plain data."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What would lift a plugin's refusals: refused nodes in classes, and for each class the changes to try.
+"""Remedies: changes to try for each class of refused nodes.
 
 A remedy gives every row a class: 0, the plugin does not refuse it; `HOPELESS`, nothing that can be changed helps;
 otherwise rows of one class need the same change (tolerate these taints, drop those requirements). Combining the classes

@@ -1,4 +1,4 @@
-"""Annotations that in-tree plugins read. Declarations name them, so this imports nothing."""
+"""Annotations read by in-tree plugins; imports nothing, as declarations use it."""
 
 #: Of a CSINode: in-tree plugins whose volumes CSI drivers serve there, separated by commas.
 MIGRATED_PLUGINS = "storage.alpha.kubernetes.io/migrated-plugins"

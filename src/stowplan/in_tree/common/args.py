@@ -1,4 +1,4 @@
-"""Parts of arguments that several plugins take: resources with weights, scores as a line over utilization, names.
+"""Argument types shared by several plugins: weighted resources, score shapes.
 
 Upstream: pkg/scheduler/apis/config/types_pluginargs.go, validation/validation_pluginargs.go.
 """

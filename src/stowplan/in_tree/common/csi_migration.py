@@ -1,4 +1,4 @@
-"""In-tree volumes that CSI drivers have taken over.
+"""In-tree volumes migrated to CSI drivers.
 
 Clouds once had a volume kind each, compiled into Kubernetes; now a CSI driver serves it. The objects stay as they are,
 so whoever asks about a driver must see through them: which driver serves the kind, by which handle the driver knows

@@ -1,4 +1,4 @@
-"""Which DeviceClass stands behind an extended resource.
+"""Map extended resources to DeviceClasses.
 
 A class serves `deviceclass.resource.kubernetes.io/<its name>`, and the extended resource that it names, if it names
 one. Where several classes name the same, the newest wins, then the lower name. Classes are indexed by what they serve.

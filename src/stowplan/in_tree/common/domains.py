@@ -1,4 +1,4 @@
-"""From verdicts and scores a topology domain to those a node.
+"""Spread per-domain results to nodes.
 
 There are few domains and many nodes, and between two pods of a workload a domain's verdict seldom changes. So the
 last arrays that were spread over the nodes are kept in the cycle state, which equal pods share: comparing what the

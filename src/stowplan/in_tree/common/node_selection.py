@@ -1,4 +1,4 @@
-"""Which nodes a pod's selectors and tolerations admit, for all rows of the node table at once.
+"""Nodes that match a pod's selectors and tolerations, as masks.
 
 A requirement speaks of one label, and a label column knows each value once: the requirement is judged a distinct
 value (a lookup array over codes) and spread over the rows by indexing. Taints work alike: one verdict a distinct set

@@ -1,4 +1,4 @@
-"""Raw scores stretched to 0…100 by the largest among the feasible nodes.
+"""Normalise scores to 0–100 by the highest score among feasible nodes.
 
 Upstream: pkg/scheduler/framework/plugins/helper/normalize_score.go.
 """

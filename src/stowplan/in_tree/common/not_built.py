@@ -1,4 +1,4 @@
-"""What plugins say whose names a configuration may hold, and whose work is still to be built.
+"""Errors for plugins that are known but not implemented.
 
 A pod that needs what one of them decides is refused with a reason that says so; it is never placed blindly. A pod
 that does not need it passes as if the plugin were complete.

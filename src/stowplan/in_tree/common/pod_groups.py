@@ -1,4 +1,4 @@
-"""What plugins of pod groups say alike."""
+"""Code shared by pod group plugins."""
 
 from stowplan.framework.status import Status, error
 

@@ -1,4 +1,4 @@
-"""What hints ask of pods in cluster events."""
+"""Conditions on pods in queueing hints."""
 
 from __future__ import annotations
 

@@ -14,25 +14,40 @@ from stowplan.api.meta import controller_of
 from stowplan.api.types import ResourceClaim
 
 if TYPE_CHECKING:
+    from stowplan.api.meta import OwnerReference
     from stowplan.api.types import PodResourceClaim
     from stowplan.cluster.pod_info import PodInfo
     from stowplan.cluster.state import ClusterState
+
+
+#: The API group of pod groups.
+GROUP_API = "scheduling.k8s.io"
 
 
 class ClaimError(ValueError):
     """A claim that the pod needs and cannot have yet."""
 
 
-def pod_resource_claims(pod: PodInfo, cluster: ClusterState) -> list[ResourceClaim]:
-    """The claims in the pod's order; entries for which no claim was found necessary are left out."""
+def pod_resource_claims(pod: PodInfo, cluster: ClusterState, *, of_groups: bool) -> list[ResourceClaim]:
+    """The claims in the pod's order; entries for which no claim was found necessary are left out.
+
+    `of_groups`: a claim may be made for the pod's group (DRAWorkloadResourceClaims).
+    """
+    return [claim for _, claim in resource_claims_by_entry(pod, cluster, of_groups=of_groups)]
+
+
+def resource_claims_by_entry(
+    pod: PodInfo, cluster: ClusterState, *, of_groups: bool
+) -> list[tuple[PodResourceClaim, ResourceClaim]]:
+    """The same, each with the entry of the pod that asks for it."""
     found = []
     for entry in pod.pod.spec.resource_claims:
         name = _claim_name(pod, entry)
         if name is not None:
             claim = _usable(pod, name, cluster)
             if entry.resource_claim_name is None:
-                _check_owner(pod, claim)
-            found.append(claim)
+                _check_owner(pod, claim, of_groups=of_groups)
+            found.append((entry, claim))
     return found
 
 
@@ -56,9 +71,23 @@ def _usable(pod: PodInfo, name: str, cluster: ClusterState) -> ResourceClaim:
     return claim
 
 
-def _check_owner(pod: PodInfo, claim: ResourceClaim) -> None:
+def _check_owner(pod: PodInfo, claim: ResourceClaim, *, of_groups: bool) -> None:
     owner = controller_of(claim.metadata)
-    if owner is None or owner.uid != pod.pod.metadata.uid:
-        raise ClaimError(
-            f"ResourceClaim {pod.namespace}/{claim.metadata.name} was not created for Pod {pod.key} (Pod is not owner)"
-        )
+    if owner is not None and owner.uid == pod.pod.metadata.uid:
+        return
+    group = group_name(pod) if of_groups else ""
+    if group and owner is not None and _is_group(owner, group):
+        return
+    why = f"neither Pod nor PodGroup {group} is the owner" if group else "Pod is not owner"
+    raise ClaimError(f"ResourceClaim {pod.namespace}/{claim.metadata.name} was not created for Pod {pod.key} ({why})")
+
+
+def group_name(pod: PodInfo) -> str:
+    """The name of the pod's group, in its namespace; "" if it has none."""
+    group = pod.pod.spec.scheduling_group
+    return (group.pod_group_name or "") if group is not None else ""
+
+
+def _is_group(owner: OwnerReference, name: str) -> bool:
+    # By name: pods do not know the UID of their group.
+    return owner.kind == "PodGroup" and owner.name == name and owner.api_version.startswith(f"{GROUP_API}/")

@@ -1,4 +1,4 @@
-"""How full a node would be: what the two resource scorers share.
+"""Node utilisation for the two resource scorers.
 
 For each configured resource a scorer needs the node's capacity, what is used of it, and what the pod would add. All
 of it is arithmetic on small matrices with a row a resource and a column a node, in exact integers. Integer division

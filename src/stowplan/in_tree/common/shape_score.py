@@ -1,4 +1,4 @@
-"""A score as a broken line over utilization.
+"""A piecewise linear score over utilisation.
 
 Upstream: pkg/scheduler/framework/plugins/helper/shape_score.go.
 """

@@ -1,4 +1,4 @@
-"""Write the decision: the binding of a pod to its node.
+"""Bind a pod to its node.
 
 Upstream: pkg/scheduler/framework/plugins/defaultbinder.
 """

@@ -1,4 +1,4 @@
-"""What a dry run found: its candidates, or why evicting pods would not help."""
+"""Explain the dry run: candidates, or why preemption does not help."""
 
 from __future__ import annotations
 

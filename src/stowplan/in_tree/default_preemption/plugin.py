@@ -1,6 +1,6 @@
-"""Make room for a pod by evicting less important ones.
+"""Evict lower-priority pods to make room for a pod, or for a whole pod group.
 
-The answer is an `EvictionPlan`; the live scheduler carries it out in the background. Until it is through, the pod
+The answer is a plan of evictions; the live scheduler carries it out in the background. Until it is through, the pod
 itself is held back; after that it waits for its victims to leave.
 
 Upstream: pkg/scheduler/framework/plugins/defaultpreemption and framework/preemption.
@@ -11,9 +11,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from stowplan.api.types import PodGroup
+from stowplan.cluster.pod_info import group_key
 from stowplan.framework.events import POD, Action, Hint, on
+from stowplan.framework.eviction_plan import GroupEvictionPlan
 from stowplan.framework.interface import (
     EnqueueExtensions,
+    PodGroupPostFilterPlugin,
+    PodGroupPostFilterResult,
     PostFilterPlugin,
     PostFilterResult,
     PreEnqueuePlugin,
@@ -26,9 +31,10 @@ from stowplan.preemption.dry_run import dry_run
 from stowplan.preemption.eligibility import ineligible_in_group, ineligible_reason
 from stowplan.preemption.extenders import ask_extenders, interested_extenders
 from stowplan.preemption.plan import eviction_plan
+from stowplan.preemption.workloads import victims_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from stowplan.cluster.pod_info import PodInfo
     from stowplan.framework.cycle_state import CycleState
@@ -38,6 +44,7 @@ if TYPE_CHECKING:
     from stowplan.framework.extender import Extender
     from stowplan.framework.interface import PostFilterSteps
 
+GROUP_PREEMPTING = Reason("PreemptionUnderWay", "waiting for the preemption for this pod group to be finished")
 PREEMPTING = Reason("PreemptionUnderWay", "waiting for the preemption for this pod to be finished")
 
 #: Named after the folder, as --vmodule knows the plugin by it.
@@ -52,14 +59,20 @@ class PreemptionOutcome:
     run: Candidates | None = None
 
 
-class DefaultPreemption(PreEnqueuePlugin, PostFilterPlugin, EnqueueExtensions):
+class DefaultPreemption(PreEnqueuePlugin, PostFilterPlugin, PodGroupPostFilterPlugin, EnqueueExtensions):
     name = "DefaultPreemption"
     declaration = DECLARATION
     effect_free = True
 
     def pre_enqueue(self, pod: PodInfo) -> Status | None:
         preemptions = self.handle.preemptions
-        return unresolvable(PREEMPTING) if preemptions is not None and preemptions.under_way(pod) else None
+        if preemptions is None:
+            return None
+        if pod.pod.spec.scheduling_group is not None and self.handle.features.enabled("WorkloadAwarePreemption"):
+            group = self.handle.cluster.objects.get(PodGroup, group_key(pod.pod))
+            waits = group is not None and preemptions.group_under_way(group)
+            return unresolvable(GROUP_PREEMPTING) if waits else None
+        return unresolvable(PREEMPTING) if preemptions.under_way(pod) else None
 
     def post_filter(self, state: CycleState, pod: PodInfo, diagnosis: Diagnosis) -> PostFilterResult | PostFilterSteps:
         if self.handle.metrics is not None and not state.asking:
@@ -112,6 +125,15 @@ class DefaultPreemption(PreEnqueuePlugin, PostFilterPlugin, EnqueueExtensions):
         if run.error is not None:
             return PostFilterResult(error(f"preemption: {run.error.message}"), self._present_nomination(pod), outcome)
         return PostFilterResult(unschedulable(f"preemption: {run.message}"), "", outcome)
+
+    def pod_group_post_filter(
+        self, group: PodGroup, pods: Sequence[PodInfo], fits: Callable[[], Status], *, pods_only_take_room: bool
+    ) -> PodGroupPostFilterResult:
+        found = victims_of(self.handle.cluster, group, pods, fits, at_once=pods_only_take_room)
+        if isinstance(found, Status):
+            return PodGroupPostFilterResult(found)
+        plan = GroupEvictionPlan(group=group, pods=tuple(pods), victims=found, plugin=self.name)
+        return PodGroupPostFilterResult(Status(Code.Success), plan)
 
     def preemption(self, result: PostFilterResult) -> Preemption:
         from stowplan.in_tree.default_preemption.explanation import preemption_of

@@ -3,12 +3,14 @@
 Of a node that differs only in devices which no request admits, nothing is searched either: what is taken of those does
 not matter (`_Known.seen`).
 
-A search takes as long as it takes, so it is done in portions: an attempt may spend a number of steps, and what is not
-found by then ends the attempt with an error, as the reference's timeout does. The next attempt goes on from there. A
-search that took all the steps that a filter timeout stands for is given up, as long as the node stays as it is.
-Steps are counted and not seconds, so that a recorded run can be repeated.
+A search takes as long as it takes, so it is done in portions of a number of steps, between which other pods are tried
+(`framework.unfinished`). An attempt may take as many portions as fit into the filter timeout; then it ends with an
+error, as the reference's does, and the next attempt goes on from there. A search that took all the steps that a filter
+timeout stands for is given up, as long as the node stays as it is. Steps and portions are counted, not seconds, so that
+a recorded run can be repeated.
 
 Questions (`stowplan explain`) have answers of their own: what they find must not change how far the next attempt gets.
+A question is not put a second time, so its only portion is larger.
 """
 
 from __future__ import annotations
@@ -32,16 +34,16 @@ if TYPE_CHECKING:
 
     Rows = npt.NDArray[np.intp]
 
-#: Steps that searches may take in one attempt, and on one node of it: some 0.2 s, and 0.05 s.
-ATTEMPT_STEPS, NODE_STEPS = 200_000, 50_000
-#: Steps that stand for a second of the filter timeout.
-STEPS_PER_SECOND = 1_000_000
+#: Steps of a portion: some 3 ms with what a turn costs beside them; and of a question: some 0.2 s, and 0.05 s per node.
+PORTION_STEPS, QUESTION_STEPS, NODE_STEPS = 2_000, 200_000, 50_000
+#: Steps and portions that stand for a second of the filter timeout. With the pauses a portion takes up to 17 ms.
+STEPS_PER_SECOND, PORTIONS_PER_SECOND = 1_000_000, 60
 
 #: Sets of claims whose answers are kept.
 _MAX_KEPT = 256
 
 _UNKNOWN = 0
-_GIVEN_UP = Answer(Verdict.TIMED_OUT)
+_GIVEN_UP, _UNFINISHED = Answer(Verdict.TIMED_OUT), Answer(Verdict.UNFINISHED)
 
 
 class _Known:
@@ -68,7 +70,12 @@ class _Known:
 
 
 class Answers:
-    def __init__(self, inventory: Inventory, features: Features, *, filter_timeout: float) -> None:
+    def __init__(
+        self, inventory: Inventory, features: Features, *, filter_timeout: float, asking: bool = False
+    ) -> None:
+        self._portion = QUESTION_STEPS if asking else PORTION_STEPS
+        #: How many portions an attempt may take; None: no limit.
+        self.max_portions = int(filter_timeout * PORTIONS_PER_SECOND) if filter_timeout > 0 else None
         self._inventory = inventory
         self._features = features
         #: None: no limit.
@@ -84,19 +91,19 @@ class Answers:
         unknown = np.flatnonzero(found == _UNKNOWN)
         if not len(unknown):
             return found
-        attempt = Budget(ATTEMPT_STEPS)
+        attempt = Budget(self._portion)
         pending, first = np.unique(codes[unknown], return_index=True)
         # In the order of rows, so that it does not depend on codes who comes to the end of the budget.
         for i in np.argsort(first).tolist():
             self._search(known, claims, int(pending[i]), int(rows[unknown[first[i]]]), attempt)
         found = known.verdicts[codes]
-        found[found == _UNKNOWN] = Verdict.TIMED_OUT.value
+        found[found == _UNKNOWN] = Verdict.UNFINISHED.value
         return found
 
     def answer(self, claims: tuple[Claim, ...], row: int) -> Answer:
         """What was found for a row; devices are places in the row's world."""
         self.verdicts(claims, np.array([row], np.intp))
-        return self._of(claims).answers.get(int(self._inventory.codes[row]), _GIVEN_UP)
+        return self._of(claims).answers.get(int(self._inventory.codes[row]), _UNFINISHED)
 
     def scores(self, claims: tuple[Claim, ...], rows: Rows) -> npt.NDArray[np.int64]:
         """For each row how early the alternatives stand that were chosen; -1 where nothing was found."""

@@ -15,13 +15,22 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 
 from stowplan.api.selectors import compile_node_selector
-from stowplan.api.types import DeviceClass, ResourceClaim
+from stowplan.api.types import DeviceClass, PodGroup, ResourceClaim
+from stowplan.cluster.pod_info import group_key
 from stowplan.framework.status import Reason
-from stowplan.in_tree.common.resource_claims import ClaimError, pod_resource_claims
+from stowplan.in_tree.common.resource_claims import (
+    ClaimError,
+    group_name,
+    pod_resource_claims,
+    resource_claims_by_entry,
+)
 from stowplan.in_tree.dynamic_resources.allocator.claims import ClaimProblem, compile_claim
 from stowplan.in_tree.dynamic_resources.extended_resources import extended_demand
+from stowplan.in_tree.dynamic_resources.group_claims import consumer_of
+from stowplan.in_tree.dynamic_resources.node_allocatable import AskedClaim
 
 if TYPE_CHECKING:
+    from stowplan.api.device_claims import AllocationResult, ResourceClaimConsumerReference
     from stowplan.api.node_selectors import NodeSelectorMatcher
     from stowplan.cluster.pod_info import PodInfo
     from stowplan.cluster.state import ClusterState
@@ -66,6 +75,8 @@ class AllocatedClaim(NamedTuple):
     where: NodeSelectorMatcher | None
     #: Whether its devices failed to become ready.
     unusable: bool
+    #: Which claim it is, where that matters: with DRANodeAllocatableResources.
+    key: str = ""
 
 
 class Demand(NamedTuple):
@@ -91,16 +102,20 @@ class Demands:
         if not pod.pod.spec.resource_claims:
             return []
         try:
-            return pod_resource_claims(pod, self._cluster)
+            return pod_resource_claims(pod, self._cluster, of_groups=self._features.group_claims)
         except ClaimError as e:
             raise RefusedError(CLAIM_UNUSABLE.of(problem=str(e))) from None
 
     def of(self, pod: PodInfo) -> Demand:
         """What the pod needs now; raises RefusedError."""
         allocated, waiting = [], []
+        if self._features.group_claims:
+            self.consumers(pod)
         for claim in self.claims(pod):
             if claim.status.allocation is not None:
                 allocated.append(self._allocated(claim))
+            elif (shared := self.shared(pod, claim)) is not None:
+                allocated.append(AllocatedClaim(_where(shared), unusable=False))
             else:
                 self._check(claim)
                 waiting.append(self.compiled(claim))
@@ -109,10 +124,48 @@ class Demands:
 
     def _allocated(self, claim: ResourceClaim) -> AllocatedClaim:
         assert claim.status.allocation is not None
-        selector = claim.status.allocation.node_selector
-        return AllocatedClaim(
-            None if selector is None else compile_node_selector(selector), self._readiness.is_unusable(claim)
-        )
+        key = claim_key(claim) if self._features.node_allocatable else ""
+        return AllocatedClaim(_where(claim.status.allocation), self._readiness.is_unusable(claim), key)
+
+    def waiting(self, pod: PodInfo) -> list[ResourceClaim]:
+        """The pod's claims that devices are to be found for; raises RefusedError."""
+        return [
+            claim for claim in self.claims(pod) if claim.status.allocation is None and self.shared(pod, claim) is None
+        ]
+
+    def waiting_by_entry(self, pod: PodInfo) -> list[AskedClaim]:
+        """The same, each with the pod's name for it."""
+        entries = resource_claims_by_entry(pod, self._cluster, of_groups=self._features.group_claims)
+        waiting = {claim_key(claim) for claim in self.waiting(pod)}
+        return [AskedClaim(claim, entry.name) for entry, claim in entries if claim_key(claim) in waiting]
+
+    # -- pod groups ---------------------------------------------------------------------------------------------------
+
+    def shared(self, pod: PodInfo, claim: ResourceClaim) -> AllocationResult | None:
+        """What another pod of the pod's group is about to have by the claim: a group is placed before it is written."""
+        if not self._features.group_sharing or pod.pod.spec.scheduling_group is None:
+            return None
+        held = self._cluster.in_flight.held(ResourceClaim, claim_key(claim))
+        if held is None or held[0].metadata.uid != claim.metadata.uid:
+            return None
+        copy, holders = held
+        holder = self._cluster.placed(holders[0])
+        if holder is None or holder.uid == pod.uid or group_key(holder.pod) != group_key(pod.pod):
+            return None
+        return copy.status.allocation
+
+    def consumers(self, pod: PodInfo) -> dict[str, ResourceClaimConsumerReference]:
+        """For whom each claim is to be reserved: the pod, or its group if that claims the same; raises RefusedError."""
+        group = None
+        if self._features.group_claims and (name := group_name(pod)):
+            group = self._cluster.objects.get(PodGroup, f"{pod.namespace}/{name}")
+            if group is None:
+                raise RefusedError(CLAIM_UNUSABLE.of(problem=f'podgroup.scheduling.k8s.io "{name}" not found'))
+        try:
+            entries = resource_claims_by_entry(pod, self._cluster, of_groups=self._features.group_claims)
+            return {claim_key(claim): consumer_of(pod, entry, group) for entry, claim in entries}
+        except ClaimError as e:
+            raise RefusedError(CLAIM_UNUSABLE.of(problem=str(e))) from None
 
     def _check(self, claim: ResourceClaim) -> None:
         key = claim_key(claim)
@@ -154,6 +207,11 @@ class Demands:
         if len(self._compiled) > _MAX_KEPT:
             self._compiled.popitem(last=False)
         return found
+
+
+def _where(allocation: AllocationResult) -> NodeSelectorMatcher | None:
+    selector = allocation.node_selector
+    return None if selector is None else compile_node_selector(selector)
 
 
 def _class_names(claim: ResourceClaim) -> list[str]:

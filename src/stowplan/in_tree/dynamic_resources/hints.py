@@ -34,10 +34,10 @@ if TYPE_CHECKING:
 
 def events(handle: Handle, features: Features) -> tuple[ClusterEventWithHint, ...]:
     def after_claim_change(pod: PodInfo, old: t.ResourceClaim | None, new: t.ResourceClaim) -> Hint:
-        return _after_resource_claim_change(pod, old, new, handle)
+        return _after_resource_claim_change(pod, old, new, handle, features)
 
     def after_pod_change(pod: PodInfo, old: t.Pod, new: t.Pod) -> Hint:
-        return queue_if(same_pod(pod, new) and _has_claims(handle.pod_info(new), handle))
+        return queue_if(same_pod(pod, new) and _has_claims(handle.pod_info(new), handle, features))
 
     def after_rule_change(pod: PodInfo, old: t.DeviceTaintRule | None, new: t.DeviceTaintRule | None) -> Hint:
         return queue_if(_changes_devices(old, new, handle))
@@ -67,19 +67,19 @@ def _changes_devices(old: t.DeviceTaintRule | None, new: t.DeviceTaintRule | Non
     )
 
 
-def _has_claims(pod: PodInfo, handle: Handle) -> bool:
+def _has_claims(pod: PodInfo, handle: Handle, features: Features) -> bool:
     try:
-        pod_resource_claims(pod, handle.cluster)
+        pod_resource_claims(pod, handle.cluster, of_groups=features.group_claims)
     except ClaimError:
         return False
     return True
 
 
 def _after_resource_claim_change(
-    pod: PodInfo, old: t.ResourceClaim | None, new: t.ResourceClaim, handle: Handle
+    pod: PodInfo, old: t.ResourceClaim | None, new: t.ResourceClaim, handle: Handle, features: Features
 ) -> Hint:
     try:
-        claims = pod_resource_claims(pod, handle.cluster)
+        claims = pod_resource_claims(pod, handle.cluster, of_groups=features.group_claims)
     except ClaimError:
         return Hint.SKIP
     if old is not None and old.status.allocation is not None and new.status.allocation is None:

@@ -17,7 +17,6 @@ from msgspec.structs import replace
 
 from stowplan.api.api_errors import Conflict
 from stowplan.api.decode import to_dict
-from stowplan.api.device_claims import ResourceClaimConsumerReference
 from stowplan.api.timestamps import timestamp
 from stowplan.api.types import Pod, ResourceClaim
 from stowplan.framework.requests import Delete, Done, Patch, Read, Wait
@@ -27,7 +26,7 @@ from stowplan.in_tree.dynamic_resources.demand import claim_key
 if TYPE_CHECKING:
     from collections.abc import Generator
 
-    from stowplan.api.device_claims import AllocationResult
+    from stowplan.api.device_claims import AllocationResult, ResourceClaimConsumerReference
     from stowplan.api.pod import ContainerExtendedResourceRequest
     from stowplan.cluster.pod_info import PodInfo
     from stowplan.cluster.state import ClusterState
@@ -75,8 +74,20 @@ class ClaimWriter:
         self._readiness = readiness
         self._pod = pod
 
+    def turn(self, claim: ResourceClaim) -> Generator[Request | Wait, Outcome, tuple[ResourceClaim, bool]]:
+        """The claim once another pod has written the allocation that both share; or this pod is to write it (True)."""
+        key = claim_key(claim)
+        while (held := self._cluster.in_flight.held(ResourceClaim, key)) is not None:
+            if held[1][0] == self._pod.uid:
+                return claim, True
+            yield Wait(keys=frozenset({("ResourceClaim", key)}))
+        found = self._cluster.in_flight.latest(ResourceClaim, key)
+        if found is None:
+            raise WriteError(f'could not find ResourceClaim "{key}"')
+        return found, False
+
     def write(
-        self, claim: ResourceClaim, allocation: AllocationResult | None
+        self, claim: ResourceClaim, allocation: AllocationResult | None, consumer: ResourceClaimConsumerReference
     ) -> Generator[Request | Wait, Outcome, ResourceClaim]:
         """Allocate (None: it is allocated) and reserve a claim; raises WriteError."""
         for left in reversed(range(_TRIES)):
@@ -88,7 +99,7 @@ class ClaimWriter:
             else:
                 outcome = Done()
             if isinstance(outcome, Done):
-                wanted = self._status_of(claim, allocation)
+                wanted = self._status_of(claim, allocation, consumer)
                 outcome = yield _status_patch(claim, wanted)
                 if isinstance(outcome, Done):
                     return _answered(outcome, _merged(claim, wanted))
@@ -100,6 +111,18 @@ class ClaimWriter:
             yield Wait(seconds=_PAUSE)
             claim = yield from self._read_again(claim)
         raise AssertionError("the last try returns or raises")
+
+    def join(
+        self, claim: ResourceClaim, consumer: ResourceClaimConsumerReference
+    ) -> Generator[Request | Wait, Outcome, ResourceClaim]:
+        """Reserve a claim whose allocation another pod has just written; raises WriteError.
+
+        Pods of a group do this all at once, so this is a patch that no other can conflict with.
+        """
+        outcome = yield _reserving(claim, {"reservedFor": [to_dict(consumer)]})
+        if not isinstance(outcome, Done):
+            raise WriteError(f"add reservation to claim {claim_key(claim)}: {outcome.error}")
+        return _answered(outcome, claim)
 
     def _read_again(self, claim: ResourceClaim) -> Generator[Request | Wait, Outcome, ResourceClaim]:
         metadata = claim.metadata
@@ -116,11 +139,13 @@ class ClaimWriter:
         if allocation is None and claim.status.allocation is None and self._readiness.enabled:
             raise WriteError(f"claim {claim_key(claim)} got deallocated elsewhere in the meantime")
 
-    def _status_of(self, claim: ResourceClaim, allocation: AllocationResult | None) -> dict[str, Any]:
+    def _status_of(
+        self, claim: ResourceClaim, allocation: AllocationResult | None, consumer: ResourceClaimConsumerReference
+    ) -> dict[str, Any]:
         """The fields of the status that change."""
-        pod = self._pod.pod.metadata
-        consumer = ResourceClaimConsumerReference(resource="pods", name=pod.name, uid=pod.uid)
-        reserved = (*claim.status.reserved_for, consumer)
+        reserved = claim.status.reserved_for
+        if all(user.uid != consumer.uid for user in reserved):
+            reserved = (*reserved, consumer)
         found: dict[str, Any] = {"reservedFor": [to_dict(user) for user in reserved]}
         # The allocation that a claim has already is immutable: who made it without a timestamp, as an older scheduler
         # does, goes without.
@@ -171,14 +196,18 @@ def observe_wait(metrics: SchedulerMetrics, profile: str, claims: list[ResourceC
                 metrics.dra_bindingconditions_allocations_total.with_label_values(*labels).inc()
 
 
-def unreserving(claim: ResourceClaim, pod_uid: str) -> Patch:
-    """The request that takes a pod off a claim; the allocation stays."""
-    entry = {"$patch": "delete", "uid": pod_uid}
+def unreserving(claim: ResourceClaim, uid: str) -> Patch:
+    """The request that takes a pod or group off a claim; the allocation stays."""
+    return _reserving(claim, {"reservedFor": [{"$patch": "delete", "uid": uid}]})
+
+
+def _reserving(claim: ResourceClaim, status: dict[str, Any]) -> Patch:
+    """Entries are merged by UID into whatever version the API server has."""
     return Patch(
         kind=ResourceClaim,
         namespace=claim.metadata.namespace,
         name=claim.metadata.name,
-        body={"metadata": {"uid": claim.metadata.uid}, "status": {"reservedFor": [entry]}},
+        body={"metadata": {"uid": claim.metadata.uid}, "status": status},
         subresource="status",
     )
 

@@ -38,6 +38,7 @@ PATIENCE = 300.0
 class GangScheduling(PreEnqueuePlugin, PermitPlugin, EnqueueExtensions):
     name = "GangScheduling"
     declaration = DECLARATION
+    pods_only_take_room = True
 
     def pre_enqueue(self, pod: PodInfo) -> Status | None:
         if pod.pod.spec.scheduling_group is None:
@@ -71,6 +72,23 @@ class GangScheduling(PreEnqueuePlugin, PermitPlugin, EnqueueExtensions):
             return Status(Code.Wait, (str(NOT_SCHEDULED),)), PATIENCE
         self._let_go(key)
         return None, 0.0
+
+    def quorum(self, pod: PodInfo) -> int | None:
+        if pod.pod.spec.scheduling_group is None:
+            return 0
+        key = group_key(pod.pod)
+        group, groups, waiting = self._group(key), self.handle.cluster.pod_groups, self.handle.waiting_pods
+        if group is None:
+            return None
+        gang = group.spec.scheduling_policy.gang
+        if gang is None:
+            return 0
+        if not self._follows or not groups.known(key):
+            return None
+        if len(waiting) and any(waiting.get(info.uid) is not None for info in groups.placed(key)):
+            # Whoever completes the gang lets these go.
+            return None
+        return gang.min_count
 
     @property
     def _follows(self) -> bool:

@@ -271,6 +271,19 @@ class InterPodAffinity(
             return self._ignore_existing
         return found.epoch == self._epoch() and self._still(found.versions)
 
+    def untouched_by(self, state: CycleState, pod: PodInfo, shapes: Collection[PodShape]) -> bool:
+        if any(shape.has_pod_affinity for shape in shapes):
+            # They may be the first to hold a term.
+            return False
+        filters: _FilterState | None = state.get(PRE_FILTER_KEY)
+        scores: _ScoreState | None = state.get(PRE_SCORE_KEY)
+        if filters is None or (scores is None and not self._ignore_existing):
+            return False
+        versions = filters.versions if scores is None else [*filters.versions, *scores.versions]
+        matches = self.handle.cluster.matches
+        counters = [slot for is_held, slot, _ in versions if not is_held]
+        return not any(matches.counts_pods_of(slot, shape) for slot in counters for shape in shapes)
+
     def _still(self, versions: Sequence[Version]) -> bool:
         """Whether the counters that a state was made from have not moved."""
         matches, held = self.handle.cluster.matches.versions, self.handle.cluster.held.versions

@@ -1,4 +1,4 @@
-"""Let a pod that names its node go nowhere else.
+"""Restrict a pod with spec.nodeName to that node.
 
 Pending pods normally name none; those that do were written so by hand.
 

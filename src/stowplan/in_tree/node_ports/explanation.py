@@ -1,4 +1,4 @@
-"""Which host ports are taken on a node and by whom; to do without them."""
+"""Explain host port conflicts."""
 
 from __future__ import annotations
 

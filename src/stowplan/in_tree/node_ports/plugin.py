@@ -1,4 +1,4 @@
-"""Keep pods off nodes where a host port that they want is taken.
+"""Reject nodes where a requested host port is in use.
 
 Upstream: pkg/scheduler/framework/plugins/nodeports.
 """

@@ -1,4 +1,4 @@
-"""Prefer nodes whose resource use becomes more even by placing the pod.
+"""Prefer nodes whose resource use becomes more balanced.
 
 Upstream: pkg/scheduler/framework/plugins/noderesources/balanced_allocation.go.
 """

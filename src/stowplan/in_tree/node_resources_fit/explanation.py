@@ -1,4 +1,4 @@
-"""How much is short on a node and who is closest; pods that are too large; to ask for less."""
+"""Explain insufficient resources: the shortage per node, pods too large for any node, smaller requests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Refuse nodes without room for the pod's requests; score by what would be left, or used.
+"""Reject nodes without room for the pod's requests; score by allocation strategy.
 
 Upstream: pkg/scheduler/framework/plugins/noderesources/fit.go and its scoring strategies.
 """
@@ -66,6 +66,7 @@ class NodeResourcesFit(
     declaration = DECLARATION
     short_name = "fit"
     reads = Reads.NODE_SUMS
+    pods_only_take_room = True
     in_range = True
 
     def __init__(self, args: NodeResourcesFitArgs, handle: Handle) -> None:

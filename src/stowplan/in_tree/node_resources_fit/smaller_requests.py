@@ -1,4 +1,4 @@
-"""Let a pod ask for less, in total, of what it asks for.
+"""Compute smaller requests of a pod, as a remedy.
 
 The total is what the scheduler adds up: containers and sidecars side by side, init containers one after the other,
 pod-level requests instead of either. So it is not one number in the manifest that has to change; the largest

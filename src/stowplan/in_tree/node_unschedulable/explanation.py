@@ -1,4 +1,4 @@
-"""Why a cordoned node refuses a pod, and how to open it."""
+"""Explain cordoned nodes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Keep pods off cordoned nodes, unless they tolerate what a cordon stands for.
+"""Reject cordoned nodes, unless the pod tolerates the unschedulable taint.
 
 A cordon is the field `spec.unschedulable`; it is judged as if the node carried the unschedulable taint. Whether the
 node really carries it is TaintToleration's business. Few nodes are cordoned at a time: the table counts them, and

@@ -1,4 +1,4 @@
-"""How many volumes of each driver are attached to each node, and how many may be: a column a driver.
+"""Attached volumes and limits per node, one column per CSI driver.
 
 A volume counts once on a node, however many of its pods use it, and also while it is only attached (VolumeAttachment).
 The columns follow the cluster: a row is worked out again when its pods' volumes changed, when a claim, volume or class

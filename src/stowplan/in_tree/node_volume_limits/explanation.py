@@ -1,4 +1,4 @@
-"""Which volumes count on a node, and how far over its limit they are; limits too low for the pod; to move pods off."""
+"""Explain attach limits: which volumes count, and by how much a node exceeds its limit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which cluster changes NodeVolumeLimits waits for, and what those mean for a waiting pod.
+"""Queueing hints of NodeVolumeLimits.
 
 Upstream: EventsToRegister of pkg/scheduler/framework/plugins/nodevolumelimits.
 """

@@ -1,4 +1,4 @@
-"""Respect how many volumes of a driver a node can attach.
+"""Reject nodes that cannot attach the pod's CSI volumes.
 
 The limits, and how many volumes are attached, are columns of `AttachedVolumes`; a pod adds its volumes to those, except
 where another pod has them attached already. What a pod's volumes are hangs on its claims, and pods of a StatefulSet
@@ -38,7 +38,7 @@ from stowplan.in_tree.node_volume_limits.declaration import DECLARATION
 from stowplan.in_tree.node_volume_limits.hints import events
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
     import numpy.typing as npt
 
@@ -154,6 +154,9 @@ class NodeVolumeLimits(
 
     def score_holds(self, state: CycleState, pod: PodInfo, feasible_moved: bool) -> bool:
         return True
+
+    def untouched_by(self, state: CycleState, pod: PodInfo, shapes: Collection[PodShape]) -> bool:
+        return state.get(_STATE) is None and all(shape.volume_uses == () for shape in shapes)
 
     def signs_nothing(self, shape: PodShape) -> bool:
         return shape.volume_uses == ()

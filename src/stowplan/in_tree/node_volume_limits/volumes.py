@@ -1,4 +1,4 @@
-"""Which volume of which CSI driver stands behind a pod's use of a volume.
+"""Resolve a pod's volumes to CSI volumes.
 
 A claim leads to its PersistentVolume, or, before it is bound, to the driver that its class provisions with: such a
 volume is known by its claim, and no other claim's. In-tree volumes are those of the driver that took them over. What

@@ -1,4 +1,4 @@
-"""Prefer placements that take more pods of a group.
+"""Prefer placements that fit more pods of the group.
 
 Upstream: pkg/scheduler/framework/plugins/podgrouppodscount.
 """

@@ -1,4 +1,4 @@
-"""The selector that spreads a pod without constraints of its own: what its services and its controller select.
+"""The default spread selector: that of the pod's services and controller.
 
 Upstream: pkg/scheduler/framework/plugins/helper/spread.go.
 """

@@ -1,4 +1,4 @@
-"""How far a domain is beyond maxSkew, or which topology label a node lacks; to loosen or drop constraints."""
+"""Explain maxSkew violations and missing topology labels."""
 
 from __future__ import annotations
 

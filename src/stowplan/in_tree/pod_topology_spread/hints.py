@@ -1,4 +1,4 @@
-"""When a pod that topology spread refused is worth another try.
+"""Queueing hints of PodTopologySpread.
 
 Upstream: pkg/scheduler/framework/plugins/podtopologyspread/plugin.go (EventsToRegister and its hints).
 """

@@ -1,4 +1,4 @@
-"""The order of the active queue: higher priority first, then who was queued earlier.
+"""Order the active queue by priority, then by time.
 
 Upstream: pkg/scheduler/framework/plugins/queuesort.
 """

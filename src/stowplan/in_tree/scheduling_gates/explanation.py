@@ -1,4 +1,4 @@
-"""A gated pod is tried once its gates are gone."""
+"""Explain scheduling gates."""
 
 from __future__ import annotations
 

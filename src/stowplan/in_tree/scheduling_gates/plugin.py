@@ -1,4 +1,4 @@
-"""Keep pods out of the queue while they carry scheduling gates.
+"""Keep pods with scheduling gates out of the active queue.
 
 Upstream: pkg/scheduler/framework/plugins/schedulinggates.
 """

@@ -1,4 +1,4 @@
-"""Which taints keep a pod off a node; to tolerate them, or to get the node out of the condition they stand for."""
+"""Explain untolerated taints."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Keep pods off nodes whose taints they do not tolerate; prefer nodes with few taints that merely advise against it.
+"""Reject nodes with untolerated taints; prefer nodes with fewer PreferNoSchedule taints.
 
 Taints are interned as sets: a cluster has a handful of distinct ones, however many nodes carry them. Each distinct set
 is judged once, and the verdicts spread over the nodes by indexing.

@@ -1,4 +1,4 @@
-"""Propose placements of a pod group, one per topology domain.
+"""Generate placements of a pod group, one per topology domain.
 
 A domain is the nodes that have one value of the label that the group's constraint names. Once pods of the group are
 on nodes, their domain is the only one.

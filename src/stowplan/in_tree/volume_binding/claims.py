@@ -1,4 +1,4 @@
-"""What a pod's claims come to: refused, bound to a volume, or waiting for the pod to have a node.
+"""Classify a pod's claims: rejected, bound, or waiting for a node.
 
 Pods of a StatefulSet have claims of their own that ask for the same, and lead to the same answers. So what a claim says
 is compiled into values without its name: pods whose claims compile to equal values share their work. The claims

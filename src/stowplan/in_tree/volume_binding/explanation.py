@@ -1,4 +1,4 @@
-"""Which claim keeps the pod off a node: its state, which volumes were tried and why not; volumes to create."""
+"""Explain claims: their state, the volumes tried, and volumes to create."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which cluster changes VolumeBinding waits for, and what those mean for a waiting pod.
+"""Queueing hints of VolumeBinding.
 
 Complete, although the plugin is not: what wakes a pod up depends on objects alone.
 

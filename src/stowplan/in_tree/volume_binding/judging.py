@@ -1,4 +1,4 @@
-"""What each node can do for a pod's claims, for all rows at once.
+"""Check a pod's claims on all nodes.
 
 Bound claims: whether their volumes can be used from the node. Claims that wait: whether there is a free volume for each
 of them, or one can be made. What is found goes by distinct selectors, sizes and classes (`Volumes`, `Provisioning`);

@@ -1,4 +1,4 @@
-"""Which rows a selector admits, kept as long as the labels stand that it reads.
+"""Nodes that match a selector, cached until the labels it reads change.
 
 Thousands of local volumes have a selector each that admits a single node. Their rows are found by the label's value
 and not by a look at every node; and they stay known when nodes change in something else than those labels.

@@ -1,4 +1,4 @@
-"""Bind a pod's claims to volumes, and keep it off nodes where that cannot be done.
+"""Bind claims to volumes, and reject nodes where that is impossible.
 
 A node must be one from which the volumes of bound claims can be used; and for claims that wait for the pod to have a
 node (WaitForFirstConsumer) there must be free volumes, or a volume can be made. What the pod would get is judged for
@@ -219,6 +219,9 @@ class VolumeBinding(
         return nodes.take(self._scorer.scores(known.claims.delayed, judgement, self.volumes))
 
     # -- Reserve ------------------------------------------------------------------------------------------------------
+
+    def reserves_nothing(self, shape: PodShape) -> bool:
+        return not shape.has_claims
 
     def reserve(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
         reserved = Reserved()

@@ -1,4 +1,4 @@
-"""Where a volume can be made for a claim: what its class admits, and where its driver has room.
+"""Dynamic provisioning: allowed topologies and storage capacity.
 
 A driver that tracks its capacity says by CSIStorageCapacity objects how much there is for a class in a part of the
 cluster. What is large enough for a claim is looked up for all rows, and kept until such an object of the class, or the

@@ -1,4 +1,4 @@
-"""What a pod that has a node takes of volumes: set aside in memory, and given back.
+"""Reserve volumes for a pod with a node, and release them.
 
 Upstream: AssumePodVolumes and RevertAssumedPodVolumes of volumebinding/binder.go.
 """

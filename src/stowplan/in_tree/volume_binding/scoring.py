@@ -1,4 +1,4 @@
-"""How well a pod's claims fill the storage that they would get (StorageCapacityScoring).
+"""StorageCapacityScoring.
 
 Nodes where the pod would get the same volumes, or the same shares of room, are worth the same: each distinct
 combination is scored once.

@@ -1,4 +1,4 @@
-"""The volumes that claims can be matched with, ordered so that the right one is found without a look at the others.
+"""Index of volumes that claims can be matched with.
 
 A claim gets the smallest volume of its class that is large enough, has its modes, and can be used from the node. The
 volumes of a class stand in groups by mode, and within a group by node selector: of those with one selector, the first

@@ -1,4 +1,4 @@
-"""PreBind: write what was reserved, and wait until the claims are bound.
+"""PreBind: write reserved bindings and wait until the claims are bound.
 
 Whoever binds claims and makes volumes is somebody else: the binder in the controller manager, and the drivers'
 provisioners. So there is nothing to do but to look at each change of the objects in question, and to give up once that

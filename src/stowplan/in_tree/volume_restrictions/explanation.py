@@ -1,4 +1,4 @@
-"""Who mounts a disk, or uses a claim that wants to be alone; to move those pods."""
+"""Explain disk conflicts and ReadWriteOncePod claims in use."""
 
 from __future__ import annotations
 

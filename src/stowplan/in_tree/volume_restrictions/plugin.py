@@ -1,4 +1,4 @@
-"""Keep a disk, or a claim that wants to be alone, from being mounted twice.
+"""Reject nodes where a disk or ReadWriteOncePod claim is already in use.
 
 Two rules in one plugin. Inline disks (GCE PD, AWS EBS, iSCSI, RBD) must not be mounted on one node in ways that
 exclude each other; the cluster's disk index says where a disk is. A claim with access mode ReadWriteOncePod serves one
@@ -77,9 +77,12 @@ class VolumeRestrictions(PreFilterPlugin, FilterPlugin, PodExtensions, SignPlugi
     # each cycle, and need not say which objects those are.
     reads = Reads.ANYTHING
 
+    def skips(self, shape: PodShape) -> bool:
+        return not shape.claim_names and not shape.disks
+
     def pre_filter(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> PreFilterResult | Status | None:
         shape = pod.shape
-        if not shape.claim_names and not shape.disks:
+        if self.skips(shape):
             return SKIP
         lonely = set()
         for name in shape.claim_names:

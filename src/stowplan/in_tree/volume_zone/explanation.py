@@ -1,4 +1,4 @@
-"""Where a pod's volumes are, which node is elsewhere, and what is the matter with the nodes that would do."""
+"""Explain zone conflicts between volumes and nodes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which cluster changes VolumeZone waits for, and what those mean for a waiting pod.
+"""Queueing hints of VolumeZone.
 
 Upstream: EventsToRegister of pkg/scheduler/framework/plugins/volumezone.
 """

@@ -1,4 +1,4 @@
-"""Keep pods in the zones of their volumes.
+"""Reject nodes outside the zones of the pod's volumes.
 
 A bound volume says by labels in which zones or regions it is, and nodes say by labels where they are. What a volume
 demands is a label and a set of values: few are distinct, so each is held against the table's label column once, for all

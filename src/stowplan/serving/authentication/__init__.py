@@ -1,1 +1,1 @@
-"""Who sends a request: client certificates, front proxies, tokens."""
+"""Authentication: client certificates, front proxies, tokens."""

@@ -1,4 +1,4 @@
-"""Who sends a request: each way of saying it is tried in turn, and the first that is good counts.
+"""Try each authentication method in turn; the first success wins.
 
 A credential that is no good does not end the search, as upstream's union has it: a wrong certificate beside a right
 token is somebody. Only if nothing that was presented is good the request is refused; a request that presents nothing is

@@ -1,4 +1,4 @@
-"""Certificate authorities that are believed just now: read from a file or from a ConfigMap, replaced as it changes.
+"""Trusted certificate authorities from a file or ConfigMap, reloaded on change.
 
 What replaces them has to be readable. A bundle that is empty or broken is reported, and the one before stays in use:
 nobody shall be locked out, or let in, by half a file.

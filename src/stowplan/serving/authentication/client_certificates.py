@@ -1,4 +1,4 @@
-"""Users by their client certificate: common name and organizations, if an authority that is believed vouches for them.
+"""Authenticate by client certificate: common name and organizations.
 
 The handshake lets every certificate pass, so that a bad one is refused in HTTP. Here OpenSSL builds the chain, from
 what was presented to one authority after the other: each is an anchor of its own, as in Go's pool, also if it is no

@@ -1,4 +1,4 @@
-"""What the cluster says about believing certificates: ConfigMap extension-apiserver-authentication in kube-system.
+"""Authentication settings from ConfigMap kube-system/extension-apiserver-authentication.
 
 It is read once at start and watched from then on; each part of it that can be read replaces the one before. An API
 server that cannot be reached holds up the start for a few seconds at most, if that is tolerated, and is asked again in

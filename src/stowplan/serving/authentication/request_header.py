@@ -1,4 +1,4 @@
-"""Users that a front proxy names in headers, as the aggregator of an API server does.
+"""Authenticate by front-proxy headers.
 
 Headers are believed only from a peer whose certificate an authority of front proxies vouches for, and whose common name
 is allowed. From everybody else they mean nothing, and no page gets to see them.

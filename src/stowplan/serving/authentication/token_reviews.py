@@ -1,4 +1,4 @@
-"""Whose a bearer token is, by asking the API server; its answers are kept for a few seconds, whether yes or no.
+"""TokenReview requests, with short-lived caching.
 
 No token is kept: answers lie under digests with a key of this process, and messages leave the token out, should
 anybody have put it in.

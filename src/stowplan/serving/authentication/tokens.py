@@ -1,4 +1,4 @@
-"""Users by their bearer token, in the Authorization header or in the sub-protocol of a WebSocket.
+"""Authenticate by bearer token, from the Authorization header or a WebSocket protocol.
 
 Browsers cannot set headers for a WebSocket; they offer the token as one of the protocols they speak, encoded. A scheme
 other than Bearer is no credential for us. A token that nobody has is refused, never taken for no token at all.

@@ -1,1 +1,1 @@
-"""Pages of the secure port, each made of what it shows."""
+"""Pages of the secure port."""

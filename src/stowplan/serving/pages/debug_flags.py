@@ -1,4 +1,4 @@
-"""/debug/flags/v: how much is logged, changed while the process runs.
+"""/debug/flags/v: change log verbosity at run time.
 
 Upstream: staging/src/k8s.io/apiserver/pkg/server/routes/flags.go, component-base/logs (GlogSetter).
 """

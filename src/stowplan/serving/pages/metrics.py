@@ -1,4 +1,4 @@
-"""/metrics, /metrics/slis, /metrics/resources: what is measured, in the form that a scraper asks for.
+"""/metrics, /metrics/slis and /metrics/resources, with content negotiation.
 
 Upstream: staging/src/k8s.io/component-base/metrics (HandlerWithReset, HandlerFor); prometheus/promhttp.
 """

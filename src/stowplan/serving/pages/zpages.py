@@ -1,4 +1,4 @@
-"""/flagz and /statusz: with which flags this process runs, since when, and what else it serves.
+"""/flagz and /statusz.
 
 Text for people, whose separator changes so that nobody parses it; objects of config.k8s.io for those who ask.
 

@@ -1,4 +1,4 @@
-"""/debug/pprof: what the process spends its time and memory on, in the form that `go tool pprof` reads.
+"""/debug/pprof: profiles for `go tool pprof`.
 
 A Python program has no Go runtime, so each profile is its nearest equivalent, and where there is none the answer says
 so: `pages` lists what each of them is. Code is named (module, function, file, line), values never are: nobody's local

@@ -1,4 +1,4 @@
-"""Where CPU time goes: a thread looks at the others many times a second and charges each for what it used since.
+"""CPU profiles: a thread samples the others and attributes their CPU time.
 
 The kernel says how much CPU time a thread has used; where the thread is at the end of a period stands for all of the
 period. A thread that waits is charged nothing, so the profile shows work and no waiting. The look is at a moment at

@@ -1,4 +1,4 @@
-"""What memory is used for.
+"""Heap profiles.
 
 Python remembers of no object where it was made, unless it traces allocations, which makes everything slower. So there
 are two answers. At once: objects by type, those that the garbage collector knows, with their own sizes. Over some

@@ -1,4 +1,4 @@
-"""The pages below /debug/pprof/, as functions of a request.
+"""Pages below /debug/pprof/.
 
     profile?seconds=N   CPU time by stack
     goroutine           tasks of the event loop, and threads (debug=1: as text, 2: one by one)

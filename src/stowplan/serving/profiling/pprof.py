@@ -1,4 +1,4 @@
-"""A profile as pprof has it: stacks, and numbers for each; encoded as its gzipped protobuf message.
+"""Encode pprof profiles (gzipped protobuf).
 
 Frames are interned: each function and each line of one is written once, and stacks refer to them by number.
 

@@ -1,4 +1,4 @@
-"""What is under way: the stack of every task of the event loop and of every thread.
+"""Stacks of all threads and tasks.
 
 A task that waits is a chain of coroutines, each awaiting the next; the innermost one says what it waits for. Tasks are
 what goroutines are in Go, and are shown as those.

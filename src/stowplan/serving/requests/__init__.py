@@ -1,1 +1,1 @@
-"""From the bytes of a connection to a request, and from a page's answer to a response."""
+"""Convert between HTTP messages and page requests and responses."""

@@ -1,4 +1,4 @@
-"""The body of a request, never without bounds: neither in size nor in the time that it takes to arrive.
+"""Read request bodies with limits on size and time.
 
 Upstream: staging/src/k8s.io/apiserver/pkg/endpoints/handlers/rest.go (limitedReadBody), server/filters/timeout.go.
 """

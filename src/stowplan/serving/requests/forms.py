@@ -1,4 +1,4 @@
-"""In which form an object goes out: what the Accept header asks for, of what a page has.
+"""Content negotiation by the Accept header.
 
 The first clause, by weight, that can be served wins. A person's tool gets JSON with indentation.
 

@@ -1,4 +1,4 @@
-"""Health: a group of checks, asked together or one by one.
+"""Health checks, together or individually.
 
 Whoever asks for the group learns which checks fail, not why: the page is open to everybody. The log has the reasons,
 and so has the page of the one check.

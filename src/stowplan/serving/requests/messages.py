@@ -1,4 +1,4 @@
-"""What a page is: a function from a request to a response, without a word about sockets.
+"""Request and response types of pages, independent of sockets.
 
 The server reads a request to its end, finds out who sends it and whether they may, and only then asks
 the page; what the page returns is sent with the headers that every response has. A page that refuses

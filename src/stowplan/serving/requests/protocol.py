@@ -1,4 +1,4 @@
-"""What aiohttp's server leaves to its users, changed, for all that we serve.
+"""aiohttp's server protocol with our limits.
 
 A request that is no HTTP, or whose head is too long, never reaches a handler; aiohttp would log a traceback. Here
 `refuse` says what the client gets, and the log has one line at most. An exception out of our own handler is a

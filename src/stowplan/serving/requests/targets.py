@@ -1,4 +1,4 @@
-"""The target of a request taken apart: a raw path, and the parameters of its query.
+"""Parse a request target into path and query parameters.
 
 What is malformed is the caller's to refuse: the secure port and an API server answer in different words.
 """

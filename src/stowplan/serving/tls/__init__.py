@@ -1,1 +1,1 @@
-"""Certificates, keys and TLS contexts that follow their files; TLS in memory."""
+"""Certificates, keys and TLS contexts that reload; TLS in memory."""

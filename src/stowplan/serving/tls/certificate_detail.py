@@ -1,4 +1,4 @@
-"""What is said of a certificate in one line of the log: whose it is, what it is for, who vouches for it and how long.
+"""One-line description of a certificate for the log.
 
 Upstream: staging/src/k8s.io/apiserver/pkg/server/dynamiccertificates/util.go; its lines end with the present time,
 which ours have in front.

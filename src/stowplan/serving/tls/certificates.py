@@ -1,4 +1,4 @@
-"""Making certificates: what is the same for every authority and every server.
+"""Create certificates for authorities and servers.
 
 Keys are elliptic-curve ones, made in a millisecond, unless whoever checks them may know RSA only. `cryptography` is
 imported only when something is made.

@@ -1,4 +1,4 @@
-"""Which certificate a client is shown, and under which rules: one OpenSSL context a certificate.
+"""Server TLS contexts: one per certificate.
 
 It is decided by the name that the client asks for, else by the address it came to. Names given for a certificate
 win over those that are in one, and a whole name over a wildcard.

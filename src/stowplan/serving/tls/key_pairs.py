@@ -1,4 +1,4 @@
-"""Certificates of the secure port: where they come from, and how they are replaced while it is open.
+"""Certificates of the secure port, reloaded while it is open.
 
 A pair is read from two files whenever they look different from the last time: at the next connection, so there is
 nothing to wait for and no task that polls. Looking costs two calls of stat, which follow links: mounted secrets are

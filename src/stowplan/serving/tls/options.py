@@ -1,4 +1,4 @@
-"""Go's names for what TLS may use, as OpenSSL has them.
+"""Map Go's TLS names to OpenSSL's.
 
 What OpenSSL lacks is said in one warning at the start: those who ask for RC4 get everything else they asked for. But
 nothing is loosened: where nothing of what was asked for remains, the server does not start.

@@ -1,4 +1,4 @@
-"""TLS between a socket and HTTP: OpenSSL works in memory, the event loop moves the bytes.
+"""TLS in memory between an asyncio transport and the HTTP protocol.
 
 asyncio's own TLS wants every client certificate verified in the handshake, or none asked for; here they are asked for
 and handed on as they are (`contexts.py`). So this is an asyncio protocol below and a transport above:

@@ -34,6 +34,12 @@ class Features(NamedTuple):
     binding_conditions: bool = True
     list_attributes: bool = False
     extended_resources: bool = True
+    #: Whether pods of a group that is on trial share what one of them is about to have (GenericWorkload).
+    group_sharing: bool = False
+    #: Whether claims may be reserved for a group (DRAWorkloadResourceClaims).
+    group_claims: bool = False
+    #: Whether devices may stand for resources of their node (DRANodeAllocatableResources).
+    node_allocatable: bool = False
 
     @property
     def knows_distinct(self) -> bool:

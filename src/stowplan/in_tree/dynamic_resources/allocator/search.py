@@ -48,6 +48,8 @@ class Verdict(Enum):
     ERROR = auto()
     #: The search took longer than a search may.
     TIMED_OUT = auto()
+    #: The search goes on with the next portion.
+    UNFINISHED = auto()
 
 
 class Problem(NamedTuple):

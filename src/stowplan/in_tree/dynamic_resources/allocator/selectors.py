@@ -105,7 +105,7 @@ class _Judging:
         try:
             found = compiled.evaluate(self._content.selected, interrupted=_is_expensive)
         except EvaluationError as e:
-            budget.spend(_COST_OF_FAILURE)
+            budget.spend(_EXPENSIVE if e.interrupted else _COST_OF_FAILURE)
             return None if e.interrupted else e
         budget.spend(found.cost)
         return found
@@ -159,6 +159,6 @@ def _is_expensive(cost: int) -> bool:
 #: An evaluation that fails does not say what it cost.
 _COST_OF_FAILURE = 1000
 #: What costs more may be stopped in the middle.
-_EXPENSIVE = 4000
+_EXPENSIVE = 2000
 #: Evaluations in the middle that are kept.
 _MAX_UNDER_WAY = 16

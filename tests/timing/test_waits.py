@@ -7,7 +7,7 @@ from math import ceil
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stowplan.scenarios.waits import Waits
+from stowplan.timing.waits import Waits
 
 SECONDS = st.floats(0, 1e7, allow_nan=False) | st.sampled_from([0.0, 1e-4, 1.0, 60.0, 4096.0])
 

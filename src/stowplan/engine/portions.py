@@ -1,0 +1,137 @@
+"""Whose plugins have more work to do than one turn should take: one portion at a time, with a pause before each.
+
+Work that takes long must not hold up other pods, so a cycle whose plugin answers that it is not through
+(`framework.unfinished`) lines up here. The driver answers a `Pause` when others have had their turns; then the cycle at
+the head of the line goes on with its next portion, and lines up again if that was not enough. So all unfinished work
+together takes one portion per pause, however many pods there are.
+
+Pods that are equal (by their profile's signature) wait for the first of them: what is found for one holds for the
+others. They go back to the queue when that one is through. Lines of different pods take turns.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+
+from stowplan.engine.effects import Pause
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from stowplan.engine.outbox import Outbox
+    from stowplan.framework.requests import Outcome
+    from stowplan.framework.runtime import Framework
+    from stowplan.queue.queued_pod import QueuedPod
+
+
+class Cycle(Protocol):
+    """A pod's scheduling cycle."""
+
+    @property
+    def framework(self) -> Framework: ...
+
+    @property
+    def queued(self) -> QueuedPod: ...
+
+
+C = TypeVar("C", bound=Cycle)
+C_contra = TypeVar("C_contra", bound=Cycle, contravariant=True)
+
+
+class Worker(Protocol[C_contra]):
+    """Goes on with cycles."""
+
+    def take_portion(self, cycle: C_contra, /) -> None:
+        """Go on with a cycle, to its end or until it waits again."""
+
+    def put_back(self, cycle: C_contra, /) -> None:
+        """Drop a cycle and return its pod to the queue, as somebody equal is through."""
+
+
+class Portions(Generic[C]):
+    def __init__(self, outbox: Outbox, worker: Worker[C]) -> None:
+        self._outbox = outbox
+        self._worker = worker
+        #: Equal pods -> their cycles, the one that works first; the head of the line first.
+        self._lines: OrderedDict[Any, list[C]] = OrderedDict()
+        #: The cycle that is going on just now.
+        self._working: C | None = None
+        #: The effect that ends the pause; 0: nobody is in line.
+        self._pause = 0
+        #: Pauses that are over: portions are counted by them.
+        self.taken = 0
+
+    def __str__(self) -> str:
+        return "work in portions"
+
+    def __bool__(self) -> bool:
+        return bool(self._lines)
+
+    def join(self, cycle: C) -> None:
+        """Line up for the next portion."""
+        cycles = self._lines.setdefault(key_of(cycle.framework, cycle.queued), [])
+        if cycle is self._working:
+            cycles.insert(0, cycle)
+        else:
+            cycles.append(cycle)
+        self._go_on_later()
+
+    def has_equal(self, framework: Framework, queued: QueuedPod) -> bool:
+        """Whether an equal pod is in line."""
+        return key_of(framework, queued) in self._lines
+
+    def leave(self, cycle: C) -> None:
+        """No-op if it is not in line."""
+        for key, cycles in self._lines.items():
+            if cycle in cycles:
+                cycles.remove(cycle)
+                if not cycles:
+                    del self._lines[key]
+                break
+        if not self._lines and self._pause:
+            self._outbox.withdraw(self._pause)
+            self._pause = 0
+
+    def answered(self, number: int, outcome: Outcome) -> None:
+        """The pause is over."""
+        self._pause = 0
+        self.taken += 1
+        key, cycles = next(iter(self._lines.items()))
+        working = self._working = cycles.pop(0)
+        if cycles:
+            self._lines.move_to_end(key)
+        else:
+            del self._lines[key]
+        try:
+            self._worker.take_portion(working)
+        finally:
+            self._working = None
+        cycles = self._lines.get(key, [])
+        if cycles and cycles[0] is not working:
+            for cycle in tuple(cycles):
+                self._worker.put_back(cycle)
+        if self._lines:
+            self._go_on_later()
+
+    def _go_on_later(self) -> None:
+        if not self._pause and self._working is None:
+            self._pause = self._outbox.ask(Pause(), self)
+
+    # -- invariants ---------------------------------------------------------------------------------------------------
+
+    def __contains__(self, cycle: C) -> bool:
+        return any(cycle in cycles for cycles in self._lines.values())
+
+    def problems(self) -> Iterator[str]:
+        """What is wrong between steps, if anything."""
+        if bool(self._pause) is not bool(self._lines):
+            yield f"{self}: {len(self._lines)} lines, and pause {self._pause}"
+        if self._pause and self._outbox.awaited.get(self._pause) is not self:
+            yield f"{self}: pause {self._pause} has another waiter"
+
+
+def key_of(framework: Framework, queued: QueuedPod) -> Any:
+    """Equal for pods that share their work."""
+    signature = framework.signature(queued.pod)
+    return framework.profile_name, queued.pod.uid if signature is None else signature

@@ -1,0 +1,193 @@
+"""`Cluster.schedule`: the virtual-time driver on the cluster's own objects, with time standing still."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Protocol
+
+from msgspec.structs import replace as replace_struct
+
+from stowplan.api import types as t
+from stowplan.api.changes import Change
+from stowplan.cluster.pod_info import group_key
+from stowplan.engine.algorithm import Decision
+from stowplan.engine.equal_pods import end_of_run, quorum_of, reserves_nothing
+from stowplan.engine.inputs import Cancelled, Changes, Rejected, Started, Stopped
+from stowplan.klog import get_logger
+from stowplan.simulate.driver import VirtualTime
+from stowplan.simulate.state_store import StateStore
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from stowplan.cluster.pod_info import PodInfo
+    from stowplan.cluster.pod_names import PodNames
+    from stowplan.engine.attempt import Attempt, Failure
+    from stowplan.engine.engine import Engine
+    from stowplan.framework.requests import Ask, Outcome
+    from stowplan.framework.runtime import Framework
+    from stowplan.guarding.hang_guard import CallGuard
+    from stowplan.offline.reservations import Reservations
+    from stowplan.queue.queued_pod import QueuedPod
+
+_log = get_logger(__name__)
+
+#: How often a pod is tried at most: a plugin that words its refusal anew each time wakes its pod by that.
+MAX_ATTEMPTS = 100
+#: Why a binding that waits for time to pass fails here.
+NO_TIME_PASSES = "no time passes in a Cluster, and PreBind waits for something that does not come without"
+
+
+class Owner(Protocol):
+    """Whose pods these are: a `Cluster`."""
+
+    def framework_of(self, info: PodInfo, /) -> Framework: ...
+
+    def displace(self, info: PodInfo, /) -> None: ...
+
+
+class Scheduling:
+    """Has pods placed by the engine in a time that stands still."""
+
+    def __init__(self, cluster: Owner, names: PodNames, reservations: Reservations, guard: CallGuard) -> None:
+        self._cluster = cluster
+        self._guard = guard
+        self._names = names
+        self._reservations = reservations
+        #: UID -> what was decided last, in the order in which pods were tried first.
+        self._decisions: dict[str, Decision] = {}
+        self._attempts: dict[str, int] = {}
+
+    def begin(self, engine: Engine, ask: Callable[[Ask], Outcome]) -> None:
+        self._engine = engine
+        self._store = StateStore(engine.state, self._names)
+        self._time = VirtualTime(engine, self._store, ask=ask, binds_volumes_after=0.0, pauses=0.0)
+
+    def in_order(self, infos: Sequence[PodInfo]) -> list[Decision]:
+        """One after the other; pods of a group go together, when the first of them does."""
+        if not self._engine.schedules_groups:
+            return [self.one(info) for info in infos]
+        together: dict[str, list[PodInfo]] = {}
+        for info in infos:
+            together.setdefault(_turn(info), []).append(info)
+        found: dict[str, Decision] = {}
+        for pods in together.values():
+            free = [info for info in pods if not info.node_name]
+            for info in free:
+                self._cluster.framework_of(info)
+                self._cluster.displace(info)
+            found |= {info.uid: Decision(info, info.node_name) for info in pods if info.node_name}
+            found |= {decision.pod.uid: decision for decision in self.all_of(free)} if free else {}
+        return [found[info.uid] for info in infos]
+
+    def places(self, infos: Sequence[PodInfo]) -> list[Decision]:
+        """As `in_order`, for who wants to know where pods go and nothing else: equal pods are decided together.
+
+        Where some plugin may take notice of each pod, it is the same as `in_order`.
+        """
+        if self._engine.schedules_groups:
+            return self.in_order(infos)
+        found: list[Decision] = []
+        while len(found) < len(infos):
+            first = len(found)
+            framework = self._cluster.framework_of(infos[first])
+            run = infos[first : end_of_run(framework, infos, first)]
+            together = self._together(framework, run) if len(run) > 1 and self._unnoticed(framework, run) else []
+            found += together
+            found += [self.one(info) for info in run[len(together) :]]
+        return found
+
+    def _unnoticed(self, framework: Framework, infos: Sequence[PodInfo]) -> bool:
+        """Whether no plugin has anything to do for pods like these but to decide, and each is new here."""
+        if framework.suspends or framework.post_bind or [plugin.name for plugin in framework.bind] != ["DefaultBinder"]:
+            return False
+        if not set(framework.pre_bind) <= set(framework.reserve) or not reserves_nothing(framework, infos):
+            return False
+        return quorum_of(framework, infos[0]) == 0 and all(
+            not info.node_name
+            and not info.terminating
+            and self._names.get(info.key) in (None, info.uid)
+            and framework.run_pre_enqueue(info) is None
+            for info in infos
+        )
+
+    def _together(self, framework: Framework, infos: Sequence[PodInfo]) -> list[Decision]:
+        """Decide for the first of some equal pods, as many as can be told, and bind them."""
+        state = self._engine.state
+        with self._guard.series():
+            decisions = self._engine.algorithm.filled(framework, infos)
+        for decision in decisions:
+            pod, info = decision.pod.pod, decision.pod
+            bound = replace_struct(pod, spec=replace_struct(pod.spec, node_name=decision.node_name))
+            state.add_pod(bound, shape=info.shape)
+            self._names.put(info.key, info.uid)
+        return decisions
+
+    def one(self, info: PodInfo) -> Decision:
+        if info.node_name:
+            return Decision(info, info.node_name)
+        self._cluster.framework_of(info)
+        self._cluster.displace(info)
+        return self.all_of([info])[0]
+
+    def all_of(self, infos: Sequence[PodInfo]) -> list[Decision]:
+        """Decisions of pods, in the order in which they were tried; at the end those that were not, being gated."""
+        with self._guard.series():
+            return self._all_of(infos)
+
+    def _all_of(self, infos: Sequence[PodInfo]) -> list[Decision]:
+        time, decisions = self._time, self._decisions
+        time.submit(Changes(t.Pod, [Change(None, info.pod) for info in infos]))
+        try:
+            time.run()
+            self._give_up_waiting()
+            found = list(decisions.values())
+            if len(found) < len(infos):
+                found += [self._gated(info) for info in infos if info.uid not in decisions]
+            return found
+        finally:
+            self._engine.queue.clear()
+            self._store.forget()
+            decisions.clear()
+            self._attempts.clear()
+
+    def _give_up_waiting(self) -> None:
+        """End what only time could end. Nobody is tried after that: time would have passed."""
+        time, waiting, preparing = self._time, self._engine.waiting_pods, self._engine.parts.pods_in_pre_bind.uids()
+        if not len(waiting) and not preparing:
+            return
+        time.submit(Stopped())
+        for pod in waiting:
+            time.submit(Rejected(pod.uid, pod.timeout))
+        for uid in preparing:
+            time.submit(Cancelled(uid, NO_TIME_PASSES))
+        time.run()
+        time.submit(Started())
+
+    def _gated(self, info: PodInfo) -> Decision:
+        return Decision(info, status=self._cluster.framework_of(info).run_pre_enqueue(info))
+
+    # -- what the engine tells ----------------------------------------------------------------------------------------
+
+    def decided(self, decision: Decision) -> None:
+        uid = decision.pod.uid
+        self._decisions[uid] = decision
+        self._attempts[uid] = attempts = self._attempts.get(uid, 0) + 1
+        if attempts == MAX_ATTEMPTS:
+            _log.error(None, "a pod is tried again and again, as if time passed; it is left", pod=decision.pod)
+            self._time.at(self._time.now, Stopped())
+
+    def failed(self, queued: QueuedPod, failure: Failure) -> None:
+        known = self._decisions.get(queued.pod.uid)
+        if known is not None and known.node_name:
+            self._decisions[queued.pod.uid] = replace(known, node_name="", status=failure.status)
+
+    def bound(self, attempt: Attempt) -> None:
+        pod = attempt.pod
+        self._names.put(pod.key, pod.uid)
+        self._reservations.add(attempt.framework, attempt.state, pod)
+
+
+def _turn(info: PodInfo) -> str:
+    """Pods that have it in common are placed together."""
+    return info.uid if info.pod.spec.scheduling_group is None else f"group {group_key(info.pod)}"

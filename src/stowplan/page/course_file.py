@@ -1,0 +1,146 @@
+"""A course in a file, written while it happens: what a simulation leaves for the page.
+
+Lines of JSON, compressed: the first says what it is of, each other one is a look with the figures of that moment and
+what changed since the look before. Looks are far apart in a long simulation: their interval doubles whenever there are
+as many as a course keeps. Beyond `MOST_ROWS` rows of nodes and pods, which is what a browser can hold, nothing more is
+written, and the last line says so.
+"""
+
+from __future__ import annotations
+
+import zlib
+from gzip import BadGzipFile, GzipFile
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from stowplan.inspection.records import Record
+from stowplan.page.course import MOST, Course, Look, Watch
+from stowplan.page.messages import DeltaMessage, change_of, delta
+from stowplan.page.records import ConfigurationRecord  # noqa: TC001 (msgspec reads annotations)
+
+if TYPE_CHECKING:
+    from pathlib import Path
+    from typing import BinaryIO
+
+    from stowplan.cluster.state import ClusterState
+    from stowplan.timing.waits import Waits
+
+NAME = "course.jsonl.gz"
+MOST_ROWS = 300_000
+#: A higher level takes twice the time for a tenth of the size.
+_LEVEL = 3
+#: A course of unknown length begins with looks so far apart.
+_FIRST_INTERVAL = 1.0
+
+
+class CourseFileError(ValueError):
+    """The file cannot be read; the message names it."""
+
+
+class CourseHeader(Record, frozen=True, kw_only=True, omit_defaults=False):
+    kind: str = "Course"
+    format: int = 1
+    title: str
+    scheduler_name: str = ""
+    configuration: ConfigurationRecord
+
+
+class _LookLine(Record, frozen=True, kw_only=True, omit_defaults=False):
+    time: float
+    figures: dict[str, float]
+    change: DeltaMessage
+
+
+class _EndLine(Record, frozen=True, kw_only=True, omit_defaults=False):
+    note: str
+
+
+class CourseWriter:
+    """Looks at a state now and then, and writes what it sees. Raise OSError."""
+
+    def __init__(self, path: Path, header: CourseHeader, *, duration: float | None) -> None:
+        """`duration`: seconds from the first look to the last, None if that is not known."""
+        self._file = path.open("wb")
+        # Neither a name nor a time in it: the same course is the same file.
+        self._packer = GzipFile("", "wb", compresslevel=_LEVEL, fileobj=self._file, mtime=0)
+        self._interval = _FIRST_INTERVAL if duration is None else duration / MOST
+        self._looks = self._rows = 0
+        self._next: float | None = None
+        self._watch: Watch | None = None
+        self._write(header)
+
+    def begin(self, state: ClusterState, waits: Waits) -> None:
+        self._watch = Watch(state, waits)
+
+    def moment(self, now: float) -> None:
+        """The state is at this moment: look at it if it is time to."""
+        if self._next is None or now >= self._next:
+            self._look(now)
+
+    def end(self, now: float) -> None:
+        """Look a last time."""
+        self._look(now)
+        if self._watch is not None:
+            self._watch.end()
+
+    def close(self) -> None:
+        self._packer.close()
+        self._file.close()
+
+    def _look(self, now: float) -> None:
+        found = None if self._watch is None else self._watch.look(now)
+        if found is None:
+            return
+        self._next = now + self._interval
+        change = found.change
+        self._rows += len(change.nodes) + len(change.pods)
+        if self._rows > MOST_ROWS:
+            self._write(_EndLine(note=f"the plan is known up to here: it is kept for {MOST_ROWS:,} changes of pods"))
+            self._watch = None
+            return
+        self._write(_LookLine(time=now, figures=dict(found.figures), change=delta(change, version=1)))
+        self._looks += 1
+        if self._looks % MOST == 0:
+            self._interval *= 2
+
+    def _write(self, record: Record) -> None:
+        self._packer.write(msgspec.json.encode(record, order="deterministic") + b"\n")
+
+
+def read_course(path: Path) -> tuple[CourseHeader, Course]:
+    """Raise CourseFileError. A file that ends too early, as its writer was killed, counts up to there."""
+    course = Course()
+    try:
+        with path.open("rb") as file:
+            header = _read_lines(file, course)
+    except (BadGzipFile, msgspec.MsgspecError, ValueError, IndexError, zlib.error) as error:
+        raise CourseFileError(f"{path}: this is no course of a simulation: {error}") from error
+    except OSError as error:
+        raise CourseFileError(f"{path}: {error.strerror or error}") from error
+    return header, course
+
+
+def _read_lines(file: BinaryIO, course: Course) -> CourseHeader:
+    lines = GzipFile(fileobj=file)
+    header = msgspec.json.decode(lines.readline(), type=CourseHeader)
+    if header.kind != "Course" or header.format != 1:
+        raise ValueError(f"want a Course of format 1, got {header.kind} of format {header.format}")
+    try:
+        for line in lines:
+            if not line.endswith(b"\n"):
+                break
+            _read_line(line, course)
+    except EOFError:
+        course.note = "its writer was stopped: the course is known up to here"
+    return header
+
+
+def _read_line(line: bytes, course: Course) -> None:
+    if line.startswith(b'{"note"'):
+        course.note = msgspec.json.decode(line, type=_EndLine).note
+        return
+    read = msgspec.json.decode(line, type=_LookLine)
+    course.add(Look(read.time, change_of(read.change), read.figures))
+    if len(course.looks) > MOST:
+        course.halve()

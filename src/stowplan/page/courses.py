@@ -1,0 +1,75 @@
+"""The routes of courses: how a recording or a simulation went, and beside it another one.
+
+    /stowplan/time?track=NAME     its moments, figures and marks
+    /stowplan/frames?track=NAME   its first plan, and what changed from one look to the next
+
+A course is worked out when somebody first asks for it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from stowplan.api.api_errors import BadRequest, NotFound
+from stowplan.engine.recording import RecordingError
+from stowplan.inspection.records import document, encoded
+from stowplan.serving.requests.messages import JSON, Response
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from typing import Any
+
+    from stowplan.inspection.records import Record
+    from stowplan.page.course import Course
+    from stowplan.serving.requests.messages import Page, Request
+
+
+@dataclass
+class Courses:
+    """Courses by the names of their tracks, each with what works it out."""
+
+    made_by: Mapping[str, Callable[[], Course]]
+    _known: dict[str, Course] = field(default_factory=dict)
+
+    @property
+    def tracks(self) -> tuple[str, ...]:
+        return tuple(self.made_by)
+
+    def pages(self, prefix: str) -> dict[str, Page]:
+        def time(request: Request) -> Response:
+            track = self._track(request)
+            return _json(self.course(track).time_record(track))
+
+        def frames(request: Request) -> Response:
+            track = self._track(request)
+            return _json(self.course(track).frames_record(track))
+
+        return {f"{prefix}time": time, f"{prefix}frames": frames}
+
+    def _track(self, request: Request) -> str:
+        track = request.first("track", self.tracks[0])
+        if track not in self.made_by:
+            raise NotFound(f"track {track!r} not found; there is {', '.join(map(repr, self.tracks))}")
+        return track
+
+    def course(self, track: str) -> Course:
+        """Raise BadRequest where its recording cannot be played."""
+        if track not in self._known:
+            try:
+                self._known[track] = self.made_by[track]()
+            except RecordingError as error:
+                raise BadRequest(str(error)) from error
+        return self._known[track]
+
+    def documents(self) -> dict[str, Any]:
+        """All of them as a saved copy has them."""
+        found = {track: self.course(track) for track in self.tracks}
+        return {
+            "time": {track: document(course.time_record(track)) for track, course in found.items()},
+            "frames": {track: document(course.frames_record(track)) for track, course in found.items()},
+        }
+
+
+def _json(record: Record) -> Response:
+    return Response(encoded(record), content_type=JSON)

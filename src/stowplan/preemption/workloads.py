@@ -1,0 +1,145 @@
+"""Which pods have to leave the cluster so that a pod group fits: victims are workloads, not pods.
+
+A *unit* is what is evicted whole: all pods of a group whose disruption mode is PodGroup, or any other pod alone. All
+units of lower priority than the group are taken off; if the group fits then, they are put back one by one, the most
+important first, and those beside which the group still fits are spared. Whoever has a disruption budget that does not
+allow it is put back before the others.
+
+Each step is a trial of the whole group. Where a pod on a node can only take room, many units are put back at once: if
+the group fits beside all of them, it fits beside each.
+
+Upstream: pkg/scheduler/framework/preemption/podgrouppreemption.go; docs/behaviour.md, Preemption for pod groups.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from stowplan.api.types import PodGroup
+from stowplan.cluster.pod_info import NOT_STARTED, group_key
+from stowplan.framework.status import Code, Status, unresolvable, unschedulable
+from stowplan.preemption.disruption_budgets import violating_units
+from stowplan.preemption.eligibility import NEVER
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from stowplan.cluster.pod_info import PodInfo
+    from stowplan.cluster.state import ClusterState
+
+NO_VICTIMS = "No preemption victims found for incoming preemptor"
+
+
+@dataclass(eq=False, slots=True)
+class Unit:
+    """Pods that are evicted together."""
+
+    pods: list[PodInfo]
+    #: Of the group, or of the single pod.
+    priority: int
+    #: The order in which units were met, node by node.
+    met: int
+    #: UID -> node of pods that are assumed there, while the unit is off.
+    assumed: dict[str, str] = field(default_factory=dict)
+
+    def importance(self) -> tuple[int | bool, ...]:
+        """A sort key: the most important unit comes first."""
+        first = self.pods[0]
+        alone = first.pod.spec.scheduling_group is None
+        # Parity: the first pod's start alone counts, and one that has not started counts as starting when it is met.
+        started = (first.start_time, self.met if first.start_time == NOT_STARTED else 0)
+        # Between equals the reference leaves it to chance; we had rather evict who is leaving anyway.
+        return -self.priority, alone, 0 if alone else -len(self.pods), *started, first.terminating, self.met
+
+
+def victims_of(
+    cluster: ClusterState, group: PodGroup, pods: Sequence[PodInfo], fits: Callable[[], Status], *, at_once: bool
+) -> tuple[PodInfo, ...] | Status:
+    """The pods whose eviction lets the group fit, most important first; or why there are none.
+
+    The caller undoes what happens to the cluster. `fits` tries the group on the cluster as it is. `at_once`: whether
+    it can only fit better with fewer pods on nodes.
+    """
+    if any(info.pod.spec.preemption_policy == "Never" for info in pods):
+        return unschedulable(NEVER)
+    priority = group.spec.priority or 0
+    units = [unit for unit in units_of(cluster, but=group_key(pods[0].pod)) if unit.priority < priority]
+    if not units:
+        return unresolvable(NO_VICTIMS)
+    for unit in units:
+        _take_off(cluster, unit)
+    without_all = fits()
+    if without_all.code != Code.Success:
+        return without_all
+    units.sort(key=Unit.importance)
+    violating = violating_units(cluster.objects, [unit.pods for unit in units])
+    in_turn = [
+        *(unit for unit, violates in zip(units, violating, strict=True) if violates),
+        *(unit for unit, violates in zip(units, violating, strict=True) if not violates),
+    ]
+    victims = _not_spared(cluster, in_turn, fits, at_once=at_once)
+    return tuple(info for unit in units if unit in victims for info in unit.pods)
+
+
+def units_of(cluster: ClusterState, *, but: str) -> list[Unit]:
+    """All units on nodes, in the order in which their first pods are met; `but`: without the pods of this group.
+
+    The reference would evict a group's own pods for the sake of the others: what is won so is lost at the same time.
+    """
+    # By the group's key, or the single pod's UID.
+    units: dict[str, Unit] = {}
+    for row in cluster.table.order.rows.tolist():
+        for info in cluster.row_pods[row]:
+            key = group_key(info.pod)
+            if key == but:
+                continue
+            group = cluster.objects.get(PodGroup, key) if key else None
+            if group is None or group.spec.disruption_mode != "PodGroup":
+                units[info.uid] = Unit([info], info.priority, len(units))
+            elif key in units:
+                units[key].pods.append(info)
+            else:
+                units[key] = Unit([info], group.spec.priority or 0, len(units))
+    return list(units.values())
+
+
+def _not_spared(
+    cluster: ClusterState, units: Sequence[Unit], fits: Callable[[], Status], *, at_once: bool
+) -> set[Unit]:
+    """Put the units back in this order, those beside which the group fits; return the others.
+
+    With `at_once`, how many are tried together grows with success and shrinks with failure.
+    """
+    victims: set[Unit] = set()
+    # It does not fit beside all of them.
+    begin, step = 0, max(1, len(units) // 2) if at_once else 1
+    while begin < len(units):
+        batch = units[begin : begin + step]
+        for unit in batch:
+            _put_back(cluster, unit)
+        if fits().code == Code.Success:
+            begin += len(batch)
+            step *= 2 if at_once else 1
+            continue
+        for unit in batch:
+            _take_off(cluster, unit)
+        if len(batch) == 1:
+            victims.add(batch[0])
+            begin += 1
+        step = max(1, len(batch) // 2)
+    return victims
+
+
+def _take_off(cluster: ClusterState, unit: Unit) -> None:
+    unit.assumed = {info.uid: info.node_name for info in unit.pods if cluster.is_assumed(info.uid)}
+    for info in unit.pods:
+        cluster.remove_pod(info.uid)
+
+
+def _put_back(cluster: ClusterState, unit: Unit) -> None:
+    for info in unit.pods:
+        if info.uid in unit.assumed:
+            cluster.assume(info, unit.assumed[info.uid])
+        else:
+            cluster.add_pod(info.pod)

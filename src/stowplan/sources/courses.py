@@ -1,0 +1,133 @@
+"""The courses that the page shows: of a recording, of one decided anew by another configuration, of a simulation."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from stowplan.api.types import Pod
+from stowplan.command_line.errors import InputError
+from stowplan.command_line.named_plugins import named_plugins
+from stowplan.config import DEFAULT_FEATURES, load_config
+from stowplan.engine.inputs import Changes
+from stowplan.engine.recording import read_entries
+from stowplan.framework.registry import installed_plugins
+from stowplan.guarding.broken_off_calls import BrokenOffCalls
+from stowplan.guarding.guarded_plugins import guarded_registry
+from stowplan.page.course import Run, course_of
+from stowplan.page.course_file import NAME, CourseFileError, read_course
+from stowplan.recordings.anew import DecidedAnew
+from stowplan.recordings.files import opened, rotated
+from stowplan.recordings.replaying import Replayed
+from stowplan.timing.waits import Waits
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from stowplan.config import Configuration
+    from stowplan.engine.inputs import Input
+    from stowplan.engine.recording import Header
+    from stowplan.framework.registry import Registry
+    from stowplan.page.course import Course
+    from stowplan.page.course_file import CourseHeader
+
+
+def recorded_course(path: str, plugins: Sequence[str]) -> Course:
+    """A recording with the files that it was rotated into, played again. Raise RecordingError."""
+    waits = _RecordedWaits()
+    return course_of(_played(_files(path), plugins, waits), waits)
+
+
+def _files(path: str) -> list[str]:
+    return [*(older for _, older in rotated(path)), path]
+
+
+def _registry(plugins: Sequence[str], calls: BrokenOffCalls) -> Registry:
+    return guarded_registry(dict.fromkeys((*installed_plugins(), *named_plugins(plugins))), calls)
+
+
+def _played(files: Sequence[str], plugins: Sequence[str], waits: _RecordedWaits) -> Iterator[Run]:
+    for file in files:
+        calls = BrokenOffCalls()
+        with Replayed(file, _registry(plugins, calls), broken_off=calls) as again:
+            yield Run(again.engine.state, _moments(again, waits))
+
+
+def _moments(again: Replayed, waits: _RecordedWaits) -> Iterator[float]:
+    for step in again.steps():
+        waits.take(step.entry.input, step.entry.now)
+        yield step.entry.now
+
+
+class _RecordedWaits(Waits):
+    """How long pods waited that came while it was recorded."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        #: UID -> when it came, of pods without a node.
+        self._came: dict[str, float] = {}
+
+    def take(self, input_: Input, now: float) -> None:
+        if not isinstance(input_, Changes) or input_.kind is not Pod:
+            return
+        for change in input_.changes:
+            old, new = change.old, change.new
+            if new is None:
+                assert old is not None, "something has changed"
+                self._came.pop(old.metadata.uid, None)
+            elif new.spec.node_name:
+                came = self._came.pop(new.metadata.uid, None)
+                if came is not None:
+                    self.add(now - came)
+            elif old is None:
+                # A scheduler that was started again lists pods that have come before.
+                self._came.setdefault(new.metadata.uid, now)
+
+
+# -- decided anew -----------------------------------------------------------------------------------------------------
+
+
+def course_decided_anew(path: str, config: str, plugins: Sequence[str]) -> Course:
+    """The same pods and nodes under another configuration. Raise RecordingError, ConfigError."""
+    files, calls = _files(path), BrokenOffCalls()
+    with opened(files[0]) as found:
+        header = found.header
+    registry = _registry(plugins, calls)
+    anew = DecidedAnew(header, registry, _configuration(config, registry, header))
+    return course_of([Run(anew.state, _moments_anew(anew, files))], anew.waits)
+
+
+def _configuration(config: str, registry: Registry, header: Header) -> Configuration:
+    features = DEFAULT_FEATURES.with_gates(header.gates)
+    return load_config(config, plugins=registry.declarations, features=features)
+
+
+def _moments_anew(anew: DecidedAnew, files: Sequence[str]) -> Iterator[float]:
+    with ExitStack() as ending:
+        ending.callback(anew.end)
+        for file in files:
+            with opened(file) as found:
+                next(found.lines)
+                for entry in read_entries(found.lines, found.header):
+                    anew.take(entry.now, entry.input)
+                    yield entry.now
+
+
+# -- simulations ------------------------------------------------------------------------------------------------------
+
+
+def simulated_course(folder: str) -> tuple[CourseHeader, Course]:
+    """What `stowplan simulate` wrote; raise InputError."""
+    path = Path(folder)
+    if not (path / NAME).exists():
+        hint = (
+            f"there is no {NAME} in it. `stowplan simulate` writes one, unless told --no-decisions"
+            if path.is_dir()
+            else "no such folder"
+        )
+        raise InputError(f"--simulation {folder}: {hint}")
+    try:
+        return read_course(path / NAME)
+    except CourseFileError as error:
+        raise InputError(str(error)) from error

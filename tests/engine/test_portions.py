@@ -1,0 +1,172 @@
+"""Plugins with more work to do than one turn should take: they go on in portions, and others are tried in between."""
+
+import numpy as np
+import pytest
+
+from stowplan.engine.effects import Pause
+from stowplan.engine.inputs import Stopped
+from stowplan.framework.interface import Reads, SignPlugin
+from stowplan.framework.rejections import Entry, Rejections
+from stowplan.framework.requests import Done
+from stowplan.framework.status import Code, Reason, error
+from stowplan.framework.unfinished import unfinished, unfinished_of
+from stowplan.queue.queued_pod import Place
+from stowplan.testing import a_node, a_pod
+from support.plugins.answering_plugins import answering, configuration, profile
+from support.scheduling.engines import DrivenEngine
+from support.scheduling.outside import Outside
+
+NO = Rejections(np.ones(1, np.bool_), (Entry(np.ones(1, np.bool_), Code.Unschedulable, Reason("No", "no")),))
+
+
+class Slow:
+    """A Filter that needs so many portions for each pod that is labelled `slow`; equal labels share the work."""
+
+    def __init__(self, portions, *, outcome=None, allowed=10, **engine):
+        self.portions, self.outcome, self.allowed = portions, outcome, allowed
+        self.done = {}
+        self.calls = []
+        slow = answering("Slow", filter=self.filter)
+
+        class Signed(slow, SignPlugin):
+            reads = Reads.NODES
+
+            def sign_pod(self, pod):
+                return {"work": pod.pod.metadata.labels.get("slow")}
+
+        plugin = Signed
+        self.driven = DrivenEngine(
+            a_node("n").allocatable(cpu=100, pods=100),
+            config=configuration(profile(filter=[plugin])),
+            plugins=[plugin],
+            **engine,
+        )
+
+    def filter(self, state, pod, nodes):
+        work = pod.pod.metadata.labels.get("slow")
+        if work is None:
+            return None
+        self.calls.append(pod.name)
+        if self.done.get(work, 0) < self.portions:
+            self.done[work] = self.done.get(work, 0) + 1
+            return unfinished("it took too long", self.allowed)
+        return self.outcome
+
+    def create(self, *names, work=None):
+        self.driven.create(*(a_pod(name).labels(slow=work or name) for name in names))
+
+    @property
+    def pauses(self):
+        return [number for number, action in self.driven.under_way.items() if isinstance(action, Pause)]
+
+    def go_on(self):
+        (pause,) = self.pauses
+        self.driven.answer_number(pause, Done())
+
+
+def test_a_pod_goes_on_until_its_work_is_done():
+    slow = Slow(3)
+    slow.create("p")
+    for _ in range(3):
+        assert slow.driven.bound == {}
+        assert slow.driven.suspended() == ["p"]
+        slow.go_on()
+    assert slow.driven.bound == {"p": "n"}
+    assert slow.pauses == []
+    assert slow.driven.notes() == []
+
+
+def test_other_pods_are_tried_in_between():
+    slow = Slow(3)
+    slow.create("p")
+    slow.driven.create(a_pod("q"))
+    assert slow.driven.bound == {"q": "n"}
+    slow.go_on()
+    slow.driven.create(a_pod("r"))
+    assert sorted(slow.driven.bound) == ["q", "r"]
+
+
+def test_an_attempt_ends_after_as_many_portions_as_it_may_take_and_the_next_goes_on():
+    slow = Slow(6, allowed=4)
+    slow.create("p")
+    for _ in range(4):
+        slow.go_on()
+    assert slow.pauses == []
+    assert slow.driven.notes() == ['running "Slow" filter plugin: it took too long']
+    assert slow.driven.place("p") is Place.ERROR_BACKOFF
+    assert slow.done["p"] == 5
+    slow.driven.advance(2)
+    slow.go_on()
+    assert slow.driven.bound == {"p": "n"}
+
+
+def test_all_work_together_takes_one_portion_per_pause():
+    slow = Slow(3)
+    slow.create("p", "q", "r")
+    assert len(slow.pauses) == 1
+    before = len(slow.calls)
+    for _ in range(6):
+        slow.go_on()
+    assert slow.calls[before:] == ["p", "q", "r", "p", "q", "r"]
+    for _ in range(3):
+        slow.go_on()
+    assert sorted(slow.driven.bound) == ["p", "q", "r"]
+
+
+@pytest.mark.parametrize("outcome", [None, NO, error("oops")])
+def test_equal_pods_wait_for_the_first_of_them(outcome):
+    slow = Slow(3, outcome=outcome)
+    slow.create(*(f"p{i}" for i in range(5)), work="same")
+    assert slow.calls == ["p0"], "the others line up without a portion of their own"
+    for _ in range(3):
+        slow.go_on()
+    assert slow.pauses == []
+    assert slow.driven.suspended() == []
+    assert len(slow.driven.bound) == (5 if outcome is None else 0)
+    assert len(slow.driven.notes()) == (0 if outcome is None else 5)
+
+
+def test_a_rejection_after_several_portions_is_one_like_any_other():
+    slow = Slow(2, outcome=NO)
+    slow.create("p")
+    slow.go_on()
+    slow.go_on()
+    assert slow.driven.notes()[0].startswith("0/1 nodes are available: 1 no.")
+    assert slow.driven.place("p") is Place.UNSCHEDULABLE
+
+
+@pytest.mark.parametrize("equals", [0, 2])
+def test_a_pod_that_is_deleted_leaves_the_line(equals):
+    slow = Slow(3)
+    slow.create("p", *(f"q{i}" for i in range(equals)), work="same")
+    slow.driven.delete(slow.driven.pod("p"))
+    assert len(slow.pauses) == (1 if equals else 0)
+    for _ in range(3 if equals else 0):
+        slow.go_on()
+    assert len(slow.driven.bound) == equals
+
+
+def test_when_pods_are_tried_no_more_the_work_ends():
+    slow = Slow(3)
+    slow.create("p")
+    slow.driven.step(Stopped())
+    assert slow.pauses == []
+    assert slow.driven.suspended() == []
+    assert slow.driven.place("p") is Place.ACTIVE
+
+
+def test_profiles_with_extenders_work_in_portions_too():
+    slow = Slow(2, extenders=[Outside("e", filters=True)])
+    slow.create("p")
+    slow.go_on()
+    assert slow.driven.questions() == []
+    slow.go_on()
+    slow.driven.answer("e", ["n"])
+    assert slow.driven.bound == {"p": "n"}
+
+
+def test_whatever_is_put_before_the_word_it_is_found():
+    status = unfinished("late", 7)
+    assert unfinished_of(status).portions == 7
+    assert unfinished_of(error("late")) is None
+    assert unfinished_of(None) is None

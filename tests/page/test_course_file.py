@@ -1,0 +1,125 @@
+"""A course in a file: what is read is what was seen, whatever became of the writer."""
+
+import gzip
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from stowplan.api.decode import decode_object
+from stowplan.cluster.state import ClusterState
+from stowplan.page import course_file
+from stowplan.page.course import MOST, Run, course_of
+from stowplan.page.course_file import CourseFileError, CourseHeader, CourseWriter, read_course
+from stowplan.page.messages import change_of, delta
+from stowplan.page.plan import NodeRow, PlanChange, PodRow, plan_of
+from stowplan.page.records import ConfigurationRecord
+from stowplan.testing import a_node, a_pod
+from stowplan.timing.waits import Waits
+
+HEADER = CourseHeader(title="week", scheduler_name="mine", configuration=ConfigurationRecord(profiles=()))
+TEXT = st.text("ab/\u2028<", max_size=3)
+PAIRS = st.dictionaries(TEXT, TEXT, max_size=2).map(lambda found: tuple(sorted(found.items())))
+AMOUNTS = st.dictionaries(TEXT, st.integers(0, 9), max_size=2).map(lambda found: tuple(sorted(found.items())))
+NODES = st.builds(
+    NodeRow, TEXT, PAIRS, st.lists(st.tuples(TEXT, TEXT, TEXT), max_size=2).map(tuple), st.booleans(), AMOUNTS
+)
+PODS = st.builds(PodRow, TEXT, TEXT, TEXT, TEXT, TEXT, PAIRS, AMOUNTS, st.integers(-5, 5), TEXT, st.booleans())
+
+
+@given(st.lists(NODES, max_size=4), st.lists(PODS, max_size=4), st.lists(TEXT, max_size=2), st.lists(TEXT, max_size=2))
+def test_a_change_is_read_as_it_was_written(nodes, pods, gone_nodes, gone_pods):
+    change = PlanChange(
+        {row.name: row for row in nodes}, {row.key: row for row in pods}, tuple(gone_nodes), tuple(gone_pods)
+    )
+    assert change_of(delta(change, version=3)) == change
+
+
+def written(path, moments, duration=None, until=None):
+    """A node at first, then a pod more at each moment; the state."""
+    state, waits = ClusterState(), Waits()
+    state.add_node(decode_object(a_node("a").obj()))
+    writer = CourseWriter(path, HEADER, duration=duration)
+    writer.begin(state, waits)
+    for i, now in enumerate(moments):
+        state.add_pod(decode_object(a_pod(f"p{i}").on("a").obj()))
+        waits.add(float(i))
+        writer.moment(now)
+    if until is not None:
+        writer.end(until)
+    writer.close()
+    return state
+
+
+def test_it_is_read_as_it_happened(tmp_path):
+    state = written(tmp_path / "course", [10.0, 10.5, 11.0, 12.0], until=12.0)
+    header, course = read_course(tmp_path / "course")
+    assert header == HEADER
+    # A second apart, as nothing says how long it will last.
+    assert [look.time for look in course.looks] == [10, 11, 12]
+    assert [look.figures["pods"] for look in course.looks] == [1, 3, 4]
+    assert course.looks[-1].figures["wait95"] == pytest.approx(3, rel=0.01)
+    assert course.end() == plan_of(state)
+
+
+def test_the_same_course_is_the_same_file(tmp_path):
+    for name in ("one", "other"):
+        written(tmp_path / name, [1.0, 2.0], until=3.0)
+    assert (tmp_path / "one").read_bytes() == (tmp_path / "other").read_bytes()
+
+
+def test_of_a_known_length_there_are_as_many_looks_as_are_kept(tmp_path):
+    written(tmp_path / "course", [i / 10 for i in range(5 * MOST)], duration=MOST / 2)
+    assert len(read_course(tmp_path / "course")[1].looks) == pytest.approx(MOST, abs=2)
+
+
+def test_too_much_for_a_browser_ends_it(tmp_path, monkeypatch):
+    monkeypatch.setattr(course_file, "MOST_ROWS", 3)
+    written(tmp_path / "course", [1.0, 2.0, 3.0, 4.0], until=5.0)
+    _, course = read_course(tmp_path / "course")
+    assert [look.time for look in course.looks] == [1, 2]
+    assert "known up to here" in course.note
+    assert course.time_record("t").note == course.note
+
+
+def test_a_writer_that_was_killed(tmp_path):
+    state = written(tmp_path / "course", [float(i) for i in range(50)])
+    data = (tmp_path / "course").read_bytes()
+    (tmp_path / "course").write_bytes(data[:-20])
+    _, course = read_course(tmp_path / "course")
+    assert 0 < len(course.looks) <= 50
+    assert set(course.end().pods) <= set(plan_of(state).pods)
+
+
+NEWER = b'{"kind":"Course","format":9,"title":"","configuration":{"profiles":[]}}\n'
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        pytest.param(b"", "this is no course of a simulation", id="empty"),
+        pytest.param(b"{}", "this is no course of a simulation", id="not compressed"),
+        pytest.param(gzip.compress(b"{}\n"), "missing required field", id="no header"),
+        pytest.param(
+            gzip.compress(b'{"kind":"Course","format":9,"title":"","configuration":{"profiles":[]}}\n'),
+            "format 1, got Course of format 9",
+            id="another format",
+        ),
+    ],
+)
+def test_another_file(tmp_path, content, said):
+    (tmp_path / "course").write_bytes(content)
+    with pytest.raises(CourseFileError, match=said):
+        read_course(tmp_path / "course")
+
+
+def test_no_file(tmp_path):
+    with pytest.raises(CourseFileError, match=r"nothing: No such file"):
+        read_course(tmp_path / "nothing")
+
+
+def test_what_a_course_of_a_file_and_one_of_a_state_have_in_common(tmp_path):
+    state = written(tmp_path / "course", [1.0], until=1.0)
+    _, read = read_course(tmp_path / "course")
+    seen = course_of([Run(state, [1.0])], Waits())
+    assert read.end() == seen.end()

@@ -1,0 +1,65 @@
+"""The routes of courses: each worked out once, by its name."""
+
+import json
+
+import pytest
+
+from stowplan.api.api_errors import BadRequest, NotFound
+from stowplan.api.decode import decode_object
+from stowplan.api.users import ANONYMOUS_USER
+from stowplan.cluster.state import ClusterState
+from stowplan.engine.recording import RecordingError
+from stowplan.page.course import Run, course_of
+from stowplan.page.courses import Courses
+from stowplan.serving.requests.messages import Request
+from stowplan.testing import a_node, a_pod
+from stowplan.timing.waits import Waits
+from support.page.client import rows
+
+
+def get(courses, name, **query):
+    asked = Request(
+        method="GET", path=f"/{name}", user=ANONYMOUS_USER, query={key: [one] for key, one in query.items()}
+    )
+    return json.loads(courses.pages("/")[f"/{name}"](asked).body)
+
+
+def a_course(*nodes):
+    state = ClusterState()
+
+    def moments():
+        for name in nodes:
+            state.add_node(decode_object(a_node(name).obj()))
+        yield 1.0
+        state.add_pod(decode_object(a_pod("p").on(nodes[0]).obj()))
+        yield 2.0
+
+    return course_of([Run(state, moments())], Waits())
+
+
+def test_a_course_is_worked_out_once_and_told_by_two_routes():
+    count = []
+    courses = Courses({"recorded": lambda: count.append(1) or a_course("a")})
+    time, frames = get(courses, "time"), get(courses, "frames")
+    assert (time["from"], time["track"]) == ("1970-01-01T00:00:01.000Z", "recorded")
+    assert list(rows(frames["start"], "nodes")) == ["a"]
+    assert rows(frames["frames"][0], "pods")["default/p"]["node"] == "a"
+    assert len(count) == 1
+
+
+def test_tracks_have_names():
+    courses = Courses({"one": lambda: a_course("a"), "other": lambda: a_course("b")})
+    assert courses.tracks == ("one", "other")
+    assert list(rows(get(courses, "frames", track="other")["start"], "nodes")) == ["b"]
+    assert get(courses, "time")["track"] == "one"
+    with pytest.raises(NotFound, match="track 'third' not found; there is 'one', 'other'"):
+        get(courses, "time", track="third")
+    assert set(courses.documents()["frames"]) == {"one", "other"}
+
+
+def test_a_recording_that_cannot_be_played():
+    def broken():
+        raise RecordingError("line 3: this is none")
+
+    with pytest.raises(BadRequest, match="line 3: this is none"):
+        get(Courses({"recorded": broken}), "time")

@@ -1,0 +1,122 @@
+"""Courses of recordings, all of their files, and of what another configuration would have done."""
+
+import asyncio
+
+import pytest
+
+from stowplan.command_line.errors import InputError
+from stowplan.live.recorder import Recorder
+from stowplan.recordings.container import packed
+from stowplan.sources.courses import course_decided_anew, recorded_course, simulated_course
+from stowplan.testing import a_node, a_pod
+from support.live.live_scheduler import live
+
+SPREADING, PACKING = "spreading.yaml", "packing.yaml"
+PACKED = """
+apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+profiles:
+  - schedulerName: default-scheduler
+    pluginConfig:
+      - name: NodeResourcesFit
+        args:
+          scoringStrategy: {type: MostAllocated, resources: [{name: cpu, weight: 1}]}
+    plugins:
+      score:
+        disabled: [{name: NodeResourcesBalancedAllocation}]
+"""
+
+
+class Rotated:
+    """A recorder's files; a new one begins whenever the test says so."""
+
+    def __init__(self, path):
+        self._path, self._written = path, [[]]
+        self.is_due = False
+        self.recorder = Recorder(lambda lines: self._written[-1].append(lines), rotation=self)
+
+    def rotate(self):
+        self.is_due = False
+        self._written.append([])
+
+    def close(self):
+        self.recorder.flush()
+        for number, lines in enumerate(self._written, 1):
+            last = number == len(self._written)
+            path = self._path if last else self._path.with_name(f"{self._path.name}.{number}")
+            path.write_bytes(b"".join(map(packed, lines)))
+        return len(self._written)
+
+
+async def record(path):
+    """Four pods, one every ten seconds, and a file that ends after two of them; another waits for ten seconds."""
+    files = Rotated(path)
+    nodes = [a_node(name).allocatable(cpu="8", memory="32Gi", pods=10).obj() for name in "ab"]
+    async with live(*nodes, recorder=files.recorder) as cluster:
+        for number in range(4):
+            await cluster.create(a_pod(f"p{number}").requests(cpu="1").obj())
+            await cluster.advance(10)
+            files.is_due = number == 1
+        await cluster.create(a_pod("large").requests(cpu="20").obj())
+        await cluster.advance(10)
+        await cluster.create(a_node("c").allocatable(cpu="32", memory="32Gi", pods=10).obj())
+        await cluster.advance(10)
+    assert files.close() == 2
+
+
+@pytest.fixture(scope="module")
+def recording(tmp_path_factory):
+    path = tmp_path_factory.mktemp("rotated") / "run.recording"
+    asyncio.run(record(path))
+    return path
+
+
+def figure(course, name):
+    (column,) = (one for one in course.time_record("t").series.columns if one.name == name)
+    return column.values
+
+
+def test_all_files_are_played_from_the_oldest_on(recording):
+    course = recorded_course(str(recording), ())
+    placed = figure(course, "pods")
+    assert sorted(set(placed)) == [0, 1, 2, 3, 4, 5]
+    assert list(placed) == sorted(placed)
+    assert course.looks[-1].time - course.looks[0].time > 50
+    assert {pod.key for pod in course.end().pods.values()} == {f"default/p{i}" for i in range(4)} | {"default/large"}
+    assert [(mark.what, mark.detail) for mark in course.marks] == [("node added", "c")]
+
+
+def test_how_long_pods_waited(recording):
+    course = recorded_course(str(recording), ())
+    assert figure(course, "wait95")[0] == 0
+    assert figure(course, "wait95")[-1] == pytest.approx(10, abs=1)
+    assert figure(course, "waitHalf")[-1] < 1
+
+
+def test_what_another_configuration_would_have_done(recording, tmp_path):
+    config = tmp_path / PACKING
+    config.write_text(PACKED)
+    then = recorded_course(str(recording), ()).end().pods
+    now = course_decided_anew(str(recording), str(config), ()).end().pods
+    assert set(now) == set(then)
+    small = [f"default/p{i}" for i in range(4)]
+    assert len({then[key].node for key in small}) == 2
+    assert len({now[key].node for key in small}) == 1
+
+
+def test_the_same_configuration_decides_the_same(recording, tmp_path):
+    config = tmp_path / SPREADING
+    config.write_text("apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n")
+    then, now = recorded_course(str(recording), ()), course_decided_anew(str(recording), str(config), ())
+    assert figure(now, "pods")[-1] == figure(then, "pods")[-1]
+    assert figure(now, "pending")[-1] == figure(then, "pending")[-1]
+
+
+def test_folders_without_a_course(tmp_path):
+    with pytest.raises(InputError, match="no such folder"):
+        simulated_course(str(tmp_path / "nowhere"))
+    with pytest.raises(InputError, match="--no-decisions"):
+        simulated_course(str(tmp_path))
+    (tmp_path / "course.jsonl.gz").write_bytes(b"x")
+    with pytest.raises(InputError, match="this is no course of a simulation"):
+        simulated_course(str(tmp_path))

@@ -1,0 +1,33 @@
+"""Pod groups and their pods on a `live_cluster`."""
+
+from stowplan.testing import a_node, a_pod
+
+
+def node(name, cpu=2, **labels):
+    return a_node(name).allocatable(cpu=str(cpu), memory="8Gi", pods="110").labels(**labels).obj()
+
+
+def member(name, group="g", cpu="1", **spec):
+    return a_pod(name).requests(cpu=cpu).spec(schedulingGroup={"podGroupName": group}, **spec).obj()
+
+
+def a_group(name="g", *, gang=None, topology=None, mode=None, priority=None):
+    """`gang` of None: a basic group. `mode`: its disruption mode."""
+    spec = {"schedulingPolicy": {"basic": {}} if gang is None else {"gang": {"minCount": gang}}}
+    if mode is not None:
+        spec["disruptionMode"] = mode
+    if priority is not None:
+        spec["priority"] = priority
+    if topology is not None:
+        spec["schedulingConstraints"] = {"topology": [{"key": topology}]}
+    metadata = {"name": name, "namespace": "default", "generation": 1}
+    return {"apiVersion": "scheduling.k8s.io/v1alpha2", "kind": "PodGroup", "metadata": metadata, "spec": spec}
+
+
+def nodes_of(cluster, *names):
+    return [cluster.node_of(name) for name in names]
+
+
+def condition(cluster, group="g"):
+    found = cluster.get("podgroups.scheduling.k8s.io", group).get("status", {}).get("conditions", [])
+    return [(one["status"], one["reason"], one.get("message", "")) for one in found]
