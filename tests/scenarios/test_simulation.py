@@ -15,6 +15,7 @@ from stowplan.api.pod_requests import pod_requests, to_vector
 from stowplan.plugins import NodeFilterPlugin, Reason, unschedulable
 from stowplan.scenarios.errors import ScenarioError
 from stowplan.scenarios.simulation import simulate_scenario
+from support.examples import times
 
 
 def pod(cpu="1", **spec):
@@ -171,13 +172,13 @@ SCENARIOS = st.builds(
 )
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=times(25), deadline=None)
 @given(SCENARIOS)
 def test_nothing_is_lost_and_nothing_is_over_full(given_scenario):
     run(given_scenario)
 
 
-@settings(max_examples=5, deadline=None)
+@settings(max_examples=times(5), deadline=None)
 @given(SCENARIOS)
 def test_the_same_scenario_gives_the_same_bytes(given_scenario):
     first, second = run(given_scenario), run(given_scenario)

@@ -12,6 +12,7 @@ from stowplan.traces import sorting
 from stowplan.traces.formats import open_trace
 from stowplan.traces.sorting import in_order
 from stowplan.traces.trace import TraceError
+from support.examples import times
 
 COLUMNS = {
     "file": "pods.csv",
@@ -159,7 +160,7 @@ def test_openb(tmp_path):
     assert late.pod.metadata.annotations["alibabacloud.com/gpu-milli"] == "500"
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=times(30), deadline=None)
 @given(st.lists(st.integers(0, 50), max_size=40))
 def test_sorting_in_runs_is_sorting(keys):
     rows = [(key, i) for i, key in enumerate(keys)]

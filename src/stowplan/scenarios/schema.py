@@ -112,6 +112,8 @@ class WorkloadSpec(When, frozen=True, kw_only=True):
     lifetime: Distribution | None = None
     #: A trace's times are divided by it.
     speed: float = 1.0
+    #: The profile that its pods ask for, in place of what they say.
+    scheduler_name: str = ""
 
 
 class NodesSpec(Spec, frozen=True, kw_only=True):

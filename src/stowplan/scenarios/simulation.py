@@ -43,7 +43,7 @@ from stowplan.scenarios.faults import Faults
 from stowplan.scenarios.feeds import feed_of, size_of
 from stowplan.scenarios.fleet import Fleet
 from stowplan.scenarios.kubelet import Kubelets
-from stowplan.scenarios.ledger import Ledger, Origin
+from stowplan.scenarios.ledger import CALM, Ledger, Origin
 from stowplan.scenarios.load import load_scenario
 from stowplan.scenarios.output import Digest, Folder, Kept, Nowhere
 from stowplan.scenarios.page import report_page
@@ -65,8 +65,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
+    from stowplan.config.declaration import Declarations
     from stowplan.framework.interface import Plugin
     from stowplan.scenarios.amounts import Distribution
+    from stowplan.scenarios.load import Located
     from stowplan.scenarios.output import Sink
     from stowplan.scenarios.records import DecisionRow, SampleRow
     from stowplan.scenarios.schema import ModelsSpec, Scenario
@@ -120,7 +122,7 @@ class SimulationResult:
 
 
 def simulate_scenario(
-    scenario: str | os.PathLike[str] | Mapping[str, Any] | Scenario,
+    scenario: str | os.PathLike[str] | Mapping[str, Any] | Scenario | Located,
     *,
     config: Mapping[str, Any] | str | os.PathLike[str] | Configuration | None = None,
     seed: int | None = None,
@@ -161,7 +163,7 @@ class Simulation:
 
     def __init__(
         self,
-        scenario: str | os.PathLike[str] | Mapping[str, Any] | Scenario,
+        scenario: str | os.PathLike[str] | Mapping[str, Any] | Scenario | Located,
         *,
         config: Mapping[str, Any] | str | os.PathLike[str] | Configuration | None = None,
         seed: int | None = None,
@@ -187,6 +189,11 @@ class Simulation:
             own = self.scenario.scheduler.config
             source = str(self._folder / own) if isinstance(own, str) else own
         return load_config(source, plugins=self._registry.declarations, features=self._features)
+
+    @property
+    def declarations(self) -> Declarations:
+        """What its configuration may name."""
+        return self._registry.declarations
 
     def stop(self) -> None:
         """Go to no later moment; what has happened so far is told."""
@@ -386,7 +393,6 @@ class Simulation:
     def _summary(self) -> SummaryRecord:
         ledger, fleet, scaler = self.ledger, self.fleet, self.autoscaler
         ends = ledger.ends
-        calm = ("finished", "running", "pending", "refused", "deleted", "scaled down")
         seconds = self._passed
         return SummaryRecord(
             name=self.scenario.name,
@@ -397,7 +403,7 @@ class Simulation:
             placements=ledger.placements,
             attempts=ledger.attempts,
             ends=dict(sorted(ends.items())),
-            evictions=sum(number for how, number in ends.items() if how not in calm),
+            evictions=sum(number for how, number in ends.items() if how not in CALM),
             waits=waits_record(ledger),
             causes=causes_of(ledger),
             utilisation={

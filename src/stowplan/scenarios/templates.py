@@ -44,7 +44,8 @@ def template_of(spec: WorkloadSpec, folder: Path, classes: Sequence[PriorityClas
         raise ScenarioError(*(f"{where}: {problem}" for problem in error.errors)) from None
     admitted = admit([*classes, pod])
     found: Any = admitted.objects[-1]
-    found = replace(found, spec=replace(found.spec, node_name=found.spec.node_name))
+    if spec.scheduler_name:
+        found = replace(found, spec=replace(found.spec, scheduler_name=spec.scheduler_name))
     of_spec = manifest.get("spec") or {}
     replicas, completions = _numbers(kind, of_spec, where)
     if kind == "Job" and spec.lifetime is None:

@@ -15,6 +15,7 @@ from stowplan_cluster.apiserver.schema import conform, schema_of, struct_named
 from stowplan_cluster.apiserver.schema.conform import MAX_COMPLAINTS, MAX_DEPTH
 from stowplan_cluster.apiserver.schema.parse import built_in
 from stowplan_cluster.apiserver.schema.types import ListType, MapType, Scalar, Struct
+from support.examples import times
 from support.scheduling.worlds import clusters
 
 CATALOGUE = Catalogue(BUILT_IN)
@@ -447,7 +448,7 @@ def test_what_the_reference_wrote_conforms(path):
             assert conformed(obj) == before
 
 
-@settings(max_examples=25)
+@settings(max_examples=times(25))
 @given(world=clusters())
 def test_our_own_worlds_conform(world):
     for objects in world:
@@ -502,7 +503,7 @@ _FITTING = {
 }
 
 
-@settings(max_examples=300)
+@settings(max_examples=times(300))
 @given(data=st.data(), resource=st.sampled_from(BUILT_IN))
 def test_whatever_comes_conforms_for_good_or_is_refused(data, resource):
     struct = schema_of(resource)
