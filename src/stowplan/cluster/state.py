@@ -255,8 +255,11 @@ class ClusterState:
     def is_assumed(self, uid: str) -> bool:
         return uid in self._assumed
 
-    def add_pod(self, pod: Pod) -> PodInfo:
-        """Take in a bound pod: a new one, the confirmation of an assumed one, or a changed one."""
+    def add_pod(self, pod: Pod, *, shape: PodShape | None = None) -> PodInfo:
+        """Take in a bound pod: a new one, the confirmation of an assumed one, or a changed one.
+
+        `shape`: the pod's, where it is known already.
+        """
         old = self._placed.get(pod.metadata.uid)
         if old is not None and is_copy(pod, old.pod):
             if _stays(pod, old):
@@ -266,7 +269,7 @@ class ClusterState:
                 return self._renew(old, pod)
             info = PodInfo(pod, old.shape)
         else:
-            info = self.pod_info(pod)
+            info = self.pod_info(pod) if shape is None else PodInfo(pod, shape)
         # Whatever node it was nominated to, it has one now.
         self.nominator.delete(info.uid)
         self.pending.remove(info.key)

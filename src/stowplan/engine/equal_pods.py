@@ -57,17 +57,14 @@ class EqualPods:
         key = first, framework.profile_name, self._cluster.version
         end = self._ends.get(key)
         if end is None:
-            end = self._ends[key] = _end(framework, pods, first)
+            end = self._ends[key] = end_of_run(framework, [queued.pod for queued in pods], first)
         return end
 
     def decided(self, framework: Framework, pods: Sequence[PodInfo], within: Rows | None) -> Together:
         """Decide for as many of these equal pods of a group as can be decided together, or for none."""
-        shapes = {pod.shape for pod in pods}
-        if len(pods) < 2 or not promised(
-            lambda: all(plugin.reserves_nothing(shape) for plugin in framework.reserve for shape in shapes)
-        ):
+        if len(pods) < 2 or not reserves_nothing(framework, pods):
             return Together()
-        quorum = _quorum(framework, pods[0])
+        quorum = quorum_of(framework, pods[0])
         if quorum is None:
             return Together()
         placed = self._cluster.pod_groups.scheduled(group_key(pods[0].pod))
@@ -92,20 +89,23 @@ class EqualPods:
         points["Permit"].took(0.0, runs=pods - result.waiting)
 
 
-def _end(framework: Framework, pods: Sequence[QueuedPod], first: int) -> int:
-    one = pods[first].pod
-    end, signature = first + 1, framework.signature(one)
-    if signature is None:
-        return end
-    while end < len(pods):
-        other = pods[end].pod
-        if other.shape.template is not one.shape.template or framework.signature(other) != signature:
-            break
-        end += 1
+def end_of_run(framework: Framework, pods: Sequence[PodInfo], first: int) -> int:
+    """Where the pods end that share an evaluation with the first of them, as the cluster is now."""
+    template, signature = pods[first].shape.template, framework.signature(pods[first])
+    end = first + 1
+    if signature is not None:
+        while end < len(pods) and pods[end].shape.template is template and framework.signature(pods[end]) == signature:
+            end += 1
     return end
 
 
-def _quorum(framework: Framework, pod: PodInfo) -> int | None:
+def reserves_nothing(framework: Framework, pods: Sequence[PodInfo]) -> bool:
+    """Whether nothing is set aside for any of these pods when it gets a node."""
+    shapes = {pod.shape for pod in pods}
+    return promised(lambda: all(plugin.reserves_nothing(shape) for plugin in framework.reserve for shape in shapes))
+
+
+def quorum_of(framework: Framework, pod: PodInfo) -> int | None:
     """From how many pods with nodes on Permit lets the group's pods pass; None: it cannot be said."""
     found = 0
     for plugin in framework.permit:

@@ -374,7 +374,8 @@ class ReservePlugin(Plugin):
     def reserves_nothing(self, shape: PodShape) -> bool:
         """Whether `reserve` always lets pods of the shape have their node, and sets nothing aside but in their state.
 
-        Not inherited by a class with a `reserve` or `unreserve` of its own.
+        A plugin that has a `pre_bind` as well has nothing to do there for them, either. Not inherited by a class with a
+        `reserve` or `unreserve` of its own.
         """
         return False
 

@@ -349,6 +349,13 @@ class Cluster:
             return self._scheduling.all_of(ours)
         return self._scheduling.in_order([self.pod(pod) for pod in pods])
 
+    def places(self, pods: Iterable[str]) -> list[Decision]:
+        """Place pods (`namespace/name`) as `schedule` does, many equal ones in a fraction of the time.
+
+        For counterfactuals: nothing is kept of the pods but where they are.
+        """
+        return self._scheduling.places([self.pod(pod) for pod in pods])
+
 
 def _features(config: object, gates: Mapping[str, bool]) -> FeatureGates:
     if gates and isinstance(config, Configuration):
