@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
@@ -11,6 +12,7 @@ from stowplan.compare.comparison import compare_recorded
 from stowplan.compare.page import comparison_html
 from stowplan.compare.recorded import NO_ATTEMPTS, ONE_RUN
 from stowplan.compare.text import NO_DIFFERENCE
+from stowplan.engine.recording import RecordingError
 from support.live.recordings import a_short_run
 from support.sweeps.here import Here
 
@@ -73,6 +75,25 @@ def test_a_recording_of_a_cluster_says_less(recording, monkeypatch):
 
     monkeypatch.setattr(recorded, "header_of", lambda path: Header)
     assert recorded.notes_of(recording) == (ONE_RUN, NO_ATTEMPTS)
+
+
+def test_a_recording_that_is_cut_at_any_byte_is_compared_up_to_there_or_refused(recording, tmp_path):
+    whole = Path(recording).read_bytes()
+    cut = tmp_path / "cut.recording"
+    compared_to, refused = set(), []
+    for size in range(0, len(whole), max(1, len(whole) // 25)):
+        cut.write_bytes(whole[:size])
+        try:
+            found = compared(str(cut), None, None)
+        except RecordingError as error:
+            refused.append(str(error))
+            continue
+        assert not found.failures
+        assert found.is_same
+        compared_to.add(len(found.measures))
+    assert compared_to
+    assert refused
+    assert all(str(cut) in message for message in refused)
 
 
 def test_the_command(recording, packing, tmp_path, monkeypatch):

@@ -203,6 +203,17 @@ def test_what_makes_no_sense(scenario, tmp_path, monkeypatch, arguments, message
     assert not (tmp_path / "s-tuned" / "report.json").exists()
 
 
+def test_a_full_disk_is_told_of(scenario, tmp_path, monkeypatch):
+    def full(self, data):
+        raise OSError(28, "No space left on device", str(self))
+
+    monkeypatch.setattr("pathlib.Path.write_bytes", full)
+    with pytest.raises(TuningError, match=r"report.json: No space left on device"):
+        tuned(scenario, tmp_path / "out", space=IDLE)
+    monkeypatch.undo()
+    assert tuned(scenario, tmp_path / "out", space=IDLE, resume=True).record.best == 0
+
+
 def test_without_optuna_it_says_what_to_install(scenario, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "optuna", None)
     found = CliRunner().invoke(cli, ["tune", scenario, "--out", str(tmp_path / "out")])

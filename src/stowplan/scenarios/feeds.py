@@ -11,6 +11,7 @@ from stowplan.framework.requests import Create
 from stowplan.scenarios.errors import ScenarioError
 from stowplan.scenarios.ledger import Origin
 from stowplan.scenarios.start import trace_of
+from stowplan.scenarios.stateful import StatefulKeeper
 from stowplan.scenarios.times import expected_count, times_of
 from stowplan.scenarios.workloads import Keeper, named_pod
 from stowplan.simulate.driver import Call
@@ -71,7 +72,8 @@ def _controllers(
         for _ in range(spec.each):
             number += 1
             name = f"{spec.name}-{number}" if several else spec.name
-            keeper = Keeper(world, template, name, world.chance(f"lifetimes of {name}"))
+            kind = StatefulKeeper if template.kind == "StatefulSet" else Keeper
+            keeper = kind(world, template, name, world.chance(f"lifetimes of {name}"))
             yield world.start + at, Call(partial(_begin, keeper, keepers if template.kind != "Job" else None))
 
 

@@ -79,6 +79,8 @@ def _of_groups(scenario: Scenario) -> Iterator[Problem]:
         limits = group.autoscale
         if limits is not None and not 0 <= limits.min <= limits.max:
             yield (*path, "autoscale"), f"want 0 ≤ min ≤ max, got min {limits.min}, max {limits.max}"
+        if limits is not None and not 0 <= limits.utilization <= 1:
+            yield (*path, "autoscale", "utilization"), f"want a share from 0 to 1, got {limits.utilization}"
 
 
 def _of_effect(effect: str, path: FieldPath) -> Iterator[Problem]:

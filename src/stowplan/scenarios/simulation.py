@@ -38,6 +38,7 @@ from stowplan.page.course_file import NAME as COURSE
 from stowplan.page.course_file import CourseHeader, CourseWriter
 from stowplan.scenarios.autoscaler import Autoscaler
 from stowplan.scenarios.budgets import BudgetKeeper
+from stowplan.scenarios.drains import Drains
 from stowplan.scenarios.errors import ScenarioError
 from stowplan.scenarios.faults import Faults
 from stowplan.scenarios.feeds import feed_of, size_of
@@ -50,6 +51,7 @@ from stowplan.scenarios.page import report_page
 from stowplan.scenarios.records import CauseRecord, SummaryRecord, WaitsRecord
 from stowplan.scenarios.series import Sampler
 from stowplan.scenarios.start import objects_at_start
+from stowplan.scenarios.taint_eviction import TaintEvictions
 from stowplan.scenarios.templates import template_of
 from stowplan.scenarios.workloads import Adopted, DaemonKeeper, Keeper
 from stowplan.scenarios.world import World
@@ -255,11 +257,12 @@ class Simulation:
         self.fleet = Fleet(world, scenario.cluster.groups)
         self.kubelets = Kubelets(world)
         self.budgets = BudgetKeeper(world)
-        for watcher in (ledger, self.fleet, self.kubelets, self.budgets):
+        for watcher in (ledger, self.fleet, self.kubelets, self.budgets, TaintEvictions(world)):
             time.watch(watcher)
         self.sampler = Sampler(world, self.fleet, ledger, every=scenario.output.every, duration=scenario.duration)
-        self.autoscaler = Autoscaler(world, self.fleet, self.engine) if scenario.models.autoscaler else None
-        self.faults = Faults(world, self.fleet, self.kubelets, self.budgets)
+        drains = Drains(world, self.fleet, self.budgets)
+        self.autoscaler = Autoscaler(world, self.fleet, self.engine, drains) if scenario.models.autoscaler else None
+        self.faults = Faults(world, self.fleet, self.kubelets, drains)
         self._keepers: dict[str, list[Keeper]] = {}
 
     def _now(self) -> float:

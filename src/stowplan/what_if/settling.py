@@ -87,7 +87,9 @@ class Settling:
         gone = [pod for uid, pod in before.items() if self._cluster.state.placed(uid) is None]
         for pod in gone:
             self.displaced[f"{pod.metadata.namespace}/{pod.metadata.name}"] = None
-        return put_back(self._cluster, (pod for pod in gone if fate_of(pod) is Fate.COMES_BACK))
+        back = [pod for pod in gone if fate_of(pod) is Fate.COMES_BACK]
+        let_go(self._cluster, (pod for pod in gone if pod not in back))
+        return put_back(self._cluster, back)
 
 
 def put_back(cluster: Cluster, pods: Iterable[Pod]) -> list[str]:

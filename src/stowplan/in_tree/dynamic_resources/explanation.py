@@ -178,7 +178,9 @@ class DynamicResourcesExplanation(Explanation):
         """Whether a node with the same devices, all of them free, would satisfy the pod's claims."""
         asked = [self._plugin.demands.compiled(claim).asked for claim in self.waiting]
         claims = tuple(claim for claim in asked if claim is not None)
-        return len(claims) == len(asked) and self._fits(claims, self._plugin.inventory.unused_world(row))
+        if not claims or len(claims) < len(asked):
+            return False
+        return self._fits(claims, self._plugin.inventory.unused_world(row))
 
     def remedy(self, mask: Mask) -> Remedy:
         from stowplan.in_tree.dynamic_resources.remedies import DeviceRemedy
