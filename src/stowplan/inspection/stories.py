@@ -99,7 +99,7 @@ class Woken(NamedTuple):
     event: str
     #: The object that changed; None if it was none.
     by: Any
-    count: int
+    pods: int
     #: The first of the pods, and who had refused those.
     keys: tuple[str, ...]
     rejectors: frozenset[str]
@@ -109,7 +109,7 @@ class Woken(NamedTuple):
             time=time_text(self.time),
             event=self.event,
             by="" if self.by is None else _object_text(self.by),
-            count=self.count,
+            count=self.pods,
             pods=self.keys,
             rejected_by=tuple(sorted(self.rejectors)),
         )
