@@ -71,6 +71,22 @@ class Reads(Enum):
     ANYTHING = "anything"
 
 
+#: What a class of its own makes of a pod, whatever the class that it derives from ignores.
+_IGNORING = frozenset(
+    (
+        "pre_enqueue",
+        "pre_filter",
+        "filter_holds",
+        "pre_score",
+        "score_holds",
+        "reserve",
+        "pre_bind_pre_flight",
+        "pre_bind",
+        "sign_pod",
+    )
+)
+
+
 class Plugin(ABC):
     """What every plugin has."""
 
@@ -102,6 +118,19 @@ class Plugin(ABC):
     def sums_question(self, pod: PodInfo) -> Hashable:
         """For `Reads.NODE_SUMS`: what the answers hang on besides the node; pods that agree in it share them."""
         return pod.shape
+
+    def ignores(self, shape: PodShape) -> bool:
+        """Whether no pod of the shape is any business of the plugin's, whatever happens.
+
+        PreEnqueue lets it pass, PreFilter and PreScore skip it, Reserve and PreBind have nothing to do for it, and
+        `sign_pod` says {}: then it need not be asked. Not inherited by a class with one of these of its own.
+        """
+        return False
+
+    def __init_subclass__(cls, **keys: Any) -> None:
+        super().__init_subclass__(**keys)
+        if "ignores" not in vars(cls) and not _IGNORING.isdisjoint(vars(cls)):
+            cls.ignores = Plugin.ignores  # type: ignore[method-assign]
 
     def explanation(self, inspection: Inspection) -> Explanation | None:
         """How the plugin's refusals of one pod are explained, and what would lift them; None: by their reasons alone.
@@ -390,7 +419,7 @@ class SignPlugin(Plugin):
 
         Not inherited by a class with a `sign_pod` of its own.
         """
-        return False
+        return self.ignores(shape)
 
     def __init_subclass__(cls, **keys: Any) -> None:
         super().__init_subclass__(**keys)

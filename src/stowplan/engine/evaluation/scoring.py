@@ -206,7 +206,8 @@ class Scoring:
 
     def _renew_pre_scores(self, pod: PodInfo, nodes: Nodes, moved: bool, outdated: frozenset[str]) -> bool:
         self._moved, counters = set(outdated), self._framework.pod_counters
-        for plugin in asked_again(self._framework.pre_score, self._framework.moving_pre_scores, outdated):
+        moving = self._framework.asked(self._state, pod).moving_pre_scores
+        for plugin in asked_again(self._framework.pre_score, moving, outdated):
             counter = None if plugin.name in outdated else counters.get(plugin.name)
             if counter is not None and counter.score_holds(self._state, pod, moved):
                 continue

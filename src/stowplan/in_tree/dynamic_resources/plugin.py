@@ -218,7 +218,7 @@ class DynamicResources(
             return unresolvable(e.reason)
         return None if known.demand else SKIP
 
-    def signs_nothing(self, shape: PodShape) -> bool:
+    def ignores(self, shape: PodShape) -> bool:
         return not self._needs_devices(shape)
 
     def sign_pod(self, pod: PodInfo) -> Mapping[str, Any] | Status:

@@ -113,7 +113,7 @@ class NodeVolumeLimits(
     def score_holds(self, state: CycleState, pod: PodInfo, feasible_moved: bool) -> bool:
         return True
 
-    def signs_nothing(self, shape: PodShape) -> bool:
+    def ignores(self, shape: PodShape) -> bool:
         return shape.volume_uses == ()
 
     def sign_pod(self, pod: PodInfo) -> Mapping[str, Any] | Status:

@@ -122,7 +122,7 @@ class VolumeBinding(
         self.volumes.refresh()
         return claims_of(pod, self.handle.cluster, self.volumes)
 
-    def signs_nothing(self, shape: PodShape) -> bool:
+    def ignores(self, shape: PodShape) -> bool:
         return not shape.has_claims
 
     def sign_pod(self, pod: PodInfo) -> Mapping[str, Any] | Status:

@@ -98,6 +98,9 @@ class VolumeRestrictions(PreFilterPlugin, FilterPlugin, PodExtensions, SignPlugi
     def _claim(self, shape: PodShape, name: str) -> PersistentVolumeClaim | None:
         return self.handle.cluster.objects.get(PersistentVolumeClaim, f"{shape.namespace}/{name}")
 
+    def ignores(self, shape: PodShape) -> bool:
+        return not shape.claim_names and not shape.disks
+
     def signs_nothing(self, shape: PodShape) -> bool:
         return not shape.claim_names
 
