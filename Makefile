@@ -2,7 +2,7 @@
 
 PYTHON ?= python3
 VENV ?= .venv
-PYTEST_ARGS ?= -n auto
+PYTEST_ARGS ?= -n auto --dist worksteal
 BENCH_ARGS ?=
 
 BIN := $(VENV)/bin
@@ -13,13 +13,16 @@ SOURCES := src tests website $(wildcard benchmarks examples)
 LOCK := --quiet --upgrade --universal --python-version 3.11 --only-binary :all: --generate-hashes --no-emit-index-url \
 	--no-emit-find-links --no-annotate --custom-compile-command 'make lock'
 
+# Tests start hundreds of processes: each would compile every module anew.
+export PYTHONDONTWRITEBYTECODE :=
+
 .DEFAULT_GOAL := help
 .PHONY: help test test-full wheel lock check demo site page bench bench-apiserver clean
 
 help: ## what can be made
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 24
 
-test: check ## linters, types, layer order and the quick tests: a tenth of the examples, no servers but kubectl's core
+test: $(STAMP) ## the quick tests: a tenth of the examples and of the recorded clusters, no servers but kubectl's core
 	STOWPLAN_EXAMPLES=0.1 $(BIN)/python -m pytest --quick $(PYTEST_ARGS)
 
 test-full: check ## linters, types, layer order and the whole test suite; REQUIRE=assets,kubectl,helm,promtool: nothing skipped

@@ -7,6 +7,7 @@
 No deadlines, and the same examples every time where CI runs them.
 """
 
+import gc
 import os
 from collections import Counter
 from pathlib import Path
@@ -98,7 +99,34 @@ def pytest_ignore_collect(collection_path, config):
     return True if slow or any(name in collection_path.name for name in LONG_NAMES) else None
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_collection(session):
+    """Without the garbage collector: what is collected stays, and looking through it takes a fifth of the time."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report(collector):
+    """Every other worker of xdist begins at the end. Where nothing is cached they meet in the middle: each rewrites and
+    compiles half of the modules, and reads the rest from the other's cache."""
+    report = yield
+    if isinstance(collector, pytest.Directory) and _is_odd_worker():
+        report.result.reverse()
+    return report
+
+
+def _is_odd_worker():
+    number = os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")
+    return int(number) % 2 == 1
+
+
 def pytest_collection_modifyitems(config, items):
+    # All workers must name the same tests in the same order; within a file it is that of the file.
+    items.sort(key=lambda item: item.nodeid.partition("::")[0])
     if config.getoption("--quick"):
         slow = [item for item in items if item.get_closest_marker("slow")]
         config.hook.pytest_deselected(items=slow)

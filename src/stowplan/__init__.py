@@ -5,6 +5,7 @@
     cluster.schedule(["default/web-0"])            # places, one after the other
 
     stowplan.simulate_scenario("week.yaml")        # a scenario in virtual time
+    stowplan.tune_scenario("week.yaml", folder=…)  # a better configuration for it
 
 `stowplan.plugins` holds what plugins are written with, `stowplan.testing` builders for tests, `stowplan.live_testing` a
 cluster with a scheduler at work to test plugins on.
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
     from stowplan.offline import Cluster, ClusterError
     from stowplan.scenarios.errors import ScenarioError
     from stowplan.scenarios.simulation import SimulationResult, simulate_scenario
+    from stowplan.tuning.errors import TuningError
+    from stowplan.tuning.tune import Effort, TuningResult, tune_scenario
 
 __all__ = [
     "Cluster",
@@ -31,12 +34,16 @@ __all__ = [
     "ConfigError",
     "Configuration",
     "Decision",
+    "Effort",
     "ScenarioError",
     "SimulationResult",
+    "TuningError",
+    "TuningResult",
     "Verdict",
     "load_config",
     "simulate_scenario",
     "to_frame",
+    "tune_scenario",
 ]
 __version__ = "0.1.0"
 
@@ -47,12 +54,16 @@ _HOMES = {
     "ConfigError": "stowplan.config",
     "Configuration": "stowplan.config",
     "Decision": "stowplan.engine.algorithm",
+    "Effort": "stowplan.tuning.tune",
     "ScenarioError": "stowplan.scenarios.errors",
     "SimulationResult": "stowplan.scenarios.simulation",
+    "TuningError": "stowplan.tuning.errors",
+    "TuningResult": "stowplan.tuning.tune",
     "Verdict": "stowplan.explain.verdict",
     "load_config": "stowplan.in_tree.configuration",
     "simulate_scenario": "stowplan.scenarios.simulation",
     "to_frame": "stowplan.inspection.frames",
+    "tune_scenario": "stowplan.tuning.tune",
 }
 
 

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from stowplan.cel.device_selectors import CompileError, Device, device_environment
 from stowplan.cel.errors import ValueProblem
+from support.examples import times
 
 cel = pytest.importorskip("cel_expr_python.cel")
 
@@ -122,7 +123,7 @@ DEVICES = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=times(150), deadline=None)
 @given(expression=bools(3), attributes=DEVICES)
 def test_the_core_agrees_with_another_implementation(expression, attributes):
     assert ours(expression, attributes) == theirs(expression, attributes)

@@ -101,6 +101,7 @@ def test_the_page_of_a_pod_group(tmp_path, token, ca):
         unknown = run("--from-scheduler", url, *access, "podgroup/default/other")
     told = "pod group default/train: 0 pods with a node, 0 in the queue, a gang of at least 3\n"
     assert result.output.startswith(told)
+    assert "  no pod names this group\n" in result.output
     assert unknown.exit_code == 2
     assert 'pod group "default/other" not found' in unknown.output
 

@@ -8,6 +8,7 @@ from hypothesis.stateful import invariant
 from stowplan.cluster.recount import problems_of
 from stowplan.cluster.state import ClusterState
 from stowplan.testing import a_node, a_pod
+from support.examples import times
 from support.scheduling.cluster_changes import TERMS, Changes
 from support.scheduling.worlds import ZONE, struct
 
@@ -21,7 +22,7 @@ class Recounted(Changes):
 
 
 class TestAnyChanges(Recounted.TestCase):
-    settings = settings(max_examples=50, stateful_step_count=40)
+    settings = settings(max_examples=times(50), stateful_step_count=40)
 
 
 def small_cluster():

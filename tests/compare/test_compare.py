@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
-
 import pytest
 from click.testing import CliRunner
 
@@ -12,6 +10,7 @@ from stowplan.compare.comparison import compare
 from stowplan.compare.page import comparison_html
 from stowplan.compare.statistics import Estimate, estimate
 from stowplan.compare.text import NO_DIFFERENCE
+from support.sweeps.here import Here
 
 SCENARIO = """
 name: small
@@ -35,19 +34,6 @@ PACKING = """profiles:
   - name: NodeResourcesFit
     args: {scoringStrategy: {type: MostAllocated, resources: [{name: cpu, weight: 1}]}}
 """
-
-
-class Here:
-    """Workers that are this process."""
-
-    def __init__(self, number=None):
-        pass
-
-    def executor(self):
-        return ThreadPoolExecutor(1)
-
-    def parallel(self, executor):
-        return 1
 
 
 @pytest.fixture

@@ -21,6 +21,7 @@ from stowplan.config.reports.idle import idle_settings
 from stowplan.config.schema import CONFIGURATION, POINTS, Pointer, Slice, Struct
 from stowplan.in_tree.discovery import declarations
 from support.older_configurations import OLDER, config, named
+from support.tables import every_case
 
 V1 = "kubescheduler.config.k8s.io/v1"
 
@@ -46,8 +47,14 @@ def score(*plugins, **more):
 # --- conversions
 
 
-@pytest.mark.parametrize("source", [pytest.param(source, id=name) for name, source in OLDER.items()])
-def test_a_converted_configuration_means_the_same(source):
+def test_converted_configurations_mean_the_same():
+    with every_case() as case:
+        for name, source in OLDER.items():
+            with case(name):
+                means_the_same_when_converted(source)
+
+
+def means_the_same_when_converted(source):
     document = parse_document(json.dumps(source))
     text = converted_text(document, upgrade(document, declarations()))
     again = parse_document(text)
@@ -58,8 +65,14 @@ def test_a_converted_configuration_means_the_same(source):
     assert diff(source, text) == {}
 
 
-@pytest.mark.parametrize("source", [pytest.param(source, id=name) for name, source in OLDER.items()])
-def test_each_change_is_explained(source):
+def test_each_change_is_explained():
+    with every_case() as case:
+        for name, source in OLDER.items():
+            with case(name):
+                every_change_is_explained(source)
+
+
+def every_change_is_explained(source):
     """At the field or above it, in what was made; by its name, where there is nothing of it left."""
     done = upgrade(parse_document(json.dumps(source)), declarations())
     made, given = leaves(converted(done)), leaves(source)
@@ -255,11 +268,12 @@ def test_profiles_are_compared_by_name():
     assert diff(v1(schedulerName="a"), v1(schedulerName="b")) == {"profiles[0].schedulerName": ("a", "b")}
 
 
-@pytest.mark.parametrize(
-    "row", [pytest.param(row, id=f"line-{n}") for n, row in enumerate(compare.rows("config"), 1) if "error" not in row]
-)
-def test_what_the_reference_wrote_is_the_same_configuration(row):
-    assert diff(row["config"], row["written"]) == {}
+def test_what_the_reference_wrote_is_the_same_configuration():
+    with every_case() as case:
+        for n, row in enumerate(compare.rows("config"), 1):
+            if "error" not in row:
+                with case(f"line {n}"):
+                    assert diff(row["config"], row["written"]) == {}
 
 
 # --- where plugins come from

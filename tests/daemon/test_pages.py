@@ -17,6 +17,7 @@ from stowplan.explain.tables import plain
 from stowplan.plugins import Code, PermitPlugin, PostFilterPlugin, PostFilterResult, Status, unschedulable
 from stowplan.testing import a_node, a_pod
 from support.live.live_scheduler import live
+from support.observing.metrics import framework_metrics
 from support.scheduling.outside import Outside
 from support.serving.secure_port import asked
 
@@ -347,6 +348,9 @@ async def test_of_many_kinds_of_pods_a_node_judges_the_most_frequent(monkeypatch
         assert "not judged: 1 more pods, of 1 kinds" in page
 
 
+HIGH = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": "high"}, "value": 9}
+
+
 class TestGroups:
     @staticmethod
     def gang(min_count):
@@ -376,6 +380,58 @@ class TestGroups:
             found = await told(cluster, "podgroups/default/train")
             assert set(found["haveNode"]) == {"default/t0", "default/t1", "default/t2"}
             assert found["story"]["steps"][-1]["what"] == "scheduled"
+
+    async def test_the_verdict_on_a_group(self):
+        """Nothing follows from it, and it says whom the group evicts."""
+        gates = {"GenericWorkload": True, "GangScheduling": True, "WorkloadAwarePreemption": True}
+        group = self.gang(2)
+        group["spec"]["priorityClassName"] = "high"
+        async with live(small(), HIGH, features=with_chosen(gates)) as cluster:
+            await cluster.create(a_pod("low").requests(cpu="1").obj(), self.gang(2) | {"metadata": {"name": "other"}})
+            await cluster.create(self.member("t0"), self.member("t1"))
+            before = cluster.scheduler.engine.state.dump()
+            found = await told(cluster, "podgroups/default/train", verdict="true")
+            assert cluster.scheduler.engine.state.dump() == before
+            assert found["verdict"]["heldBack"]
+            await cluster.create(group)
+            found = await told(cluster, "podgroups/default/train", verdict="true", page="text")
+            assert found["verdict"]["waitsForPreemption"]
+            assert found["verdict"]["domains"][0]["victims"] == ["default/low"]
+            assert "would evict 1 pod: default/low" in text(found)
+            cluster.scheduler.engine.validate()
+
+    async def test_a_verdict_counts_nothing(self):
+        gates = with_chosen({"GenericWorkload": True, "GangScheduling": True})
+        async with live(small(), self.gang(3), features=gates) as cluster:
+            framework = cluster.scheduler.frameworks["default-scheduler"]
+            framework.metrics = framework.handle.metrics = metrics = framework_metrics()
+            metrics.count_calls_of(framework.points)
+            await cluster.create(*(self.member(f"t{i}") for i in range(3)))
+            before = metrics.scheduler.preemption_attempts_total.value
+            assert before
+            found = await told(cluster, "podgroups/default/train", verdict="true", page="text")
+            assert text(found).startswith("pod group default/train does not fit: 2 of 3 pods fit together")
+            assert "What happened" in text(found)
+            assert metrics.scheduler.preemption_attempts_total.value == before
+            assert framework.metrics is metrics
+
+    async def test_what_is_not_judged(self, monkeypatch):
+        async with live(small()) as cluster:
+            await cluster.create(self.member("t0"))
+            found = await told(cluster, "podgroups/default/train", verdict="true")
+            assert found["note"] == "the gate GenericWorkload is off: its pods are scheduled one by one"
+            assert "verdict" not in found
+        gates = {"GenericWorkload": True, "GangScheduling": True, "WorkloadAwarePreemption": True}
+        group = self.gang(1)
+        group["spec"]["priorityClassName"] = "high"
+        async with live(small(), HIGH, group, features=with_chosen(gates)) as cluster:
+            await cluster.create(a_pod("low").requests(cpu="2").obj())
+            monkeypatch.setattr(scheduler_pages, "_MAX_SEARCH", 0)
+            await cluster.create(a_pod("big").requests(cpu="2").spec(schedulingGroup={"podGroupName": "train"}).obj())
+            found = await told(cluster, "podgroups/default/train", verdict="true", page="text")
+            monkeypatch.setattr(scheduler_pages, "_MAX_MEMBERS", 0)
+            found = await told(cluster, "podgroups/default/train", verdict="true", page="text")
+            assert "does not judge groups of more than 0 pods" in text(found)
 
     async def test_a_group_that_nobody_knows(self):
         async with live(small()) as cluster:

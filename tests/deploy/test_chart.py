@@ -11,7 +11,16 @@ import pytest
 import yaml
 
 from stowplan import load_config
-from support.processes.deployments import CHART, MONITORING, helm, named, objects, rendered, second_scheduler
+from support.processes.deployments import (
+    CHART,
+    FEATURE_GATES,
+    MONITORING,
+    helm,
+    named,
+    objects,
+    rendered,
+    second_scheduler,
+)
 
 VALUES = yaml.safe_load((CHART / "values.yaml").read_text())
 SCHEMA = json.loads((CHART / "values.schema.json").read_text())
@@ -73,6 +82,16 @@ def _paths(values, prefix=""):
             yield from _paths(value, f"{prefix}{key}.")
         else:
             yield f"{prefix}{key}"
+
+
+@pytest.mark.parametrize(
+    ("gate", "file"), [("GenericWorkload", "pod-groups.yaml"), ("DRADeviceTaintRules", "device-taint-rules.yaml")]
+)
+def test_a_feature_gate_brings_the_rights_of_its_manifest(gate, file):
+    condition = rf'index \.Values\.featureGates "{gate}"'
+    (block,) = re.findall(rf"{condition}.*?\}}\}}\n(.*?)\{{\{{- end", TEMPLATES["rbac.yaml"], re.DOTALL)
+    role, _ = objects(FEATURE_GATES / file)
+    assert yaml.safe_load(block) == role["rules"]
 
 
 def test_templates_that_are_included_are_there():

@@ -8,6 +8,7 @@ from stowplan.framework.interface import PermitPlugin, ReservePlugin
 from stowplan.framework.status import error, unschedulable
 from stowplan.live_testing import Latency, live_cluster
 from stowplan.testing import a_pod
+from support.examples import times
 from support.scheduling.groups import a_group, condition, member, node, nodes_of
 
 GATES = {"GenericWorkload": True, "GangScheduling": True}
@@ -279,7 +280,7 @@ def test_the_same_run_twice(count):
     assert run() == run()
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=times(25), deadline=None)
 @given(
     sizes=st.lists(st.integers(1, 4), min_size=1, max_size=4),
     gangs=st.lists(st.tuples(st.integers(1, 4), st.integers(1, 5), st.integers(1, 2)), min_size=1, max_size=3),

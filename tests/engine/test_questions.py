@@ -1,12 +1,9 @@
 """Questions to an engine: what it would decide, who was not asked, and that nothing follows."""
 
-import gzip
-import json
-import pathlib
-
 import pytest
 
 import stowplan
+from golden import compare
 from stowplan.explain.judging import judged
 from stowplan.explain.tables import plain
 from stowplan.explain.text import explanation
@@ -17,21 +14,18 @@ from support.scheduling.engine_by_hand import EngineByHand
 from support.scheduling.outside import Outside
 from support.scheduling.worlds import struct
 
-DATA = sorted((pathlib.Path(__file__).parents[1] / "golden" / "data").rglob("*.jsonl.gz"))
-CATEGORIES = ("mixed", "podaffinity", "preemption", "resources", "spread", "taints")
+CATEGORIES = (
+    "mixed",
+    "preemption",
+    *(pytest.param(name, marks=pytest.mark.slow) for name in ("podaffinity", "resources", "spread", "taints")),
+)
 SCENARIOS = 12
-
-
-def scenarios(category):
-    path = next(path for path in DATA if path.name == f"{category}.jsonl.gz")
-    with gzip.open(path, "rt") as lines:
-        return [json.loads(line) for _, line in zip(range(SCENARIOS), lines, strict=False)]
 
 
 @pytest.mark.parametrize("category", CATEGORIES)
 def test_the_answer_is_what_would_be_decided(category):
     placed = refused = 0
-    for scenario in scenarios(category):
+    for scenario in compare.rows(category)[:SCENARIOS]:
         cluster = stowplan.Cluster(scenario["objects"] + scenario["pods"], config=scenario["config"])
         for pod in scenario["pods"]:
             verdict = cluster.explain(pod)

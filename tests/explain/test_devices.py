@@ -3,6 +3,7 @@
 import pytest
 
 from stowplan import Cluster
+from stowplan.api.types import ResourceClaim
 from stowplan.testing import a_node, a_pod
 from support.plugins.devices import DRIVER, a_claim, a_class, a_device, a_slice, allocation, exactly
 
@@ -44,7 +45,8 @@ PARTED = {"set": {"slots": "3"}}
             ],
             [],
             [exactly()],
-            "request r of claim default/c: 1 matching device, and too little is left of counter set/slots",
+            "request r of claim default/c: 1 matching device, and too little is left of counter set/slots "
+            "(3 wanted, 2 left)",
             id="counters",
         ),
         pytest.param(
@@ -80,3 +82,91 @@ def test_who_has_the_devices_may_leave():
     verdict = Cluster(objects).explain(a_pod("p").claims_devices("c").obj())
     texts = [change.text for suggestion in verdict.suggestions() for change in suggestion.changes]
     assert texts == ["move default/holder off n, which gives back the devices of claim default/x"]
+
+
+def a_cluster(*slices, claim, classes=()):
+    return Cluster([a_node("n").allocatable(cpu=4000, pods=10).obj(), a_class(), *classes, *slices, claim])
+
+
+SHAREABLE = {"allowMultipleAllocations": True}
+
+
+@pytest.mark.parametrize(
+    ("slices", "classes", "claim", "texts"),
+    [
+        pytest.param(
+            [a_slice("n", *[a_device(f"g{i}") for i in range(3)], nodeName="n")],
+            [],
+            a_claim("c", exactly("r", count=5)),
+            ["ask for 3 instead of 5 devices in request r of claim default/c"],
+            id="fewer devices",
+        ),
+        pytest.param(
+            [a_slice("n", a_device("1", **TAINTED), nodeName="n")],
+            [],
+            a_claim("c", exactly()),
+            ["tolerate the device taint broken=yes:NoSchedule in request r of claim default/c"],
+            id="a toleration",
+        ),
+        pytest.param(
+            [a_slice("n", a_device("1", model="a"), nodeName="n")],
+            [a_class("b", *MODEL_B), a_class("a", f'device.attributes["{DRIVER}"].model == "a"')],
+            a_claim("c", exactly("r", class_name="b")),
+            [
+                "ask for device class a in request r of claim default/c",
+                "ask for device class gpu in request r of claim default/c",
+            ],
+            id="another class",
+        ),
+        pytest.param(
+            [a_slice("n", a_device("1", capacity={"memory": "4Gi"}, **SHAREABLE), nodeName="n")],
+            [],
+            a_claim("c", exactly("r", capacity={"requests": {"memory": "6Gi"}})),
+            ["ask for 4Gi of memory in request r of claim default/c"],
+            id="less of a capacity",
+        ),
+        pytest.param(
+            [a_slice("n", a_device("1", numa=0), a_device("2", numa=1), nodeName="n")],
+            [],
+            a_claim("c", exactly("r", count=2), constraints=[{"matchAttribute": f"{DRIVER}/numa"}]),
+            [f"leave out the constraint on {DRIVER}/numa of claim default/c"],
+            id="no constraint",
+        ),
+        pytest.param(
+            [a_slice("n", a_device("1", model="a"), nodeName="n")],
+            [],
+            a_claim("c", exactly("r", selectors=MODEL_B)),
+            [],
+            id="nothing that helps",
+        ),
+    ],
+)
+def test_claims_that_ask_for_something_else(slices, classes, claim, texts):
+    cluster = a_cluster(*slices, claim=claim, classes=classes)
+    before = cluster.state.objects.version(ResourceClaim)
+    verdict = cluster.explain(a_pod("p").claims_devices("c").obj())
+    found = [change for suggestion in verdict.suggestions() for change in suggestion.changes]
+    assert sorted(change.text for change in found) == texts
+    assert all("make it anew" in change.note and change.data["claim"] == "default/c" for change in found)
+    assert cluster.state.objects.version(ResourceClaim) == before
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_more_nodes_like_one_that_is_there(there, page):
+    """Where all devices of the kind are taken, and where there are none."""
+    status = allocation("g0", "g1", pool="n")
+    slices = [a_slice("n", a_device("g0"), a_device("g1"), nodeName="n")] if there else []
+    claims = [a_claim("x", exactly(count=2), status=status), a_claim("c", exactly())]
+    told = page([a_node("n").obj(), a_class(), *slices, *claims, a_pod("p").claims_devices("c").obj()], "p", wide=True)
+    like = "no node has the devices free; one more node like n would have them"
+    assert (like if there else "no node has devices of this kind: a driver has to publish some") in told
+
+
+def test_nodes_that_fail_alike_are_told_of_together(page):
+    objects, names = [a_class()], [f"n{i}" for i in range(5)]
+    for name in names:
+        objects += [a_node(name).obj(), a_slice(name, a_device("g0"), nodeName=name)]
+        objects.append(a_claim(f"x-{name}", exactly(), status=allocation("g0", pool=name)))
+    told = " ".join(page([*objects, a_claim("c", exactly()), a_pod("p").claims_devices("c").obj()], "p").split())
+    assert told.count("request r of claim default/c: 1 wanted") == 1
+    assert "too many are allocated to default/x-n0, default/x-n1, default/x-n2, default/x-n3, …" in told

@@ -9,6 +9,7 @@ from stowplan.explain.group_text import group_page
 from stowplan.explain.tables import plain
 from stowplan.testing import a_node, a_pod
 from stowplan.what_if import group_relief
+from support.examples import times
 
 GATES = {"GenericWorkload": True, "GangScheduling": True, "TopologyAwareWorkloadScheduling": True}
 RACK = "example.com/rack"
@@ -180,7 +181,7 @@ class TestRelief:
         cluster = cluster_of(rack("large", 4), members(8), a_group(8))
         assert group_relief(cluster, cluster.explain_group("train")) == []
 
-    @settings(max_examples=25, deadline=None)
+    @settings(max_examples=times(25), deadline=None)
     @given(
         sizes=st.lists(st.integers(1, 3), min_size=1, max_size=3),
         pods=st.integers(1, 9),

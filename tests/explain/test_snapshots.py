@@ -14,6 +14,7 @@ from stowplan.explain.tables import plain
 from stowplan.explain.text import explanation
 from stowplan.explain.verdict import StaleVerdictError
 from stowplan.testing import a_node, a_pod
+from support.examples import times
 
 DATA = sorted((pathlib.Path(__file__).parents[1] / "golden" / "data").rglob("*.jsonl.gz"))
 CATEGORIES = ("mixed", "preemption", "podaffinity", "spread", "ports", "nodeaffinity")
@@ -120,7 +121,7 @@ def scenarios(category, number):
 
 @pytest.mark.parametrize("category", CATEGORIES)
 @given(data=st.data())
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=times(15), deadline=None)
 def test_no_verdict_is_changed_by_what_happens_later(category, data):
     scenario = data.draw(st.sampled_from(scenarios(category, 6)))
     cluster = stowplan.Cluster(scenario["objects"] + scenario["pods"], config=scenario["config"])

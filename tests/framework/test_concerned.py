@@ -8,7 +8,7 @@ from stowplan.config import DEFAULT_FEATURES, load_config
 from stowplan.framework.binding import run_pre_bind_pre_flights, run_reserve
 from stowplan.framework.cycle_state import CycleState
 from stowplan.framework.handle import Handle
-from stowplan.framework.interface import PreBindPlugin, PreEnqueuePlugin, PreFilterPlugin, ReservePlugin, SignPlugin
+from stowplan.framework.interface import ReservePlugin
 from stowplan.framework.runtime import Framework
 from stowplan.framework.status import SKIP, unschedulable
 from stowplan.in_tree.registry import in_tree_registry
@@ -32,27 +32,25 @@ def framework_of(state, *plugins):
 
 @given(clusters(), pods(), st.data())
 @examples(200)
-def test_what_is_ignored_has_nothing_to_say(cluster, pod, data):
+def test_who_is_left_out_has_nothing_to_say(cluster, pod, data):
     """The rule that the shortcut is held to: the plugin asked in full, and what it would have done."""
     state = state_of(*cluster)
     framework = framework_of(state)
     info = state.pod_info(struct(pod))
     node = data.draw(st.sampled_from(state.table.names))
-    for plugin in framework.plugins.values():
-        if not plugin.ignores(info.shape):
-            continue
-        cycle = CycleState()
-        if isinstance(plugin, PreEnqueuePlugin):
-            assert plugin.pre_enqueue(info) is None
-        if isinstance(plugin, SignPlugin):
-            assert plugin.sign_pod(info) == {}
-        if isinstance(plugin, PreFilterPlugin):
-            assert plugin.pre_filter(cycle, info, Nodes(state)) is SKIP
-        if isinstance(plugin, ReservePlugin):
-            assert plugin.reserve(cycle, info, node) is None
-            plugin.unreserve(CycleState(), info, node)
-        if isinstance(plugin, PreBindPlugin):
-            assert plugin.pre_bind_pre_flight(cycle, info, node) is SKIP
+    everyone, asked, cycle = framework.everyone, framework.concerned(info.shape), CycleState()
+    for plugin in set(everyone.signers) - set(asked.signers):
+        assert plugin.sign_pod(info) == {}
+    for plugin in set(everyone.moving_pre_filters) - set(asked.moving_pre_filters):
+        assert plugin.pre_filter(cycle, info, Nodes(state)) is SKIP
+        assert plugin.name not in framework.pod_counters or framework.pod_counters[plugin.name].filter_holds(
+            cycle, info
+        )
+    for plugin in set(everyone.reserve) - set(asked.reserve):
+        assert plugin.reserve(cycle, info, node) is None
+        plugin.unreserve(CycleState(), info, node)
+    for plugin in set(everyone.pre_bind) - set(asked.pre_bind):
+        assert plugin.pre_bind_pre_flight(cycle, info, node) is SKIP
 
 
 def test_plain_pods_are_no_business_of_those_about_volumes_and_devices():
@@ -74,12 +72,12 @@ class Choosy(ReservePlugin):
     def unreserve(self, state, pod, node_name):
         pass
 
-    def ignores(self, shape):
+    def reserves_nothing(self, shape):
         return "team" not in shape.labels
 
 
 class Own(Choosy):
-    """It has a Reserve of its own, so what its base ignores is not taken for its word."""
+    """It has a Reserve of its own, so its base does not speak for it."""
 
     name = "Own"
 

@@ -4,6 +4,7 @@ import pytest
 
 import stowplan
 from golden import compare
+from support.tables import every_case
 
 
 def answer_to(config):
@@ -14,15 +15,20 @@ def answer_to(config):
     return {"written": loaded.to_dict(), "effective": loaded.effective_plugins()}
 
 
-@pytest.mark.parametrize("row", [pytest.param(row, id=f"line-{n}") for n, row in enumerate(compare.rows("config"), 1)])
-def test_configuration_equals_the_reference(row):
-    if "error" in row:
-        want = {"error": compare.normal_error(row["error"])}
-    else:
-        want = {"written": row["written"], "effective": row["effective"]}
-    compare.fail_on(compare.differences(want, answer_to(row["config"])))
+def test_configurations_equal_the_reference():
+    found = []
+    for n, row in enumerate(compare.rows("config"), 1):
+        if "error" in row:
+            want = {"error": compare.normal_error(row["error"])}
+        else:
+            want = {"written": row["written"], "effective": row["effective"]}
+        found += compare.differences(want, answer_to(row["config"]), f"line {n} ")
+    compare.fail_on(found)
 
 
-@pytest.mark.parametrize("scenario", compare.scenarios(compare.CLAIMED))
-def test_the_configurations_of_recorded_clusters_load(scenario):
-    assert stowplan.load_config(scenario["config"]).profiles
+@pytest.mark.parametrize("category", compare.CLAIMED)
+def test_the_configurations_of_recorded_clusters_load(category):
+    with every_case() as case:
+        for scenario in compare.scenarios(category):
+            with case(scenario["name"]):
+                assert stowplan.load_config(scenario["config"]).profiles

@@ -6,8 +6,12 @@ import stowplan
 from golden import compare
 
 
-@pytest.mark.parametrize("scenario", compare.scenarios(compare.CLAIMED))
-def test_hints_equal_the_reference(scenario):
+@pytest.mark.parametrize("category", compare.CLAIMED)
+def test_hints_equal_the_reference(category):
+    compare.fail_on([line for scenario in compare.scenarios(category) for line in hint_differences(scenario)])
+
+
+def hint_differences(scenario):
     cluster = stowplan.Cluster(scenario["objects"] + scenario["pods"], config=scenario["config"])
     pods = {compare.key_of(pod): pod for pod in scenario["pods"]}
     found = []
@@ -16,6 +20,6 @@ def test_hints_equal_the_reference(scenario):
         assert answer["hints"], "a change that no pod was asked about compares nothing"
         for key, want in answer["hints"].items():
             got = cluster.hints(change.get("old"), change.get("new"), pods[key])
-            place = f"change {answer['change']} {key}"
+            place = f"{scenario['name']} change {answer['change']} {key}"
             found += [place + difference for difference in compare.hint_differences(answer["events"], want, got)]
-    compare.fail_on(found)
+    return found

@@ -6,14 +6,19 @@ import stowplan
 from golden import compare
 
 
-@pytest.mark.parametrize("scenario", compare.scenarios(compare.CLAIMED))
-def test_verdicts_equal_the_reference(scenario):
+@pytest.mark.parametrize("category", compare.CLAIMED)
+def test_verdicts_equal_the_reference(category):
+    compare.fail_on([line for scenario in compare.scenarios(category) for line in verdict_differences(scenario)])
+
+
+def verdict_differences(scenario):
     cluster = stowplan.Cluster(scenario["objects"] + scenario["pods"], config=scenario["config"])
     found = []
     for pod, want in zip(scenario["pods"], scenario["verdicts"], strict=True):
         got = cluster.explain(pod).to_dict()
-        found += [want["pod"] + difference for difference in compare.verdict_differences(want, got)]
-    compare.fail_on(found)
+        place = f"{scenario['name']} {want['pod']}"
+        found += [place + difference for difference in compare.verdict_differences(want, got)]
+    return found
 
 
 def test_every_category_of_the_data_is_named():

@@ -14,6 +14,7 @@ from stowplan.metrics.families import Histogram
 from stowplan.metrics.registry import exponential_buckets
 from stowplan.testing import a_pod
 from support.observing.component_metrics import all_gates_on, component, used_once
+from support.tables import every_case
 
 SPEC = Path(__file__).parents[3] / "shared" / "spec" / "metrics.md"
 pytestmark = pytest.mark.skipif(not SPEC.exists(), reason="the written facts are not here")
@@ -159,10 +160,14 @@ def test_nothing_is_added_but_ours(registered):
     assert {name for name in registered.keys() - stated().keys() if not name.startswith(OURS)} == set()
 
 
-@pytest.mark.parametrize("name", sorted(stated()) if SPEC.exists() else [])
-def test_each_is_as_it_is_stated(registered, name):
-    family, buckets = registered[name]
-    fact = stated()[name]
+def test_each_is_as_it_is_stated(registered):
+    with every_case() as case:
+        for name, fact in stated().items():
+            with case(name):
+                is_as_it_is_stated(*registered[name], fact)
+
+
+def is_as_it_is_stated(family, buckets, fact):
     assert family.labels == fact.labels
     if fact.type is not None:
         assert family.kind == fact.type

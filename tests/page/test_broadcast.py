@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from stowplan.page.broadcast import MAX_BEHIND, Broadcast
 from stowplan.page.plan import NodeRow, Plan, PlanChange
+from support.examples import times
 from support.page.client import Client, read_all
 
 
@@ -76,7 +77,7 @@ def test_what_changes_while_nobody_looks_is_in_the_next_snapshot(broadcast):
     assert cpu(client) == 1
 
 
-@settings(max_examples=40)
+@settings(max_examples=times(40))
 @given(st.lists(st.tuples(st.integers(1, MAX_BEHIND + 2), st.integers(0, 2)), max_size=6))
 def test_however_viewers_lag_they_catch_up(lags):
     """Two viewers; in each round some changes come, and then one of them, the other or nobody reads."""

@@ -8,6 +8,7 @@ from stowplan.cluster.state import ClusterState
 from stowplan.page.course import MOST_MARKS, Run, course_of
 from stowplan.page.plan import Plan, PlanChange, difference, plan_of
 from stowplan.timing.waits import Waits
+from support.examples import times
 from support.what_if.objects import node, pod
 
 
@@ -71,7 +72,7 @@ def test_before_the_first_lists_there_is_nothing():
     assert seen(ClusterState(), []).time_record("recorded").marks == ()
 
 
-@settings(max_examples=60)
+@settings(max_examples=times(60))
 @given(
     st.lists(st.tuples(st.floats(0, 3), st.sampled_from("pqr"), st.sampled_from(["", "a", "gone"])), max_size=40),
     st.integers(2, 9),

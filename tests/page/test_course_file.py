@@ -97,12 +97,13 @@ NEWER = b'{"kind":"Course","format":9,"title":"","configuration":{"profiles":[]}
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        (b"", "this is no course of a simulation"),
-        (b"{}", "this is no course of a simulation"),
-        (gzip.compress(b"{}\n"), "missing required field"),
-        (
+        pytest.param(b"", "this is no course of a simulation", id="empty"),
+        pytest.param(b"{}", "this is no course of a simulation", id="not compressed"),
+        pytest.param(gzip.compress(b"{}\n"), "missing required field", id="no header"),
+        pytest.param(
             gzip.compress(b'{"kind":"Course","format":9,"title":"","configuration":{"profiles":[]}}\n'),
             "format 1, got Course of format 9",
+            id="another format",
         ),
     ],
 )

@@ -11,6 +11,7 @@ from stowplan.page.feed import Feed
 from stowplan.page.following import INTERVAL, PlanFollower, follow
 from stowplan.page.plan import plan_of
 from stowplan.timing.manual_time import ManualTime, settle
+from support.examples import times
 from support.page.client import Client
 from support.what_if.objects import node, pod
 
@@ -91,7 +92,7 @@ def begun(state):
     return follower
 
 
-@settings(max_examples=150)
+@settings(max_examples=times(150))
 @given(st.lists(OPERATIONS, max_size=8), st.lists(st.tuples(OPERATIONS, st.booleans()), max_size=20))
 def test_it_is_the_plan_that_would_be_made_anew(before, after):
     state = ClusterState()

@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 from stowplan.page.broadcast import Broadcast
 from stowplan.page.messages import snapshot
 from stowplan.page.plan import NodeRow, Plan, PodRow, difference
+from support.examples import times
 from support.page.client import Client, read_all
 
 LABELS = st.sampled_from([(), (("zone", "x"),), (("app", "web"), ("zone", "y"))])
@@ -48,7 +49,7 @@ def anew(plan):
     return seen(client)
 
 
-@settings(max_examples=60)
+@settings(max_examples=times(60))
 @given(st.lists(PLANS, min_size=1, max_size=5))
 def test_who_follows_deltas_sees_what_a_newcomer_sees(plans):
     broadcast, client = Broadcast(plans[0].copy()), Client()

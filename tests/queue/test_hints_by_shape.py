@@ -7,6 +7,7 @@ import stowplan
 from golden import compare
 from stowplan.framework.events import Hint, events_of_change
 from support.scheduling.worlds import struct
+from support.tables import every_case
 
 
 def twin_of(pod):
@@ -25,8 +26,15 @@ def hear(registered, events):
     return any(registered.event.covers(event) for event in events)
 
 
-@pytest.mark.parametrize("scenario", compare.scenarios(compare.CLAIMED))
-def test_twins_get_one_answer(scenario):
+@pytest.mark.parametrize("category", compare.CLAIMED)
+def test_twins_get_one_answer(category):
+    with every_case() as case:
+        for scenario in compare.scenarios(category):
+            with case(scenario["name"]):
+                twins_get_one_answer(scenario)
+
+
+def twins_get_one_answer(scenario):
     cluster = stowplan.Cluster(scenario["objects"] + scenario["pods"], config=scenario["config"])
     pairs = [(cluster.pod(pod), cluster.pod(twin_of(pod))) for pod in scenario["pods"]]
     asked = 0

@@ -82,6 +82,17 @@ def test_a_full_disk_is_told_of_and_what_was_written_is_kept(tmp_path, monkeypat
         simulate_scenario(SCENARIO, folder=tmp_path)
 
 
+def test_a_full_disk_is_told_of_where_parquet_meets_it(tmp_path, monkeypatch):
+    pytest.importorskip("pyarrow.parquet")
+
+    def full(self, row):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("stowplan.scenarios.output._ParquetTable.add", full)
+    with pytest.raises(ScenarioError, match=r"decisions.parquet: No space left on device"):
+        simulate_scenario(SCENARIO, folder=tmp_path)
+
+
 def test_no_rows_where_nobody_wants_them(tmp_path):
     assert simulate_scenario(SCENARIO, decisions=False).decisions is None
     simulate_scenario({**SCENARIO, "output": {"decisions": False}}, folder=tmp_path)

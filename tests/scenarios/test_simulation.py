@@ -15,6 +15,7 @@ from stowplan.api.pod_requests import pod_requests, to_vector
 from stowplan.plugins import NodeFilterPlugin, Reason, unschedulable
 from stowplan.scenarios.errors import ScenarioError
 from stowplan.scenarios.simulation import simulate_scenario
+from support.examples import times
 
 
 def pod(cpu="1", **spec):
@@ -143,6 +144,7 @@ EVENTS = st.builds(
         ),
     ),
 )
+LIMITS = {"min": 1, "max": 4, "boot": 20, "idle": 60}
 SCENARIOS = st.builds(
     lambda workloads, events, scales, duration, models: {
         "cluster": {
@@ -152,7 +154,7 @@ SCENARIOS = st.builds(
                     2,
                     zones=["x", "y"],
                     price=1,
-                    **({"autoscale": {"min": 1, "max": 4, "boot": 20, "idle": 60}} if scales else {}),
+                    **({} if scales is None else {"autoscale": {**LIMITS, "utilization": scales}}),
                 ),
                 group("b", 1, 2, zones=["x"]),
             ]
@@ -165,19 +167,19 @@ SCENARIOS = st.builds(
     },
     st.lists(WORKLOADS, min_size=1, max_size=4),
     st.lists(EVENTS, max_size=3),
-    st.booleans(),
+    st.sampled_from([None, 0, 0.5, 1]),
     st.sampled_from([60, 150, 400]),
     st.sampled_from([{}, {"startup": 0, "termination": 0}, {"controllers": False}, {"latency": {"uniform": [0, 1]}}]),
 )
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=times(25), deadline=None)
 @given(SCENARIOS)
 def test_nothing_is_lost_and_nothing_is_over_full(given_scenario):
     run(given_scenario)
 
 
-@settings(max_examples=5, deadline=None)
+@settings(max_examples=times(5), deadline=None)
 @given(SCENARIOS)
 def test_the_same_scenario_gives_the_same_bytes(given_scenario):
     first, second = run(given_scenario), run(given_scenario)
@@ -334,6 +336,77 @@ def test_a_deployment_is_scaled():
 # -- events -----------------------------------------------------------------------------------------------------------
 
 
+STORAGE_CLASS = """
+apiVersion: storage.k8s.io/v1
+kind: StorageClass
+metadata: {name: fast}
+provisioner: example.com/disks
+volumeBindingMode: WaitForFirstConsumer
+"""
+
+
+def stateful(**spec):
+    claim = {
+        "metadata": {"name": "data"},
+        "spec": {
+            "storageClassName": "fast",
+            "accessModes": ["ReadWriteOnce"],
+            "resources": {"requests": {"storage": "1Gi"}},
+        },
+    }
+    return keeper("StatefulSet", volumeClaimTemplates=[claim], **spec)
+
+
+def test_a_stateful_sets_pods_keep_their_names_and_claims(tmp_path):
+    file = tmp_path / "class.yaml"
+    file.write_text(STORAGE_CLASS)
+    given_scenario = scenario(
+        {"name": "db", "manifest": stateful(cpu="2", replicas=4)},
+        groups=[group(count=4, cpu=3, zones=["x", "y"])],
+        events=[{"at": 100, "drain": {"zone": "x", "then": "uncordon", "for": 200}}],
+        duration=600,
+    )
+    given_scenario["cluster"]["files"] = [str(file)]
+    found = run(given_scenario)
+    rows = [row for row in found.decisions if row.workload == "db"]
+    assert {row.pod for row in rows} == {f"default/db-{index}" for index in range(4)}
+    first = {row.pod: row for row in rows if row.end == "drained"}
+    again = {row.pod: row for row in rows if row.arrived > 100}
+    assert len(first) == 2
+    assert first.keys() == again.keys()
+    for before, after in zip(first.values(), map(again.get, first), strict=True):
+        assert after.arrived > before.ended, "two of a name are never there at once"
+        # Its volume is in zone x, so it waits until a node of that zone takes pods again.
+        assert after.placed > 300
+        assert after.reasons
+
+
+def test_a_stateful_set_is_scaled_from_its_end(tmp_path):
+    found = run(
+        scenario(
+            {"name": "db", "manifest": keeper("StatefulSet", replicas=3)},
+            events=[
+                {"at": 10, "scale": {"workload": "db", "replicas": 1}},
+                {"at": 50, "scale": {"workload": "db", "replicas": 2}},
+            ],
+            duration=100,
+        )
+    )
+    ends = [(row.pod, row.end) for row in sorted(found.decisions, key=lambda row: (row.arrived, row.pod))]
+    down = "scaled down"
+    assert ends == [
+        ("default/db-0", "running"),
+        ("default/db-1", down),
+        ("default/db-2", down),
+        ("default/db-1", "running"),
+    ]
+
+
+def test_claims_that_make_no_sense():
+    with pytest.raises(ScenarioError, match=r"workloads: db: spec.volumeClaimTemplates: want a list"):
+        run(scenario({"name": "db", "manifest": keeper("StatefulSet", volumeClaimTemplates="data")}))
+
+
 def test_a_failed_node_is_given_up_after_a_while_and_its_pods_are_made_anew():
     found = run(
         scenario(
@@ -440,6 +513,62 @@ def test_a_no_execute_taint_drives_pods_away():
     assert {row.workload: row.end for row in found.decisions} == {"stays": "running", "goes": "tainted"}
 
 
+def tolerating(seconds, key="k"):
+    return pod(tolerations=[{"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": seconds}])
+
+
+def test_a_taint_is_tolerated_for_so_long():
+    found = run(
+        scenario(
+            {"name": "short", "manifest": tolerating(30)},
+            {"name": "long", "manifest": tolerating(500)},
+            {"name": "no", "manifest": tolerating(30, key="other")},
+            groups=[group(count=1)],
+            events=[{"at": 10, "taint": {"group": "a", "key": "k", "effect": "NoExecute", "for": 100}}],
+            duration=900,
+        )
+    )
+    rows = {row.workload: row for row in found.decisions}
+    assert {name: row.end for name, row in rows.items()} == {"short": "tainted", "long": "running", "no": "tainted"}
+    assert (rows["short"].evicted, rows["no"].evicted) == (40, 10)
+
+
+def test_time_begins_anew_with_a_taint_that_comes_back_and_with_a_pod_that_comes_later():
+    first, second = (
+        {"at": at, "taint": {"group": "a", "key": "k", "effect": "NoExecute", "for": 40}} for at in (10, 60)
+    )
+    late = {"name": "late", "manifest": tolerating(25), "at": 30}
+    found = run(
+        scenario(
+            {"name": "w", "manifest": tolerating(45)},
+            late,
+            groups=[group(count=1)],
+            events=[first, second],
+            duration=900,
+        )
+    )
+    rows = {row.workload: row for row in found.decisions}
+    assert rows["w"].end == "running", "of neither it has seen 45 seconds"
+    assert rows["late"].evicted == 85, "the first taint went when it had seen 20 seconds of it"
+
+
+def test_a_failed_node_is_tolerated_as_pods_say():
+    key = "node.kubernetes.io/unreachable"
+    for_ever = pod(tolerations=[{"key": key, "operator": "Exists"}])
+    found = run(
+        scenario(
+            {"name": "soon", "manifest": tolerating(10, key)},
+            {"name": "usual", "manifest": pod()},
+            {"name": "never", "manifest": for_ever},
+            groups=[group(count=1)],
+            events=[{"at": 100, "fail": {"nodes": ["a-1"], "for": "1h"}}],
+            duration="50m",
+        )
+    )
+    evicted = {row.workload: row.evicted for row in found.decisions}
+    assert evicted == {"soon": 160, "usual": 450, "never": None}
+
+
 def test_what_nodes_cost():
     found = run(
         scenario(
@@ -486,6 +615,66 @@ def test_the_autoscaler_keeps_its_limits_and_leaves_alone_what_no_new_node_takes
     )
     assert found.summary.nodes_most == 5
     assert found.summary.ends == {"pending": 5, "running": 5}
+
+
+def emptied(workload, *more, **options):
+    """Two workloads fill three nodes; the larger one goes, and what is left would fit on one."""
+    limits = options.pop("limits", {})
+    big = {"name": "big", "manifest": keeper("Deployment", cpu="3", replicas=3)}
+    return run(
+        scenario(
+            big,
+            {"name": "left", "manifest": workload},
+            groups=[group(count=3, **autoscale(**limits))],
+            events=[{"at": 100, "scale": {"workload": "big", "replicas": 0}}, *more],
+            duration="40m",
+        )
+    )
+
+
+def autoscale(**limits):
+    return {"price": 1, "autoscale": {"min": 1, "max": 3, "boot": "60s", "idle": "5m", **limits}}
+
+
+def test_nodes_in_use_a_little_are_emptied_if_their_pods_fit_elsewhere():
+    found = emptied(keeper("Deployment", replicas=3))
+    assert found.summary.nodes_at_end == 1
+    assert found.summary.nodes_removed == 2
+    moved = [row for row in found.decisions if row.workload == "left" and row.end == "node removed"]
+    assert 2 <= len(moved) <= 3
+    assert min(row.evicted for row in moved) >= 400, "low since 100, for five minutes"
+    running = [row for row in found.decisions if row.end == "running"]
+    assert len(running) == 3
+    assert len({row.node for row in running}) == 1
+    assert all(row.placed - row.arrived < 1 for row in running), "there was room"
+
+
+@pytest.mark.parametrize(
+    ("workload", "limits"),
+    [
+        pytest.param(keeper("Deployment", replicas=3), {"utilization": 0}, id="switched off"),
+        pytest.param(keeper("Deployment", replicas=3), {"utilization": 0.2}, id="in use enough"),
+        pytest.param(keeper("Deployment", replicas=3), {"min": 3}, id="as few as may be"),
+        pytest.param({**pod(), "metadata": {"name": "left"}}, {}, id="nobody makes it anew"),
+    ],
+)
+def test_nodes_that_stay(workload, limits):
+    found = emptied(workload, limits=limits)
+    nodes = {row.node for row in found.decisions if row.end == "running"}
+    assert found.summary.evictions == 0
+    assert found.summary.nodes_at_end >= len(nodes)
+    assert not any(row.end == "node removed" for row in found.decisions)
+
+
+def test_a_node_stays_whose_pods_fit_nowhere_else():
+    """Each has room on its own node alone: they keep away from each other."""
+    term = {"labelSelector": {"matchLabels": {"app": "left"}}, "topologyKey": "kubernetes.io/hostname"}
+    workload = keeper("Deployment", replicas=3, labels={"app": "left"}, selector={"matchLabels": {"app": "left"}})
+    affinity = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+    workload["spec"]["template"]["spec"]["affinity"] = affinity
+    found = emptied(workload)
+    assert found.summary.nodes_at_end == 3
+    assert found.summary.evictions == 0
 
 
 def test_the_autoscaler_can_be_switched_off():

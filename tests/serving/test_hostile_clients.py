@@ -20,6 +20,7 @@ from stowplan.klog import logger
 from stowplan.serving.requests.health import HealthChecks
 from stowplan.serving.requests.messages import Response
 from stowplan.timing.times import RealTimes
+from support.examples import times
 from support.http.certificates import make_ca, make_client_certificate
 from support.serving.secure_port import Door, connected, secure_server, trusting, with_settings
 
@@ -503,7 +504,7 @@ async def test_a_session_is_not_resumed_without_its_certificate(version, tmp_pat
     assert [len(peer.certificates) for peer in door.peers] == [1, 1]
 
 
-@settings(deadline=None, max_examples=60, suppress_health_check=list(HealthCheck))
+@settings(deadline=None, max_examples=times(60), suppress_health_check=list(HealthCheck))
 @given(
     pieces=st.lists(
         st.one_of(
@@ -543,7 +544,7 @@ def client_files(tmp_path_factory):
     return {"cert": folder / "me.crt", "key": folder / "me.key"}
 
 
-@settings(deadline=None, max_examples=80, suppress_health_check=list(HealthCheck))
+@settings(deadline=None, max_examples=times(80), suppress_health_check=list(HealthCheck))
 @given(
     flips=st.lists(st.tuples(st.integers(0, 2500), st.integers(1, 255)), min_size=1, max_size=4),
     version=st.sampled_from([ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3]),

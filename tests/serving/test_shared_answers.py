@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from stowplan.serving.shared_answers import SharedAnswers
 from stowplan.timing.manual_time import settle
+from support.examples import times
 
 
 class Clock:
@@ -28,7 +29,7 @@ KEYS = st.sampled_from([b"a", b"b", b"c"])
 STEPS = st.lists(st.one_of(st.tuples(st.just("ask"), KEYS), st.tuples(st.just("wait"), st.integers(0, 3))), max_size=40)
 
 
-@settings(max_examples=500)
+@settings(max_examples=times(500))
 @given(STEPS)
 @pytest.mark.slow
 def test_keeps_what_was_used_last_for_as_long_as_it_is_good(steps):

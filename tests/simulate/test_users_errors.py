@@ -25,7 +25,14 @@ from stowplan.simulate.latency import Latency
 from support.plugins.answering_plugins import configuration, profile
 from support.simulate.simulations import node, pod, simulation
 
-FAILURES = [RuntimeError("mine"), SystemExit("mine"), asyncio.CancelledError("mine"), RecursionError("mine")]
+#: The quick part tries an ordinary one.
+FAILURES = [
+    pytest.param(RuntimeError("mine"), id="RuntimeError"),
+    *(
+        pytest.param(failure("mine"), id=failure.__name__, marks=pytest.mark.slow)
+        for failure in (SystemExit, asyncio.CancelledError, RecursionError)
+    ),
+]
 
 
 class Fails(
@@ -150,7 +157,7 @@ def run(plugin, config, *, latency=None):
     return nodes["bad"], time
 
 
-@pytest.mark.parametrize("failure", FAILURES, ids=lambda one: type(one).__name__)
+@pytest.mark.parametrize("failure", FAILURES)
 @pytest.mark.parametrize("method", METHODS)
 def test_what_is_raised(monkeypatch, method, failure):
     monkeypatch.setattr(Fails, "method", method)
@@ -216,7 +223,7 @@ class Steps(PreBindPlugin):
             raise outcome.error
 
 
-@pytest.mark.parametrize("seconds", [0.0, 0.25])
+@pytest.mark.parametrize("seconds", [0.0, pytest.param(0.25, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("plugin", [Asks, Steps])
 @pytest.mark.parametrize("request_", NONSENSE.values(), ids=NONSENSE)
 def test_a_request_that_makes_no_sense_fails_the_attempt(monkeypatch, plugin, request_, seconds):

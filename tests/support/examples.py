@@ -18,6 +18,11 @@ def times(number):
     return max(1, round(number * _SHARE))
 
 
+def sampled(rows):
+    """Of what was recorded, everything; or evenly as much of it as the scale says, where that is below 1."""
+    return rows[:: max(1, round(1 / _SHARE))]
+
+
 def examples(number):
     """Settings with so many examples, times the scale."""
     return settings(max_examples=times(number))

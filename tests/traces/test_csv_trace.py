@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import tracemalloc
 
 import pytest
 from hypothesis import given, settings
@@ -12,6 +13,7 @@ from stowplan.traces import sorting
 from stowplan.traces.formats import open_trace
 from stowplan.traces.sorting import in_order
 from stowplan.traces.trace import TraceError
+from support.examples import times
 
 COLUMNS = {
     "file": "pods.csv",
@@ -159,7 +161,7 @@ def test_openb(tmp_path):
     assert late.pod.metadata.annotations["alibabacloud.com/gpu-milli"] == "500"
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=times(30), deadline=None)
 @given(st.lists(st.integers(0, 50), max_size=40))
 def test_sorting_in_runs_is_sorting(keys):
     rows = [(key, i) for i, key in enumerate(keys)]
@@ -167,3 +169,46 @@ def test_sorting_in_runs_is_sorting(keys):
         patch.setattr(sorting, "RUN", 7)
         patch.setattr(sorting, "_BATCH", 3)
         assert list(in_order(rows)) == sorted(rows)
+
+
+def peak_of(folder, rows, **options):
+    """Most memory in bytes that reading so many rows needs at a time."""
+    with (folder / "pods.csv").open("w") as file:
+        file.write(HEAD)
+        for i in range(rows):
+            at = (i * 7919) % rows if options else i
+            file.write(f"p{i},{at},,{i % 16 + 1},1,,\n")
+    trace = open_trace("csv", COLUMNS | options, folder)
+    tracemalloc.start()
+    try:
+        assert sum(1 for _ in trace.arrivals()) == rows
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize("options", [pytest.param({}, id="in order"), pytest.param({"sort": True}, id="sorted")])
+def test_ten_times_the_rows_take_no_more_memory(tmp_path, monkeypatch, options):
+    monkeypatch.setattr(sorting, "RUN", 1000)
+    monkeypatch.setattr(sorting, "_BATCH", 20)
+    peak_of(tmp_path, 100, **options)
+    few, many = peak_of(tmp_path, 2_000, **options), peak_of(tmp_path, 20_000, **options)
+    # A run on disk has a buffer; a row in memory would take some 500 bytes.
+    assert many - few < 18_000 * 30
+
+
+def test_a_full_disk_while_sorting(tmp_path, monkeypatch):
+    class Full:
+        def __enter__(self):
+            return self
+
+        def __exit__(self, *error):
+            pass
+
+        def write(self, data):
+            raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(sorting, "RUN", 2)
+    monkeypatch.setattr(sorting, "TemporaryFile", Full)
+    with pytest.raises(TraceError, match=r"cannot sort in .*: No space left on device; TMPDIR"):
+        list(in_order([(3,), (2,), (1,)]))

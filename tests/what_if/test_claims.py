@@ -3,9 +3,11 @@
 from stowplan import Cluster
 from stowplan.api.decode import decode_object
 from stowplan.api.types import ResourceClaim
+from stowplan.explain.overview import Group
 from stowplan.testing import a_node, a_pod
-from stowplan.what_if import drain, fit
+from stowplan.what_if import drain, fit, survive
 from stowplan.what_if.claims import let_go
+from stowplan.what_if.relief import relief
 from support.plugins.devices import a_claim, a_class, a_device, a_slice, allocation, exactly
 
 
@@ -100,3 +102,42 @@ def test_the_last_user_of_a_claim_that_leaves_gives_its_devices_back():
         let_go(cluster, [decode_object(pod)])
         assert claims(cluster)["c"].status.allocation is None
     assert claims(cluster)["c"].status.allocation is not None
+
+
+def test_a_workload_without_pods_of_its_own_takes_claims_as_others_from_the_template():
+    cluster = cluster_of(gpu_node("a", 3), worker("w-1", "a", "g0"))
+    template = a_pod("new").obj()
+    template["spec"]["resourceClaims"] = [{"name": "mine", "resourceClaimTemplateName": "t"}]
+    assert fit(cluster, decode_object(template)).fits == 2
+
+
+def lone(name, node, device):
+    """A pod that nobody makes anew, with a named claim."""
+    pod, claim = worker(name, node, device)
+    pod["metadata"].pop("ownerReferences")
+    claim["metadata"].pop("ownerReferences")
+    pod["spec"]["resourceClaims"] = [{"name": "gpu", "resourceClaimName": claim["metadata"]["name"]}]
+    return [pod, claim]
+
+
+def test_pods_that_are_lost_with_a_node_give_devices_back():
+    """Devices that both nodes reach: those of the lost pod serve the one that comes back."""
+    shared = a_slice("pool", a_device("g0"), a_device("g1"), allNodes=True)
+    nodes = [a_node(name).allocatable(cpu=4000, memory="64Gi", pods=100).obj() for name in ("a", "b")]
+    away, lost = worker("w-1", "a", "g0"), lone("solo", "a", "g1")
+    for part in (away, lost):
+        part[1]["status"]["allocation"]["devices"]["results"][0]["pool"] = "pool"
+        del part[1]["status"]["allocation"]["nodeSelector"]
+    waiting = worker("w-2")
+    cluster = cluster_of([shared, *nodes], away, lost, waiting)
+    record = survive(cluster, by="node")
+    loss = next(one for one in record.losses if one.lost == "a")
+    assert (loss.gone, loss.stranded) == (("default/solo",), ())
+
+
+def test_relief_gives_devices_back():
+    cluster = cluster_of(gpu_node("a", 1), lone("solo", "a", "g0"), worker("w-1"))
+    (found,) = [
+        one for one in relief(cluster, [Group(cluster.explain("default/w-1"))]) if "move default/solo" in one.text
+    ]
+    assert found.pods == 1

@@ -4,6 +4,7 @@
  * A change redraws the bays that it touches; only a new eye, layout or look redraws everything. Frames are asked for
  * while something is to be drawn, and not otherwise.
  */
+import type { Drawn } from "../parts/pictures";
 import { isDark } from "../shell/theme";
 import { boxesOf, drawBay, drawHold, eraseBay, type Eye, eyeOn, type Look, lookOf, type Scene, seen } from "./draw";
 import type { Bay, Box, Rect } from "./layout";
@@ -53,10 +54,6 @@ export class Canvas {
 
   get flying(): ReadonlySet<string> {
     return this.#flying;
-  }
-
-  get size(): { width: number; height: number } {
-    return { width: this.#width, height: this.#height };
   }
 
   /** `moved`: bays are elsewhere now. */
@@ -139,12 +136,12 @@ export class Canvas {
   }
 
   /** What is seen now, as an SVG file. */
-  svg(title: string): string {
+  drawn(title: string): Drawn {
     const pen = new SvgPen(this.#look.dark);
     const style = getComputedStyle(this.base);
     pen.rect(0, 0, this.#width, this.#height, style.getPropertyValue("--paper").trim());
     this.#drawAll(pen);
-    return pen.svg(this.#width, this.#height, title);
+    return { svg: pen.svg(this.#width, this.#height, title), width: this.#width, height: this.#height };
   }
 
   stop(): void {

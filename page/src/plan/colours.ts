@@ -86,16 +86,11 @@ export class Colours {
 }
 
 const NAMERS: Record<ColourBy, (now: number) => (pod: PodItem) => string> = {
-  workload: () => workloadOf,
+  workload: () => (pod) => pod.family,
   namespace: () => (pod) => pod.namespace,
   priority: () => (pod) => grouped(pod.priority),
   age: (now) => (pod) => (pod.created ? AGES.find(([limit]) => (now - pod.created) / 1000 < limit)![1] : "older"),
 };
-
-/** The workload as the page calls it: its namespace is part of it. A pod without one is its own. */
-export function workloadOf(pod: PodItem): string {
-  return pod.workload ? `${pod.namespace}/${pod.workload}` : `${pod.namespace}/pods of their own`;
-}
 
 function ordered(by: ColourBy, counts: Map<string, number>, priorities: Map<string, number>): string[] {
   const names = [...counts.keys()];

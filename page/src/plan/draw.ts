@@ -1,6 +1,6 @@
 /** Draws holds, bays and boxes with a pen, as much of each as can be seen at the scale. */
 import type { Colours, Paint } from "./colours";
-import { type Bay, type Box, type Hold, type Layout, type Rect, stowed, used } from "./layout";
+import { type Bay, type Box, type Hold, type Layout, need, type Rect, stowed } from "./layout";
 import type { PlanModel, PodItem } from "./model";
 import type { Pen } from "./pen";
 
@@ -131,14 +131,17 @@ function drawBox(pen: Pen, box: Box, bay: Rect, scale: number, scene: Scene, loo
 function drawLayers(pen: Pen, node: string, at: Rect, scene: Scene): void {
   const pods = scene.plan.podsOn(node);
   const whole = capacity(scene, node);
-  if (!pods.size || whole <= 0) return;
+  if (!pods.length || whole <= 0) return;
   const layers = new Map<Paint, number>();
+  let sum = 0;
   for (const pod of pods) {
+    const amount = need(pod, scene.resource);
+    sum += amount;
     if (!scene.shown(pod)) continue;
     const paint = scene.colours.paint(pod);
-    layers.set(paint, (layers.get(paint) ?? 0) + used([pod], scene.resource));
+    layers.set(paint, (layers.get(paint) ?? 0) + amount);
   }
-  const scale = at.height / Math.max(whole, used(pods, scene.resource));
+  const scale = at.height / Math.max(whole, sum);
   let bottom = at.y + at.height;
   for (const [paint, amount] of layers) {
     const height = amount * scale;

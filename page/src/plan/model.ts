@@ -25,6 +25,8 @@ export interface PodItem {
   readonly nominatedNode: string;
   /** Kind/name of its controller, "" for none. */
   readonly workload: string;
+  /** The workload as the page calls it: its namespace is part of it. Pods without one share a name. */
+  readonly family: string;
   readonly labels: Strings;
   readonly requests: Amounts;
   readonly priority: number;
@@ -46,18 +48,19 @@ export interface Change {
   pods: PodChange[];
 }
 
-const NO_PODS: ReadonlySet<PodItem> = new Set();
+const NO_PODS: readonly PodItem[] = [];
 
 export class PlanModel {
   version = 0;
   readonly nodes = new Map<string, NodeItem>();
   readonly pods = new Map<string, PodItem>();
-  readonly #onNode = new Map<string, Set<PodItem>>();
+  /** As arrays: a node has a hundred pods at most, and thousands of sets take longer to make than to search. */
+  readonly #onNode = new Map<string, PodItem[]>();
   readonly #pending = new Set<PodItem>();
   readonly #listeners = new Set<(change: Change) => void>();
 
   /** The pods on a node, in no order. A node that is not there can have some. */
-  podsOn(node: string): ReadonlySet<PodItem> {
+  podsOn(node: string): readonly PodItem[] {
     return this.#onNode.get(node) ?? NO_PODS;
   }
 
@@ -139,15 +142,19 @@ export class PlanModel {
       return;
     }
     const there = this.#onNode.get(pod.node);
-    if (there) there.add(pod);
-    else this.#onNode.set(pod.node, new Set([pod]));
+    if (there) there.push(pod);
+    else this.#onNode.set(pod.node, [pod]);
   }
 
   #remove(pod: PodItem): void {
     this.pods.delete(pod.key);
     this.#pending.delete(pod);
     const there = this.#onNode.get(pod.node);
-    if (there?.delete(pod) && there.size === 0) this.#onNode.delete(pod.node);
+    const at = there?.indexOf(pod) ?? -1;
+    if (!there || at < 0) return;
+    there[at] = there.at(-1)!;
+    there.pop();
+    if (!there.length) this.#onNode.delete(pod.node);
   }
 
   #tell(change: Change): void {
@@ -168,14 +175,20 @@ function* nodeItems(block: NodesBlock): Generator<NodeItem> {
 }
 
 function* podItems(block: PodsBlock): Generator<PodItem> {
-  // Names of namespaces are shared between their pods: a hundred thousand copies would be megabytes.
+  // Names of namespaces and of families are shared between their pods: a hundred thousand copies would be megabytes.
   const namespaces = new Map<string, string>();
+  const families = new Map<string, string[]>();
   for (let i = 0; i < block.key.length; i++) {
     const key = block.key[i]!;
     const slash = key.indexOf("/");
     const found = key.slice(0, slash);
     let namespace = namespaces.get(found);
-    if (namespace === undefined) namespaces.set(found, (namespace = found));
+    if (namespace === undefined) {
+      namespaces.set(found, (namespace = found));
+      families.set(namespace, []);
+    }
+    const own = families.get(namespace)!;
+    const number = block.workload[i]!;
     yield {
       key,
       namespace,
@@ -183,7 +196,8 @@ function* podItems(block: PodsBlock): Generator<PodItem> {
       uid: block.uid[i]!,
       node: block.nodeNames[block.node[i]!]!,
       nominatedNode: block.nodeNames[block.nominatedNode[i]!]!,
-      workload: block.workloads[block.workload[i]!]!,
+      workload: block.workloads[number]!,
+      family: (own[number] ??= `${namespace}/${block.workloads[number] || "pods of their own"}`),
       labels: block.labelSets[block.labels[i]!]!,
       requests: block.amountSets[block.requests[i]!]!,
       priority: block.priority[i]!,

@@ -3,7 +3,7 @@ import { amount, byName, count, percent, span } from "../parts/format";
 import { Swatch } from "../parts/swatch";
 import { nodeHref, podHref } from "../shell/address";
 import type { QueuedPod, Strings } from "../protocol";
-import { type Colours, workloadOf } from "./colours";
+import type { Colours } from "./colours";
 import { need, used } from "./layout";
 import type { NodeItem, PlanModel, PodItem } from "./model";
 import { reasonOf } from "./quay";
@@ -135,7 +135,7 @@ function AboutNode({ item, plan, colours, resource, pod: chosen, onSelect, onGro
       <ul class="pods">
         {pods.slice(0, 250).map((one) => (
           <li key={one.key}>
-            <button type="button" class="row" aria-pressed={one.key === chosen} onClick={() => onSelect(item.name, one.key)} title={workloadOf(one)}>
+            <button type="button" class="row" aria-pressed={one.key === chosen} onClick={() => onSelect(item.name, one.key)} title={one.family}>
               <Swatch paint={colours.paint(one)} />
               <span class="grow">{one.key}</span>
               <span class="muted">{amount(resource, need(one, resource))}</span>

@@ -9,11 +9,10 @@ import type { NodeItem, PodItem } from "./model";
 import { fitted } from "./pen";
 import { parseSelector } from "./selector";
 import { Course } from "../time/course";
-import { indexAt } from "../time/chart";
-import type { NodesBlock, PodsBlock, TimeRecord } from "../protocol";
+import type { NodesBlock, PodsBlock } from "../protocol";
 
 const pod = (name: string, cpu: number): PodItem => ({
-  key: `ns/${name}`, namespace: "ns", name, uid: name, node: "a", nominatedNode: "", workload: "", labels: {}, requests: { cpu },
+  key: `ns/${name}`, namespace: "ns", name, uid: name, node: "a", nominatedNode: "", workload: "", family: "ns/pods of their own", labels: {}, requests: { cpu },
   priority: 0, created: 0, terminating: false,
 });
 const nodeOf = (name: string, zone: string): NodeItem => ({ name, labels: zone ? { zone } : {}, taints: [], allocatable: { cpu: 4000 }, unschedulable: false });
@@ -116,14 +115,8 @@ test("a course goes on and back", () => {
   assert.deepEqual(seen, ["b", undefined, "c", "a", "c"]);
 });
 
-test("a time is the last look before it", () => {
-  const record = { series: { time: [10, 20, 30], columns: [] } } as unknown as TimeRecord;
-  const index = (seconds: number) => indexAt(record, new Date(1000 * seconds).toISOString());
-  assert.deepEqual([5, 10, 19.9, 20, 35].map(index), [0, 0, 0, 1, 2]);
-});
-
 test("a kind keeps its colour when others come and outnumber it", () => {
-  const of = (workload: string, count: number) => Array.from({ length: count }, (_, i) => ({ ...pod(`${workload}${i}`, 1), workload: `Job/${workload}` }));
+  const of = (workload: string, count: number) => Array.from({ length: count }, (_, i) => ({ ...pod(`${workload}${i}`, 1), workload: `Job/${workload}`, family: `ns/Job/${workload}` }));
   const first = new Colours("workload", [...of("a", 3), ...of("b", 2)], 0);
   const later = new Colours("workload", [...of("c", 9), ...of("b", 2), ...of("d", 1)], 0, first);
   const paint = (colours: Colours, name: string) => colours.legend.find((entry) => entry.name === `ns/Job/${name}`)!.paint.light;

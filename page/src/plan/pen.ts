@@ -135,6 +135,11 @@ export class SvgPen implements Pen {
     this.#parts.push(`<text x="${round(x)}" y="${round(y)}" font-size="${round(size)}"${bold ? ' font-weight="600"' : ""} fill="${fill}">${escaped(shown)}</text>`);
   }
 
+  /** A path as SVG has it, moved to a place. */
+  line(x: number, y: number, path: string, stroke: string, dash: boolean): void {
+    this.#parts.push(`<path transform="translate(${round(x)} ${round(y)})" d="${path}" fill="none" stroke="${stroke}" stroke-width="1.5"${dash ? ' stroke-dasharray="5 3"' : ""}/>`);
+  }
+
   svg(width: number, height: number, title: string): string {
     const defs = this.#patterns.size ? `<defs>${[...this.#patterns.values()].join("")}</defs>` : "";
     return `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 ${round(width)} ${round(height)}" width="${round(width)}" height="${round(height)}" font-family="${FONT}" role="img"><title>${escaped(title)}</title>${defs}${this.#parts.join("")}</svg>`;

@@ -1,14 +1,14 @@
 /** The plan: nodes as bays grouped by a label, pods as boxes in them, the quay below, and what is chosen beside it. */
 import { useCallback, useMemo, useRef, useState } from "preact/hooks";
 import { amount, byName, count, grouped, percent } from "../parts/format";
-import { save, saveText } from "../parts/save";
+import { PictureButtons } from "../parts/pictures";
 import { Swatch } from "../parts/swatch";
 import { type Column, Table } from "../parts/table";
 import { amend, nodeHref } from "../shell/address";
 import type { ViewProps } from "../shell/views";
 import type { Canvas } from "./canvas";
 import { useNodesVersion, useVersion } from "./changes";
-import { type ColourBy, Colours, COLOURS_BY, workloadOf } from "./colours";
+import { type ColourBy, Colours, COLOURS_BY } from "./colours";
 import { used } from "./layout";
 import type { NodeItem, PlanModel, PodItem } from "./model";
 import { Panel } from "./panel";
@@ -44,7 +44,7 @@ export function PlanView({ source, plan, address }: ViewProps) {
   const colours = useMemo(() => (before.current = new Colours(settings.colour, plan.pods.values(), Date.now(), before.current)), [plan, settings.colour, kinds]);
   const matches = useMemo(() => parseSelector(filter), [filter]);
   const shown = useCallback(
-    (item: PodItem) => (typeof matches === "string" || matches(item.labels)) && (!workload || workloadOf(item) === workload || item.namespace === workload),
+    (item: PodItem) => (typeof matches === "string" || matches(item.labels)) && (!workload || item.family === workload || item.namespace === workload),
     [matches, workload],
   );
   const queue = useQueue(source, plan, version);
@@ -75,12 +75,7 @@ export function PlanView({ source, plan, address }: ViewProps) {
           </button>
           {!asTable && (
             <>
-              <button type="button" onClick={() => saveText(`${name}.svg`, canvas.current!.svg(sum), "image/svg+xml")}>
-                SVG
-              </button>
-              <button type="button" onClick={() => png(canvas.current!.svg(sum), canvas.current!.size, `${name}.png`)}>
-                PNG
-              </button>
+              <PictureButtons file={name} draw={() => canvas.current!.drawn(sum)} />
               <button type="button" aria-label="Zoom in" onClick={() => canvas.current!.zoom(1.35)}>
                 +
               </button>
@@ -168,7 +163,7 @@ function useKinds(plan: PlanModel, version: number, by: ColourBy): string {
   return useMemo(() => {
     if (by === "age") return String(Math.floor(version / 10));
     const kinds = new Set<string>();
-    for (const pod of plan.pods.values()) kinds.add(by === "workload" ? workloadOf(pod) : by === "namespace" ? pod.namespace : String(pod.priority));
+    for (const pod of plan.pods.values()) kinds.add(by === "workload" ? pod.family : by === "namespace" ? pod.namespace : String(pod.priority));
     return kinds.size > 500 ? String(kinds.size) : [...kinds].sort().join(" ");
   }, [plan, version, by]);
 }
@@ -197,7 +192,7 @@ function totalsOf(plan: PlanModel, resource: string): { stowed: number; asked: n
   let [stowed, asked, whole] = [0, 0, 0];
   for (const node of plan.nodes.values()) {
     const pods = plan.podsOn(node.name);
-    stowed += pods.size;
+    stowed += pods.length;
     asked += used(pods, resource);
     whole += node.allocatable[resource] ?? 0;
   }
@@ -211,7 +206,7 @@ function short(label: string): string {
 function spoken(plan: PlanModel, node: string, resource: string): string {
   const pods = plan.podsOn(node);
   const whole = plan.nodes.get(node)?.allocatable[resource] ?? 0;
-  return `${node}: ${count(pods.size, "pod")}, ${percent(used(pods, resource), whole)} of its ${resource} requested`;
+  return `${node}: ${count(pods.length, "pod")}, ${percent(used(pods, resource), whole)} of its ${resource} requested`;
 }
 
 interface ChoiceProps {
@@ -302,24 +297,11 @@ function NodesTable({ plan, version, settings, file, shown, selected }: NodesTab
   const columns: Column<NodeItem>[] = [
     { title: "Node", value: (node) => node.name, show: (node) => <a href={nodeHref(node.name)}>{node.name}</a> },
     ...(group ? [{ title: short(group), value: (node: NodeItem) => node.labels[group] ?? "" }] : []),
-    { title: "Pods", value: (node) => [...plan.podsOn(node.name)].filter(shown).length },
+    { title: "Pods", value: (node) => plan.podsOn(node.name).filter(shown).length },
     { title: `${resource} requested`, value: asked, show: (node) => amount(resource, asked(node)) },
     { title: `${resource} allocatable`, value: (node) => node.allocatable[resource] ?? 0, show: (node) => amount(resource, node.allocatable[resource] ?? 0) },
     { title: "Requested %", value: (node) => Math.round((100 * asked(node)) / (node.allocatable[resource] || Infinity)) },
     { title: "State", value: (node) => (node.unschedulable ? "cordoned" : node.taints.length ? "tainted" : "open") },
   ];
   return <Table caption="Nodes and what is requested of them" columns={columns} rows={rows} rowKey={(node) => node.name} file={file} selected={selected} />;
-}
-
-/** The same picture as the SVG, at twice its size. */
-function png(svg: string, size: { width: number; height: number }, name: string): void {
-  const image = new Image();
-  image.onload = () => {
-    const target = document.createElement("canvas");
-    target.width = 2 * size.width;
-    target.height = 2 * size.height;
-    target.getContext("2d")!.drawImage(image, 0, 0, target.width, target.height);
-    target.toBlob((blob) => blob && save(name, blob), "image/png");
-  };
-  image.src = `data:image/svg+xml;charset=utf-8,${encodeURIComponent(svg)}`;
 }

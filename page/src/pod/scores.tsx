@@ -1,7 +1,7 @@
 /** The points of the nodes that would take a pod: stacked bars, best first, and the whole matrix as a table. */
 import { useMemo, useState } from "preact/hooks";
 import { byName, grouped } from "../parts/format";
-import { saveText } from "../parts/save";
+import { type Drawn, PictureButtons } from "../parts/pictures";
 import { paintStyle, Swatch } from "../parts/swatch";
 import { type Column, Table } from "../parts/table";
 import { kindPaint } from "../plan/colours";
@@ -28,9 +28,7 @@ export function Scores({ verdict }: { verdict: VerdictRecord }) {
         <button type="button" class="small" aria-pressed={asTable} onClick={() => setTable(!asTable)}>
           Node by node
         </button>{" "}
-        <button type="button" class="small" onClick={() => saveText("points.svg", picture(rows.slice(0, SHOWN), plugins, most), "image/svg+xml")}>
-          SVG
-        </button>
+        <PictureButtons file="points" of="Points" small draw={() => picture(rows.slice(0, SHOWN), plugins, most)} />
       </h2>
       {asTable ? (
         <Table caption="Points of each node by plugin" columns={columns} rows={rows} rowKey={(row) => row.node} file="points" selected={verdict.node} />
@@ -83,10 +81,11 @@ function ranked(verdict: VerdictRecord): { rows: Row[]; plugins: string[] } {
   return { rows, plugins };
 }
 
-function picture(rows: Row[], plugins: string[], most: number): string {
+function picture(rows: Row[], plugins: string[], most: number): Drawn {
   const pen = new SvgPen(isDark());
+  const [width, height] = [900, 40 + 22 * rows.length];
   const ink = getComputedStyle(document.documentElement).getPropertyValue("--ink").trim();
-  pen.rect(0, 0, 900, 40 + 22 * rows.length, getComputedStyle(document.documentElement).getPropertyValue("--sheet").trim());
+  pen.rect(0, 0, width, height, getComputedStyle(document.documentElement).getPropertyValue("--sheet").trim());
   let x = 10;
   plugins.forEach((plugin, i) => {
     pen.box(x, 8, 12, 12, kindPaint(i), 1);
@@ -104,5 +103,5 @@ function picture(rows: Row[], plugins: string[], most: number): string {
     });
     pen.text(left + 8, y + 13, grouped(row.total), 12, ink);
   });
-  return pen.svg(900, 40 + 22 * rows.length, "Points of nodes");
+  return { svg: pen.svg(width, height, "Points of nodes"), width, height };
 }

@@ -30,12 +30,29 @@ async function refusal(response: Response): Promise<string> {
   }
 }
 
+/** The plan is asked for at once: it takes longest, and nothing of it depends on what the source is. */
 export async function serverSource(): Promise<Source> {
-  return new Server(await ask<SourceRecord>("source"));
+  const stop = new AbortController();
+  const first = stream(stop.signal);
+  first.catch(() => {});
+  try {
+    return new Server(await ask<SourceRecord>("source"), { stop, first });
+  } catch (error) {
+    stop.abort();
+    throw error;
+  }
+}
+
+interface Stream {
+  stop: AbortController;
+  first: Promise<Response>;
 }
 
 class Server implements Source {
-  constructor(readonly about: SourceRecord) {}
+  constructor(
+    readonly about: SourceRecord,
+    private begun?: Stream,
+  ) {}
 
   can(what: Capability): boolean {
     return this.about.can.includes(what);
@@ -60,17 +77,21 @@ class Server implements Source {
     ask<never>(`frames?${new URLSearchParams({ track, ...(from && { from }), ...(until && { until }) })}`);
 
   follow(follower: Follower): () => void {
-    const stop = new AbortController();
-    void this.#follow(follower, stop);
+    const { stop, first } = this.begun ?? { stop: new AbortController() };
+    this.begun = undefined;
+    void this.#follow(follower, stop, first);
     return () => stop.abort();
   }
 
-  async #follow(follower: Follower, stop: AbortController): Promise<void> {
+  async #follow(follower: Follower, stop: AbortController, first?: Promise<Response>): Promise<void> {
     let wait = FIRST_WAIT;
+    let begun = first;
     while (!stop.signal.aborted) {
       follower.connection("connecting");
       try {
-        for await (const message of messages(stop.signal)) {
+        const response = begun ?? stream(stop.signal);
+        begun = undefined;
+        for await (const message of messages(await response)) {
           if (stop.signal.aborted) return;
           follower.message(message);
           follower.connection("live");
@@ -87,25 +108,14 @@ class Server implements Source {
   }
 }
 
+function stream(signal: AbortSignal): Promise<Response> {
+  return fetch("plan", { cache: "no-store", headers: { ...headers(), Accept: "text/event-stream" }, signal });
+}
+
 /** The plan's messages as they come; ends when the stream does. Each stream starts with a snapshot. */
-async function* messages(signal: AbortSignal): AsyncGenerator<PlanMessage> {
-  const silence = new AbortController();
-  let timer = setTimeout(() => silence.abort(), SILENCE);
-  const response = await fetch("plan", {
-    cache: "no-store",
-    headers: { ...headers(), Accept: "text/event-stream" },
-    signal: AbortSignal.any([signal, silence.signal]),
-  });
+async function* messages(response: Response): AsyncGenerator<PlanMessage> {
   if (!response.ok || !response.body) throw new Refused(await refusal(response), response.status);
-  try {
-    const heard = () => {
-      clearTimeout(timer);
-      timer = setTimeout(() => silence.abort(), SILENCE);
-    };
-    for await (const data of events(response.body, heard)) yield JSON.parse(data) as PlanMessage;
-  } finally {
-    clearTimeout(timer);
-  }
+  for await (const data of events(response.body, SILENCE)) yield JSON.parse(data) as PlanMessage;
 }
 
 function path(name: string): string {

@@ -1,8 +1,10 @@
 /** Server-sent events read with fetch(), as EventSource cannot send a token. */
 
-/** The data of each event. `heard` is called for whatever arrives, comments too. */
-export async function* events(body: ReadableStream<Uint8Array>, heard: () => void = () => {}): AsyncGenerator<string> {
+/** The data of each event. A stream that says nothing for so many milliseconds, not even a comment, has ended. */
+export async function* events(body: ReadableStream<Uint8Array>, silence: number): AsyncGenerator<string> {
   const reader = body.getReader();
+  const dead = () => void reader.cancel().catch(() => {});
+  let timer = setTimeout(dead, silence);
   const decoder = new TextDecoder();
   // A snapshot of a large cluster comes in hundreds of pieces: they are joined once, when its line ends.
   let pieces: string[] = [];
@@ -11,7 +13,8 @@ export async function* events(body: ReadableStream<Uint8Array>, heard: () => voi
     for (;;) {
       const { done, value } = await reader.read();
       if (done) return;
-      heard();
+      clearTimeout(timer);
+      timer = setTimeout(dead, silence);
       let text = decoder.decode(value, { stream: true });
       for (;;) {
         const end = text.indexOf("\n");
@@ -29,6 +32,7 @@ export async function* events(body: ReadableStream<Uint8Array>, heard: () => voi
       if (text) pieces.push(text);
     }
   } finally {
+    clearTimeout(timer);
     // The reader may be in the middle of a message when nobody wants more.
     await reader.cancel().catch(() => {});
   }

@@ -69,6 +69,13 @@ class DeviceTaint(ApiStruct, frozen=True, kw_only=True):
     time_added: str | None = None
 
 
+class NodeAllocatableResourceMapping(ApiStruct, frozen=True, kw_only=True):
+    """How much of a resource of its node a device stands for: a share of a capacity, or so much."""
+
+    capacity_key: str | None = None
+    allocation_multiplier: QuantityValue | None = None
+
+
 class Device(ApiStruct, frozen=True, kw_only=True):
     name: str = ""
     attributes: dict[str, DeviceAttribute] = {}
@@ -82,6 +89,8 @@ class Device(ApiStruct, frozen=True, kw_only=True):
     binding_conditions: tuple[str, ...] = ()
     binding_failure_conditions: tuple[str, ...] = ()
     allow_multiple_allocations: bool | None = None
+    #: By resource.
+    node_allocatable_resource_mappings: dict[str, NodeAllocatableResourceMapping] = {}
 
 
 class ResourceSliceSpec(ApiStruct, frozen=True, kw_only=True):

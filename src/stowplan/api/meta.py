@@ -55,7 +55,10 @@ class ObjectMeta(ApiStruct, frozen=True, kw_only=True):
 
 def controller_of(metadata: ObjectMeta) -> OwnerReference | None:
     """The owner that manages the object; there is one at most."""
-    return next((owner for owner in metadata.owner_references if owner.controller), None)
+    for owner in metadata.owner_references:
+        if owner.controller:
+            return owner
+    return None
 
 
 class ListMeta(ApiStruct, frozen=True, kw_only=True):

@@ -70,15 +70,17 @@ def pod_limits(pod: Pod) -> Requests:
     return limits
 
 
-def non_zero_requests(pod: Pod) -> tuple[int, int]:
+def non_zero_requests(pod: Pod, *, dra_node_allocatable: bool = False) -> tuple[int, int]:
     """Milli-cpu and bytes of memory, with `NON_ZERO_DEFAULTS` where the pod is silent."""
     missing: Mapping[str, int] = NON_ZERO_DEFAULTS
     requests: Requests | None = None
     if has_pod_level_requests(pod):
-        requests = pod_requests(pod, use_status=True, pod_level_resize=True)
+        requests = pod_requests(pod, use_status=True, pod_level_resize=True, dra_node_allocatable=dra_node_allocatable)
         missing = {name: amount for name, amount in missing.items() if name not in requests}
     if requests is None or missing:
-        requests = pod_requests(pod, use_status=True, pod_level_resize=True, defaults=missing)
+        requests = pod_requests(
+            pod, use_status=True, pod_level_resize=True, dra_node_allocatable=dra_node_allocatable, defaults=missing
+        )
     return milli_value(requests.get(CPU, 0)), value(requests.get(MEMORY, 0))
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from stowplan.api.label_selectors import parse_int64
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
+    from collections.abc import Collection, Iterable, Sequence
 
     from stowplan.api.affinity import Taint, Toleration
 
@@ -46,6 +46,22 @@ def tolerates(toleration: Toleration, taint: Taint, comparison_operators: bool =
     if operator == "Exists":
         return True
     return comparison_operators and _compares(operator, toleration.value, taint.value)
+
+
+def tolerated_seconds(taints: Sequence[Taint], tolerations: Sequence[Toleration]) -> float | None:
+    """For how long a pod stays on a node with these NoExecute taints; None: for ever.
+
+    Upstream: pkg/controller/tainteviction, getMinTolerationTime.
+    """
+    shortest: float | None = None
+    for taint in taints:
+        used = next((one for one in tolerations if tolerates(one, taint)), None)
+        if used is None:
+            return 0.0
+        if used.toleration_seconds is not None:
+            seconds = max(float(used.toleration_seconds), 0.0)
+            shortest = seconds if shortest is None else min(shortest, seconds)
+    return shortest
 
 
 def _compares(operator: str, tolerated: str, tainted: str) -> bool:

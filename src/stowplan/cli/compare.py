@@ -1,25 +1,35 @@
-"""`stowplan compare`: configurations side by side on one scenario, with several seeds."""
+"""`stowplan compare`: configurations side by side on one scenario, with several seeds, or on a recording."""
 
 from __future__ import annotations
 
 import sys
+from itertools import count
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from stowplan.cli.data_output import write_data
+from stowplan.cli.run_progress import RunProgress
 from stowplan.cli.shell_completion import complete_file
 from stowplan.command_line.errors import InputError, reported
 from stowplan.command_line.named_plugins import named_plugins
 from stowplan.explain.tables import write
 from stowplan.scenarios.errors import ScenarioError
 
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from stowplan.compare.comparison import ComparisonRecord
+    from stowplan.sweeps.workers import Workers
+
 _EPILOG = "1: some run failed, or an input makes no sense."
 
 
-@click.command(epilog=_EPILOG, short_help="Configurations side by side on one scenario, with intervals of confidence.")
+@click.command(epilog=_EPILOG, short_help="Configurations side by side on a scenario or a recording.")
 @click.argument("configs", metavar="CONFIG...", nargs=-1, shell_complete=complete_file)
-@click.option("--scenario", metavar="FILE", required=True, shell_complete=complete_file, help="As of `simulate`.")
+@click.option("--scenario", metavar="FILE", shell_complete=complete_file, help="As of `simulate`.")
+@click.option("--recording", metavar="FILE", shell_complete=complete_file, help="As of `record`, to decide anew.")
 @click.option("--seeds", type=click.IntRange(min=1), default=5, show_default=True, metavar="N", help="How many.")
 @click.option("--seed", type=int, metavar="N", help="The first; the others follow it. The scenario's if not given.")
 @click.option("--plugin", "plugins", metavar="MODULE:CLASS", multiple=True, help="A plugin of yours. Repeatable.")
@@ -33,7 +43,8 @@ def compare(
     context: click.Context,
     *,
     configs: tuple[str, ...],
-    scenario: str,
+    scenario: str | None,
+    recording: str | None,
     seeds: int,
     seed: int | None,
     plugins: tuple[str, ...],
@@ -47,43 +58,32 @@ def compare(
     seeds: the same pods come at the same times. Shown are waits, use, fragmentation, cost and evictions of each, their
     differences from the first, and how many pods are placed otherwise.
 
+    With --recording, a recording is decided anew with each; "recorded" as CONFIG is the one that it was made with.
+
     \b
     Examples:
       stowplan compare today.yaml packing.yaml --scenario week.yaml
       stowplan compare a.yaml b.yaml c.yaml --scenario week.yaml --seeds 20 --html compared.html
       stowplan compare a.yaml b.yaml --scenario week.yaml --dask tcp://127.0.0.1:8786 -o json
+      stowplan compare recorded new.yaml --recording mine.recording
     """
     if len(configs) < 2:
         raise click.UsageError("Name two or more configurations.")
+    if (scenario is None) == (recording is None):
+        raise click.UsageError("Give one of --scenario and --recording.")
     # NumPy and the scheduler take a while to import.
-    from stowplan.compare.comparison import compare as compared
     from stowplan.compare.page import comparison_html
     from stowplan.compare.text import comparison_page
-    from stowplan.scenarios.simulation import Simulation
     from stowplan.sweeps.workers import Dask, Processes, WorkersError
 
-    named = named_plugins(plugins)
-    first = seed
-    for config in configs:
-        # What makes no sense is said before anything runs.
-        with reported(config):
-            try:
-                simulation = Simulation(scenario, config=config, plugins=named)
-            except ScenarioError as error:
-                raise InputError(*error.problems, hints=error.hints) from error
-            first = simulation.seed if first is None else first
-    assert first is not None
-    progress = _Progress(seeds * len(configs), quiet=quiet)
+    workers: Workers = Dask(dask) if dask else Processes(jobs)
+    progress = RunProgress(quiet=quiet)
     try:
-        found = compared(
-            scenario,
-            configs,
-            names=configs,
-            seeds=range(first, first + seeds),
-            workers=Dask(dask) if dask else Processes(jobs),
-            plugins=plugins,
-            progress=progress,
-        )
+        if recording is not None:
+            found = _on_recording(recording, configs, plugins, workers, progress)
+        else:
+            assert scenario is not None
+            found = _on_scenario(scenario, configs, plugins, workers, progress, seeds=seeds, first=seed)
     except WorkersError as error:
         raise click.ClickException(str(error)) from error
     finally:
@@ -101,18 +101,62 @@ def compare(
         context.exit(1)
 
 
-class _Progress:
-    """How many runs are done, on stderr where it is a terminal."""
+def _on_scenario(
+    scenario: str,
+    configs: Sequence[str],
+    plugins: Sequence[str],
+    workers: Workers,
+    progress: RunProgress,
+    *,
+    seeds: int,
+    first: int | None,
+) -> ComparisonRecord:
+    from stowplan.compare.comparison import compare as compared
+    from stowplan.scenarios.simulation import Simulation
 
-    def __init__(self, runs: int, *, quiet: bool) -> None:
-        self._runs, self._done = runs, 0
-        self._shown = sys.stderr.isatty() and not quiet
+    named = named_plugins(plugins)
+    for config in configs:
+        # What makes no sense is said before anything runs.
+        with reported(config):
+            try:
+                simulation = Simulation(scenario, config=config, plugins=named)
+            except ScenarioError as error:
+                raise InputError(*error.problems, hints=error.hints) from error
+            first = simulation.seed if first is None else first
+    assert first is not None
+    runs = count(1)
+    return compared(
+        scenario,
+        configs,
+        names=configs,
+        seeds=range(first, first + seeds),
+        workers=workers,
+        plugins=plugins,
+        progress=lambda: progress("compare", next(runs), seeds * len(configs)),
+    )
 
-    def __call__(self) -> None:
-        self._done += 1
-        if self._shown:
-            click.echo(f"\r\x1b[K{self._done} of {self._runs} runs", err=True, nl=False)
 
-    def close(self) -> None:
-        if self._shown:
-            click.echo("\r\x1b[K", err=True, nl=False)
+def _on_recording(
+    recording: str, configs: Sequence[str], plugins: Sequence[str], workers: Workers, progress: RunProgress
+) -> ComparisonRecord:
+    from stowplan.compare.comparison import compare_recorded
+    from stowplan.compare.recorded import RECORDED, configuration_of
+    from stowplan.engine.recording import RecordingError
+
+    named_plugins(plugins)
+    wanted = [None if config == RECORDED else config for config in configs]
+    runs = count(1)
+    try:
+        for config in wanted:
+            with reported(config):
+                configuration_of(recording, config, tuple(plugins))
+        return compare_recorded(
+            recording,
+            wanted,
+            names=configs,
+            workers=workers,
+            plugins=plugins,
+            progress=lambda: progress("compare", next(runs), len(configs)),
+        )
+    except RecordingError as error:
+        raise InputError(str(error)) from error

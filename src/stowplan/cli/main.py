@@ -19,6 +19,7 @@ from stowplan.cli.run import run
 from stowplan.cli.shadow import shadow
 from stowplan.cli.simulate import simulate
 from stowplan.cli.survive import survive
+from stowplan.cli.tune import tune
 from stowplan.cli.ui import ui
 from stowplan.cli.what_if import what_if
 from stowplan.command_line.commands import Commands, Section
@@ -43,6 +44,7 @@ _WHAT_IF = Section(
         ("stowplan what-if --add-nodes 3 --like node-1", "before and after, side by side"),
         ("stowplan simulate week.yaml", "a week in a minute, with pictures"),
         ("stowplan compare a.yaml b.yaml --scenario week.yaml", "configurations side by side"),
+        ("stowplan tune week.yaml --objective waits=1,cost=0.5", "search for a better configuration"),
     ),
 )
 _RECORDINGS = Section(
@@ -82,7 +84,7 @@ def cli() -> None:
 
 
 _COMMANDS = (
-    *(explain, ui, fit, drain, survive, what_if, simulate, compare),
+    *(explain, ui, fit, drain, survive, what_if, simulate, compare, tune),
     *(record, replay, shadow, config, run, completion),
 )
 for command in _COMMANDS:

@@ -109,7 +109,7 @@ class HypotheticalNodes(Nodes):
     # -- what pods take, as it would be -------------------------------------------------------------------------------
 
     def requested(self, resource: int | slice) -> npt.NDArray[np.int64]:
-        if resource >= self._requested.shape[0]:
+        if not isinstance(resource, slice) and resource >= self._requested.shape[0]:
             return np.zeros(len(self), np.int64)
         found: npt.NDArray[np.int64] = self._requested[resource]
         return found

@@ -27,7 +27,7 @@ from stowplan.cluster.objects import ObjectStore
 from stowplan.cluster.pending_pods import PendingPods
 from stowplan.cluster.placements import PlacementLog, Placements
 from stowplan.cluster.pod_groups import PodGroups
-from stowplan.cluster.pod_info import PodInfo, PodShape, PodTemplate, is_copy, shape_key, template_key
+from stowplan.cluster.pod_info import PodInfo, PodShape, PodTemplate, claims_key, is_copy, shape_key, template_key
 from stowplan.cluster.pod_table import PodTable
 from stowplan.cluster.ports import UsedPorts
 from stowplan.cluster.terms import HeldCounts, MatchCounts
@@ -35,6 +35,8 @@ from stowplan.cluster.transaction import Transaction, Transactions
 from stowplan.cluster.volumes import MountedVolumes, volume_uses
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     import numpy.typing as npt
 
     from stowplan.api.types import Node, Pod
@@ -77,6 +79,8 @@ class ClusterState:
         self.claim_users: Counter[str] = Counter()
         self._placed: dict[str, PodInfo] = {}
         self._assumed: set[str] = set()
+        #: Whether pods take what their claims say, too (DRANodeAllocatableResources); set before the first pod.
+        self.counts_claims = False
         self._ghosts: dict[str, list[PodInfo]] = {}
         self._shapes: dict[bytes, PodShape] = {}
         self._idle: dict[bytes, PodShape] = {}
@@ -191,6 +195,9 @@ class ClusterState:
 
     def _shape_of(self, pod: Pod) -> PodShape:
         of_template = template_key(pod)
+        by_claims = self.counts_claims and bool(pod.status.node_allocatable_resource_claim_statuses)
+        if by_claims:
+            of_template += claims_key(pod)
         key = shape_key(pod, of_template)
         shape = self._shapes.get(key)
         if shape is None:
@@ -198,6 +205,7 @@ class ClusterState:
             if template is None:
                 template = self._templates[of_template] = PodTemplate(of_template)
             shape = PodShape(pod, key, -1, template)
+            shape.counts_claims = by_claims
             self._shapes[key] = shape
             self._rest(shape)
         return shape
@@ -240,11 +248,18 @@ class ClusterState:
             self.nominator.version,
         )
 
+    @property
+    def assumed_uids(self) -> Collection[str]:
+        return self._assumed
+
     def is_assumed(self, uid: str) -> bool:
         return uid in self._assumed
 
-    def add_pod(self, pod: Pod) -> PodInfo:
-        """Take in a bound pod: a new one, the confirmation of an assumed one, or a changed one."""
+    def add_pod(self, pod: Pod, *, shape: PodShape | None = None) -> PodInfo:
+        """Take in a bound pod: a new one, the confirmation of an assumed one, or a changed one.
+
+        `shape`: the pod's, where it is known already.
+        """
         old = self._placed.get(pod.metadata.uid)
         if old is not None and is_copy(pod, old.pod):
             if _stays(pod, old):
@@ -254,7 +269,7 @@ class ClusterState:
                 return self._renew(old, pod)
             info = PodInfo(pod, old.shape)
         else:
-            info = self.pod_info(pod)
+            info = self.pod_info(pod) if shape is None else PodInfo(pod, shape)
         # Whatever node it was nominated to, it has one now.
         self.nominator.delete(info.uid)
         self.pending.remove(info.key)
@@ -487,10 +502,10 @@ class ClusterState:
     def vector_of(self, shape: PodShape) -> npt.NDArray[np.int64]:
         """What a pod of the shape takes, as `vector` has it; not to be written to."""
         # A resource never changes its index.
-        found: npt.NDArray[np.int64] | None = shape.memo(_VECTOR, None)
+        found: npt.NDArray[np.int64] | None = shape.template.memo(_VECTOR, None)
         if found is None:
             found = self.vector(shape.used)
-            shape.remember(_VECTOR, None, found)
+            shape.template.remember(_VECTOR, None, found)
         return found
 
     # -- lookup objects -----------------------------------------------------------------------------------------------

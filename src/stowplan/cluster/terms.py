@@ -310,6 +310,11 @@ class MatchCounts(_CountMatrix):
         for slot in () if terminating else live:
             self._add(slot, row, sign)
 
+    def counts_pods_of(self, slot: int, shape: PodShape) -> bool:
+        """Whether pods of the shape move a slot's counts; also of a shape that no placed pod has."""
+        term = self._terms[slot]
+        return term is not None and term.matches(shape)
+
     def items(self) -> Iterable[tuple[PodTerm, int]]:
         return self._slots.items()
 

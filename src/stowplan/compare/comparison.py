@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
+import msgspec
+
+from stowplan.compare.recorded import RecordingJob, measured_recording, notes_of
 from stowplan.compare.runs import Job, Run, measured
 from stowplan.compare.statistics import Estimate, estimate
 from stowplan.inspection.records import Record
@@ -15,7 +18,9 @@ if TYPE_CHECKING:
     from stowplan.sweeps.workers import Workers
 
 COMPARISON_VERSION = 1
-PLACED_OTHERWISE = "placedOtherwise"
+#: A recording has chance of its own.
+_NO_SEED = 0
+J = TypeVar("J", Job, RecordingJob)
 
 
 class MeasureRecord(Record, frozen=True, kw_only=True):
@@ -42,6 +47,8 @@ class ComparisonRecord(Record, frozen=True, kw_only=True):
     #: Percent of the pods that have another node than under the first configuration, or none.
     placed_otherwise: tuple[Estimate, ...] = ()
     failures: tuple[FailureRecord, ...] = ()
+    #: Of a recording that is decided anew: what it can say, and what it cannot.
+    notes: tuple[str, ...] = ()
 
     @property
     def is_same(self) -> bool:
@@ -62,20 +69,48 @@ def compare(
 ) -> ComparisonRecord:
     """Simulate the scenario with each configuration and each seed; raise WorkersError."""
     jobs = [Job(scenario, side, config, seed, tuple(plugins)) for seed in seeds for side, config in enumerate(configs)]
+    return _compared(scenario, names, seeds, jobs, measured, workers, progress)
+
+
+def compare_recorded(
+    recording: str,
+    configs: Sequence[str | None],
+    *,
+    names: Sequence[str],
+    workers: Workers,
+    plugins: Sequence[str] = (),
+    progress: Callable[[], object] = lambda: None,
+) -> ComparisonRecord:
+    """Decide the recording anew with each configuration (None: its own); raise WorkersError, RecordingError."""
+    notes = notes_of(recording)
+    jobs = [RecordingJob(recording, side, config, _NO_SEED, tuple(plugins)) for side, config in enumerate(configs)]
+    found = _compared(recording, names, (_NO_SEED,), jobs, measured_recording, workers, progress)
+    return msgspec.structs.replace(found, notes=notes)
+
+
+def _compared(
+    about: str,
+    names: Sequence[str],
+    seeds: Sequence[int],
+    jobs: Sequence[J],
+    function: Callable[[J], Run],
+    workers: Workers,
+    progress: Callable[[], object],
+) -> ComparisonRecord:
     found: dict[tuple[int, int], Run] = {}
     failures: dict[int, FailureRecord] = {}
-    for outcome in run_all(workers, measured, jobs):
+    for outcome in run_all(workers, function, jobs):
         job = jobs[outcome.job]
         if outcome.result is None:
             failures[outcome.job] = FailureRecord(config=names[job.side], seed=job.seed, error=outcome.error)
         else:
             found[job.seed, job.side] = outcome.result
         progress()
-    sides = range(len(configs))
+    sides = range(len(names))
     # A seed counts for all or for nobody: differences are taken between the same pods.
     by_seed = {seed: [found[seed, side] for side in sides] for seed in seeds if all((seed, s) in found for s in sides)}
     return ComparisonRecord(
-        scenario=scenario,
+        scenario=about,
         configs=tuple(names),
         seeds=tuple(by_seed),
         measures=tuple(_measures(by_seed)) if by_seed else (),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from stowplan.compare.recorded import OTHERWISE_THAN_THEN
 from stowplan.explain.tables import Grid, Line
 from stowplan.framework.explanations.formatting import count
 
@@ -23,13 +24,14 @@ _PLAIN = {
     "evictions": "evictions",
     "nodes.mean": "nodes",
     "cost": "cost",
+    OTHERWISE_THAN_THEN: "other node than recorded (%)",
 }
 _SHARES = {"utilisation": "in use (%)", "fragmentation": "fragmented (%)"}
 
 
 def title_of(measure: str) -> str:
     kind, _, resource = measure.partition(".")
-    return _PLAIN.get(measure) or f"{resource} {_SHARES.get(kind, kind)}"
+    return _PLAIN.get(measure) or f"{resource} {_SHARES.get(kind, kind)}".strip()
 
 
 def amount(value: float) -> str:
@@ -47,7 +49,7 @@ def comparison_page(found: ComparisonRecord) -> list[Block]:
 
 
 def _blocks(found: ComparisonRecord) -> Iterator[Block]:
-    yield Line(((found.scenario, "name"), (f", {count(len(found.seeds), 'seed')}", "")))
+    yield Line(((found.scenario, "name"), (f", {how_often(found)}", "")))
     for letter, name in zip(letters(found), found.configs, strict=True):
         yield Line(f"{letter}: {name}", indent=2)
     yield Line()
@@ -61,9 +63,16 @@ def _blocks(found: ComparisonRecord) -> Iterator[Block]:
         rows.append(["placed otherwise (%)", *[""] * len(found.configs), *others])
         yield Grid(rows, header=head, right=frozenset(range(1, len(head))))
         yield Line()
-        yield Line("± is half of a 95 % interval of confidence; * marks differences that chance does not explain.")
+        if not found.notes:
+            yield Line("± is half of a 95 % interval of confidence; * marks differences that chance does not explain.")
+    for note in found.notes:
+        yield Line(note)
     for failure in found.failures:
         yield Line(f"failed: {failure.config}, seed {failure.seed}: {failure.error}")
+
+
+def how_often(found: ComparisonRecord) -> str:
+    return "a recording decided anew" if found.notes else count(len(found.seeds), "seed")
 
 
 def letters(found: ComparisonRecord) -> list[str]:

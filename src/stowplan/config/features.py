@@ -73,7 +73,6 @@ class FeatureGates(msgspec.Struct, frozen=True):
 
 DEFAULT_FEATURES = FeatureGates(MappingProxyType({**dict.fromkeys(_ON, True), **dict.fromkeys(_OFF, False)}))
 
-_DEVICES = "this alpha part of the allocation of devices is not built"
 
 #: Gate -> the gates that must be on with it, of those that are off by default.
 NEEDED_WITH = {
@@ -85,7 +84,6 @@ NEEDED_WITH = {
 
 #: Gates that are off, and that would switch on what is not built -> what that is.
 UNBUILT = {
-    "DRANodeAllocatableResources": _DEVICES,
     "NativeHistograms": "histograms have fixed buckets",
 }
 
@@ -96,13 +94,11 @@ class GateError(ValueError):
 
 def with_chosen(changes: Mapping[str, bool]) -> FeatureGates:
     """The defaults with some gates set otherwise, as somebody wishes; GateError if that cannot be."""
-    for name, wanted in changes.items():
+    for name in changes:
         if name not in DEFAULT_FEATURES.gates:
             near = get_close_matches(name, DEFAULT_FEATURES.gates, n=1)
             hint = f"; did you mean {near[0]}?" if near else ""
             raise GateError(f"the scheduler has no gate {name!r}{hint}")
-        if wanted and name in UNBUILT:
-            raise GateError(f"{name} cannot be on: {UNBUILT[name]}")
     chosen = DEFAULT_FEATURES.with_gates(changes)
     for name, needed in NEEDED_WITH.items():
         off = [other for other in needed if not chosen.enabled(other)]

@@ -7,7 +7,8 @@
                                         pods that are only assumed to be on their nodes count there, and extenders are
                                         asked, but with `?extenders=false`
 
-    /stowplan/podgroups/<ns>/<group>    what happened to a pod group so far, and where its pods are
+    /stowplan/podgroups/<ns>/<group>    what happened to a pod group so far, where its pods are, and with
+                                        `?verdict=true` what would be decided of it now
 
     /stowplan/nodes/<node>              what the node holds, which pods that wait it takes, and why it refuses others
 
@@ -33,10 +34,12 @@ import msgspec
 
 from stowplan.api.api_errors import BadRequest, NotFound, ServiceUnavailable, TooManyRequests
 from stowplan.api.types import PodGroup
+from stowplan.engine.group_questions import WITHOUT_GATE as GROUPS_OFF
 from stowplan.engine.group_stories import story_key
 from stowplan.explain.detailed_record import detailed
 from stowplan.explain.group_domains import condition_of
-from stowplan.explain.judging import judged, judged_live
+from stowplan.explain.group_text import group_page
+from stowplan.explain.judging import judged, judged_group, judged_live
 from stowplan.explain.kinds import kinds_of
 from stowplan.explain.node_text import node_page
 from stowplan.explain.node_view import node_view
@@ -66,6 +69,7 @@ if TYPE_CHECKING:
     from stowplan.cluster.pod_info import PodInfo
     from stowplan.cluster.state import ClusterState
     from stowplan.engine.engine import Engine
+    from stowplan.explain.group_verdict import GroupVerdict
     from stowplan.explain.tables import Block
     from stowplan.framework.requests import Ask, Outcome
     from stowplan.framework.waiting_pods import WaitingPods
@@ -85,6 +89,8 @@ _ON_ITS_WAY = (_PERMIT, _BINDING) = ("waits on Permit for", "being bound to")
 _TRIES, _TRIES_ON_NODE = 100, 20
 _MAX_KINDS = 20
 _PAUSE = 9.0
+#: Groups with more pods are not judged, and their pods times pods on nodes limit the search for pods to evict.
+_MAX_MEMBERS, _MAX_SEARCH = 1000, 20_000
 _WAITING = 8
 
 R = TypeVar("R", bound=Record)
@@ -185,7 +191,15 @@ class SchedulerPages:
             raise NotFound(f'no story of pod "{key}": it never was in the queue of this scheduler, or is forgotten')
         return _json(story.record())
 
-    def _group(self, request: Request) -> Response:
+    async def _group(self, request: Request) -> Response:
+        if request.first("verdict") == "true":
+            return await self._in_turn(lambda: self._judged_group(request))
+        return _json(self._group_record(request))
+
+    async def _judged_group(self, request: Request) -> Response:
+        return _json(self._group_record(request, judged=True))
+
+    def _group_record(self, request: Request, *, judged: bool = False) -> GroupStateRecord:
         scheduler, key = self._scheduler, key_of(request, f"{PREFIX}podgroups/")
         group, members = scheduler.state.objects.get(PodGroup, key), scheduler.state.pod_groups
         if group is None and not members.known(key):
@@ -193,18 +207,38 @@ class SchedulerPages:
         queued = (scheduler.queue.get(info.key) for info in members.unscheduled(key))
         gang = None if group is None else group.spec.scheduling_policy.gang
         story = scheduler.stories.of(story_key(key))
+        verdict, note = self._group_verdict(key) if judged else (None, "")
         record = GroupStateRecord(
             pod_group=key,
             min_count=0 if gang is None else gang.min_count,
             condition=condition_of(group),
             waiting=tuple(queued_pod_record(one) for one in queued if one is not None),
             have_node={info.key: info.node_name for info in members.placed(key)},
+            verdict=None if verdict is None else verdict.record(),
+            note=note,
             story=None if story is None else story.record(),
             leader=self._other_leader(),
         )
         wide = _is_wide(request)
-        page = _with_page(record, request, lambda: [*self._caveat(), *group_state_page(record, wide=wide)])
-        return _json(page)
+        drawn = [] if verdict is None else [*group_page(verdict, wide=wide), Line()]
+        return _with_page(record, request, lambda: [*self._caveat(), *drawn, *group_state_page(record, wide=wide)])
+
+    def _group_verdict(self, key: str) -> tuple[GroupVerdict | None, str]:
+        """What would be decided now, and what is to be said of that: nothing is scheduled meanwhile."""
+        engine, state = self._scheduler.engine, self._scheduler.state
+        if not self._scheduler.synced.is_set():
+            raise ServiceUnavailable("the scheduler has not read the cluster yet")
+        if not engine.schedules_groups:
+            return None, GROUPS_OFF
+        pods = state.pod_groups.pods(key)
+        if not pods:
+            return None, "no pod names this group"
+        if pods > _MAX_MEMBERS:
+            return None, f"a running scheduler does not judge groups of more than {_MAX_MEMBERS:,} pods: ask without it"
+        preempts = pods * state.sizes()["pods"] <= _MAX_SEARCH
+        verdict = judged_group(engine, key, preempts=preempts)
+        looked = preempts or verdict.fits or not engine.preempts_for_groups
+        return verdict, "" if looked else "whom the group could evict was not looked for: ask without the scheduler"
 
     async def _explain(self, request: Request) -> Response:
         key = key_of(request, f"{PREFIX}explain/")

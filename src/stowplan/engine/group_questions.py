@@ -121,7 +121,8 @@ class GroupQuestion:
         self._version = version
         self._state: ClusterState = algorithm.cluster
 
-    def judgement(self) -> GroupJudgement:
+    def judgement(self, *, preempts: bool = True) -> GroupJudgement:
+        """Without `preempts`, nobody is looked for whose eviction would help the group as a whole."""
         state, groups = self._state, self._state.pod_groups
         pending, staying = groups.unscheduled(self._group), tuple(groups.placed(self._group))
         anew = not pending and bool(staying)
@@ -139,7 +140,8 @@ class GroupQuestion:
             return found
         framework = self._framework(found, pending)
         if framework is not None:
-            self._judge(found, framework, pending)
+            with framework.unmeasured():
+                self._judge(found, framework, pending, preempts=preempts)
         return found
 
     def _taken_off(self, info: PodInfo) -> PodInfo:
@@ -171,7 +173,9 @@ class GroupQuestion:
             return framework
         return None
 
-    def _judge(self, found: GroupJudgement, framework: Framework, pending: Sequence[PodInfo]) -> None:
+    def _judge(
+        self, found: GroupJudgement, framework: Framework, pending: Sequence[PodInfo], *, preempts: bool
+    ) -> None:
         assert self._trials is not None
         for info in pending:
             if (status := framework.run_pre_enqueue(info)) is not None:
@@ -182,7 +186,7 @@ class GroupQuestion:
         found.pods = tuple(tried)
         queued = [QueuedPod(pod=info, timestamp=0.0) for info in tried]
         trial = self._trials.run(framework, self._group, queued)
-        if self._preemption is not None:
+        if self._preemption is not None and preempts:
             self._preemption.help(framework, self._group, queued, trial)
         found.status, found.waiting = trial.status, trial.waiting
         found.domains = tuple(self._domains(trial))

@@ -39,6 +39,10 @@ def reserve(framework: Framework, state: CycleState, pod: PodInfo, node_name: st
     Raise ValueError if the cluster already has the pod on a node.
     """
     cluster = framework.handle.cluster
+    for plugin in framework.assuming:
+        changed = plugin.assumed(state, pod, node_name)
+        if changed is not pod.pod:
+            pod.pod, pod.shape = changed, cluster.pod_info(changed).shape
     cluster.assume(pod, node_name)
     result = Reservation()
     result.failed = run_reserve(framework, state, pod, node_name, problems=result.problems)

@@ -1,9 +1,10 @@
-"""Ask the engine for a `Verdict`."""
+"""Ask the engine for a `Verdict`, or a `GroupVerdict`."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from stowplan.explain.group_verdict import GroupVerdict
 from stowplan.explain.preemption import preemption_of
 from stowplan.explain.verdict import Verdict
 
@@ -45,3 +46,12 @@ def _judged(engine: Engine, info: PodInfo, answers: Mapping[Asked, Outcome] | No
         preemption = preemption_of(question.framework, found.post_filter)
     # A verdict outlasts the question.
     return Verdict(**vars(found) | {"post_filter": (), "preemption": preemption})
+
+
+def judged_group(engine: Engine, group: str, *, preempts: bool = True) -> GroupVerdict:
+    """The verdict on a pod group, `namespace/name`; nothing changes.
+
+    Without `preempts`, nobody is looked for whose eviction would help the group as a whole.
+    """
+    with engine.asking_about_group(group) as question:
+        return GroupVerdict(**vars(question.judgement(preempts=preempts)))

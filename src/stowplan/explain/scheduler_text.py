@@ -38,6 +38,8 @@ def group_state_page(record: GroupStateRecord, *, wide: bool) -> list[Block]:
         said = f"PodGroupScheduled {record.condition.status}, {record.condition.reason}"
         message = f": {record.condition.message}" if record.condition.message else ""
         blocks.append(Line(f"{said}{message}", 2))
+    if record.note:
+        blocks.append(Line(((record.note, "dim"),), 2))
     if record.story is not None:
         steps = record.story.steps if wide else record.story.steps[-_STEPS:]
         blocks += [Line(), Line((("What happened", "head"),)), Grid([[((s.time, "dim"),), _step(s)] for s in steps])]

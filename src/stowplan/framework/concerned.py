@@ -1,67 +1,52 @@
 """Which of a profile's plugins pods of a shape are any business of, point by point.
 
-Most pods have neither claims nor gates nor devices, and a plugin that is about those says so once for all pods of a
-shape (`Plugin.ignores`). It is then left out where it would only say again that it has nothing to say. A run of
-PreFilter, Filter and Score over all nodes asks it nevertheless, as what it skips is counted there.
+Most pods have neither claims nor devices, and a plugin that is about those promises once for all pods of a shape that
+it has nothing to say of them (`skips`, `reserves_nothing`, `signs_nothing`). It is then left out where it would only
+say so again. A run of PreFilter and Filter over all nodes asks it nevertheless, as what it skips is noted there.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, NamedTuple
 
-from stowplan.framework.status import PROPAGATED
+from stowplan.framework.interface import ReservePlugin
+from stowplan.framework.status import promised
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from stowplan.cluster.pod_info import PodShape
-    from stowplan.framework.interface import (
-        Plugin,
-        PreBindPlugin,
-        PreEnqueuePlugin,
-        PreFilterPlugin,
-        PreScorePlugin,
-        ReservePlugin,
-        SignPlugin,
-    )
-
-P = TypeVar("P", bound="Plugin")
+    from stowplan.framework.interface import Plugin, PreBindPlugin, PreFilterPlugin, SignPlugin
 
 
 class Concerned(NamedTuple):
     signers: tuple[SignPlugin, ...]
     #: The same as bits of a number.
     signing: int
-    pre_enqueue: tuple[PreEnqueuePlugin, ...]
     #: Of those whose answer may change with pods of other nodes.
     moving_pre_filters: tuple[PreFilterPlugin, ...]
-    moving_pre_scores: tuple[PreScorePlugin, ...]
     reserve: tuple[ReservePlugin, ...]
     pre_bind: tuple[PreBindPlugin, ...]
 
+    @classmethod
+    def all_of(
+        cls,
+        signers: tuple[SignPlugin, ...],
+        moving_pre_filters: tuple[PreFilterPlugin, ...],
+        reserve: tuple[ReservePlugin, ...],
+        pre_bind: tuple[PreBindPlugin, ...],
+    ) -> Concerned:
+        return cls(signers, (1 << len(signers)) - 1, moving_pre_filters, reserve, pre_bind)
+
     def by(self, shape: PodShape) -> Concerned:
         """Those of them that pods of the shape are any business of."""
-
-        def left(plugins: tuple[P, ...]) -> tuple[P, ...]:
-            return tuple(plugin for plugin in plugins if not _says(plugin.ignores, shape))
-
-        signing = [not _says(plugin.signs_nothing, shape) for plugin in self.signers]
+        signing = [not promised(lambda plugin=plugin: plugin.signs_nothing(shape)) for plugin in self.signers]  # type: ignore[misc]
         return Concerned(
             tuple(plugin for plugin, signs in zip(self.signers, signing, strict=True) if signs),
             sum(1 << i for i, signs in enumerate(signing) if signs),
-            left(self.pre_enqueue),
-            left(self.moving_pre_filters),
-            left(self.moving_pre_scores),
-            left(self.reserve),
-            left(self.pre_bind),
+            tuple(p for p in self.moving_pre_filters if not promised(lambda p=p: p.skips(shape))),  # type: ignore[misc]
+            tuple(p for p in self.reserve if not _reserves_nothing(p, shape)),
+            tuple(p for p in self.pre_bind if not _reserves_nothing(p, shape)),
         )
 
 
-def _says(question: Callable[[Any], bool], shape: PodShape) -> bool:
-    try:
-        return question(shape)
-    except PROPAGATED:
-        raise
-    except BaseException:
-        # What it makes of such a pod shows when it is asked.
-        return False
+def _reserves_nothing(plugin: Plugin, shape: PodShape) -> bool:
+    return isinstance(plugin, ReservePlugin) and promised(lambda: plugin.reserves_nothing(shape))

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from stowplan.api.meta import ApiStruct
-    from stowplan.api.types import PodGroup
+    from stowplan.api.types import Pod, PodGroup
     from stowplan.cluster.node_info import NodeInfo
     from stowplan.cluster.object_dependencies import ObjectDependency
     from stowplan.cluster.pod_info import PodInfo, PodShape
@@ -71,20 +71,11 @@ class Reads(Enum):
     ANYTHING = "anything"
 
 
-#: What a class of its own makes of a pod, whatever the class that it derives from ignores.
-_IGNORING = frozenset(
-    (
-        "pre_enqueue",
-        "pre_filter",
-        "filter_holds",
-        "pre_score",
-        "score_holds",
-        "reserve",
-        "pre_bind_pre_flight",
-        "pre_bind",
-        "sign_pod",
-    )
-)
+def _not_inherited(cls: type, promise: str, default: Callable[..., Any], *, unless: tuple[str, ...]) -> None:
+    """Take back what a parent promises of methods that a class now has of its own, if it does not promise it anew."""
+    own = vars(cls)
+    if promise not in own and any(name in own for name in unless):
+        setattr(cls, promise, default)
 
 
 class Plugin(ABC):
@@ -118,19 +109,6 @@ class Plugin(ABC):
     def sums_question(self, pod: PodInfo) -> Hashable:
         """For `Reads.NODE_SUMS`: what the answers hang on besides the node; pods that agree in it share them."""
         return pod.shape
-
-    def ignores(self, shape: PodShape) -> bool:
-        """Whether no pod of the shape is any business of the plugin's, whatever happens.
-
-        PreEnqueue lets it pass, PreFilter and PreScore skip it, Reserve and PreBind have nothing to do for it, and
-        `sign_pod` says {}: then it need not be asked. Not inherited by a class with one of these of its own.
-        """
-        return False
-
-    def __init_subclass__(cls, **keys: Any) -> None:
-        super().__init_subclass__(**keys)
-        if "ignores" not in vars(cls) and not _IGNORING.isdisjoint(vars(cls)):
-            cls.ignores = Plugin.ignores  # type: ignore[method-assign]
 
     def explanation(self, inspection: Inspection) -> Explanation | None:
         """How the plugin's refusals of one pod are explained, and what would lift them; None: by their reasons alone.
@@ -199,6 +177,17 @@ class PreFilterPlugin(Plugin):
     def pre_filter(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> PreFilterResult | Status | None:
         """Prepare the attempt. Skip leaves the plugin's Filter out, a rejection ends the attempt."""
 
+    def skips(self, shape: PodShape) -> bool:
+        """Whether `pre_filter` says Skip of every pod of the shape, whatever happens.
+
+        Not inherited by a class with a `pre_filter` of its own.
+        """
+        return False
+
+    def __init_subclass__(cls, **keys: Any) -> None:
+        super().__init_subclass__(**keys)
+        _not_inherited(cls, "skips", PreFilterPlugin.skips, unless=("pre_filter",))
+
 
 class CountsPods(ABC):
     """For plugins that read pods anywhere (`Reads.CLUSTER_PODS`): whether what they wrote still holds."""
@@ -210,6 +199,13 @@ class CountsPods(ABC):
     @abstractmethod
     def score_holds(self, state: CycleState, pod: PodInfo, feasible_moved: bool) -> bool:
         """Whether PreScore and Score would say the same again; `feasible_moved`: the feasible nodes are others."""
+
+    def untouched_by(self, state: CycleState, pod: PodInfo, shapes: Collection[PodShape]) -> bool:
+        """Whether all this holds however many pods of these shapes come, wherever, and whichever nodes stay feasible.
+
+        Asked when it holds now. Answer False where that is not certain.
+        """
+        return False
 
 
 class PodExtensions(ABC):
@@ -286,6 +282,20 @@ class PostFilterPlugin(Plugin):
         are not put to such a plugin.
         """
 
+    def repeats(self, result: PostFilterResult, pods: Sequence[PodInfo]) -> bool:
+        """Whether pods that are equal to the one that got this answer, and asked right after it, would get it as well.
+
+        Then they are not asked. Not inherited by a class with a `post_filter` of its own.
+        """
+        return False
+
+    def repeated(self, result: PostFilterResult, pods: Sequence[PodInfo]) -> None:
+        """These pods have got the answer again; for plugins that count or log their answers."""
+
+    def __init_subclass__(cls, **keys: Any) -> None:
+        super().__init_subclass__(**keys)
+        _not_inherited(cls, "repeats", PostFilterPlugin.repeats, unless=("post_filter",))
+
     def preemption(self, result: PostFilterResult) -> Preemption | None:
         """How the plugin came to its answer: the candidates, or why evicting pods would not help; None: no more to say.
 
@@ -361,6 +371,13 @@ class NodeScorePlugin(ScorePlugin):
 
 
 class ReservePlugin(Plugin):
+    #: Whether pods are assumed as `assumed` says.
+    changes_assumed_pods = False
+
+    def assumed(self, state: CycleState, pod: PodInfo, node_name: str) -> Pod:
+        """The pod as it is counted on its node, before Reserve; asked for with `changes_assumed_pods` only."""
+        return pod.pod
+
     @abstractmethod
     def reserve(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None: ...
 
@@ -368,11 +385,35 @@ class ReservePlugin(Plugin):
     def unreserve(self, state: CycleState, pod: PodInfo, node_name: str) -> None:
         """Undo `reserve`; must be idempotent and may come without it."""
 
+    def reserves_nothing(self, shape: PodShape) -> bool:
+        """Whether `reserve` always lets pods of the shape have their node, and sets nothing aside but in their state.
+
+        A plugin that has a `pre_bind` as well has nothing to do there for them, either. Not inherited by a class with a
+        `reserve` or `unreserve` of its own.
+        """
+        return False
+
+    def __init_subclass__(cls, **keys: Any) -> None:
+        super().__init_subclass__(**keys)
+        _not_inherited(cls, "reserves_nothing", ReservePlugin.reserves_nothing, unless=("reserve", "unreserve"))
+
 
 class PermitPlugin(Plugin):
     @abstractmethod
     def permit(self, state: CycleState, pod: PodInfo, node_name: str) -> tuple[Status | None, float]:
         """Let the pod pass, refuse it, or answer Wait with a timeout in seconds."""
+
+    def quorum(self, pod: PodInfo) -> int | None:
+        """How many pods of the pod's group must have nodes for `permit` to let the group's pods pass; None: not said.
+
+        With fewer, `permit` always answers Wait in the same words, and to ask it once is as good as to ask it for each
+        pod. With so many it does nothing but let them pass. Not inherited by a class with a `permit` of its own.
+        """
+        return None
+
+    def __init_subclass__(cls, **keys: Any) -> None:
+        super().__init_subclass__(**keys)
+        _not_inherited(cls, "quorum", PermitPlugin.quorum, unless=("permit",))
 
 
 @dataclass(frozen=True, slots=True)
@@ -419,12 +460,11 @@ class SignPlugin(Plugin):
 
         Not inherited by a class with a `sign_pod` of its own.
         """
-        return self.ignores(shape)
+        return False
 
     def __init_subclass__(cls, **keys: Any) -> None:
         super().__init_subclass__(**keys)
-        if "sign_pod" in vars(cls) and "signs_nothing" not in vars(cls):
-            cls.signs_nothing = SignPlugin.signs_nothing  # type: ignore[method-assign]
+        _not_inherited(cls, "signs_nothing", SignPlugin.signs_nothing, unless=("sign_pod",))
 
 
 class ShapeSigned(SignPlugin):

@@ -76,9 +76,12 @@ class ExtensionPoint:
         child.counts[bisect_left(child.bounds, seconds)] += 1
         child.sum += seconds
 
-    def took(self, seconds: float, code: Code = _SUCCESS) -> None:
-        child = self._children[code] or self._child(code)
-        child.observe(seconds)
+    def took(self, seconds: float, code: Code = _SUCCESS, *, runs: int = 1) -> None:
+        """Runs that took so many seconds each."""
+        if runs > 0:
+            child = self._children[code] or self._child(code)
+            child.counts[bisect_left(child.bounds, seconds)] += runs
+            child.sum += seconds * runs
 
     def _child(self, code: Code) -> Histogram:
         child = self._children[code] = self._family.with_label_values(self._name, code.name, self._profile)
@@ -199,6 +202,25 @@ class FrameworkMetrics:
                 counter = attempts.with_label_values(self.profile, "hint_used" if reused else "no_hint")
                 self._hint_results[reused] = counter
             counter.inc()
+
+    def decided_together(self, pods: int, seconds: float, *, scored: int, reused: bool) -> None:
+        """Tell of pods that shared one decision as of so many decisions; Filter gets all of the time."""
+        self.points["PreFilter"].took(0.0, runs=pods)
+        for point in ("PreScore", "Score"):
+            self.points[point].took(0.0, runs=scored)
+        self.points["Filter"].took(seconds / pods, runs=pods)
+        self.hinted(reused, seconds=0.0, used=True)
+        for _ in range(1, pods):
+            self.hinted(True, seconds=0.0, used=True)
+
+    def refused_alike(self, pods: int, *, helped: bool) -> None:
+        """Tell of pods that were refused as an equal one before them; `helped`: PostFilter plugins had a say."""
+        for point in ("PreFilter", "Filter"):
+            self.points[point].took(0.0, runs=pods)
+        if helped:
+            self.points["PostFilter"].took(0.0, Code.Unschedulable, runs=pods)
+        for _ in range(pods):
+            self.hinted(True, seconds=0.0, used=False)
 
 
 class _Unmeasured:

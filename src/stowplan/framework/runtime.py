@@ -10,6 +10,7 @@ Upstream: pkg/scheduler/framework/runtime/framework.go.
 # mypy: disable-error-code="type-abstract"
 from __future__ import annotations
 
+from contextlib import contextmanager
 from dataclasses import dataclass
 from inspect import isgenerator, isgeneratorfunction
 from itertools import count
@@ -72,7 +73,7 @@ from stowplan.framework.status import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Sequence
+    from collections.abc import Callable, Collection, Iterator, Sequence
 
     import numpy.typing as npt
 
@@ -157,6 +158,8 @@ class Framework:
         self.pre_score = self._at("preScore", PreScorePlugin)
         self.score = self._at("score", ScorePlugin)
         self.reserve = self._at("reserve", ReservePlugin)
+        #: Those that change pods when they are assumed.
+        self.assuming = tuple(plugin for plugin in self.reserve if plugin.changes_assumed_pods)
         self.permit = self._at("permit", PermitPlugin)
         self.pre_bind = self._at("preBind", PreBindPlugin)
         self.bind = self._at("bind", BindPlugin)
@@ -193,16 +196,10 @@ class Framework:
         self.moving_filters = _moving(self.filter)
         #: Those of them that say themselves whether what they wrote holds, by name.
         self.pod_counters = {p.name: p for p in deciding if isinstance(p, CountsPods)}
-        #: What is asked of about any pod.
-        self.everyone = Concerned(
-            self._signers or (),
-            (1 << len(self._signers or ())) - 1,
-            self.pre_enqueue,
-            _moving(self.pre_filter),
-            _moving(self.pre_score),
-            self.reserve,
-            self.pre_bind,
-        )
+        self.moving_pre_filters = _moving(self.pre_filter)
+        self.moving_pre_scores = _moving(self.pre_score)
+        #: What is asked about any pod.
+        self.everyone = Concerned.all_of(self._signers or (), self.moving_pre_filters, self.reserve, self.pre_bind)
 
     def switch_off(self, names: Collection[str]) -> None:
         """Leave plugins out at every point until they are switched on again; names that are not here do not matter."""
@@ -467,6 +464,16 @@ class Framework:
         if state.plugin_times is not None:
             state.plugin_times.ended("PostFilter", plugin.name, started, result.status)
         return result
+
+    @contextmanager
+    def unmeasured(self) -> Iterator[None]:
+        """Count and time nothing, as what is asked within only answers a question."""
+        before, of_plugins = self.metrics, self.handle.metrics
+        self.metrics = self.handle.metrics = None
+        try:
+            yield
+        finally:
+            self.metrics, self.handle.metrics = before, of_plugins
 
     def now(self) -> float:
         """By the stopwatch of the metrics; 0.0 where nobody measures."""

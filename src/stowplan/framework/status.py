@@ -11,7 +11,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from inspect import iscoroutine
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 
 class Code(IntEnum):
@@ -118,6 +121,16 @@ def raised(what: BaseException) -> Status:
     told = RuntimeError(text)
     told.__cause__ = what
     return Status(Code.Error, error=told)
+
+
+def promised(promise: Callable[[], bool]) -> bool:
+    """What a plugin promises of itself; one that fails over it promises nothing."""
+    try:
+        return promise()
+    except PROPAGATED:
+        raise
+    except BaseException:
+        return False
 
 
 def described(what: BaseException) -> str:

@@ -28,7 +28,6 @@ _POINTS = {
     "pre_enqueue": "PreEnqueue",
     "less": "QueueSort",
     "sign_pod": "SignPod",
-    "ignores": "Ignores",
     "signs_nothing": "SignPod",
     "sums_question": "SumsQuestion",
     "reads_objects": "ReadsObjects",

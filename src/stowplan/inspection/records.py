@@ -389,6 +389,10 @@ class GroupStateRecord(Record, frozen=True, kw_only=True):
     #: Pods in the queue, and pods on nodes or on their way there.
     waiting: tuple[QueuedPodRecord, ...] = ()
     have_node: dict[str, str] = {}
+    #: What would be decided now, if that was asked for.
+    verdict: GroupVerdictRecord | None = None
+    #: Why there is no verdict, or what was left out of it.
+    note: str = ""
     story: StoryRecord | None = None
     leader: str | None = None
     page: list[Any] | None = None

@@ -1,6 +1,7 @@
 """Load a cluster's objects from files as an API server would store them.
 
-Defaults are applied, manifests written by hand are validated, and workloads get the pods that they ask for.
+Defaults are applied, manifests written by hand are validated, workloads get the pods that they ask for, and
+pods and nodes the claims and slices that are made for them.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING
 from stowplan.api.load import load_files
 from stowplan.loading.admission import admit
 from stowplan.loading.manifest_checks import checked
+from stowplan.loading.unmade_devices import TEMPLATE, with_devices
 from stowplan.loading.unmade_pods import WORKLOADS, unmade
 
 if TYPE_CHECKING:
@@ -31,9 +33,10 @@ class Filed:
 
 def objects_of_files(paths: Sequence[str], stdin: BinaryIO | None = None, *, recursive: bool = False) -> Filed:
     """From files, directories and, for `-`, `stdin`; raise LoadError."""
-    loaded = load_files(paths, stdin, others=WORKLOADS, recursive=recursive)
+    loaded = load_files(paths, stdin, others=WORKLOADS | {TEMPLATE}, recursive=recursive)
     manifests = (*loaded.raw, *loaded.others)
     checks = checked(list(zip(manifests, (*loaded.sources, *loaded.other_sources), strict=True)))
     made, made_notes = unmade(manifests, loaded.objects)
-    admitted = admit((*loaded.objects, *made))
-    return Filed(admitted.objects, (*loaded.notes, *checks, *made_notes, *admitted.notes))
+    objects, device_notes = with_devices(manifests, (*loaded.objects, *made))
+    admitted = admit(objects)
+    return Filed(admitted.objects, (*loaded.notes, *checks, *made_notes, *device_notes, *admitted.notes))

@@ -104,7 +104,7 @@ def _made(manifest: Mapping[str, Any], number: int) -> Iterator[ApiStruct]:
             spec["volumes"] = [*(spec.get("volumes") or ()), *(_volume(claim, name) for claim in claims)]
         yield _converted(manifest, {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}, Pod)
         for claim in claims:
-            yield _claim(manifest, claim, name)
+            yield claim_of(manifest, claim, name)
 
 
 def _owner(manifest: Mapping[str, Any]) -> dict[str, Any]:
@@ -128,7 +128,8 @@ def _volume(claim: Mapping[str, Any], pod: str) -> dict[str, Any]:
     return {"name": name, "persistentVolumeClaim": {"claimName": f"{name}-{pod}"}}
 
 
-def _claim(manifest: Mapping[str, Any], template: Mapping[str, Any], pod: str) -> PersistentVolumeClaim:
+def claim_of(manifest: Mapping[str, Any], template: Mapping[str, Any], pod: str) -> PersistentVolumeClaim:
+    """The claim of one of a StatefulSet's pods, by one of its volumeClaimTemplates; raise LoadError."""
     metadata = template.get("metadata") or {}
     about = {**metadata, "name": f"{metadata.get('name')}-{pod}", "namespace": _namespace(manifest)}
     found = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": about, "spec": template.get("spec") or {}}

@@ -5,10 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol
 
+from msgspec.structs import replace as replace_struct
+
 from stowplan.api import types as t
 from stowplan.api.changes import Change
 from stowplan.cluster.pod_info import group_key
 from stowplan.engine.algorithm import Decision
+from stowplan.engine.equal_pods import end_of_run, quorum_of, reserves_nothing
 from stowplan.engine.inputs import Cancelled, Changes, Rejected, Started, Stopped
 from stowplan.klog import get_logger
 from stowplan.simulate.driver import VirtualTime
@@ -76,6 +79,49 @@ class Scheduling:
             found |= {info.uid: Decision(info, info.node_name) for info in pods if info.node_name}
             found |= {decision.pod.uid: decision for decision in self.all_of(free)} if free else {}
         return [found[info.uid] for info in infos]
+
+    def places(self, infos: Sequence[PodInfo]) -> list[Decision]:
+        """As `in_order`, for who wants to know where pods go and nothing else: equal pods are decided together.
+
+        Where some plugin may take notice of each pod, it is the same as `in_order`.
+        """
+        if self._engine.schedules_groups:
+            return self.in_order(infos)
+        found: list[Decision] = []
+        while len(found) < len(infos):
+            first = len(found)
+            framework = self._cluster.framework_of(infos[first])
+            run = infos[first : end_of_run(framework, infos, first)]
+            together = self._together(framework, run) if len(run) > 1 and self._unnoticed(framework, run) else []
+            found += together
+            found += [self.one(info) for info in run[len(together) :]]
+        return found
+
+    def _unnoticed(self, framework: Framework, infos: Sequence[PodInfo]) -> bool:
+        """Whether no plugin has anything to do for pods like these but to decide, and each is new here."""
+        if framework.suspends or framework.post_bind or [plugin.name for plugin in framework.bind] != ["DefaultBinder"]:
+            return False
+        if not set(framework.pre_bind) <= set(framework.reserve) or not reserves_nothing(framework, infos):
+            return False
+        return quorum_of(framework, infos[0]) == 0 and all(
+            not info.node_name
+            and not info.terminating
+            and self._names.get(info.key) in (None, info.uid)
+            and framework.run_pre_enqueue(info) is None
+            for info in infos
+        )
+
+    def _together(self, framework: Framework, infos: Sequence[PodInfo]) -> list[Decision]:
+        """Decide for the first of some equal pods, as many as can be told, and bind them."""
+        state = self._engine.state
+        with self._guard.series():
+            decisions = self._engine.algorithm.filled(framework, infos)
+        for decision in decisions:
+            pod, info = decision.pod.pod, decision.pod
+            bound = replace_struct(pod, spec=replace_struct(pod.spec, node_name=decision.node_name))
+            state.add_pod(bound, shape=info.shape)
+            self._names.put(info.key, info.uid)
+        return decisions
 
     def one(self, info: PodInfo) -> Decision:
         if info.node_name:

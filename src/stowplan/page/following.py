@@ -10,11 +10,11 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from stowplan.page.plan import Plan, PlanChange, node_row, pod_rows
+from stowplan.page.plan import Plan, PlanChange, node_rows, pod_rows
 from stowplan.timing.times import REAL_TIMES
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
     from stowplan.api.types import Node
     from stowplan.cluster.pod_info import PodInfo
@@ -53,8 +53,7 @@ class PlanFollower:
             yield
         infos = [*state.placed_pods(), *state.pending.values()]
         for start in range(0, len(infos), _SLICE):
-            # By UID: what was seen when the slices were cut may have gone.
-            self._take(info.uid for info in infos[start : start + _SLICE])
+            self._take_some_pods(infos[start : start + _SLICE])
             yield
         self.look()
 
@@ -96,12 +95,18 @@ class PlanFollower:
 
     def _take_some_nodes(self, names: Iterable[str]) -> None:
         table = self._state.table
-        for name in names:
-            row = table.row_of.get(name)
-            node = None if row is None else table.nodes[row]
-            if node is not None:
-                self._nodes[name] = node
-                self.plan.nodes[name] = node_row(table, node)
+        rows = (table.row_of.get(name) for name in names)
+        nodes = [node for row in rows if row is not None and (node := table.nodes[row]) is not None]
+        self._nodes.update({node.metadata.name: node for node in nodes})
+        self.plan.nodes.update({row.name: row for row in node_rows(table, nodes)})
+
+    def _take_some_pods(self, infos: Sequence[PodInfo]) -> None:
+        state, plan, keys = self._state, self.plan.pods, self._keys
+        # By UID: what was seen when the slices were cut may have gone, and what came since is touched.
+        found = (state.placed(info.uid) or state.pending.by_uid(info.uid) for info in infos)
+        for row in pod_rows(info for info in found if info is not None):
+            plan[row.key] = row
+            keys[row.uid] = row.key
 
     def _take_nodes(self) -> tuple[dict[str, NodeRow], tuple[str, ...]]:
         table = self._state.table
@@ -110,8 +115,8 @@ class PlanFollower:
         self._generation = table.generation
         before, plan = self._nodes, self.plan.nodes
         self._nodes = {node.metadata.name: node for node in table.nodes if node is not None}
-        changed = (node_row(table, node) for name, node in self._nodes.items() if before.get(name) is not node)
-        rows = {row.name: row for row in changed if plan.get(row.name) != row}
+        changed = [node for name, node in self._nodes.items() if before.get(name) is not node]
+        rows = {row.name: row for row in node_rows(table, changed) if plan.get(row.name) != row}
         gone = tuple(name for name in before if name not in self._nodes)
         for name in gone:
             del plan[name]

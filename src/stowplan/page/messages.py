@@ -91,10 +91,17 @@ class _Positions:
 
     def __init__(self, *first: Hashable) -> None:
         self._positions: dict[Any, int] = {value: i for i, value in enumerate(first)}
+        self._met: dict[int, int] = {}
 
     def column(self, values: Iterable[Hashable]) -> tuple[int, ...]:
-        positions = self._positions
-        return tuple(positions.setdefault(value, len(positions)) for value in values)
+        """Of values that rows hold, so that none of them goes meanwhile: one that is met again is not hashed again."""
+        positions, met, found = self._positions, self._met, []
+        for value in values:
+            position = met.get(id(value))
+            if position is None:
+                position = met[id(value)] = positions.setdefault(value, len(positions))
+            found.append(position)
+        return tuple(found)
 
     def values(self) -> tuple[Any, ...]:
         return tuple(self._positions)
@@ -105,12 +112,13 @@ class _Positions:
 
 def _nodes(rows: Collection[NodeRow]) -> NodesRecord:
     labels, taints, amounts = _Positions(), _Positions(), _Positions()
+    fields: Any = NodeRow(*_columns(rows, len(NodeRow._fields)))
     return NodesRecord(
-        name=tuple(row.name for row in rows),
-        labels=labels.column(row.labels for row in rows),
-        taints=taints.column(row.taints for row in rows),
-        allocatable=amounts.column(row.allocatable for row in rows),
-        unschedulable=tuple(row.unschedulable for row in rows),
+        name=fields.name,
+        labels=labels.column(fields.labels),
+        taints=taints.column(fields.taints),
+        allocatable=amounts.column(fields.allocatable),
+        unschedulable=fields.unschedulable,
         label_sets=labels.dicts(),
         taint_sets=taints.values(),
         amount_sets=amounts.dicts(),
@@ -119,22 +127,28 @@ def _nodes(rows: Collection[NodeRow]) -> NodesRecord:
 
 def _pods(rows: Collection[PodRow]) -> PodsRecord:
     names, workloads, labels, amounts = _Positions(""), _Positions(), _Positions(), _Positions()
+    fields: Any = PodRow(*_columns(rows, len(PodRow._fields)))
     return PodsRecord(
-        key=tuple(row.key for row in rows),
-        uid=tuple(row.uid for row in rows),
-        node=names.column(row.node for row in rows),
-        nominated_node=names.column(row.nominated_node for row in rows),
-        workload=workloads.column(row.workload for row in rows),
-        labels=labels.column(row.labels for row in rows),
-        requests=amounts.column(row.requests for row in rows),
-        priority=tuple(row.priority for row in rows),
-        created=tuple(row.created for row in rows),
-        terminating=tuple(row.terminating for row in rows),
+        key=fields.key,
+        uid=fields.uid,
+        node=names.column(fields.node),
+        nominated_node=names.column(fields.nominated_node),
+        workload=workloads.column(fields.workload),
+        labels=labels.column(fields.labels),
+        requests=amounts.column(fields.requests),
+        priority=fields.priority,
+        created=fields.created,
+        terminating=fields.terminating,
         node_names=names.values(),
         workloads=workloads.values(),
         label_sets=labels.dicts(),
         amount_sets=amounts.dicts(),
     )
+
+
+def _columns(rows: Collection[Any], count: int) -> Any:
+    """Rows as a tuple for each field."""
+    return zip(*rows, strict=True) if rows else ((),) * count
 
 
 # -- read again -------------------------------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 from stowplan.api.meta import controller_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from stowplan.api.types import Node
     from stowplan.cluster.node_table import NodeTable
@@ -112,45 +112,57 @@ def plan_of(state: ClusterState) -> Plan:
     # An assumed pod is among the pending ones as well, perhaps in a newer version that names no node yet.
     pending = (info for info in state.pending.values() if state.placed(info.uid) is None)
     pods = pod_rows([*state.placed_pods(), *pending])
-    nodes = (node_row(state.table, node) for node in state.table.nodes if node is not None)
+    nodes = node_rows(state.table, [node for node in state.table.nodes if node is not None])
     return Plan({row.name: row for row in nodes}, {row.key: row for row in pods})
 
 
-def node_row(table: NodeTable, node: Node) -> NodeRow:
-    return NodeRow(
-        node.metadata.name,
-        _sorted(node.metadata.labels),
-        tuple((taint.key, taint.value, taint.effect) for taint in node.spec.taints),
-        node.spec.unschedulable,
-        _allocatable(table, node),
-    )
-
-
-def _allocatable(table: NodeTable, node: Node) -> Amounts:
-    row = table.row_of[node.metadata.name]
-    amounts = {name: int(table.allocatable[index, row]) for name, index in table.resources.items()}
-    amounts["pods"] = int(table.allowed_pods[row])
-    return _sorted({name: amount for name, amount in amounts.items() if amount})
+def node_rows(table: NodeTable, nodes: Sequence[Node]) -> Iterator[NodeRow]:
+    """Rows of nodes that are in the table."""
+    rows = [table.row_of[node.metadata.name] for node in nodes]
+    # A column at once: a number of an array alone costs more than the rest of its row.
+    columns = {name: table.allocatable[index, rows].tolist() for name, index in table.resources.items()}
+    columns["pods"] = table.allowed_pods[rows].tolist()
+    names = sorted(columns)
+    shared: dict[tuple[int, ...], Amounts] = {}
+    for node, *found in zip(nodes, *(columns[name] for name in names), strict=True):
+        amounts = tuple(found)
+        allocatable = shared.get(amounts)
+        if allocatable is None:
+            allocatable = tuple((name, amount) for name, amount in zip(names, amounts, strict=True) if amount)
+            shared[amounts] = allocatable
+        yield NodeRow(
+            node.metadata.name,
+            _sorted(node.metadata.labels),
+            tuple((taint.key, taint.value, taint.effect) for taint in node.spec.taints),
+            node.spec.unschedulable,
+            allocatable,
+        )
 
 
 def pod_rows(infos: Iterable[PodInfo]) -> Iterator[PodRow]:
-    # Pods of a workload share a shape; what follows from it is worked out once.
+    # Pods of a workload share a shape and its name; what follows from these is worked out once.
     of_shape: dict[PodShape, tuple[Labels, Amounts]] = {}
+    workloads: dict[tuple[str, str], str] = {}
     for info in infos:
-        shape = info.shape
+        shape, metadata = info.shape, info.pod.metadata
         shared = of_shape.get(shape)
         if shared is None:
             shared = of_shape[shape] = _sorted(shape.labels), _sorted(shape.used)
-        controller = controller_of(info.pod.metadata)
+        controller = controller_of(metadata)
+        workload = "" if controller is None else workloads.get((controller.kind, controller.name))
+        if workload is None:
+            assert controller is not None
+            workload = workloads[controller.kind, controller.name] = f"{controller.kind}/{controller.name}"
         yield PodRow(
             info.key,
             info.uid,
             info.node_name,
             info.pod.status.nominated_node_name,
-            "" if controller is None else f"{controller.kind}/{controller.name}",
-            *shared,
+            workload,
+            shared[0],
+            shared[1],
             info.priority,
-            info.pod.metadata.creation_timestamp or "",
+            metadata.creation_timestamp or "",
             info.terminating,
         )
 

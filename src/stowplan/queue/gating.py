@@ -48,7 +48,7 @@ class Gate:
         return plugin
 
     def _first_refusing(self, framework: Framework, queued: QueuedPod, times: PluginTimes | None) -> str:
-        for plugin in self._plugins(framework, queued, everyone=times is not None):
+        for plugin in self._plugins(framework, queued):
             ask = plugin.pre_enqueue
             try:
                 answer = ask(queued.pod) if times is None else times.time("PreEnqueue", plugin.name, ask, queued.pod)
@@ -65,9 +65,8 @@ class Gate:
                 return plugin.name
         return ""
 
-    def _plugins(self, framework: Framework, queued: QueuedPod, *, everyone: bool) -> Sequence[PreEnqueuePlugin]:
-        first = queued.gating_plugin
-        plugins = framework.pre_enqueue if everyone else framework.concerned(queued.pod.shape).pre_enqueue
+    def _plugins(self, framework: Framework, queued: QueuedPod) -> Sequence[PreEnqueuePlugin]:
+        plugins, first = framework.pre_enqueue, queued.gating_plugin
         if not first:
             return plugins
         order = self._orders.get((plugins, first))

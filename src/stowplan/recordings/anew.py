@@ -67,6 +67,7 @@ class PodHistory:
     node_now: str = ""
     bound_then: float | None = None
     bound_now: float | None = None
+    went: float | None = None
 
 
 @dataclass(kw_only=True)
@@ -214,6 +215,9 @@ class DecidedAnew:
         if new is None:
             assert old is not None, "something has changed"
             metadata = old.metadata
+            gone = self._found.pods.get(metadata.uid)
+            if gone is not None:
+                gone.went = now
             return [Delete(kind=type(old), namespace=metadata.namespace, name=metadata.name, uid=metadata.uid)]
         if isinstance(new, Pod) and self._is_ours(new):
             return self._of_our_pod(old, new, now)

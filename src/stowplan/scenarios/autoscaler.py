@@ -5,9 +5,10 @@ say which of them a new node of a group would take; of these as many nodes are a
 their requests, after what nodes that are on their way will hold. The group with the lowest price for what it takes
 goes first. Spreading among new nodes is not foreseen: what is still refused when they are there is looked at again.
 
-A node of a group with `autoscale` goes once it has had no pods for `idle`, but for pods that belong to nodes.
+A node of a group with `autoscale` goes once it has had no pods for `idle`, but for pods that belong to nodes;
+`scale_down` is about nodes that have some.
 
-Upstream: kubernetes/autoscaler, cluster-autoscaler/FAQ.md. Not modelled: removing nodes that are in use a little.
+Upstream: kubernetes/autoscaler, cluster-autoscaler/FAQ.md.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ import numpy as np
 from stowplan.api.pod import Pod
 from stowplan.api.types import Node
 from stowplan.scenarios.fleet import amounts_of
+from stowplan.scenarios.scale_down import REMOVED, ScaleDown
 from stowplan.what_if.pods import Fate, fate_of
 
 if TYPE_CHECKING:
@@ -29,15 +31,14 @@ if TYPE_CHECKING:
     from stowplan.api.changes import Change
     from stowplan.cluster.pod_info import PodInfo
     from stowplan.engine.engine import Engine
+    from stowplan.scenarios.drains import Drains
     from stowplan.scenarios.fleet import Fleet, Group
     from stowplan.scenarios.ledger import Entry
     from stowplan.scenarios.world import World
 
-REMOVED = "node removed"
-
 
 class Autoscaler:
-    def __init__(self, world: World, fleet: Fleet, engine: Engine) -> None:
+    def __init__(self, world: World, fleet: Fleet, engine: Engine, drains: Drains) -> None:
         self._world = world
         self._fleet = fleet
         self._engine = engine
@@ -52,6 +53,7 @@ class Autoscaler:
         self._busy: Counter[str] = Counter()
         #: Node -> since when it has none.
         self._idle_since: dict[str, float] = {}
+        self._scale_down = ScaleDown(world, fleet, engine, drains, self._take_away)
         if self._groups:
             world.ledger.on_failure.append(self._refused)
             world.time.watch(self)
@@ -114,6 +116,7 @@ class Autoscaler:
             self._plan()
             return
         self.added += 1
+        self._scale_down.added()
         self._fleet.add_to(group, zone)
 
     def _accepted(self, group: Group, waiting: Sequence[PodInfo]) -> set[str]:
@@ -146,10 +149,12 @@ class Autoscaler:
         kind = type(new if old is None else old)
         if kind is Node:
             self._node_changed(old, new)
+            self._scale_down.consider()
         elif kind is Pod:
             was = "" if old is None else old.spec.node_name
             now = "" if new is None else new.spec.node_name
             if was != now and fate_of(old or new) is not Fate.BELONGS_TO_NODE:
+                self._scale_down.consider()
                 if was:
                     self._leaves(was)
                 if now:
@@ -187,6 +192,9 @@ class Autoscaler:
             if len(group.names) > limits.min:
                 self._is_idle(node)
             return
+        self._take_away(node)
+
+    def _take_away(self, node: str) -> None:
         self.removed += 1
         self._fleet.remove(node, REMOVED)
 

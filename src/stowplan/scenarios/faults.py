@@ -2,34 +2,33 @@
 
 A node that fails is seen to have failed after `failureDetection`; its pods are given up after `failureEviction` more,
 and made anew elsewhere. One that comes back before begins its pods again from their beginning; one that never does is
-taken out of the cluster when it is seen to have failed. Evictions of drains ask budgets and try again every 5 seconds.
+taken out of the cluster when it is seen to have failed.
 
 Upstream: pkg/controller/nodelifecycle and tainteviction; kubectl drain.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
 from stowplan.api.affinity import Taint
-from stowplan.api.taints import untolerated
+from stowplan.api.taints import UNREACHABLE, UNSCHEDULABLE
+from stowplan.scenarios.scale_down import REMOVED
 from stowplan.scenarios.schema import EVENTS, NodesSpec
+from stowplan.scenarios.taint_eviction import NODE_FAILED
 from stowplan.scenarios.times import times_of
 from stowplan.simulate.driver import Call
-from stowplan.what_if.pods import Fate, fate_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from random import Random
 
-    from stowplan.scenarios.budgets import BudgetKeeper
+    from stowplan.scenarios.drains import Drains
     from stowplan.scenarios.fleet import Fleet
     from stowplan.scenarios.kubelet import Kubelets
-    from stowplan.scenarios.ledger import Entry
     from stowplan.scenarios.schema import (
         DrainSpec,
         EventSpec,
@@ -46,31 +45,17 @@ if TYPE_CHECKING:
     from stowplan.scenarios.workloads import Keeper
     from stowplan.scenarios.world import World
 
-UNREACHABLE, UNSCHEDULABLE = "node.kubernetes.io/unreachable", "node.kubernetes.io/unschedulable"
 RECLAIMED = "stowplan.dev/reclaimed"
 #: Why pods go.
-NODE_FAILED, DRAINED, UPGRADED, TAINTED, SPOT = "node failed", "drained", "upgraded", "tainted", "reclaimed"
-REMOVED = "node removed"
-#: Seconds between two tries of an eviction that a budget does not allow, and until it is seen who has left.
-_AGAIN, _SOON = 5.0, 1.0
-
-
-@dataclass(eq=False)
-class _Drain:
-    """One node that is being emptied."""
-
-    node: str
-    why: str
-    then: Callable[[], object]
-    asks_budgets: bool = True
+DRAINED, UPGRADED, SPOT = "drained", "upgraded", "reclaimed"
 
 
 class Faults:
-    def __init__(self, world: World, fleet: Fleet, kubelets: Kubelets, budgets: BudgetKeeper) -> None:
+    def __init__(self, world: World, fleet: Fleet, kubelets: Kubelets, drains: Drains) -> None:
         self._world = world
         self._fleet = fleet
         self._kubelets = kubelets
-        self._budgets = budgets
+        self._drains = drains
         #: Node -> how often it has failed, so that what was meant for an earlier failure finds it is over.
         self._failed: dict[str, int] = {}
         self._failures = 0
@@ -119,15 +104,6 @@ class Faults:
             return
         taints = (Taint(key=UNREACHABLE, effect="NoSchedule"), Taint(key=UNREACHABLE, effect="NoExecute"))
         self._fleet.taint(node, *taints)
-        self._world.later(self._world.models.failure_eviction, partial(self._give_up, node, failure))
-
-    def _give_up(self, node: str, failure: int) -> None:
-        if self._failed.get(node) != failure:
-            return
-        for entry in self._world.entries_on(node):
-            if not _belongs_to_node(entry):
-                # Nobody is there to end it.
-                self._world.delete(entry, NODE_FAILED, at_once=True)
 
     def _recover(self, node: str, failure: int) -> None:
         if self._failed.get(node) == failure:
@@ -147,7 +123,7 @@ class Faults:
             then: Callable[[], object] = partial(self._uncordon, node)
             if spec.then == "remove":
                 then = partial(self._take_out, node, DRAINED)
-            self._begin_drain(_Drain(node, DRAINED, partial(self._world.later, spec.for_, then)))
+            self._drains.begin(node, DRAINED, partial(self._world.later, spec.for_, then))
 
     def _upgrade(self, spec: UpgradeSpec, chance: Random) -> None:
         left = self._fleet.chosen(spec, chance)
@@ -162,7 +138,7 @@ class Faults:
             self._upgrade_next(left, spec, chance)
             return
         replaced = partial(self._replace, node, left, spec, chance)
-        self._begin_drain(_Drain(node, UPGRADED, replaced))
+        self._drains.begin(node, UPGRADED, replaced)
 
     def _replace(self, node: str, left: list[str], spec: UpgradeSpec, chance: Random) -> None:
         fleet = self._fleet
@@ -187,22 +163,15 @@ class Faults:
     def _reclaim(self, spec: ReclaimSpec, chance: Random) -> None:
         for node in self._fleet.chosen(spec, chance):
             self._fleet.taint(node, Taint(key=RECLAIMED, effect="NoSchedule"))
-            self._begin_drain(_Drain(node, SPOT, _nothing, asks_budgets=False))
+            self._drains.begin(node, SPOT, _nothing, asks_budgets=False)
             self._world.later(spec.notice, partial(self._take_out, node, SPOT))
 
     def _taint(self, spec: TaintEventSpec, chance: Random) -> None:
         taint = Taint(key=spec.key, value=spec.value, effect=spec.effect)
         for node in self._fleet.chosen(spec, chance):
             self._fleet.taint(node, taint)
-            if spec.effect == "NoExecute":
-                self._drive_away(node, taint)
             if spec.for_ is not None:
                 self._world.later(spec.for_, partial(self._fleet.untaint, node, spec.key))
-
-    def _drive_away(self, node: str, taint: Taint) -> None:
-        for entry in self._world.entries_on(node):
-            if untolerated((taint,), entry.pod.spec.tolerations, ("NoExecute",)) is not None:
-                self._world.delete(entry, TAINTED)
 
     def _price(self, spec: PriceSpec, chance: Random) -> None:
         self._fleet.set_price(spec.group, spec.price)
@@ -218,35 +187,9 @@ class Faults:
         for node in list(group.names)[spec.count :]:
             self._take_out(node, REMOVED)
 
-    # -- drains -------------------------------------------------------------------------------------------------------
-
-    def _begin_drain(self, drain: _Drain) -> None:
-        self._fleet.update(drain.node, unschedulable=True)
-        self._fleet.taint(drain.node, Taint(key=UNSCHEDULABLE, effect="NoSchedule"))
-        self._evict(drain)
-
-    def _evict(self, drain: _Drain) -> None:
-        if drain.node not in self._fleet.nodes:
-            drain.then()
-            return
-        left = [entry for entry in self._world.entries_on(drain.node) if not _belongs_to_node(entry)]
-        for entry in left:
-            if not entry.why and (not drain.asks_budgets or self._budgets.allows(entry)):
-                self._world.delete(entry, drain.why)
-        if left:
-            # Those that leave are soon gone.
-            wait = _SOON if all(entry.why for entry in left) else _AGAIN
-            self._world.later(wait, partial(self._evict, drain))
-        else:
-            drain.then()
-
     def _uncordon(self, node: str) -> None:
         self._fleet.update(node, unschedulable=False)
         self._fleet.untaint(node, UNSCHEDULABLE)
-
-
-def _belongs_to_node(entry: Entry) -> bool:
-    return fate_of(entry.pod) is Fate.BELONGS_TO_NODE
 
 
 def _nothing() -> None:

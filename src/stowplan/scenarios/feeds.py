@@ -11,6 +11,7 @@ from stowplan.framework.requests import Create
 from stowplan.scenarios.errors import ScenarioError
 from stowplan.scenarios.ledger import Origin
 from stowplan.scenarios.start import trace_of
+from stowplan.scenarios.stateful import StatefulKeeper
 from stowplan.scenarios.times import expected_count, times_of
 from stowplan.scenarios.workloads import Keeper, named_pod
 from stowplan.simulate.driver import Call
@@ -20,10 +21,14 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from stowplan.api.pod import PodSpec
     from stowplan.framework.requests import Request
     from stowplan.scenarios.schema import WorkloadSpec
     from stowplan.scenarios.workloads import Template
     from stowplan.scenarios.world import World
+
+#: Specs of a trace that are kept for the next pod that is alike.
+_KEPT_SPECS = 8192
 
 Feed = "Iterator[tuple[float, Request | Call]]"
 
@@ -67,7 +72,8 @@ def _controllers(
         for _ in range(spec.each):
             number += 1
             name = f"{spec.name}-{number}" if several else spec.name
-            keeper = Keeper(world, template, name, world.chance(f"lifetimes of {name}"))
+            kind = StatefulKeeper if template.kind == "StatefulSet" else Keeper
+            keeper = kind(world, template, name, world.chance(f"lifetimes of {name}"))
             yield world.start + at, Call(partial(_begin, keeper, keepers if template.kind != "Job" else None))
 
 
@@ -82,6 +88,7 @@ def _of_trace(
 ) -> Iterator[tuple[float, Request]]:
     shift = spec.at[0]
     start, expect, last = world.start, world.ledger.expect, 0.0
+    asking = _ProfileName(spec.scheduler_name)
     try:
         for arrival in trace_of(spec.trace or {}, folder).arrivals():
             at = round(shift + arrival.at / spec.speed, 6)
@@ -93,12 +100,32 @@ def _of_trace(
             pod, lifetime = arrival.pod, arrival.lifetime
             metadata = pod.metadata
             uid = f"{spec.name}/{metadata.namespace}/{metadata.name}"
-            pod = replace(pod, metadata=replace(metadata, namespace=metadata.namespace or "default", uid=uid))
+            metadata = replace(metadata, namespace=metadata.namespace or "default", uid=uid)
+            pod = replace(pod, metadata=metadata, spec=asking.of(pod.spec))
             lifetime = None if lifetime is None else lifetime / spec.speed
             expect(uid, Origin(workload=spec.name, lifetime=lifetime))
             yield start + at, Create(obj=pod)
     except TraceError as error:
         raise ScenarioError(f"workloads: {spec.name}: {error}") from None
+
+
+class _ProfileName:
+    """Gives specs the profile's name; pods that share theirs go on to share one."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        #: id of a spec -> the spec, which is kept so that the id stays its own, and what became of it.
+        self._known: dict[int, tuple[PodSpec, PodSpec]] = {}
+
+    def of(self, spec: PodSpec) -> PodSpec:
+        if not self._name:
+            return spec
+        known = self._known.get(id(spec))
+        if known is None:
+            if len(self._known) >= _KEPT_SPECS:
+                self._known.clear()
+            known = self._known[id(spec)] = spec, replace(spec, scheduler_name=self._name)
+        return known[1]
 
 
 def size_of(spec: WorkloadSpec, folder: Path, duration: float | None) -> int | None:

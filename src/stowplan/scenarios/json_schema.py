@@ -35,11 +35,11 @@ _SCHEMAS: dict[Any, dict[str, Any]] = {
 
 
 def scenario_schema() -> dict[str, Any]:
-    (schema,), parts = msgspec.json.schema_components([Scenario], schema_hook=_SCHEMAS.__getitem__)
+    (schema,), parts = msgspec.json.schema_components(
+        [Scenario], schema_hook=_SCHEMAS.__getitem__, ref_template="#/$defs/{name}"
+    )
     found = {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema, "$defs": parts}
-    # msgspec refers to parts as OpenAPI does unless told otherwise.
-    text = msgspec.json.encode(_without_defaults(found)).replace(b"#/components/schemas/", b"#/$defs/")
-    decoded: dict[str, Any] = msgspec.json.decode(text)
+    decoded: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(_without_defaults(found)))
     return decoded
 
 

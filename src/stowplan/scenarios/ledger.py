@@ -39,6 +39,8 @@ FINISHED_WELL, PREEMPTED, DELETED, RUNNING, PENDING, REFUSED = (
     "pending",
     "refused",
 )
+#: Ends that are no evictions.
+CALM = (FINISHED_WELL, RUNNING, PENDING, REFUSED, DELETED, "scaled down")
 _NOTHING: Mapping[str, int] = {}
 _MOST_SIZES = 4096
 

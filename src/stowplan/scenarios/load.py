@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import yaml
-
 from stowplan.api.timestamps import parse_timestamp
-from stowplan.api.yaml_text import HostileYamlError, StrictLoader, composed, with_string_keys
-from stowplan.scenarios.decode import converted, path_text
-from stowplan.scenarios.errors import ScenarioError
+from stowplan.scenarios.files import Document, read_document
 from stowplan.scenarios.schema import EVENTS, Scenario
 
 if TYPE_CHECKING:
+    import os
     from collections.abc import Iterator, Mapping
 
     from stowplan.scenarios.decode import Path as FieldPath
@@ -33,81 +29,22 @@ class Located:
     folder: Path
 
 
-def load_scenario(source: str | os.PathLike[str] | Mapping[str, Any] | Scenario) -> Located:
+def load_scenario(source: str | os.PathLike[str] | Mapping[str, Any] | Scenario | Located) -> Located:
     """Of a file, or of a mapping with what a file would have; raise ScenarioError."""
+    if isinstance(source, Located):
+        return source
     if isinstance(source, Scenario):
-        return Located(_checked(source, "scenario", None), Path())
-    if not isinstance(source, (str, os.PathLike)):
-        return Located(_scenario(dict(source), "scenario", None), Path())
-    path = Path(source)
-    try:
-        text = path.read_text(encoding="utf-8")
-    except UnicodeDecodeError:
-        raise ScenarioError(f"{path}: not UTF-8 text") from None
-    except OSError as error:
-        raise ScenarioError(f"{path}: {error.strerror}") from None
-    value, root = _read(text, str(path))
-    return Located(_scenario(value, str(path), root), path.parent)
+        return Located(_checked(source, Document(None, "scenario", None, Path())), Path())
+    document = read_document(source, "scenario")
+    scenario = document.read(Scenario, "an object with cluster and workloads; see stowplan simulate --help")
+    return Located(_checked(scenario, document), document.folder)
 
 
-def _read(text: str, name: str) -> tuple[Any, yaml.Node]:
-    try:
-        documents = [(with_string_keys(loader.construct_document(node)), node) for loader, node in _documents(text)]
-    except HostileYamlError as error:
-        raise ScenarioError(f"{name}: {error}") from None
-    except yaml.MarkedYAMLError as error:
-        line = error.problem_mark.line + 1 if error.problem_mark is not None else 1
-        raise ScenarioError(f"{name}: line {line}: {error.problem}") from None
-    except yaml.YAMLError as error:
-        raise ScenarioError(f"{name}: {error}") from None
-    if len(documents) != 1:
-        raise ScenarioError(f"{name}: want one YAML document, got {len(documents)}")
-    return documents[0]
-
-
-def _documents(text: str) -> Iterator[tuple[Any, yaml.Node]]:
-    return composed(text, StrictLoader)
-
-
-def _scenario(value: object, name: str, root: yaml.Node | None) -> Scenario:
-    if not isinstance(value, dict):
-        raise ScenarioError(f"{name}: want an object with cluster and workloads; see stowplan simulate --help")
-    scenario, problems = converted(value, Scenario)
-    if scenario is None:
-        raise ScenarioError(*_told(problems, name, root))
-    return _checked(scenario, name, root)
-
-
-def _checked(scenario: Scenario, name: str, root: yaml.Node | None) -> Scenario:
+def _checked(scenario: Scenario, document: Document) -> Scenario:
     problems = list(_contradictions(scenario))
     if problems:
-        raise ScenarioError(*_told(problems, name, root))
+        raise document.error(problems)
     return scenario
-
-
-def _told(problems: list[Problem], name: str, root: yaml.Node | None) -> Iterator[str]:
-    for path, message in problems:
-        line = f"line {_line(root, path)}: " if root is not None else ""
-        where = path_text(path)
-        yield f"{name}: {line}{where}: {message}" if where else f"{name}: {line}{message}"
-
-
-def _line(node: yaml.Node, path: FieldPath) -> int:
-    """Of the field, or of the innermost one that is there."""
-    line = node.start_mark.line + 1
-    for step in path:
-        if isinstance(step, int) and isinstance(node, yaml.SequenceNode) and step < len(node.value):
-            node = node.value[step]
-        elif isinstance(node, yaml.MappingNode):
-            found = next(((key, value) for key, value in node.value if key.value == step), None)
-            if found is None:
-                return line
-            line, node = found[0].start_mark.line + 1, found[1]
-            continue
-        else:
-            return line
-        line = node.start_mark.line + 1
-    return line
 
 
 # -- what the types cannot say ----------------------------------------------------------------------------------------
@@ -142,6 +79,8 @@ def _of_groups(scenario: Scenario) -> Iterator[Problem]:
         limits = group.autoscale
         if limits is not None and not 0 <= limits.min <= limits.max:
             yield (*path, "autoscale"), f"want 0 ≤ min ≤ max, got min {limits.min}, max {limits.max}"
+        if limits is not None and not 0 <= limits.utilization <= 1:
+            yield (*path, "autoscale", "utilization"), f"want a share from 0 to 1, got {limits.utilization}"
 
 
 def _of_effect(effect: str, path: FieldPath) -> Iterator[Problem]:

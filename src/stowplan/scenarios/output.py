@@ -87,7 +87,10 @@ class Folder:
         except OSError as error:
             raise ScenarioError(f"{self.path / DECISIONS}: {error.strerror}") from None
         if self._table is not None:
-            self._table.add(_decision_columns(row))
+            try:
+                self._table.add(_decision_columns(row))
+            except OSError as error:
+                raise ScenarioError(f"{self._table.path}: {error.strerror or error}") from None
 
     def finish(self, series: Iterable[SampleRow], summary: SummaryRecord, report: str) -> None:
         """Write the rest; what has come so far is kept whatever goes wrong."""
@@ -130,7 +133,7 @@ class _ParquetTable:
     def __init__(self, pyarrow: Any, parquet: Any, path: Path) -> None:
         self._pyarrow = pyarrow
         self._parquet = parquet
-        self._path = path
+        self.path = path
         self._writer: Any = None
         self._rows: list[dict[str, Any]] = []
 
@@ -152,7 +155,7 @@ class _ParquetTable:
         schema = None if self._writer is None else self._writer.schema
         table = self._pyarrow.Table.from_pylist(self._rows, schema=schema)
         if self._writer is None:
-            self._writer = self._parquet.ParquetWriter(str(self._path), table.schema)
+            self._writer = self._parquet.ParquetWriter(str(self.path), table.schema)
         self._writer.write_table(table)
         self._rows.clear()
 

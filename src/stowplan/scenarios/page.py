@@ -1,7 +1,4 @@
-"""A simulation as one page of HTML that stands alone: figures, pictures, and what waited for what.
-
-It has no scripts and loads nothing; colours follow the reader's light or dark setting, and it is readable on a phone.
-"""
+"""A simulation as one page of HTML: figures, pictures, and what waited for what."""
 
 from __future__ import annotations
 
@@ -10,7 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from stowplan.scenarios.pictures import COLOURS, LEVELS, Bar, Series, areas, bars, heat, legend, lines
+from stowplan.scenarios.html import figure, standing_page
+from stowplan.scenarios.pictures import COLOURS, Bar, Series, areas, bars, heat, lines
 from stowplan.scenarios.series import ABSENT
 from stowplan.scenarios.spans import span_text
 
@@ -27,39 +25,10 @@ _MOST_CAUSES = 6
 _OTHER = "other causes"
 #: Bounds of the bars of waits, in seconds.
 _BOUNDS = (0.0, 1.0, 5.0, 15.0, 60.0, 300.0, 900.0, 3600.0, 14_400.0, float("inf"))
-_LIGHT = ("#2f6fde", "#d9822b", "#2f9e68", "#b4459b", "#7a5bd0", "#0f8b9d", "#c0392b", "#7f7f7f")
-_DARK = ("#7aa7ff", "#f0a95b", "#6fd3a0", "#e48fd0", "#b09cf5", "#5cc9da", "#f08a7e", "#b0b0b0")
 
 
 def report_page(summary: SummaryRecord, sampler: Sampler, waits: Waits) -> str:
-    body = "".join(_body(summary, sampler, waits))
-    meta = '<meta charset="utf-8"><meta name="viewport" content="width=device-width,initial-scale=1">'
-    head = f"<head>{meta}{_style()}<title>{escape(summary.name)}</title></head>"
-    return f'<!doctype html><html lang="en">{head}<body>{body}</body></html>\n'
-
-
-def _style() -> str:
-    light = "".join(f"--c{i}:{colour};" for i, colour in enumerate(_LIGHT))
-    dark = "".join(f"--c{i}:{colour};" for i, colour in enumerate(_DARK))
-    series = "".join(
-        f".s{i}{{stroke:var(--c{i})}}.a{i}{{fill:var(--c{i})}}.b{i}{{background:var(--c{i})}}" for i in range(COLOURS)
-    )
-    levels = "".join(f".h{i}{{fill:var(--c0);fill-opacity:{0.06 + 0.094 * i:.2f}}}" for i in range(LEVELS))
-    return (
-        f"<style>:root{{color-scheme:light dark;--fg:#1b1f24;--dim:#59636e;--bg:#fff;--line:#d8dee4;{light}}}"
-        f"@media(prefers-color-scheme:dark){{:root{{--fg:#e6edf3;--dim:#9aa4af;--bg:#0d1117;--line:#30363d;{dark}}}}}"
-        "body{font:15px/1.5 system-ui,sans-serif;color:var(--fg);background:var(--bg);max-width:56rem;margin:0 auto;"
-        "padding:1rem}h1{font-size:1.5rem;margin:.5rem 0}h2{font-size:1.1rem;margin:2rem 0 .3rem}"
-        "p,figcaption{color:var(--dim);margin:.2rem 0}figure{margin:0}svg{width:100%;height:auto;display:block}"
-        "svg text{fill:var(--dim);font-size:13px}svg .value{text-anchor:end}svg .name{fill:var(--fg)}"
-        "polyline{fill:none;stroke-width:2;stroke-linejoin:round}.dashed{stroke-dasharray:5 4}"
-        "polygon{fill-opacity:.75}.grid{stroke:var(--line)}.tick{stroke:var(--dim)}"
-        ".legend{list-style:none;display:flex;flex-wrap:wrap;gap:.2rem 1rem;padding:0;margin:.4rem 0}"
-        ".legend i{display:inline-block;width:1rem;height:.6rem;margin-right:.4rem}.legend i.dashed{opacity:.5}"
-        "dl{display:grid;grid-template-columns:repeat(auto-fill,minmax(9rem,1fr));gap:.6rem 1rem;margin:1rem 0}"
-        "dt{color:var(--dim);font-size:.85rem}dd{margin:0;font-size:1.15rem}"
-        f"@media(max-width:32rem){{svg text{{font-size:22px}}svg .row{{display:none}}}}{series}{levels}</style>"
-    )
+    return standing_page(summary.name, "".join(_body(summary, sampler, waits)))
 
 
 def _body(summary: SummaryRecord, sampler: Sampler, waits: Waits) -> Iterator[str]:
@@ -69,7 +38,7 @@ def _body(summary: SummaryRecord, sampler: Sampler, waits: Waits) -> Iterator[st
     yield f"<h1>{escape(summary.name)}</h1><p>{span_text(summary.simulated)} simulated{ended}, seed {summary.seed}</p>"
     yield f"<dl>{''.join(_facts(summary))}</dl>"
     used = list(_use(rows))
-    yield _figure(
+    yield figure(
         "Resources in use and asked for",
         "Share of what the nodes have. Dashed: with what waits.",
         lines("Resources in use and asked for, over time", times, used, span_text, _percent),
@@ -77,14 +46,14 @@ def _body(summary: SummaryRecord, sampler: Sampler, waits: Waits) -> Iterator[st
         "use",
     )
     causes = _causes(rows)
-    yield _figure(
+    yield figure(
         "Pods that waited",
         "By what the scheduler's last attempt said, or not tried yet.",
         areas("Pending pods by cause, over time", times, causes, span_text, _number),
         causes,
         "pending",
     )
-    yield _figure(
+    yield figure(
         "How long pods waited for a node",
         f"Of {waits.count:,} placements, from arrival to binding.",
         bars("Distribution of waits", _wait_bars(waits)),
@@ -94,7 +63,7 @@ def _body(summary: SummaryRecord, sampler: Sampler, waits: Waits) -> Iterator[st
     reasons = [
         Bar(one.cause, one.seconds, f"{span_text(one.seconds)} in {one.pods:,} waits") for one in summary.causes[:12]
     ]
-    yield _figure(
+    yield figure(
         "What waited, and why",
         "Time spent waiting, of all pods together.",
         bars("Waiting by cause", reasons),
@@ -102,14 +71,14 @@ def _body(summary: SummaryRecord, sampler: Sampler, waits: Waits) -> Iterator[st
         "why",
     )
     groups = _groups(rows)
-    yield _figure(
+    yield figure(
         "Nodes",
         "" if not summary.cost else f"They cost {summary.cost:,.2f}.",
         lines("Nodes over time", times, groups, span_text, _number),
         groups,
         "nodes",
     )
-    yield _figure(
+    yield figure(
         "How full the nodes were",
         "A row per node (or some of them together): the resource that is scarcest there; the darker, the fuller.",
         heat("How full each node was, over time", summary.simulated, _heat_rows(sampler, summary.simulated), span_text),
@@ -117,7 +86,7 @@ def _body(summary: SummaryRecord, sampler: Sampler, waits: Waits) -> Iterator[st
         "heat",
     )
     fragmentation = _fragmentation(rows)
-    yield _figure(
+    yield figure(
         "Fragmentation",
         "Share of what is free that stands where a typical pod does not fit.",
         lines("Fragmentation over time", times, fragmentation, span_text, _percent),
@@ -126,11 +95,6 @@ def _body(summary: SummaryRecord, sampler: Sampler, waits: Waits) -> Iterator[st
     )
     for note in summary.notes:
         yield f"<p>{escape(note)}</p>"
-
-
-def _figure(title: str, caption: str, picture: str, series: Sequence[Series], name: str) -> str:
-    told = f"<figcaption>{escape(caption)}</figcaption>" if caption else ""
-    return f'<figure id="{name}"><h2>{escape(title)}</h2>{told}{legend(series)}{picture}</figure>'
 
 
 def _facts(summary: SummaryRecord) -> Iterator[str]:

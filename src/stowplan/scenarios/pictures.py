@@ -1,4 +1,4 @@
-"""Pictures as inline SVG: lines, stacked areas, bars and heat maps, in colours that a page defines.
+"""Pictures as inline SVG: lines, stacked areas, bars, scatter plots and heat maps, in colours that a page defines.
 
 Every picture is as wide as its column. Colours are CSS classes (`s0`…`s7` for series), so that a page decides about
 light and dark. Each picture says what it shows in its `title`, for who cannot see it.
@@ -21,6 +21,8 @@ COLOURS = 8
 #: Of a bar, and of the name above it, which is larger on a phone.
 _BAR, _LABEL = 12, 24
 _TICKS = 5
+#: Height of a scatter plot, and of the name of an axis.
+_PLOT, _NAME = 400, 30
 
 
 @dataclass(frozen=True)
@@ -147,6 +149,69 @@ def bars(title: str, given: Sequence[Bar]) -> str:
         parts.append(f'<rect class="a0" x="0" y="{y + _LABEL:g}" width="{width}" height="{_BAR}"/>')
         y += _LABEL + _BAR + 6
     return _svg(title, y, parts)
+
+
+@dataclass(frozen=True)
+class Dot:
+    """A point of a scatter plot."""
+
+    x: float
+    y: float
+    name: str
+    colour: int = 0
+    #: Drawn as a ring, and larger.
+    marked: bool = False
+    #: Joined to the others that are, in their order.
+    joined: bool = False
+
+
+def scatter(title: str, names: tuple[str, str], dots: Sequence[Dot], number_text: Callable[[float], str]) -> str:
+    """Points between two axes that begin where the points do; `names` are those of the axes, x and y."""
+    across = _Scale([dot.x for dot in dots], _LEFT, WIDTH - _RIGHT)
+    up = _Scale([dot.y for dot in dots], _PLOT - _BOTTOM - _NAME, _TOP + _NAME)
+    bottom = _PLOT - _BOTTOM - _NAME
+    parts = []
+    for value in up.ticks():
+        y = up.at(value)
+        parts.append(f'<line class="grid" x1="{_LEFT}" x2="{WIDTH - _RIGHT}" y1="{y}" y2="{y}"/>')
+        parts.append(f'<text class="value" x="{_LEFT - 8}" y="{y + 4}">{escape(number_text(value))}</text>')
+    for value in across.ticks():
+        x = across.at(value)
+        parts.append(f'<line class="grid across" x1="{x}" x2="{x}" y1="{_TOP + _NAME}" y2="{bottom}"/>')
+        anchor = "end" if x > WIDTH - 40 else "middle"
+        parts.append(f'<text class="across" text-anchor="{anchor}" x="{x}" y="{bottom + 24}">')
+        parts.append(f"{escape(number_text(value))}</text>")
+    parts.append(f'<text class="name" x="0" y="{_TOP + 6}">{escape(names[1])}</text>')
+    parts.append(f'<text class="name" text-anchor="end" x="{WIDTH}" y="{_PLOT - 8}">{escape(names[0])}</text>')
+    line = " ".join(f"{across.at(dot.x)},{up.at(dot.y)}" for dot in dots if dot.joined)
+    if line:
+        parts.append(f'<polyline class="s0" points="{line}"/>')
+    for dot in dots:
+        kind, radius = (f"s{dot.colour} open", 8) if dot.marked else (f"a{dot.colour}", 4)
+        place = f'cx="{across.at(dot.x)}" cy="{up.at(dot.y)}" r="{radius}"'
+        parts.append(f'<circle class="{kind}" {place}><title>{escape(dot.name)}</title></circle>')
+    return _svg(title, _PLOT, parts)
+
+
+class _Scale:
+    """From values to places between two ends of a picture."""
+
+    def __init__(self, values: Sequence[float], start: float, end: float) -> None:
+        low, high = min(values, default=0.0), max(values, default=1.0)
+        self._step = nice_step((high - low) or abs(high) or 1.0)
+        self._low = self._step * floor(low / self._step)
+        self._high = self._step * ceil(high / self._step)
+        if self._high <= self._low:
+            self._high = self._low + self._step
+        self._start, self._end = start, end
+
+    def at(self, value: float) -> float:
+        share = (value - self._low) / (self._high - self._low)
+        return round(self._start + share * (self._end - self._start), 1)
+
+    def ticks(self) -> Iterator[float]:
+        for number in range(round((self._high - self._low) / self._step) + 1):
+            yield self._low + number * self._step
 
 
 def heat(

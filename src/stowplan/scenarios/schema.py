@@ -41,6 +41,8 @@ class AutoscaleSpec(Spec, frozen=True, kw_only=True):
     boot: Distribution = _read(Distribution, "90s")
     #: A node without pods (DaemonSets' aside) goes after this.
     idle: Span = _read(Span, 600)
+    #: A node whose larger share of cpu and memory is below it is emptied after that, if its pods fit elsewhere.
+    utilization: float = 0.5
 
 
 class GroupSpec(Spec, frozen=True, kw_only=True):
@@ -112,6 +114,8 @@ class WorkloadSpec(When, frozen=True, kw_only=True):
     lifetime: Distribution | None = None
     #: A trace's times are divided by it.
     speed: float = 1.0
+    #: The profile that its pods ask for, in place of what they say.
+    scheduler_name: str = ""
 
 
 class NodesSpec(Spec, frozen=True, kw_only=True):

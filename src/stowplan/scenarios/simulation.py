@@ -38,18 +38,20 @@ from stowplan.page.course_file import NAME as COURSE
 from stowplan.page.course_file import CourseHeader, CourseWriter
 from stowplan.scenarios.autoscaler import Autoscaler
 from stowplan.scenarios.budgets import BudgetKeeper
+from stowplan.scenarios.drains import Drains
 from stowplan.scenarios.errors import ScenarioError
 from stowplan.scenarios.faults import Faults
 from stowplan.scenarios.feeds import feed_of, size_of
 from stowplan.scenarios.fleet import Fleet
 from stowplan.scenarios.kubelet import Kubelets
-from stowplan.scenarios.ledger import Ledger, Origin
+from stowplan.scenarios.ledger import CALM, Ledger, Origin
 from stowplan.scenarios.load import load_scenario
 from stowplan.scenarios.output import Digest, Folder, Kept, Nowhere
 from stowplan.scenarios.page import report_page
 from stowplan.scenarios.records import CauseRecord, SummaryRecord, WaitsRecord
 from stowplan.scenarios.series import Sampler
 from stowplan.scenarios.start import objects_at_start
+from stowplan.scenarios.taint_eviction import TaintEvictions
 from stowplan.scenarios.templates import template_of
 from stowplan.scenarios.workloads import Adopted, DaemonKeeper, Keeper
 from stowplan.scenarios.world import World
@@ -65,8 +67,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
+    from stowplan.config.declaration import Declarations
     from stowplan.framework.interface import Plugin
     from stowplan.scenarios.amounts import Distribution
+    from stowplan.scenarios.load import Located
     from stowplan.scenarios.output import Sink
     from stowplan.scenarios.records import DecisionRow, SampleRow
     from stowplan.scenarios.schema import ModelsSpec, Scenario
@@ -120,7 +124,7 @@ class SimulationResult:
 
 
 def simulate_scenario(
-    scenario: str | os.PathLike[str] | Mapping[str, Any] | Scenario,
+    scenario: str | os.PathLike[str] | Mapping[str, Any] | Scenario | Located,
     *,
     config: Mapping[str, Any] | str | os.PathLike[str] | Configuration | None = None,
     seed: int | None = None,
@@ -161,7 +165,7 @@ class Simulation:
 
     def __init__(
         self,
-        scenario: str | os.PathLike[str] | Mapping[str, Any] | Scenario,
+        scenario: str | os.PathLike[str] | Mapping[str, Any] | Scenario | Located,
         *,
         config: Mapping[str, Any] | str | os.PathLike[str] | Configuration | None = None,
         seed: int | None = None,
@@ -187,6 +191,11 @@ class Simulation:
             own = self.scenario.scheduler.config
             source = str(self._folder / own) if isinstance(own, str) else own
         return load_config(source, plugins=self._registry.declarations, features=self._features)
+
+    @property
+    def declarations(self) -> Declarations:
+        """What its configuration may name."""
+        return self._registry.declarations
 
     def stop(self) -> None:
         """Go to no later moment; what has happened so far is told."""
@@ -248,11 +257,12 @@ class Simulation:
         self.fleet = Fleet(world, scenario.cluster.groups)
         self.kubelets = Kubelets(world)
         self.budgets = BudgetKeeper(world)
-        for watcher in (ledger, self.fleet, self.kubelets, self.budgets):
+        for watcher in (ledger, self.fleet, self.kubelets, self.budgets, TaintEvictions(world)):
             time.watch(watcher)
         self.sampler = Sampler(world, self.fleet, ledger, every=scenario.output.every, duration=scenario.duration)
-        self.autoscaler = Autoscaler(world, self.fleet, self.engine) if scenario.models.autoscaler else None
-        self.faults = Faults(world, self.fleet, self.kubelets, self.budgets)
+        drains = Drains(world, self.fleet, self.budgets)
+        self.autoscaler = Autoscaler(world, self.fleet, self.engine, drains) if scenario.models.autoscaler else None
+        self.faults = Faults(world, self.fleet, self.kubelets, drains)
         self._keepers: dict[str, list[Keeper]] = {}
 
     def _now(self) -> float:
@@ -386,7 +396,6 @@ class Simulation:
     def _summary(self) -> SummaryRecord:
         ledger, fleet, scaler = self.ledger, self.fleet, self.autoscaler
         ends = ledger.ends
-        calm = ("finished", "running", "pending", "refused", "deleted", "scaled down")
         seconds = self._passed
         return SummaryRecord(
             name=self.scenario.name,
@@ -397,7 +406,7 @@ class Simulation:
             placements=ledger.placements,
             attempts=ledger.attempts,
             ends=dict(sorted(ends.items())),
-            evictions=sum(number for how, number in ends.items() if how not in calm),
+            evictions=sum(number for how, number in ends.items() if how not in CALM),
             waits=waits_record(ledger),
             causes=causes_of(ledger),
             utilisation={

@@ -11,6 +11,7 @@ from stowplan.api.load import LoadError, load_files
 from stowplan.api.types import PriorityClass, ReplicaSet, StatefulSet
 from stowplan.config.hints import did_you_mean
 from stowplan.loading.admission import admit
+from stowplan.loading.unmade_pods import claim_of
 from stowplan.loading.workloads import pod_of
 from stowplan.scenarios.errors import ScenarioError
 from stowplan.scenarios.workloads import Template
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from stowplan.api.meta import ApiStruct
+    from stowplan.api.types import PersistentVolumeClaim
     from stowplan.scenarios.schema import WorkloadSpec
 
 KINDS = ("Pod", "Deployment", "ReplicaSet", "StatefulSet", "DaemonSet", "Job")
@@ -44,11 +46,13 @@ def template_of(spec: WorkloadSpec, folder: Path, classes: Sequence[PriorityClas
         raise ScenarioError(*(f"{where}: {problem}" for problem in error.errors)) from None
     admitted = admit([*classes, pod])
     found: Any = admitted.objects[-1]
-    found = replace(found, spec=replace(found.spec, node_name=found.spec.node_name))
+    if spec.scheduler_name:
+        found = replace(found, spec=replace(found.spec, scheduler_name=spec.scheduler_name))
     of_spec = manifest.get("spec") or {}
     replicas, completions = _numbers(kind, of_spec, where)
     if kind == "Job" and spec.lifetime is None:
         raise ScenarioError(f"{where}: a Job's pods end: give a lifetime")
+    claims = _claims(_with_name(manifest, spec.name), where) if kind == "StatefulSet" else None
     template = Template(
         workload=spec.name,
         kind=kind,
@@ -56,6 +60,7 @@ def template_of(spec: WorkloadSpec, folder: Path, classes: Sequence[PriorityClas
         replicas=replicas,
         completions=completions,
         lifetime=spec.lifetime,
+        claims=claims,
         companion=_companion(kind, of_spec, found.metadata.namespace, where),
     )
     return template, admitted.notes
@@ -94,6 +99,23 @@ def _number(value: object, where: str) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or value < 0:
         raise ScenarioError(f"{where}: want a whole number of 0 or more, got {value!r}")
     return value
+
+
+def _claims(manifest: dict[str, Any], where: str) -> Callable[[str], list[PersistentVolumeClaim]] | None:
+    templates = (manifest.get("spec") or {}).get("volumeClaimTemplates")
+    if not templates:
+        return None
+    if not isinstance(templates, list) or not all(isinstance(one, dict) for one in templates):
+        raise ScenarioError(f"{where}: spec.volumeClaimTemplates: want a list of claims")
+
+    def made(pod: str) -> list[PersistentVolumeClaim]:
+        return [claim_of(manifest, one, pod) for one in templates]
+
+    try:
+        made("a")
+    except LoadError as error:
+        raise ScenarioError(*(f"{where}: {problem}" for problem in error.errors)) from None
+    return made
 
 
 def _companion(kind: str, spec: dict[str, Any], namespace: str, where: str) -> Callable[[str], ApiStruct] | None:

@@ -31,11 +31,12 @@ from stowplan.framework.requests import Create
 from stowplan.scenarios.ledger import Origin
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from random import Random
 
     from stowplan.api.changes import Change
     from stowplan.api.meta import ApiStruct
+    from stowplan.api.types import PersistentVolumeClaim
     from stowplan.scenarios.amounts import Distribution
     from stowplan.scenarios.ledger import Entry
     from stowplan.scenarios.world import World
@@ -59,16 +60,21 @@ class Template:
     lifetime: Distribution | None = None
     #: The object that default spreading reads, made for a name; None: there is none of this kind.
     companion: Callable[[str], ApiStruct] | None = None
+    #: The claims of a StatefulSet's pod, by the pod's name.
+    claims: Callable[[str], Sequence[PersistentVolumeClaim]] | None = None
 
     def draw_lifetime(self, chance: Random) -> float | None:
         return None if self.lifetime is None else self.lifetime.draw(chance)
 
 
-def named_pod(template: Pod, workload: str, name: str, *, owner: OwnerReference | None = None) -> Pod:
-    """One of many that are alike: they share everything but their names. Two workloads may clash in names only."""
+def named_pod(template: Pod, workload: str, name: str, *, owner: OwnerReference | None = None, again: int = 0) -> Pod:
+    """One of many that are alike: they share everything but their names. Two workloads may clash in names only.
+
+    `again`: how many of that name there were before.
+    """
     metadata = template.metadata
     owners = metadata.owner_references if owner is None else (owner,)
-    uid = f"{workload}/{metadata.namespace}/{name}"
+    uid = f"{workload}/{metadata.namespace}/{name}{f'/{again}' if again else ''}"
     return replace(template, metadata=replace(metadata, name=name, uid=uid, owner_references=owners))
 
 
@@ -115,17 +121,23 @@ class Keeper:
         if self._is_job:
             return
         for name in reversed(list(self._active)[self._wanted :]):
-            entry = self._world.ledger.of(self._active.pop(name))
-            if entry is not None:
-                entry.origin = Origin(workload=self._template.workload)
-                self._world.delete(entry, "scaled down")
+            self._remove(name)
+
+    def _remove(self, name: str) -> None:
+        entry = self._world.ledger.of(self._active.pop(name))
+        if entry is not None:
+            entry.origin = Origin(workload=self._template.workload)
+            self._world.delete(entry, "scaled down")
 
     def _make(self) -> None:
         self._made += 1
-        name = f"{self._name}-{self._made}"
         template = self._template
-        pod = named_pod(template.pod, template.workload, name, owner=self._owner)
-        self._active[name] = pod.metadata.uid
+        name = f"{self._name}-{self._made}"
+        self._arrive(named_pod(template.pod, template.workload, name, owner=self._owner))
+
+    def _arrive(self, pod: Pod) -> None:
+        template = self._template
+        self._active[pod.metadata.name] = pod.metadata.uid
         origin = Origin(workload=template.workload, lifetime=template.draw_lifetime(self._chance), owner=self)
         self._world.arrive(pod, origin)
 

@@ -83,7 +83,7 @@ async def fetch_group(endpoint: SchedulerEndpoint, group: str, *, page: str = ""
     """The document about a pod group, `name` or `namespace/name`; raise InputError."""
     connection = _connection(endpoint)
     key = group if "/" in group else f"{connection.namespace}/{group}"
-    return await _fetch(connection, f"/stowplan/podgroups/{key}", page, GroupStateRecord)
+    return await _fetch(connection, f"/stowplan/podgroups/{key}", page, GroupStateRecord, verdict="true")
 
 
 async def fetch_pending(endpoint: SchedulerEndpoint, *, page: str = "") -> dict[str, Any]:

@@ -7,6 +7,7 @@ interface, so a cluster of any size is one more class here and no engine of our 
 from __future__ import annotations
 
 import os
+import signal
 from concurrent.futures import Executor, ProcessPoolExecutor
 from contextlib import contextmanager
 from importlib import import_module
@@ -45,9 +46,14 @@ class Processes:
     @contextmanager
     def executor(self) -> Iterator[Executor]:
         # Not forked: a copy of a process that has threads may hang.
-        pool = ProcessPoolExecutor(self._number, mp_context=get_context("spawn"))
+        pool = ProcessPoolExecutor(self._number, mp_context=get_context("spawn"), initializer=_ignore_interrupts)
         try:
             yield pool
+        except (KeyboardInterrupt, GeneratorExit):
+            # Nobody waits for what they are at.
+            for process in (pool._processes or {}).values():
+                process.terminate()
+            raise
         finally:
             pool.shutdown(wait=True, cancel_futures=True)
 
@@ -87,6 +93,11 @@ class Dask:
         # Beside those that run, some that are on their way.
         threads: int = sum(client.nthreads().values())
         return 2 * max(1, threads)
+
+
+def _ignore_interrupts() -> None:
+    """Ctrl-C goes to all processes of a terminal; here it would look like a run that failed."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 def _cores() -> int:

@@ -6,8 +6,10 @@ import pickle
 from contextlib import ExitStack
 from heapq import merge
 from itertools import islice
-from tempfile import TemporaryFile
+from tempfile import TemporaryFile, gettempdir
 from typing import IO, TYPE_CHECKING, Any
+
+from stowplan.traces.trace import TraceError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -19,7 +21,7 @@ _BATCH = 1_000
 
 
 def in_order(rows: Iterable[tuple[Any, ...]]) -> Iterator[tuple[Any, ...]]:
-    """The rows sorted; they must be comparable, and small."""
+    """The rows sorted; they must be comparable, and small. Raise TraceError if there is no room on disk."""
     source = iter(rows)
     with ExitStack() as stack:
         runs: list[Iterator[tuple[Any, ...]]] = []
@@ -28,10 +30,15 @@ def in_order(rows: Iterable[tuple[Any, ...]]) -> Iterator[tuple[Any, ...]]:
                 # The last one, and most often the only one.
                 runs.append(iter(run))
                 break
-            file = stack.enter_context(TemporaryFile())
-            for start in range(0, len(run), _BATCH):
-                pickle.dump(run[start : start + _BATCH], file, pickle.HIGHEST_PROTOCOL)
-            file.seek(0)
+            try:
+                file = stack.enter_context(TemporaryFile())
+                for start in range(0, len(run), _BATCH):
+                    pickle.dump(run[start : start + _BATCH], file, pickle.HIGHEST_PROTOCOL)
+                file.seek(0)
+            except OSError as error:
+                raise TraceError(
+                    f"cannot sort in {gettempdir()}: {error.strerror}; TMPDIR names another folder, or sort the file"
+                ) from error
             runs.append(_read_back(file))
         yield from merge(*runs)
 

@@ -12,28 +12,53 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from stowplan.api.device_claims import ResourceClaimStatus
-from stowplan.api.meta import ObjectMeta, OwnerReference, controller_of
+from stowplan.api.meta import controller_of
 from stowplan.api.pod import PodResourceClaimStatus
 from stowplan.api.types import ResourceClaim
+from stowplan.loading.unmade_devices import claim_for
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from stowplan.api.types import Pod
+    from stowplan.api.types import Pod, PodResourceClaim
     from stowplan.offline import Cluster
 
 
 def with_own_claims(cluster: Cluster, fresh: Pod, original: Pod) -> Pod:
-    """The pod, with claims as those that were made for the original; they are added to the cluster."""
+    """The pod, with claims as those that were made for the original; they are added to the cluster.
+
+    An original without claims, such as the template of a workload, gets what other pods have from the same templates.
+    """
     statuses = []
-    for status in original.status.resource_claim_statuses:
-        claim = _claim_named(cluster, original, status.resource_claim_name)
+    known = {status.name: status.resource_claim_name for status in original.status.resource_claim_statuses}
+    for entry in original.spec.resource_claims:
+        if entry.resource_claim_template_name is None:
+            continue
+        if entry.name in known:
+            claim = _claim_named(cluster, original, known[entry.name])
+            name = known[entry.name]
+        else:
+            claim, name = _like_others(cluster, original, entry), None
         if claim is not None:
-            made = _made_for(fresh, status.name, claim)
+            made = claim_for(fresh, entry.name, claim.spec)
             cluster.add(made)
-            status = PodResourceClaimStatus(name=status.name, resource_claim_name=made.metadata.name)
-        statuses.append(status)
+            name = made.metadata.name
+        if claim is not None or entry.name in known:
+            statuses.append(PodResourceClaimStatus(name=entry.name, resource_claim_name=name))
     return replace(fresh, status=replace(fresh.status, resource_claim_statuses=tuple(statuses))) if statuses else fresh
+
+
+def _like_others(cluster: Cluster, pod: Pod, entry: PodResourceClaim) -> ResourceClaim | None:
+    """The claim of another pod that is made from the same template."""
+    wanted = pod.metadata.namespace or "default", entry.resource_claim_template_name
+    for info in (*cluster.state.pending.values(), *cluster.state.placed_pods()):
+        for other in info.pod.spec.resource_claims:
+            if (info.namespace, other.resource_claim_template_name) == wanted:
+                names = (s.resource_claim_name for s in info.pod.status.resource_claim_statuses if s.name == other.name)
+                claim = _claim_named(cluster, info.pod, next(names, None))
+                if claim is not None:
+                    return claim
+    return None
 
 
 def let_go(cluster: Cluster, pods: Iterable[Pod]) -> None:
@@ -53,13 +78,3 @@ def let_go(cluster: Cluster, pods: Iterable[Pod]) -> None:
 
 def _claim_named(cluster: Cluster, pod: Pod, name: str | None) -> ResourceClaim | None:
     return cluster.state.objects.get(ResourceClaim, f"{pod.metadata.namespace}/{name}") if name else None
-
-
-def _made_for(pod: Pod, entry: str, claim: ResourceClaim) -> ResourceClaim:
-    of_pod = pod.metadata
-    owner = OwnerReference(api_version="v1", kind="Pod", name=of_pod.name, uid=of_pod.uid, controller=True)
-    name = f"{of_pod.name}-{entry}"
-    metadata = ObjectMeta(
-        name=name, namespace=of_pod.namespace, uid=f"{of_pod.uid}, {entry}", owner_references=(owner,)
-    )
-    return ResourceClaim(metadata=metadata, spec=claim.spec)

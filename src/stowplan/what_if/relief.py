@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 from stowplan.framework.explanations.formatting import count
 from stowplan.inspection.records import ReliefRecord
+from stowplan.what_if.claims import let_go
 from stowplan.what_if.fit import kinds_of
 from stowplan.what_if.nodes import NodeTemplate, node_named
 
@@ -74,6 +75,9 @@ def _tried(cluster: Cluster, candidate: _Candidate, keys: Sequence[str]) -> Reli
             for info in change.leaving:
                 if cluster.state.placed(info.uid) is not None:
                     cluster.evict(info.key)
+            let_go(cluster, (info.pod for info in change.leaving))
+            for obj in change.objects:
+                cluster.add(obj)
         pods = [cluster.pod(key).pod for key in keys]
         changed = (
             suggestion.applied_to(pod) if f"{pod.metadata.namespace}/{pod.metadata.name}" in meant else pod

@@ -50,7 +50,7 @@ class Settling:
                 return
             before = self._placed([pod.pod for pod in ours])
             ours.sort(key=lambda pod: -pod.priority)
-            self._note(self._cluster.schedule([pod.key for pod in ours]))
+            self._note(self._cluster.places([pod.key for pod in ours]))
             keys = self._evicted(before)
 
     def settle_all(self) -> None:
@@ -87,7 +87,9 @@ class Settling:
         gone = [pod for uid, pod in before.items() if self._cluster.state.placed(uid) is None]
         for pod in gone:
             self.displaced[f"{pod.metadata.namespace}/{pod.metadata.name}"] = None
-        return put_back(self._cluster, (pod for pod in gone if fate_of(pod) is Fate.COMES_BACK))
+        back = [pod for pod in gone if fate_of(pod) is Fate.COMES_BACK]
+        let_go(self._cluster, (pod for pod in gone if pod not in back))
+        return put_back(self._cluster, back)
 
 
 def put_back(cluster: Cluster, pods: Iterable[Pod]) -> list[str]:

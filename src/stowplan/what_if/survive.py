@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from stowplan.offline import ClusterError
+from stowplan.what_if.claims import let_go
 from stowplan.what_if.nodes import nodes_of, pods_on, zone_of
 from stowplan.what_if.pods import Fate, fate_of
 from stowplan.what_if.records import LossRecord, StrandedRecord, SurviveRecord
@@ -82,10 +83,11 @@ def _loss(cluster: Cluster, lost: str, names: list[str]) -> LossRecord:
             cluster.evict(info.key)
         for name in names:
             state.remove_node(name)
+        back = [pod for pod in leaving if fates[f"{pod.metadata.namespace}/{pod.metadata.name}"] is Fate.COMES_BACK]
+        # Those that come back give theirs up when they are made anew.
+        let_go(cluster, (pod for pod in leaving if pod not in back))
         settling = Settling(cluster)
-        settling.settle(
-            pod for pod in leaving if fates[f"{pod.metadata.namespace}/{pod.metadata.name}"] is Fate.COMES_BACK
-        )
+        settling.settle(back)
         return LossRecord(
             lost=lost,
             nodes=len(names),

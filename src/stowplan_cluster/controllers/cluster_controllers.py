@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from stowplan_cluster.controllers.device_driver import FakeDeviceDriver
+from stowplan_cluster.controllers.device_taint_eviction import DeviceTaintEvictionController
 from stowplan_cluster.controllers.disruption import DisruptionController
 from stowplan_cluster.controllers.ephemeral_volumes import EphemeralVolumeController
 from stowplan_cluster.controllers.event_ttl import EventTTLController
@@ -33,6 +34,7 @@ def cluster_controllers(registry: Registry) -> list[Controller]:
         Kubelet(registry),
         NodeLifecycleController(registry),
         TaintEvictionController(registry),
+        DeviceTaintEvictionController(registry),
         PodGCController(registry),
         DisruptionController(registry),
         EphemeralVolumeController(registry),

@@ -1,14 +1,8 @@
 """A simulated device driver: publishes the ResourceSlices described by a node annotation.
 
-The annotation is a JSON list; each entry says whose devices (`driver`), how many (`count`), what they are called
-(`name`) and what they have: `attributes` and `capacity` in short, and under `device` whatever else a device of a slice
-can have:
-
-    [{"driver": "gpu.example.com", "count": 4, "attributes": {"model": "A100"}, "capacity": {"memory": "40Gi"}}]
-
-The devices of one driver on one node are a pool named as the node. Any change of them is a new generation of the pool.
-Without the annotation the slices go, as when a driver is removed; with the node the garbage collector takes them. An
-annotation that cannot be read, or whose slices are refused, changes nothing, and an event on the node says what is
+What the annotation says is in `stowplan.api.annotated_devices`. Any change of a pool's devices is a new generation of
+it. Without the annotation the slices go, as when a driver is removed; with the node the garbage collector takes them.
+An annotation that cannot be read, or whose slices are refused, changes nothing, and an event on the node says what is
 wrong.
 
 Upstream: k8s.io/dynamic-resource-allocation/resourceslice, which drivers are built with.
@@ -18,8 +12,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-
+from stowplan.api.annotated_devices import DEVICES, DEVICES_OF, InvalidDevices, pools_of, slice_spec, slices_of
 from stowplan.api.api_errors import ApiError
 from stowplan_cluster.controllers.client import ControllerClient
 from stowplan_cluster.controllers.device_views import SLICES
@@ -34,31 +27,7 @@ if TYPE_CHECKING:
     from stowplan_cluster.apiserver.registry import Registry
     from stowplan_cluster.apiserver.store import Event, Stored
 
-#: Of a node: the devices it has; of a slice: the node whose annotation it comes from.
-DEVICES = "stowplan.io/devices"
-DEVICES_OF = "stowplan.io/devices-of"
-
-#: As many as fit into a slice whatever the devices have.
-_PER_SLICE = 64
-_MAX_COUNT = 1024
-
 _MARK = f'"{DEVICES}":'.encode()
-
-
-class InvalidDevices(ValueError):
-    """Says what is wrong with the annotation, and where."""
-
-
-class _Group(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
-    driver: str
-    count: int = 1
-    name: str = "device"
-    attributes: dict[str, bool | int | str | dict[str, Any]] = {}
-    capacity: dict[str, int | str | dict[str, Any]] = {}
-    device: dict[str, Any] = {}
-
-
-_DECODER = msgspec.json.Decoder(list[_Group])
 
 
 class FakeDeviceDriver:
@@ -87,7 +56,7 @@ class FakeDeviceDriver:
             return None
         annotation = (node.to_dict()["metadata"].get("annotations") or {}).get(DEVICES)
         try:
-            pools = _pools(annotation) if annotation is not None else {}
+            pools = pools_of(annotation) if annotation is not None else {}
         except InvalidDevices as error:
             self._tell(node, str(error))
             return None
@@ -108,15 +77,13 @@ class FakeDeviceDriver:
         before = {stored.name: stored for stored in published}
         specs = {name: stored.to_dict()["spec"] for name, stored in before.items()}
         present = {name: spec.get("devices") for name, spec in specs.items()}
-        parts = [devices[at : at + _PER_SLICE] for at in range(0, len(devices), _PER_SLICE)]
-        wanted = {f"{node.name}-{driver}-{i}": part for i, part in enumerate(parts)}
+        wanted = slices_of(node.name, driver, devices)
         generations = {spec["pool"]["generation"] for spec in specs.values()}
         if present == wanted and len(generations) <= 1:
             return
         generation = max(generations, default=0) + 1
         for name, part in wanted.items():
-            pool = {"name": node.name, "generation": generation, "resourceSliceCount": len(parts)}
-            spec = {"driver": driver, "nodeName": node.name, "pool": pool, "devices": part}
+            spec = slice_spec(node.name, driver, part, generation=generation, count=len(wanted))
             if name in before:
                 self._client.update(before[name], {**before[name].to_dict(), "spec": spec})
             else:
@@ -134,44 +101,6 @@ def _made_for(stored: Stored) -> str:
     annotations = stored.to_dict()["metadata"].get("annotations") or {}
     node: str = annotations.get(DEVICES_OF, "")
     return node
-
-
-def _pools(annotation: str) -> dict[str, list[JsonObject]]:
-    """Driver -> its devices, as they are stored; raises InvalidDevices."""
-    try:
-        groups = _DECODER.decode(annotation)
-    except msgspec.DecodeError as error:
-        raise InvalidDevices(f"annotation {DEVICES}: {error}; it is a JSON list of devices") from None
-    found: dict[str, list[JsonObject]] = {}
-    counted: dict[tuple[str, str], int] = {}
-    for i, group in enumerate(groups):
-        if not 1 <= group.count <= _MAX_COUNT:
-            raise InvalidDevices(f"annotation {DEVICES}: [{i}].count: {group.count} is not from 1 to {_MAX_COUNT}")
-        first = counted.get((group.driver, group.name), 0)
-        counted[group.driver, group.name] = first + group.count
-        content = {**group.device, **_content(group)}
-        names = (f"{group.name}-{number}" for number in range(first, first + group.count))
-        found.setdefault(group.driver, []).extend({"name": name, **content} for name in names)
-    return found
-
-
-def _content(group: _Group) -> JsonObject:
-    content: JsonObject = {}
-    if group.attributes:
-        content["attributes"] = {name: _attribute(value) for name, value in group.attributes.items()}
-    if group.capacity:
-        content["capacity"] = {
-            name: value if isinstance(value, dict) else {"value": str(value)} for name, value in group.capacity.items()
-        }
-    return content
-
-
-def _attribute(value: bool | int | str | dict[str, Any]) -> JsonObject:
-    if isinstance(value, dict):
-        return value
-    if isinstance(value, bool):
-        return {"bool": value}
-    return {"int": value} if isinstance(value, int) else {"string": value}
 
 
 def _slice(node: Stored, name: str, spec: JsonObject) -> JsonObject:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from stowplan.api.decode import decode_json
 from stowplan.api.node import Node
-from stowplan.api.taints import NO_EXECUTE, tolerates
+from stowplan.api.taints import NO_EXECUTE, tolerated_seconds
 from stowplan_cluster.apiserver.conditions import set_condition
 from stowplan_cluster.controllers import views
 from stowplan_cluster.controllers.client import ControllerClient
@@ -24,7 +24,7 @@ from stowplan_cluster.controllers.pods_by_node import NODES, PodsByNode, key_of,
 if TYPE_CHECKING:
     from collections.abc import Hashable, Sequence
 
-    from stowplan.api.affinity import Taint, Toleration
+    from stowplan.api.affinity import Taint
     from stowplan_cluster.apiserver.registry import Registry
     from stowplan_cluster.apiserver.store import Event, Stored
     from stowplan_cluster.controllers.workloads import Key
@@ -72,7 +72,7 @@ class TaintEvictionController:
         if pod.metadata.deletion_timestamp is not None:
             self._told.pop(key, None)
             return None
-        seconds = _tolerated_seconds(self._taints.get(node_of(stored), ()), pod.spec.tolerations)
+        seconds = tolerated_seconds(self._taints.get(node_of(stored), ()), pod.spec.tolerations)
         if seconds is None:
             if self._told.pop(key, None) is not None:
                 self._record(stored, f"Cancelling deletion of Pod {key}")
@@ -102,16 +102,3 @@ class TaintEvictionController:
 
     def _record(self, stored: Stored, message: str) -> None:
         self._client.events.record(stored.to_dict(), NORMAL, _REASON, message)
-
-
-def _tolerated_seconds(taints: Sequence[Taint], tolerations: Sequence[Toleration]) -> float | None:
-    """For how long all the taints are tolerated; None: for ever."""
-    shortest: float | None = None
-    for taint in taints:
-        used = next((one for one in tolerations if tolerates(one, taint)), None)
-        if used is None:
-            return 0.0
-        if used.toleration_seconds is not None:
-            seconds = max(float(used.toleration_seconds), 0.0)
-            shortest = seconds if shortest is None else min(shortest, seconds)
-    return shortest

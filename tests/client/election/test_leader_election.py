@@ -22,6 +22,7 @@ from stowplan.config import Duration, LeaderElection
 from stowplan.metrics.client import ClientMetrics
 from stowplan.metrics.registry import MetricsRegistry
 from stowplan.timing.manual_time import settle
+from support.examples import times
 from support.live.leases import MAX_DRIFT, NAME, NAMESPACE, SLOWEST, Contest, ScriptedApi, WithWallClock, elections
 
 LEASES = "leases.coordination.k8s.io"
@@ -746,7 +747,7 @@ async def test_a_renewal_that_fails_in_a_coordinated_election_is_logged(caplog):
 
 
 def test_a_new_leader_is_there_a_lease_duration_and_a_try_after_the_old_one_died():
-    @settings(max_examples=30, deadline=None)
+    @settings(max_examples=times(30), deadline=None)
     @given(alive=st.floats(0, 30), seed=st.integers(0, 2**32), released=st.booleans())
     def check(alive, seed, released):
         gap = asyncio.run(_failover(alive, seed, released=released))
@@ -780,7 +781,7 @@ ACTIONS = st.one_of(
 )
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=times(60), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(actions=st.lists(ACTIONS, min_size=5, max_size=30), seed=st.integers(0, 2**32), tight=st.booleans())
 def test_never_two_lead_and_in_the_end_one_does(actions, seed, tight):
     asyncio.run(_course(actions, seed, tight=tight))

@@ -116,9 +116,9 @@ def test_gates_that_will_go_are_told():
     ("text", "message"),
     [
         (
-            "DRANodeAllocatableResources=true",
-            "cannot set feature gate DRANodeAllocatableResources to true, Stowplan cannot do that yet: "
-            "this alpha part of the allocation of devices is not built",
+            "NativeHistograms=true",
+            "cannot set feature gate NativeHistograms to true, Stowplan cannot do that yet: "
+            "histograms have fixed buckets",
         ),
     ],
 )

@@ -8,6 +8,7 @@ from stowplan import Cluster
 from stowplan.api.decode import decode_object
 from stowplan.api.types import ResourceClaim
 from stowplan.testing import a_node, a_pod
+from support.examples import times
 from support.plugins.devices import (
     DRIVER,
     a_claim,
@@ -163,7 +164,7 @@ def test_a_pool_that_is_being_published_gives_nothing_yet():
     assert cluster.schedule()[0].node_name == "n"
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=times(25), deadline=None)
 @given(st.data())
 def test_codes_follow_every_change(data):
     """What the inventory knows of nodes after changes is what a new one finds."""

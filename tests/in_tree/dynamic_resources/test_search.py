@@ -16,6 +16,7 @@ from stowplan.in_tree.dynamic_resources.allocator.devices import (
 )
 from stowplan.in_tree.dynamic_resources.allocator.search import Search, Verdict
 from stowplan.in_tree.dynamic_resources.allocator.selectors import LOOK, Budget, SelectorVerdicts
+from support.examples import times
 from support.plugins.devices import DRIVER, a_claim, a_class, a_device, a_slice, everything, exactly, first_available
 
 FEATURES = Features()
@@ -205,7 +206,7 @@ def claims(draw, name):
     return a_claim(name, *found, constraints=[constraint] if constraint else [])
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=times(60), deadline=None)
 @given(st.data())
 def test_the_search_finds_what_brute_force_finds_first(data):
     pools = [data.draw(devices(f"d{i}-")) for i in range(2)]

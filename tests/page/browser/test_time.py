@@ -1,21 +1,28 @@
-"""Time in a browser: a recording's moments, back and forth, and played."""
+"""Time in a browser: the moments of recordings and simulations, back and forth, played, and two in step."""
 
 import asyncio
+import csv
 from urllib.parse import quote
 
 import pytest
 from playwright.sync_api import expect
 
+from stowplan import simulate_scenario
 from support.browser.pages import run
 from support.live.recordings import a_short_run
 
 
 @pytest.fixture(scope="session")
-def recorded(tmp_path_factory):
-    """The address; made before there is a browser, which has an event loop of its own run in this thread."""
+def recorded_file(tmp_path_factory):
+    """Made before there is a browser, which has an event loop of its own run in this thread."""
     path = tmp_path_factory.mktemp("recorded") / "run.recording"
     asyncio.run(a_short_run(path))
-    with run("ui", "--recording", str(path)) as said:
+    return path
+
+
+@pytest.fixture(scope="session")
+def recorded(recorded_file):
+    with run("ui", "--recording", str(recorded_file)) as said:
         yield said.split()[-1]
 
 
@@ -29,7 +36,7 @@ def at_time(recorded, page):
 
 
 def test_it_begins_at_the_end_and_goes_back_to_the_beginning(at_time):
-    tools = at_time.locator(".time .tools")
+    tools = at_time.locator(".one-head")
     expect(tools).to_contain_text("2 nodes, 1 pod stowed, 1 pending")
     at_time.get_by_role("slider", name="Moment").focus()
     at_time.keyboard.press("Home")
@@ -43,7 +50,7 @@ def test_it_begins_at_the_end_and_goes_back_to_the_beginning(at_time):
 def test_it_plays_to_the_end(at_time):
     at_time.get_by_label("Speed").select_option("500 ×")
     at_time.get_by_role("button", name="Play").click()
-    expect(at_time.locator(".time .tools")).to_contain_text("1 pod stowed, 1 pending")
+    expect(at_time.locator(".one-head")).to_contain_text("1 pod stowed, 1 pending")
     expect(at_time.get_by_role("button", name="Play")).to_be_visible()
 
 
@@ -55,9 +62,145 @@ def test_a_moment_has_an_address(at_time, recorded):
     moment = slider.get_attribute("aria-valuetext")
     at_time.wait_for_url(lambda url: url.endswith(f"#/time?at={quote(moment, safe='')}"))
     at_time.reload()
-    expect(at_time.locator(".time .tools")).to_contain_text("0 pods stowed, 0 pending")
+    expect(at_time.locator(".one-head")).to_contain_text("0 pods stowed, 0 pending")
 
 
 def test_a_chart_leads_to_its_moment(at_time):
     at_time.get_by_role("img", name="CPU requested").click(position={"x": 2, "y": 20})
-    expect(at_time.locator(".time .tools")).to_contain_text("0 pods stowed")
+    expect(at_time.locator(".one-head")).to_contain_text("0 pods stowed")
+
+
+# -- simulations ------------------------------------------------------------------------------------------------------
+
+SCENARIO = """
+name: rush
+duration: 100
+cluster:
+  groups:
+  - {name: n, count: 4, capacity: {cpu: "8", memory: 32Gi, pods: "20"}}
+workloads:
+- name: web
+  manifest: {kind: Pod, spec: {containers: [{name: c, image: i, resources: {requests: {cpu: "2", memory: 1Gi}}}]}}
+  every: 10s
+  count: 8
+events:
+- {at: 50s, resize: {group: n, count: 5}}
+"""
+PACKING = """
+apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+profiles:
+  - schedulerName: default-scheduler
+    pluginConfig:
+      - name: NodeResourcesFit
+        args: {scoringStrategy: {type: MostAllocated, resources: [{name: cpu, weight: 1}]}}
+    plugins: {score: {disabled: [{name: NodeResourcesBalancedAllocation}]}}
+"""
+
+
+@pytest.fixture(scope="session")
+def simulated(tmp_path_factory):
+    """Two folders: the same pods spread, and packed."""
+    folder = tmp_path_factory.mktemp("simulated")
+    (folder / "rush.yaml").write_text(SCENARIO)
+    (folder / "packing.yaml").write_text(PACKING)
+    simulate_scenario(folder / "rush.yaml", folder=folder / "spread")
+    simulate_scenario(folder / "rush.yaml", folder=folder / "packed", config=folder / "packing.yaml")
+    return folder / "spread", folder / "packed"
+
+
+@pytest.fixture(scope="session")
+def pair(simulated):
+    with run("ui", *(word for folder in simulated for word in ("--simulation", str(folder)))) as said:
+        yield said.split()[-1]
+
+
+@pytest.fixture
+def at_pair(pair, page):
+    page.goto(pair)
+    page.locator(".sum").wait_for()
+    page.get_by_role("link", name="Time").click()
+    page.get_by_role("slider", name="Moment").wait_for()
+    return page
+
+
+def test_a_simulation_plays_like_a_recording(simulated, page):
+    with run("ui", "--simulation", str(simulated[0])) as said:
+        page.goto(said.split()[-1])
+        expect(page.locator(".sum")).to_contain_text("5 nodes, 8 pods stowed, 0 pending")
+        page.get_by_role("link", name="Time").click()
+        sums = page.locator(".one-head")
+        expect(sums).to_contain_text("5 nodes, 8 pods stowed, 0 pending")
+        page.get_by_role("slider", name="Moment").focus()
+        page.keyboard.press("Home")
+        expect(sums).to_contain_text("4 nodes, 1 pod stowed, 0 pending")
+        page.get_by_label("Speed").select_option("500 ×")
+        page.get_by_role("button", name="Play").click()
+        expect(sums).to_contain_text("5 nodes, 8 pods stowed, 0 pending")
+        expect(page.get_by_role("img", name="95 of 100 waited at most: 0s")).to_be_visible()
+        expect(page.get_by_role("row", name="node added")).to_be_visible()
+        page.get_by_role("link", name="Configuration").click()
+        expect(page.locator(".points")).to_contain_text("NodeResourcesFit")
+
+
+def test_two_are_in_step_and_what_differs_is_told(at_pair):
+    spread, packed = at_pair.get_by_role("region", name="spread"), at_pair.get_by_role("region", name="packed")
+    expect(spread).to_contain_text("5 nodes, 8 pods stowed")
+    expect(packed).to_contain_text("5 nodes, 8 pods stowed")
+    differ = at_pair.locator(".time [role=status]")
+    expect(differ).to_contain_text("pods differ at this moment")
+    slider = at_pair.get_by_role("slider", name="Moment")
+    slider.focus()
+    at_pair.keyboard.press("Home")
+    expect(spread).to_contain_text("4 nodes, 1 pod stowed")
+    expect(packed).to_contain_text("4 nodes, 1 pod stowed")
+    expect(differ).to_have_text("Both are the same at this moment")
+    at_pair.keyboard.press("End")
+    at_pair.get_by_text("elsewhere, as a table").click()
+    table = at_pair.locator(".table", has=at_pair.get_by_role("region", name="Pods that are not in the same place"))
+    with at_pair.expect_download() as download:
+        table.get_by_role("button", name="Save as CSV").click()
+    rows = list(csv.DictReader(download.value.path().read_text().splitlines()))
+    assert {row["Pod"].partition("/")[0] for row in rows} == {"default"}
+    assert all(row["spread"] != row["packed"] for row in rows)
+    # Packed, eight pods of two CPUs are on two nodes of eight.
+    expect(at_pair.get_by_role("img", name="CPU requested: 40.0 % and 40.0 %")).to_be_visible()
+
+
+def test_what_differs_can_be_left_unmarked_and_one_course_be_looked_at(at_pair):
+    mark = at_pair.get_by_role("button", name="Mark what differs")
+    expect(mark).to_have_attribute("aria-pressed", "true")
+    mark.click()
+    expect(mark).to_have_attribute("aria-pressed", "false")
+    at_pair.get_by_role("button", name="packed", exact=True).click()
+    expect(at_pair.locator(".one")).to_have_count(1)
+    assert "track=packed" in at_pair.url
+    at_pair.reload()
+    expect(at_pair.locator(".one")).to_have_count(1)
+    at_pair.get_by_role("button", name="Side by side").click()
+    expect(at_pair.locator(".one")).to_have_count(2)
+
+
+def test_plans_and_figures_as_pictures_and_figures_as_a_table(at_pair):
+    for name, begins in (
+        ("The plan of packed as SVG", b"<svg"),
+        ("The plan of spread as PNG", b"\x89PNG"),
+        ("Figures as SVG", b"<svg"),
+        ("Figures as PNG", b"\x89PNG"),
+    ):
+        with at_pair.expect_download() as download:
+            at_pair.get_by_role("button", name=name).click()
+        assert download.value.path().read_bytes().startswith(begins), name
+    at_pair.get_by_text("Figures as a table").click()
+    table = at_pair.get_by_role("region", name="Figures over time").get_by_role("table")
+    expect(table.get_by_role("columnheader", name="Pending pods: packed")).to_be_visible()
+
+
+def test_a_recording_beside_another_configuration(recorded_file, tmp_path, page):
+    (tmp_path / "packing.yaml").write_text(PACKING)
+    with run("ui", "--recording", str(recorded_file), "--config", str(tmp_path / "packing.yaml")) as said:
+        page.goto(said.split()[-1])
+        page.locator(".sum").wait_for()
+        page.get_by_role("link", name="Time").click()
+        for name in ("recorded", "with packing.yaml"):
+            expect(page.get_by_role("region", name=name)).to_contain_text("2 nodes, 1 pod stowed, 1 pending")

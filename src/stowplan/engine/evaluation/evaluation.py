@@ -21,18 +21,21 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from stowplan.engine.evaluation.filling import Filling, Ground, unmoved
 from stowplan.engine.evaluation.filtering import Filtering
 from stowplan.engine.evaluation.node_sums import NodeSums
 from stowplan.engine.evaluation.nominated_nodes import NominatedNodes
 from stowplan.engine.evaluation.object_watches import ObjectWatches
 from stowplan.engine.evaluation.scoring import Scoring
 from stowplan.framework.interface import Reads
-from stowplan.framework.status import Status
+from stowplan.framework.status import Status, promised
 
 if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
+
     import numpy.typing as npt
 
-    from stowplan.cluster.pod_info import PodInfo
+    from stowplan.cluster.pod_info import PodInfo, PodShape
     from stowplan.engine.evaluation.scoring import Scored
     from stowplan.framework.cycle_state import CycleState
     from stowplan.framework.diagnosis import Diagnosis
@@ -154,6 +157,24 @@ class Evaluation:
             return None
         return Outcome(known.state, None, known.feasible, known.examined, known.seen, known.diagnosis, known.refused)
 
+    def stands(self, diagnosis: Diagnosis, pods: Sequence[PodInfo]) -> Outcome | None:
+        """The last findings, if they are this diagnosis and hold for these equal pods as long as nothing changes."""
+        filtering, counters = self._filtering, self._framework.pod_counters
+        if self._kept is None or filtering.pre_filtered is None or filtering.pre_filtered.status is not None:
+            return None
+        known, pod, shapes = self._kept[2], pods[0], {pod.shape for pod in pods}
+        if known.diagnosis is not diagnosis or self._kept[0] != self._stamp(pod) or self._cluster.nominator:
+            return None
+        for plugin in self._framework.moving_pre_filters:
+            counter = counters.get(plugin.name)
+            if counter is None:
+                holds = promised(lambda plugin=plugin: all(plugin.skips(shape) for shape in shapes))  # type: ignore[misc]
+            else:
+                holds = counter.filter_holds(filtering.state, pod)
+            if not holds:
+                return None
+        return known
+
     def _stamp(self, pod: PodInfo) -> tuple[Any, ...] | None:
         """What findings hang on besides the cluster's state; None when they are not to be kept."""
         nominator, skipped = self._cluster.nominator, self._filtering.state.skip_filter
@@ -221,3 +242,16 @@ class Evaluation:
     def score(self, pod: PodInfo, feasible: Mask) -> Scored:
         """What the feasible nodes are worth; good until the evaluation is used again."""
         return self._scoring.run(self._filtering.state, pod, feasible)
+
+    def filling(self, pod: PodInfo, feasible: Mask, shapes: Collection[PodShape]) -> Filling | None:
+        """Where pods of these shapes, equal to this one, go one after the other; None if that cannot be told.
+
+        As `filter` has just found the nodes. Good until the evaluation is used again.
+        """
+        state, framework = self._filtering.state, self._framework
+        scored = self.score(pod, feasible)
+        if scored.error is not None or self._cluster.nominator or not unmoved(framework, state, pod, shapes):
+            return None
+        filters = [plugin for plugin in framework.active_filters(state) if plugin.reads is Reads.NODE_SUMS]
+        ground = Ground(framework=framework, state=state, pod=pod, feasible=feasible, scored=scored, filters=filters)
+        return Filling(ground)

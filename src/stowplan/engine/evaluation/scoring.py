@@ -36,8 +36,8 @@ _NO_ROWS = np.zeros(0, np.intp)
 
 
 @dataclass(eq=False)
-class _Score:
-    """One Score plugin's part of the totals."""
+class Score:
+    """One Score plugin's part of the totals, of all rows."""
 
     plugin: ScorePlugin
     weight: int
@@ -61,11 +61,12 @@ class Scored:
     totals: Ints
     #: The same, `INFEASIBLE` where the pod does not fit.
     ranked: Ints
-    _parts: dict[str, _Score]
+    #: Each plugin's part of the totals.
+    parts: dict[str, Score]
 
     def by_plugin(self) -> dict[str, Ints]:
         """Plugin -> normalized and weighted scores of all rows."""
-        return {name: part.weighted for name, part in self._parts.items()}
+        return {name: part.weighted for name, part in self.parts.items()}
 
 
 class Scoring:
@@ -82,7 +83,7 @@ class Scoring:
         self._state = CycleState()
         #: The feasible rows that the scores below were worked out for; None: there are no scores.
         self._scored: Mask | None = None
-        self._scores: dict[str, _Score] = {}
+        self._scores: dict[str, Score] = {}
         #: Whether the scoring under way ended with PreScore, and the seconds that PreScore took.
         self._ended_early = False
         self._preparing = 0.0
@@ -158,10 +159,10 @@ class Scoring:
             return self._totals
         return np.where(feasible, self._totals, INFEASIBLE)
 
-    def _weighted(self, plugin: ScorePlugin, pod: PodInfo, raw: Ints, feasible: Mask) -> _Score | Status:
+    def _weighted(self, plugin: ScorePlugin, pod: PodInfo, raw: Ints, feasible: Mask) -> Score | Status:
         weight = self._framework.weights.get(plugin.name, 1)
         normal = self._framework.normalize(plugin, self._state, pod, raw, feasible)
-        return normal if isinstance(normal, Status) else _Score(plugin, weight, raw, normal, normal * weight)
+        return normal if isinstance(normal, Status) else Score(plugin, weight, raw, normal, normal * weight)
 
     def _update(self, pod: PodInfo, feasible: Mask) -> Status | None:
         """Work out again what the changed rows and the changed set of feasible nodes touch."""
@@ -206,8 +207,7 @@ class Scoring:
 
     def _renew_pre_scores(self, pod: PodInfo, nodes: Nodes, moved: bool, outdated: frozenset[str]) -> bool:
         self._moved, counters = set(outdated), self._framework.pod_counters
-        moving = self._framework.asked(self._state, pod).moving_pre_scores
-        for plugin in asked_again(self._framework.pre_score, moving, outdated):
+        for plugin in asked_again(self._framework.pre_score, self._framework.moving_pre_scores, outdated):
             counter = None if plugin.name in outdated else counters.get(plugin.name)
             if counter is not None and counter.score_holds(self._state, pod, moved):
                 continue
@@ -247,7 +247,7 @@ class Scoring:
         old.raw = raw
         return self._renormalize(old, pod, feasible)
 
-    def _patch_score(self, part: _Score, pod: PodInfo, rows: npt.NDArray[np.intp], feasible: Mask) -> Status | None:
+    def _patch_score(self, part: Score, pod: PodInfo, rows: npt.NDArray[np.intp], feasible: Mask) -> Status | None:
         """Score some rows anew with one plugin."""
         raw = self._score_rows(part.plugin, pod, rows)
         if isinstance(raw, Status):
@@ -263,7 +263,7 @@ class Scoring:
         part.weighted[rows] = weighted
         return None
 
-    def _patch_row(self, part: _Score, pod: PodInfo, row: int) -> Status | None:
+    def _patch_row(self, part: Score, pod: PodInfo, row: int) -> Status | None:
         """The same of a single row and a plugin whose scores count as they are: one number, where arrays would cost."""
         values = self._column(part.plugin, pod).values(self._state, pod)
         if isinstance(values, Status):
@@ -287,7 +287,7 @@ class Scoring:
             column = self._columns[plugin.name] = self._sums.scored(plugin, pod)
         return column
 
-    def _renormalize(self, part: _Score, pod: PodInfo, feasible: Mask) -> Status | None:
+    def _renormalize(self, part: Score, pod: PodInfo, feasible: Mask) -> Status | None:
         normal = self._framework.normalize(part.plugin, self._state, pod, part.raw, feasible)
         if isinstance(normal, Status):
             return normal

@@ -27,6 +27,7 @@ from stowplan.in_tree.common.resource_claims import (
 from stowplan.in_tree.dynamic_resources.allocator.claims import ClaimProblem, compile_claim
 from stowplan.in_tree.dynamic_resources.extended_resources import extended_demand
 from stowplan.in_tree.dynamic_resources.group_claims import consumer_of
+from stowplan.in_tree.dynamic_resources.node_allocatable import AskedClaim
 
 if TYPE_CHECKING:
     from stowplan.api.device_claims import AllocationResult, ResourceClaimConsumerReference
@@ -74,6 +75,8 @@ class AllocatedClaim(NamedTuple):
     where: NodeSelectorMatcher | None
     #: Whether its devices failed to become ready.
     unusable: bool
+    #: Which claim it is, where that matters: with DRANodeAllocatableResources.
+    key: str = ""
 
 
 class Demand(NamedTuple):
@@ -121,13 +124,20 @@ class Demands:
 
     def _allocated(self, claim: ResourceClaim) -> AllocatedClaim:
         assert claim.status.allocation is not None
-        return AllocatedClaim(_where(claim.status.allocation), self._readiness.is_unusable(claim))
+        key = claim_key(claim) if self._features.node_allocatable else ""
+        return AllocatedClaim(_where(claim.status.allocation), self._readiness.is_unusable(claim), key)
 
     def waiting(self, pod: PodInfo) -> list[ResourceClaim]:
         """The pod's claims that devices are to be found for; raises RefusedError."""
         return [
             claim for claim in self.claims(pod) if claim.status.allocation is None and self.shared(pod, claim) is None
         ]
+
+    def waiting_by_entry(self, pod: PodInfo) -> list[AskedClaim]:
+        """The same, each with the pod's name for it."""
+        entries = resource_claims_by_entry(pod, self._cluster, of_groups=self._features.group_claims)
+        waiting = {claim_key(claim) for claim in self.waiting(pod)}
+        return [AskedClaim(claim, entry.name) for entry, claim in entries if claim_key(claim) in waiting]
 
     # -- pod groups ---------------------------------------------------------------------------------------------------
 

@@ -598,6 +598,18 @@ class Inventory:
         seen.sort(key=lambda part: part[1].order)
         return World(tuple((view, self._usage(self.pools[pool_id], view)) for pool_id, view in seen))
 
+    def unused_world(self, row: int) -> World:
+        """The same if nobody had any of the devices."""
+        counters: list[tuple[PoolView, Usage]] = []
+        for view, _ in self.world(row).pools:
+            pool = self.pools[view.driver, view.name]
+            taken, pool.taken = pool.taken, {}
+            try:
+                counters.append((view, self._usage_of(pool, view)))
+            finally:
+                pool.taken = taken
+        return World(tuple(counters))
+
     def holders(self, pool: PoolId, device: str) -> list[str]:
         """The claims that have a device, or shares of it."""
         found = self.pools.get(pool)

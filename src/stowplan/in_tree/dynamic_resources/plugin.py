@@ -12,13 +12,11 @@ Upstream: pkg/scheduler/framework/plugins/dynamicresources.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from msgspec.structs import replace
 
-from stowplan.api.types import DeviceClass, DeviceTaintRule, PodGroup, ResourceClaim, ResourceSlice
+from stowplan.api.types import DeviceTaintRule, PodGroup, ResourceClaim, ResourceSlice
 from stowplan.cluster.object_dependencies import ObjectDependency
 from stowplan.cluster.pod_info import group_key
 from stowplan.cluster.view import Nodes
@@ -37,48 +35,46 @@ from stowplan.framework.interface import (
     SignPlugin,
 )
 from stowplan.framework.rejections import Entry, Rejections
-from stowplan.framework.requests import Create, Done
 from stowplan.framework.status import SKIP, Code, Reason, Status, error, unresolvable, unschedulable
 from stowplan.framework.unfinished import unfinished
 from stowplan.in_tree.common.device_classes import device_classes_read
 from stowplan.in_tree.common.node_selection import matches_selector
 from stowplan.in_tree.common.resource_claims import ClaimError, group_name
-from stowplan.in_tree.dynamic_resources.allocating import Allocating, AllocationError
 from stowplan.in_tree.dynamic_resources.allocator.claims import MAX_ALTERNATIVES, Features
 from stowplan.in_tree.dynamic_resources.allocator.search import Verdict
-from stowplan.in_tree.dynamic_resources.answers import Answers
-from stowplan.in_tree.dynamic_resources.binding_conditions import Readiness, awaits_conditions
+from stowplan.in_tree.dynamic_resources.binding_conditions import Readiness
 from stowplan.in_tree.dynamic_resources.declaration import DECLARATION, DynamicResourcesArgs
 from stowplan.in_tree.dynamic_resources.demand import Demand, Demands, RefusedError, claim_key
 from stowplan.in_tree.dynamic_resources.extended_resources import (
     IN_MEMORY,
     extended_names,
-    in_memory_claim,
-    in_memory_key,
     stored_claim,
-    variant,
 )
-from stowplan.in_tree.dynamic_resources.group_claims import as_consumer, is_reserved, reserved_for_group
+from stowplan.in_tree.dynamic_resources.finding import Finding, asked_by
+from stowplan.in_tree.dynamic_resources.group_claims import reserved_for_group
 from stowplan.in_tree.dynamic_resources.hints import events
-from stowplan.in_tree.dynamic_resources.inventory import Inventory
+from stowplan.in_tree.dynamic_resources.node_allocatable import (
+    USED_BY_ANOTHER,
+    USED_BY_SEVERAL,
+    MappingError,
+    shortages,
+    users_of,
+    with_statuses,
+)
+from stowplan.in_tree.dynamic_resources.reserving import RESERVED, Reserved, Reserving
 from stowplan.in_tree.dynamic_resources.writing import (
-    FINALIZER,
-    ClaimWriter,
-    WriteError,
     deallocating,
     discarding,
-    observe_wait,
-    served_by,
     unreserving,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Generator, Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterator, Mapping, Sequence
 
     import numpy.typing as npt
 
-    from stowplan.api.device_claims import AllocationResult, ResourceClaimConsumerReference
-    from stowplan.api.devices import DeviceClass as Class
+    from stowplan.api.pod import NodeAllocatableResourceClaimStatus
+    from stowplan.api.types import Pod
     from stowplan.cluster.pod_info import PodInfo, PodShape
     from stowplan.config.features import FeatureGates
     from stowplan.framework.cycle_state import CycleState
@@ -87,11 +83,10 @@ if TYPE_CHECKING:
     from stowplan.framework.explanations.explanation import Explanation
     from stowplan.framework.explanations.inspection import Inspection
     from stowplan.framework.handle import Handle
-    from stowplan.framework.requests import Outcome, Request, Steps, Wait
-    from stowplan.in_tree.dynamic_resources.allocator.claims import Claim
+    from stowplan.framework.requests import Steps
     from stowplan.in_tree.dynamic_resources.allocator.search import Answer
     from stowplan.in_tree.dynamic_resources.demand import CompiledClaim
-    from stowplan.in_tree.dynamic_resources.extended_resources import Variant
+    from stowplan.in_tree.dynamic_resources.inventory import Inventory
 
     Mask = npt.NDArray[np.bool_]
 
@@ -110,8 +105,6 @@ STILL_UNSCHEDULABLE = Reason("StillUnschedulable", "still not schedulable")
 DISABLED = Reason("PluginDisabled", "plugin disabled")
 
 _STATE = "DynamicResources"
-#: What Reserve took: of one pod, while the other is of all its equals.
-_RESERVED = "DynamicResources/reserved"
 
 _ALL_SLICES = ObjectDependency.of_kind(ResourceSlice)
 _ALL_CLAIMS = ObjectDependency.of_kind(ResourceClaim)
@@ -123,22 +116,6 @@ class _State:
     """What PreFilter found out of a pod; shared by equal pods. PostFilter tells by it that the attempt came so far."""
 
     demand: Demand = field(default_factory=Demand)
-
-
-@dataclass(slots=True)
-class _Reserved:
-    """A pod's claims on its node, as they are written more and more."""
-
-    claims: list[ResourceClaim] = field(default_factory=list)
-    #: Claim -> what it is to get.
-    allocations: dict[str, AllocationResult] = field(default_factory=dict)
-    #: Claim -> for whom it is to be reserved.
-    consumers: dict[str, ResourceClaimConsumerReference] = field(default_factory=dict)
-    #: Claims whose allocation another pod of the group is to write.
-    shared: set[str] = field(default_factory=set)
-    #: For extended resources: what the last claim asks for, and its name once it is stored.
-    extended: Variant | None = None
-    stored: str = ""
 
 
 class DynamicResources(
@@ -167,26 +144,21 @@ class DynamicResources(
         self._enabled = gates.enabled("DynamicResourceAllocation")
         self.features = features_of(gates)
         settings = args if args is not None else DynamicResourcesArgs().completed(gates)
-        self._filter_timeout = _seconds(settings.filter_timeout)
-        self._readiness = Readiness(
+        if self.features.node_allocatable:
+            self.reads, self.changes_assumed_pods = Reads.NODE_PODS, True
+        readiness = Readiness(
             enabled=self.features.binding_conditions,
             timeout=_seconds(settings.binding_timeout),
             wall_clock=handle.wall_clock,
         )
-        self.demands = Demands(handle.cluster, self.features, self._readiness)
+        self.demands = Demands(handle.cluster, self.features, readiness)
+        timeout = _seconds(settings.filter_timeout)
+        self._finding = Finding(handle.cluster, self.features, self.demands, filter_timeout=timeout)
+        self._reserving = Reserving(handle, self.features, self.demands, self._finding, readiness)
 
-    @cached_property
+    @property
     def inventory(self) -> Inventory:
-        """Made with the first pod that needs devices: clusters without such pods need not pay for it."""
-        return Inventory(self.handle.cluster, self.features)
-
-    @cached_property
-    def _answers(self) -> dict[bool, Answers]:
-        """Of attempts, and of questions (True)."""
-        return {
-            asking: Answers(self.inventory, self.features, filter_timeout=self._filter_timeout, asking=asking)
-            for asking in (False, True)
-        }
+        return self._finding.inventory
 
     def _needs_devices(self, shape: PodShape) -> bool:
         """Whether pods of the shape may have claims, or ask for devices by extended resources."""
@@ -218,7 +190,7 @@ class DynamicResources(
             return unresolvable(e.reason)
         return None if known.demand else SKIP
 
-    def ignores(self, shape: PodShape) -> bool:
+    def signs_nothing(self, shape: PodShape) -> bool:
         return not self._needs_devices(shape)
 
     def sign_pod(self, pod: PodInfo) -> Mapping[str, Any] | Status:
@@ -226,7 +198,11 @@ class DynamicResources(
         if not self._needs_devices(pod.shape):
             return {}
         try:
-            return {"claims": self.demands.of(pod)}
+            found: dict[str, Any] = {"claims": self.demands.of(pod)}
+            if self.features.node_allocatable:
+                # Reasons name them.
+                found["names"] = tuple(claim_key(claim) for claim in self.demands.claims(pod))
+            return found
         except RefusedError as e:
             return {"refused": str(e.reason)}
         except ValueError as e:
@@ -260,24 +236,35 @@ class DynamicResources(
                 entries.append(Entry(mask, Code.UnschedulableAndUnresolvable, reason))
                 refused = refused | mask
 
+        if self.features.node_allocatable:
+            for mask, reason in self._used_by_others(pod, nodes):
+                refuse(mask, reason)
         if demand.extended is not None:
             if demand.extended.stale:
                 refuse(~refused, STALE_CLAIM)
             for name in demand.extended.others:
-                refuse(self._lacking(nodes, name), NO_SUCH_RESOURCE)
-        for asked, places in self._asked(pod, demand, nodes, ~refused):
+                refuse(self._finding.lacking(nodes, name), NO_SUCH_RESOURCE)
+        for asked, places in self._finding.asked(pod, demand, nodes, ~refused):
             problem = next((claim.problem for claim in asked if claim.problem), "")
             within = _marked(places, len(nodes))
             if problem:
                 if (self._in_question(nodes) & within).any():
                     return error(problem)
                 continue
-            verdicts = self._verdicts(asked, nodes, places, asking=state.asking)
+            verdicts = self._finding.verdicts(asked, nodes, places, asking=state.asking)
             failed = self._failure(pod, asked, nodes, verdicts, asking=state.asking)
             if failed is not None:
                 return failed
             refuse(verdicts == Verdict.NONE.value, NOT_ALLOCATABLE)
             refuse(verdicts == Verdict.INVALID_POOL.value, INVALID_POOLS)
+            if self.features.node_allocatable:
+                try:
+                    short = self._shortages(pod, asked, nodes, within & ~refused, asking=state.asking)
+                except MappingError as e:
+                    return error(str(e))
+                for entry in short:
+                    entries.append(entry)
+                    refused = refused | entry.mask
         refuse(self._unavailable(demand, nodes), UNAVAILABLE)
         return Rejections(refused, entries) if entries else None
 
@@ -288,51 +275,6 @@ class DynamicResources(
     def _in_question(self, nodes: Nodes) -> Mask:
         present: Mask = nodes.take(nodes.table.valid)
         return present if nodes.candidates is None else present & nodes.candidates
-
-    @staticmethod
-    def _lacking(nodes: Nodes, resource: str) -> Mask:
-        """Where no device plugin serves a resource."""
-        index = nodes.table.resources.get(resource)
-        return np.ones(len(nodes), np.bool_) if index is None else nodes.allocatable(index) <= 0
-
-    def _asked(
-        self, pod: PodInfo, demand: Demand, nodes: Nodes, mask: Mask
-    ) -> Iterator[tuple[tuple[CompiledClaim, ...], npt.NDArray[np.intp]]]:
-        """What has to be allocated, and the places of the nodes for which that is so."""
-        present = np.flatnonzero(nodes.take(nodes.table.valid) & mask)
-        if demand.extended is None:
-            if demand.waiting and len(present):
-                yield demand.waiting, present
-            return
-        if all(name not in nodes.table.resources for name, _ in demand.extended.classes):
-            # No node has a device plugin for them: there is one kind of nodes.
-            extra = self._compiled_variant(pod, dict(demand.extended.classes))
-            if len(present) and (demand.waiting or extra):
-                yield (*demand.waiting, *extra), present
-            return
-        lacking = np.zeros(len(nodes), np.intp)
-        for i, (name, _) in enumerate(demand.extended.classes):
-            lacking += self._lacking(nodes, name).astype(np.intp) << i
-        for bits in np.unique(lacking[present]).tolist():
-            classes = {name: c for i, (name, c) in enumerate(demand.extended.classes) if bits >> i & 1}
-            extra = self._compiled_variant(pod, classes) if classes else ()
-            if demand.waiting or extra:
-                yield (*demand.waiting, *extra), present[lacking[present] == bits]
-
-    def _compiled_variant(self, pod: PodInfo, classes: dict[str, str]) -> tuple[CompiledClaim, ...]:
-        """What is asked for where these resources come from devices; nothing, if only of containers that want none."""
-        devices = variant(pod, classes).devices
-        return (self.demands.compiled(in_memory_claim(pod, devices)),) if devices.requests else ()
-
-    def _verdicts(
-        self, asked: tuple[CompiledClaim, ...], nodes: Nodes, places: npt.NDArray[np.intp], *, asking: bool
-    ) -> npt.NDArray[np.int8]:
-        """Of the nodes at these places; the others are said to have been found something for."""
-        self.inventory.refresh()
-        rows = places if nodes.rows is None else nodes.rows[places]
-        found = np.full(len(nodes), Verdict.FOUND.value, np.int8)
-        found[places] = self._answers[asking].verdicts(asked_by(asked), rows)
-        return found
 
     def _failure(
         self,
@@ -355,7 +297,7 @@ class DynamicResources(
         places = np.flatnonzero(broken & in_question)
         if not len(places):
             return None
-        row, answers = nodes.row(int(places[0])), self._answers[asking]
+        row, answers = nodes.row(int(places[0])), self._finding.answers[asking]
         if verdicts[places[0]] == Verdict.UNFINISHED.value:
             return unfinished(self._timed_out(row), answers.max_portions)
         return error(self._problem_text(pod, answers.answer(asked_by(asked), row), row))
@@ -377,6 +319,49 @@ class DynamicResources(
         waiting = [claim_key(claim) for claim in self.demands.waiting(pod)]
         waiting.append(f"{pod.namespace}/{IN_MEMORY}")
         return problem.template.format(claim=waiting[problem.claim], device=device, pool=pool)
+
+    # -- devices that stand for resources of their node ---------------------------------------------------------------
+
+    def _used_by_others(self, pod: PodInfo, nodes: Nodes) -> Iterator[tuple[Mask, Reason]]:
+        """Where other pods take of the node by claims that the pod has, too."""
+        for claim in self._allocated_claims(pod):
+            for node_name, uids in users_of(claim, self.handle.cluster).items():
+                if uids != {pod.uid}:
+                    row = nodes.table.row_of.get(node_name, -1)
+                    rows = np.arange(len(nodes)) if nodes.rows is None else nodes.rows
+                    reason = USED_BY_SEVERAL if len(uids) > 1 else USED_BY_ANOTHER
+                    yield rows == row, reason.of(claim=claim.metadata.name)
+
+    def _shortages(
+        self, pod: PodInfo, asked: tuple[CompiledClaim, ...], nodes: Nodes, mask: Mask, *, asking: bool
+    ) -> list[Entry]:
+        """Where too little is left of the node for what the pod takes with its devices; raises MappingError."""
+        places = np.flatnonzero(mask)
+        codes = self.inventory.codes[places if nodes.rows is None else nodes.rows[places]]
+        found = []
+        for code in np.unique(codes).tolist():
+            of_code = places[codes == code]
+            taken = self._finding.footprint(pod, asked, nodes.row(int(of_code[0])), asking=asking)
+            if taken is not None:
+                found += shortages(nodes, _marked(of_code, len(nodes)), taken)
+        return found
+
+    def assumed(self, state: CycleState, pod: PodInfo, node_name: str) -> Pod:
+        """With what it takes of its node by claims, so that it is counted there."""
+        statuses: tuple[NodeAllocatableResourceClaimStatus, ...] = ()
+        row = self.handle.cluster.table.row_of.get(node_name)
+        if row is not None and self._needs_devices(pod.shape):
+            try:
+                for asked in self._finding.asked_on(pod, row):
+                    self.inventory.refresh()
+                    taken = self._finding.footprint(pod, asked, row, asking=state.asking)
+                    statuses = taken.statuses if taken is not None else ()
+            except (RefusedError, MappingError):
+                # Reserve says so.
+                return pod.pod
+        if statuses == pod.pod.status.node_allocatable_resource_claim_statuses:
+            return pod.pod
+        return with_statuses(pod.pod, statuses)
 
     def _unavailable(self, demand: Demand, nodes: Nodes) -> Mask:
         """Where devices that claims have already cannot be used."""
@@ -414,6 +399,9 @@ class DynamicResources(
         if self.features.group_claims and (answer := self._unreserve_group(state, pod)) is not None:
             return PostFilterResult(answer)
         return PostFilterResult(unschedulable(STILL_UNSCHEDULABLE))
+
+    def repeats(self, result: PostFilterResult, pods: Sequence[PodInfo]) -> bool:
+        return not any(self._needs_devices(pod.shape) for pod in pods)
 
     def _in_the_way(self, pod: PodInfo, diagnosis: Diagnosis) -> Iterator[ResourceClaim]:
         """The pod's claims whose devices keep it off nodes."""
@@ -460,14 +448,14 @@ class DynamicResources(
         if not self.features.prioritized_list or not (demand.waiting or demand.extended):
             return total
         of_allocated = sum(self._score_of_allocated(claim) for claim in self._allocated_claims(pod))
-        for asked, places in self._asked(pod, demand, nodes, np.ones(len(nodes), np.bool_)):
+        for asked, places in self._finding.asked(pod, demand, nodes, np.ones(len(nodes), np.bool_)):
             claims = asked_by(asked)
             if len(claims) < len(asked):
                 continue
             if of_allocated or any(request.prioritized for claim in claims for request in claim.requests):
                 self.inventory.refresh()
                 rows = places if nodes.rows is None else nodes.rows[places]
-                scored = self._answers[state.asking].scores(claims, rows)
+                scored = self._finding.answers[state.asking].scores(claims, rows)
                 total[places] = np.where(scored >= 0, scored + of_allocated, 0)
         return total
 
@@ -494,185 +482,25 @@ class DynamicResources(
 
     # -- Reserve ------------------------------------------------------------------------------------------------------
 
+    def reserves_nothing(self, shape: PodShape) -> bool:
+        return not self._needs_devices(shape)
+
     def reserve(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
-        if not self._needs_devices(pod.shape):
-            return None
-        reserved = _Reserved()
-        state.write(_RESERVED, reserved)
-        try:
-            reserved.claims = self.demands.claims(pod)
-            reserved.consumers = self.demands.consumers(pod)
-            demand = self.demands.of(pod)
-        except RefusedError as e:
-            return unresolvable(e.reason)
-        row = self.handle.cluster.table.row_of.get(node_name)
-        if row is None:
-            return error(f'node "{node_name}" not found')
-        self._share(reserved, pod)
-        view = Nodes(self.handle.cluster, np.array([row], np.intp))
-        # Equal pods were judged as one, and what was known then need not hold any more: this pod's claims count, now.
-        for asked, _ in self._asked(pod, demand, view, np.ones(1, np.bool_)):
-            problem = next((claim.problem for claim in asked if claim.problem), "")
-            if problem:
-                return error(problem)
-            waiting = self.demands.waiting(pod)
-            if len(asked) > len(waiting):
-                reserved.extended = self._variant_on(pod, demand, view)
-                made_up = in_memory_claim(pod, reserved.extended.devices)
-                reserved.claims.append(made_up)
-                waiting.append(made_up)
-            self.inventory.refresh()
-            answer = self._answers[state.asking].answer(asked_by(asked), row)
-            if answer.verdict is not Verdict.FOUND:
-                return error("claim allocation not found for node")
-            try:
-                self._allocate(reserved, waiting, asked_by(asked), answer, row)
-            except AllocationError as e:
-                return error(str(e))
-            for claim in waiting:
-                self._hold(pod, claim, reserved.allocations[claim_key(claim)])
-        return None
-
-    def _variant_on(self, pod: PodInfo, demand: Demand, view: Nodes) -> Variant:
-        assert demand.extended is not None
-        return variant(pod, {name: c for name, c in demand.extended.classes if self._lacking(view, name)[0]})
-
-    def _share(self, reserved: _Reserved, pod: PodInfo) -> None:
-        """Take part in what another pod of the group is about to have."""
-        for claim in reserved.claims:
-            allocation = None if claim.status.allocation is not None else self.demands.shared(pod, claim)
-            if allocation is not None:
-                reserved.allocations[claim_key(claim)] = allocation
-                reserved.shared.add(claim_key(claim))
-        # Not before all are found: who takes part is no other pod any more.
-        for key in sorted(reserved.shared):
-            self.handle.cluster.in_flight.share(ResourceClaim, key, pod.uid)
-
-    def _hold(self, pod: PodInfo, claim: ResourceClaim, allocation: AllocationResult) -> None:
-        metadata = replace(claim.metadata, finalizers=tuple(dict.fromkeys((*claim.metadata.finalizers, FINALIZER))))
-        status = replace(claim.status, allocation=allocation)
-        self.handle.cluster.in_flight.hold(
-            _flight_key(pod, claim), replace(claim, metadata=metadata, status=status), pod.uid
-        )
-
-    def _allocate(
-        self, reserved: _Reserved, waiting: list[ResourceClaim], asked: tuple[Claim, ...], answer: Answer, row: int
-    ) -> None:
-        world = self.inventory.world(row)
-        for claim, of_claim, picks in zip(waiting, asked, answer.picks, strict=True):
-            allocating = Allocating(
-                claim,
-                of_claim,
-                node_name=self.handle.cluster.table.names[row],
-                features=self.features,
-                class_named=self._class_named,
-            )
-            reserved.allocations[claim_key(claim)] = allocating.allocation(picks, world)
-
-    def _class_named(self, name: str) -> Class | None:
-        return self.handle.cluster.objects.get(DeviceClass, name)
+        return self._reserving.reserve(state, pod, node_name) if self._needs_devices(pod.shape) else None
 
     def unreserve(self, state: CycleState, pod: PodInfo, node_name: str) -> None:
-        reserved: _Reserved | None = state.get(_RESERVED)
-        if reserved is None:
-            return
-        state.delete(_RESERVED)
-        for claim in reserved.claims:
-            self.handle.cluster.in_flight.release(ResourceClaim, _flight_key(pod, claim), pod.uid)
-            if state.asking:
-                continue
-            if reserved.stored == claim.metadata.name:
-                for request in discarding(claim):
-                    self.handle.carry_out(request)
-            elif claim.status.allocation is not None and is_reserved(claim, pod, of_groups=False):
-                self.handle.carry_out(unreserving(claim, pod.uid))
+        self._reserving.unreserve(state, pod, node_name)
 
     # -- PreBind ------------------------------------------------------------------------------------------------------
 
     def pre_bind_pre_flight(self, state: CycleState, pod: PodInfo, node_name: str) -> PreBindPreFlightResult | Status:
-        reserved: _Reserved | None = state.get(_RESERVED)
+        reserved: Reserved | None = state.get(RESERVED)
         if reserved is None or not reserved.claims:
             return SKIP
         return PreBindPreFlightResult(allow_parallel=True)
 
     def pre_bind(self, state: CycleState, pod: PodInfo, node_name: str) -> Steps:
-        reserved: _Reserved | None = state.get(_RESERVED)
-        if reserved is None:
-            return None
-        cluster = self.handle.cluster
-        writer = ClaimWriter(cluster, self._readiness, pod=pod)
-        for i, claim in enumerate(reserved.claims):
-            if is_reserved(claim, pod, of_groups=self.features.group_claims):
-                continue
-            allocation = reserved.allocations.get(claim_key(claim))
-            try:
-                if claim.metadata.name == IN_MEMORY:
-                    assert allocation is not None
-                    claim = yield from self._store(reserved, i, pod, allocation)
-                consumer = reserved.consumers.get(claim_key(claim)) or as_consumer(pod)
-                written = yield from self._written(reserved, writer, claim, allocation, consumer)
-            except WriteError as e:
-                cluster.in_flight.release(ResourceClaim, _flight_key(pod, claim), pod.uid)
-                return error(str(e))
-            reserved.claims[i] = written
-            cluster.in_flight.wrote(written, created=written.metadata.name == reserved.stored)
-        if reserved.extended is not None:
-            outcome = yield served_by(pod, reserved.stored, reserved.extended.mappings)
-            if not isinstance(outcome, Done):
-                return error(f"update pod {pod.key} ExtendedResourceClaimStatus: {outcome.error}")
-        awaited = [claim for claim in reserved.claims if awaits_conditions(claim)]
-        if not self._readiness.enabled or not awaited:
-            return None
-        if self.handle.event_recorder is not None:
-            self.handle.event_recorder.event(
-                pod.pod,
-                type_="Normal",
-                reason="BindingConditionsPending",
-                action="Scheduling",
-                note=f"waiting for binding conditions for device on node {node_name}",
-            )
-        waited = yield from writer.wait([claim_key(claim) for claim in reserved.claims])
-        if self.handle.metrics is not None:
-            observe_wait(self.handle.metrics.scheduler, self.handle.profile_name, reserved.claims, waited)
-        return error(str(waited.problem)) if waited.problem is not None else None
-
-    def _written(
-        self,
-        reserved: _Reserved,
-        writer: ClaimWriter,
-        claim: ResourceClaim,
-        allocation: AllocationResult | None,
-        consumer: ResourceClaimConsumerReference,
-    ) -> Generator[Request | Wait, Outcome, ResourceClaim]:
-        """Allocate and reserve a claim, unless another pod of the group allocates it; raises WriteError."""
-        if claim_key(claim) in reserved.shared:
-            claim, is_writer = yield from writer.turn(claim)
-            if not is_writer:
-                known = any(user.uid == consumer.uid for user in claim.status.reserved_for)
-                return claim if known else (yield from writer.join(claim, consumer))
-        return (yield from writer.write(claim, allocation, consumer))
-
-    def _store(
-        self, reserved: _Reserved, place: int, pod: PodInfo, allocation: AllocationResult
-    ) -> Generator[Request | Wait, Outcome, ResourceClaim]:
-        """Store the claim that was made up; raises WriteError."""
-        made_up = reserved.claims[place]
-        stored = replace(made_up, metadata=replace(made_up.metadata, name="", uid=""))
-        outcome = yield Create(obj=stored)
-        counter = self.handle.metrics
-        if counter is not None:
-            status = "success" if isinstance(outcome, Done) else "failure"
-            counter.scheduler.resourceclaim_creates_total.with_label_values(status).inc()
-        if not isinstance(outcome, Done) or not isinstance(outcome.value, ResourceClaim):
-            what = f"{pod.namespace}/{IN_MEMORY}"
-            problem = "no answer" if isinstance(outcome, Done) else outcome.error
-            raise WriteError(f"create claim for extended resources {what}: {problem}")
-        claim = outcome.value
-        reserved.claims[place], reserved.stored = claim, claim.metadata.name
-        # First held under its own name, then released under the other: its devices are never free in between.
-        self._hold(pod, claim, allocation)
-        self.handle.cluster.in_flight.release(ResourceClaim, _flight_key(pod, made_up), pod.uid)
-        return claim
+        return (yield from self._reserving.pre_bind(state, pod, node_name))
 
     def explanation(self, inspection: Inspection) -> Explanation:
         from stowplan.in_tree.dynamic_resources.explanation import DynamicResourcesExplanation
@@ -681,15 +509,6 @@ class DynamicResources(
 
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
         return events(self.handle, self.features) if self._enabled else ()
-
-
-def asked_by(claims: tuple[CompiledClaim, ...]) -> tuple[Claim, ...]:
-    """What claims ask for that can be allocated at all."""
-    return tuple(claim.asked for claim in claims if claim.asked is not None)
-
-
-def _flight_key(pod: PodInfo, claim: ResourceClaim) -> str:
-    return in_memory_key(pod) if claim.metadata.name == IN_MEMORY else claim_key(claim)
 
 
 def _marked(places: npt.NDArray[np.intp], length: int) -> Mask:
@@ -712,6 +531,7 @@ def features_of(gates: FeatureGates) -> Features:
         extended_resources=gates.enabled("DRAExtendedResource"),
         group_sharing=gates.enabled("GenericWorkload"),
         group_claims=gates.enabled("DRAWorkloadResourceClaims"),
+        node_allocatable=gates.enabled("DRANodeAllocatableResources"),
     )
 
 

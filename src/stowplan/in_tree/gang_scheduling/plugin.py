@@ -73,6 +73,23 @@ class GangScheduling(PreEnqueuePlugin, PermitPlugin, EnqueueExtensions):
         self._let_go(key)
         return None, 0.0
 
+    def quorum(self, pod: PodInfo) -> int | None:
+        if pod.pod.spec.scheduling_group is None:
+            return 0
+        key = group_key(pod.pod)
+        group, groups, waiting = self._group(key), self.handle.cluster.pod_groups, self.handle.waiting_pods
+        if group is None:
+            return None
+        gang = group.spec.scheduling_policy.gang
+        if gang is None:
+            return 0
+        if not self._follows or not groups.known(key):
+            return None
+        if len(waiting) and any(waiting.get(info.uid) is not None for info in groups.placed(key)):
+            # Whoever completes the gang lets these go.
+            return None
+        return gang.min_count
+
     @property
     def _follows(self) -> bool:
         return self.handle.features.enabled("GenericWorkload")

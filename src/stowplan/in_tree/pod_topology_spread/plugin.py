@@ -42,7 +42,7 @@ from stowplan.in_tree.pod_topology_spread.declaration import DECLARATION
 from stowplan.in_tree.pod_topology_spread.default_selector import default_selector
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     import numpy.typing as npt
 
@@ -324,6 +324,16 @@ class PodTopologySpread(
     def score_holds(self, state: CycleState, pod: PodInfo, feasible_moved: bool) -> bool:
         found: _ScoreState | None = state.get(PRE_SCORE_KEY)
         return found is None or (not feasible_moved and self._still(found.versions))
+
+    def untouched_by(self, state: CycleState, pod: PodInfo, shapes: Collection[PodShape]) -> bool:
+        if state.get(PRE_SCORE_KEY) is not None:
+            # Which domains there are hangs on the feasible nodes.
+            return False
+        found: _FilterState | None = state.get(PRE_FILTER_KEY)
+        matches = self.handle.cluster.matches
+        return found is None or not any(
+            slot >= 0 and matches.counts_pods_of(slot, shape) for slot, _ in found.versions for shape in shapes
+        )
 
     def _still(self, versions: Sequence[tuple[int, int]]) -> bool:
         """Whether the counters that a state was made from have not moved."""

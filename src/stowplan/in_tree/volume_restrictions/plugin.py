@@ -77,9 +77,12 @@ class VolumeRestrictions(PreFilterPlugin, FilterPlugin, PodExtensions, SignPlugi
     # each cycle, and need not say which objects those are.
     reads = Reads.ANYTHING
 
+    def skips(self, shape: PodShape) -> bool:
+        return not shape.claim_names and not shape.disks
+
     def pre_filter(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> PreFilterResult | Status | None:
         shape = pod.shape
-        if not shape.claim_names and not shape.disks:
+        if self.skips(shape):
             return SKIP
         lonely = set()
         for name in shape.claim_names:
@@ -97,9 +100,6 @@ class VolumeRestrictions(PreFilterPlugin, FilterPlugin, PodExtensions, SignPlugi
 
     def _claim(self, shape: PodShape, name: str) -> PersistentVolumeClaim | None:
         return self.handle.cluster.objects.get(PersistentVolumeClaim, f"{shape.namespace}/{name}")
-
-    def ignores(self, shape: PodShape) -> bool:
-        return not shape.claim_names and not shape.disks
 
     def signs_nothing(self, shape: PodShape) -> bool:
         return not shape.claim_names

@@ -78,7 +78,7 @@ class VolumeZone(PreFilterPlugin, FilterPlugin, SignPlugin, ReadsNoObjects, Enqu
         state.write(PRE_FILTER_STATE, demands)
         return None
 
-    def ignores(self, shape: PodShape) -> bool:
+    def signs_nothing(self, shape: PodShape) -> bool:
         return not shape.claim_names
 
     def sign_pod(self, pod: PodInfo) -> Mapping[str, Any] | Status:

@@ -8,6 +8,7 @@ from stowplan_cluster.apiserver.resources import BUILT_IN
 from stowplan_cluster.apiserver.schema import schema_of, struct_named
 from stowplan_cluster.apiserver.schema.parse import TypesError, built_in, parse
 from stowplan_cluster.apiserver.schema.types import ATOMIC, MAP, SET, ListType, MapType, Scalar, Struct, Zero
+from support.tables import every_case
 
 PACKAGE = "package example.v1 serves example.com/v1\n"
 
@@ -123,8 +124,14 @@ def test_mistakes_are_named_with_file_and_line(text, message):
         parse({"some.types": PACKAGE + text})
 
 
-@pytest.mark.parametrize("resource", BUILT_IN, ids=lambda resource: f"{resource.api_version} {resource.kind}")
-def test_every_built_in_kind_is_described(resource):
+def test_every_built_in_kind_is_described():
+    with every_case() as case:
+        for resource in BUILT_IN:
+            with case(f"{resource.api_version} {resource.kind}"):
+                is_described(resource)
+
+
+def is_described(resource):
     struct = schema_of(resource)
 
     assert {"apiVersion", "kind", "metadata"} <= struct.fields.keys()
@@ -140,11 +147,18 @@ def all_lists():
     for struct in built_in().structs.values():
         for name, type in struct.fields.items():
             if isinstance(type, ListType):
-                yield pytest.param(type, id=f"{struct.name}.{name}")
+                yield f"{struct.name}.{name}", type
 
 
-@pytest.mark.parametrize("of", [each for each in all_lists() if each.values[0].kind == MAP or each.values[0].merge_key])
-def test_keys_of_lists_are_scalars_of_their_elements(of):
+def test_keys_of_lists_are_scalars_of_their_elements():
+    with every_case() as case:
+        for name, of in all_lists():
+            if of.kind == MAP or of.merge_key:
+                with case(name):
+                    keys_are_scalars_of_the_elements(of)
+
+
+def keys_are_scalars_of_the_elements(of):
     for key in {*of.keys, *filter(None, [of.merge_key])}:
         assert isinstance(of.element.fields[key], Scalar)
     assert of.key_defaults.keys() <= set(of.keys)
@@ -155,7 +169,7 @@ def test_keys_of_lists_are_scalars_of_their_elements(of):
 
 
 def test_sets_hold_scalars():
-    sets = [each.values[0] for each in all_lists() if each.values[0].kind == SET or each.values[0].merge_values]
+    sets = [of for _, of in all_lists() if of.kind == SET or of.merge_values]
 
     assert sets
     assert all(isinstance(each.element, Scalar) for each in sets)

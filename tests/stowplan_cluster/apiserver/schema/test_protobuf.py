@@ -18,6 +18,7 @@ from stowplan_cluster.apiserver.schema.parse import built_in
 from stowplan_cluster.apiserver.schema.protobuf import MAGIC, MAX_DEPTH, decode
 from stowplan_cluster.apiserver.schema.scalars import canonical_quantity
 from stowplan_cluster.apiserver.schema.types import ListType, MapType, Scalar, Struct, Zero
+from support.examples import times
 
 SCHEMAS = built_in()
 DELETE_OPTIONS = SCHEMAS.structs["io.k8s.apimachinery.pkg.apis.meta.v1.DeleteOptions"]
@@ -211,7 +212,7 @@ def objects(draw, api_version, kind):
 KINDS = [*SCHEMAS.kinds, ("apps/v1", "DeleteOptions")]
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=times(300), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(data=st.data(), kind=st.sampled_from(KINDS), packed=st.booleans(), backwards=st.booleans())
 @pytest.mark.slow
 def test_what_is_written_is_read(data, kind, packed, backwards):
@@ -222,7 +223,7 @@ def test_what_is_written_is_read(data, kind, packed, backwards):
     assert decode(encode(obj, packed=packed, backwards=backwards), SCHEMAS) == expected
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=times(150), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(data=st.data(), kind=st.sampled_from(KINDS))
 def test_damaged_objects_are_read_or_refused(data, kind):
     obj = data.draw(objects(*kind))

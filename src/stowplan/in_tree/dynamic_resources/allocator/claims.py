@@ -38,6 +38,8 @@ class Features(NamedTuple):
     group_sharing: bool = False
     #: Whether claims may be reserved for a group (DRAWorkloadResourceClaims).
     group_claims: bool = False
+    #: Whether devices may stand for resources of their node (DRANodeAllocatableResources).
+    node_allocatable: bool = False
 
     @property
     def knows_distinct(self) -> bool:

@@ -64,6 +64,7 @@ class DeviceContent:
         "conditional",
         "consumes",
         "driver",
+        "mappings",
         "selected",
         "shareable",
         "taints",
@@ -78,6 +79,7 @@ class DeviceContent:
         consumes: tuple[tuple[CounterId, Amount], ...],
         taints: tuple[Taint, ...],
         conditional: bool,
+        mappings: tuple[Any, ...] = (),
     ) -> None:
         #: For selectors.
         self.selected = selected
@@ -89,6 +91,8 @@ class DeviceContent:
         self.taints = taints
         #: Whether it has binding conditions.
         self.conditional = conditional
+        #: What it stands for of its node.
+        self.mappings = mappings
         self.shareable = selected.allow_multiple_allocations
         self._values: dict[str, Values | None] = {}
 
@@ -218,11 +222,19 @@ def _content_of(device: api.Device, driver: str, list_attributes: bool) -> Devic
         Taint(key=t.key, value=t.value, effect=t.effect) for t in device.taints if t.effect in DO_NOT_SCHEDULE_EFFECTS
     )
     conditional = bool(device.binding_conditions)
-    key = selected, tuple(sorted(capacities.items())), consumes, taints, conditional
+    mapped = device.node_allocatable_resource_mappings
+    mappings = tuple(sorted((name, m.capacity_key, m.allocation_multiplier) for name, m in mapped.items()))
+    key = selected, tuple(sorted(capacities.items())), consumes, taints, conditional, mappings
     found = _contents.get(key)
     if found is None:
         found = _contents[key] = DeviceContent(
-            selected, attributes, capacities=capacities, consumes=consumes, taints=taints, conditional=conditional
+            selected,
+            attributes,
+            capacities=capacities,
+            consumes=consumes,
+            taints=taints,
+            conditional=conditional,
+            mappings=mappings,
         )
     return found
 

@@ -1,0 +1,48 @@
+/** One axis for one course or for two in step: seconds since each began, and where each is at every moment. */
+import type { TimeRecord } from "../protocol";
+
+/** More could not be told apart on a scrubber. */
+const MOST = 2000;
+/** Moments closer than that are one. */
+const ROUNDED = 1000;
+
+export interface Axis {
+  /** Seconds since the beginning, rising. */
+  moments: number[];
+  /** When the first course began, in milliseconds since the epoch. */
+  start: number;
+  /** For each course, the look that holds at every moment. */
+  looks: number[][];
+}
+
+export function axisOf(records: TimeRecord[]): Axis {
+  const own = records.map(({ series: { time } }) => time.map((one) => Math.round(ROUNDED * (one - time[0]!)) / ROUNDED));
+  const moments = records.length === 1 ? own[0]! : thinned([...new Set(own.flat())].sort((one, other) => one - other));
+  return { moments, start: 1000 * (records[0]!.series.time[0] ?? 0), looks: own.map((times) => looksAt(times, moments)) };
+}
+
+function thinned(moments: number[]): number[] {
+  const step = Math.ceil(moments.length / MOST);
+  return step < 2 ? moments : moments.filter((_, i) => i % step === 0 || i === moments.length - 1);
+}
+
+function looksAt(times: number[], moments: number[]): number[] {
+  let at = 0;
+  return moments.map((moment, i) => {
+    // Of a single course each look is a moment, though two may have the same time.
+    if (times === moments) return i;
+    while (at + 1 < times.length && times[at + 1]! <= moment) at++;
+    return at;
+  });
+}
+
+/** The last moment at or before a time. */
+export function momentAt(axis: Axis, iso: string): number {
+  const wanted = (Date.parse(iso) - axis.start) / 1000;
+  const found = axis.moments.findIndex((one) => one > wanted + 1e-3);
+  return found < 0 ? Math.max(0, axis.moments.length - 1) : Math.max(0, found - 1);
+}
+
+export function isoOf(axis: Axis, moment: number): string {
+  return new Date(axis.start + 1000 * axis.moments[moment]!).toISOString();
+}

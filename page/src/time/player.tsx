@@ -1,0 +1,337 @@
+/** Plays one course, or two in step: one scrubber, a plan for each, what differs between them, and figures below. */
+import { useEffect, useMemo, useRef, useState } from "preact/hooks";
+import { count, grouped, span } from "../parts/format";
+import { PictureButtons } from "../parts/pictures";
+import { type Column, Table } from "../parts/table";
+import type { Canvas } from "../plan/canvas";
+import { useNodesVersion } from "../plan/changes";
+import { Colours } from "../plan/colours";
+import type { PlanModel, PodItem } from "../plan/model";
+import { Picture } from "../plan/picture";
+import type { FramesRecord, Mark, TimeRecord } from "../protocol";
+import { amend, type Address, parse } from "../shell/address";
+import { type Axis, axisOf, isoOf, momentAt } from "./axis";
+import { Chart, type Figure, picture } from "./chart";
+import { Course } from "./course";
+import { type Difference, differences } from "./differences";
+
+const SPEEDS = [0.5, 1, 5, 20, 100, 500, 2000, 10_000];
+const NAMES: Record<string, string> = {
+  cpu: "CPU requested",
+  memory: "Memory requested",
+  pods: "Pods with a node",
+  pending: "Pending pods",
+  waitHalf: "Half of the pods waited at most",
+  wait95: "95 of 100 waited at most",
+};
+const ZONE = "topology.kubernetes.io/zone";
+
+/** What is told of one course. */
+export interface Told {
+  name: string;
+  time: TimeRecord;
+  frames: FramesRecord;
+}
+
+export function Player({ told, address }: { told: Told[]; address: Address }) {
+  const courses = useMemo(() => told.map(({ frames }) => new Course(frames)), [told]);
+  const axis = useMemo(() => axisOf(told.map(({ time }) => time)), [told]);
+  const figures = useMemo(() => figuresOf(told, axis), [told, axis]);
+  const last = axis.moments.length - 1;
+  const wanted = address.query.get("at");
+  const [at, setAt] = useState(() => (wanted ? momentAt(axis, wanted) : last));
+  const [plays, setPlays] = useState(false);
+  const [speed, setSpeed] = useState(() => usual(axis.moments));
+  const colours = useMemo(() => new Colours("workload", everybody(courses), Date.now()), [courses]);
+  // Before anything is read of the models: what is said shall be of this moment.
+  useMemo(() => courses.forEach((course, i) => course.go(axis.looks[i]![at]!)), [courses, axis, at]);
+  // The address follows once it rests, and leads when it is opened.
+  useEffect(() => {
+    if (plays) return;
+    // Of what it is by then: another course may have been chosen meanwhile.
+    const timer = setTimeout(() => amend(parse(location.hash), { at: isoOf(axis, at) }), 400);
+    return () => clearTimeout(timer);
+  }, [at, plays]);
+  usePlaying(plays, speed, axis.moments, at, setAt, () => setPlays(false));
+  const go = (moment: number) => (setPlays(false), setAt(moment));
+  const marks = told.map(({ time }) => time.marks.map((mark): Placed => ({ ...mark, at: placeOf(axis, told, time, mark) })));
+  const now = isoOf(axis, at);
+  return (
+    <>
+      <div class="tools">
+        <button type="button" class="primary" onClick={() => (at >= last && setAt(0), setPlays(!plays))}>
+          {plays ? "Pause" : "Play"}
+        </button>
+        <button type="button" aria-label="One step back" onClick={() => go(Math.max(0, at - 1))}>
+          ‹
+        </button>
+        <button type="button" aria-label="One step on" onClick={() => go(Math.min(last, at + 1))}>
+          ›
+        </button>
+        <label class="field">
+          <span>Speed</span>
+          <select value={speed} onChange={(event) => setSpeed(Number(event.currentTarget.value))}>
+            {SPEEDS.map((one) => (
+              <option key={one} value={one}>
+                {grouped(one)} ×
+              </option>
+            ))}
+          </select>
+        </label>
+        <output class="moment">
+          {now.replace("T", " ").slice(0, 21)} <span class="muted">+{span(axis.moments[at]!)}</span>
+        </output>
+      </div>
+      {told.map(({ name, time }) => time.note && <p class="note" key={name}>{told.length > 1 ? `${name}: ${time.note}` : time.note}</p>)}
+      <div class="scrubber">
+        <input type="range" min={0} max={last} value={at} aria-label="Moment" aria-valuetext={now} onInput={(event) => go(event.currentTarget.valueAsNumber)} />
+        {marks.map((own, i) => (
+          <div key={i} class="marks" aria-hidden="true">
+            {own.map((mark, number) => (
+              <span key={number} data-what={mark.what} title={`${mark.what}: ${mark.detail ?? ""}`} style={{ left: `${(100 * mark.at) / Math.max(1, last)}%` }} />
+            ))}
+          </div>
+        ))}
+      </div>
+      <Plans told={told} courses={courses} colours={colours} at={at} />
+      <Figures figures={figures} axis={axis} at={at} names={told.map(({ name }) => name)} onPick={go} />
+      {marks.flat().length > 0 && <Marks marks={marks} names={told.map(({ name }) => name)} onPick={go} />}
+    </>
+  );
+}
+
+/** A speed at which the whole takes about half a minute. */
+function usual(moments: number[]): number {
+  return SPEEDS.find((speed) => moments.at(-1)! / speed <= 30) ?? SPEEDS.at(-1)!;
+}
+
+function* everybody(courses: Course[]): Generator<PodItem> {
+  const seen = new Set<string>();
+  for (const course of courses) {
+    for (const pod of course.pods.values()) {
+      if (!seen.has(pod.key)) yield pod;
+      seen.add(pod.key);
+    }
+  }
+}
+
+function sumOf(model: PlanModel): string {
+  return `${count(model.nodes.size, "node")}, ${count(model.pods.size - model.pending.size, "pod")} stowed, ${grouped(model.pending.size)} pending`;
+}
+
+function usePlaying(plays: boolean, speed: number, moments: number[], at: number, setAt: (at: number) => void, end: () => void): void {
+  const here = useRef(at);
+  here.current = at;
+  useEffect(() => {
+    if (!plays) return;
+    let [frame, last, now] = [0, performance.now(), moments[here.current]!];
+    const step = (time: number) => {
+      now += (speed * (time - last)) / 1000;
+      last = time;
+      let next = here.current;
+      while (next + 1 < moments.length && moments[next + 1]! <= now) next++;
+      if (next !== here.current) setAt(next);
+      if (next + 1 >= moments.length) end();
+      else frame = requestAnimationFrame(step);
+    };
+    frame = requestAnimationFrame(step);
+    return () => cancelAnimationFrame(frame);
+  }, [plays, speed, moments]);
+}
+
+// -- the plans -------------------------------------------------------------------------------------------------------
+
+interface PlansProps {
+  told: Told[];
+  courses: Course[];
+  colours: Colours;
+  at: number;
+}
+
+function Plans({ told, courses, colours, at }: PlansProps) {
+  const [chosen, select] = useState<[string, string]>(["", ""]);
+  const [marked, mark] = useState(true);
+  const pair = courses.length > 1;
+  const differ = useMemo(() => (pair ? differences(courses[0]!.model, courses[1]!.model) : []), [courses, at]);
+  const shown = useMemo(() => {
+    if (!pair || !marked) return () => true;
+    const keys = new Set(differ.map(({ pod }) => pod));
+    return (pod: PodItem) => keys.has(pod.key);
+  }, [pair, marked, differ]);
+  const group = courses.some(({ model }) => [...model.nodes.values()].some((node) => node.labels[ZONE])) ? ZONE : "";
+  const resource = useMemo(() => (courses.some(({ pods }) => [...pods.values()].some((pod) => pod.requests.cpu)) ? "cpu" : "pods"), [courses]);
+  return (
+    <>
+      {pair && (
+        <div class="tools">
+          <button type="button" aria-pressed={marked} onClick={() => mark(!marked)}>
+            Mark what differs
+          </button>
+          <span role="status">{differ.length ? `${count(differ.length, "pod")} ${differ.length === 1 ? "differs" : "differ"} at this moment` : "Both are the same at this moment"}</span>
+        </div>
+      )}
+      <div class={pair ? "pair" : undefined}>
+        {courses.map((course, i) => (
+          <OnePlan key={told[i]!.name} model={course.model} name={told[i]!.name} heading={pair ? i : undefined} settings={{ group, resource, colour: "workload" }} colours={colours} shown={shown} chosen={chosen} onSelect={select} />
+        ))}
+      </div>
+      {(chosen[0] || chosen[1]) && <Chosen chosen={chosen} told={told} courses={courses} />}
+      {pair && differ.length > 0 && <Differences rows={differ} names={told.map(({ name }) => name)} />}
+    </>
+  );
+}
+
+interface OnePlanProps {
+  model: PlanModel;
+  name: string;
+  /** Of a pair, which of the two. */
+  heading?: number;
+  settings: { group: string; resource: string; colour: "workload" };
+  colours: Colours;
+  shown: (pod: PodItem) => boolean;
+  chosen: [string, string];
+  onSelect: (chosen: [string, string]) => void;
+}
+
+function OnePlan({ model, name, heading, settings, colours, shown, chosen, onSelect }: OnePlanProps) {
+  const nodesVersion = useNodesVersion(model);
+  const canvas = useRef<Canvas | null>(null);
+  const file = `plan-${name.replaceAll(/[^\w.-]+/g, "-")}`;
+  return (
+    <section class="one" aria-label={name}>
+      <div class="one-head">
+        {heading !== undefined && (
+          <h2>
+            <span class="line-sign" data-line={heading} aria-hidden="true" /> {name}
+          </h2>
+        )}
+        <span class="muted grow">{sumOf(model)}</span>
+        <span class="buttons">
+          <PictureButtons file={file} of={`The plan of ${name}`} small draw={() => canvas.current!.drawn(`${name}: ${sumOf(model)}`)} />
+        </span>
+      </div>
+      <div class="sea">
+        <Picture plan={model} settings={settings} label={settings.group} colours={colours} nodesVersion={nodesVersion} shown={shown} selectedNode={chosen[0]} selectedPod={chosen[1]} onSelect={(node, pod) => onSelect([node, pod])} handle={canvas} />
+      </div>
+    </section>
+  );
+}
+
+/** Where a pod that was chosen in one plan is in the other. */
+function Chosen({ chosen: [node, pod], told, courses }: { chosen: [string, string]; told: Told[]; courses: Course[] }) {
+  if (!pod) return <p class="sum">{node}</p>;
+  const places = courses.map(({ model }, i) => {
+    const there = model.pods.get(pod);
+    return `${courses.length > 1 ? `${told[i]!.name}: ` : ""}${there ? (there.node ? `on ${there.node}` : "pending") : "not there"}`;
+  });
+  return (
+    <p class="sum">
+      <strong>{pod}</strong> {places.join("; ")}
+    </p>
+  );
+}
+
+function Differences({ rows, names }: { rows: Difference[]; names: string[] }) {
+  const columns: Column<Difference>[] = [
+    { title: "Pod", value: (row) => row.pod },
+    { title: names[0]!, value: (row) => row.one },
+    { title: names[1]!, value: (row) => row.other },
+  ];
+  return (
+    <details>
+      <summary>{count(rows.length, "pod")} elsewhere, as a table</summary>
+      <div class="tall">
+        <Table caption="Pods that are not in the same place in both" columns={columns} rows={rows} rowKey={(row) => row.pod} file="differences" />
+      </div>
+    </details>
+  );
+}
+
+// -- figures and marks -----------------------------------------------------------------------------------------------
+
+function figuresOf(told: Told[], { looks }: Axis): Figure[] {
+  const [first] = told;
+  return first!.time.series.columns.map(({ name, unit }) => ({
+    name: NAMES[name] ?? name,
+    unit,
+    lines: told.map(({ time }, i) => {
+      const values = time.series.columns.find((column) => column.name === name)?.values ?? [];
+      return looks[i]!.map((look) => values[look] ?? 0);
+    }),
+  }));
+}
+
+interface FiguresProps {
+  figures: Figure[];
+  axis: Axis;
+  at: number;
+  names: string[];
+  onPick: (moment: number) => void;
+}
+
+function Figures({ figures, axis, at, names, onPick }: FiguresProps) {
+  const columns: Column<number>[] = [
+    { title: "Time", value: (moment) => isoOf(axis, moment) },
+    ...figures.flatMap(({ name, lines }) => lines.map((values, i): Column<number> => ({ title: names.length > 1 ? `${name}: ${names[i]}` : name, value: (moment) => values[moment]! }))),
+  ];
+  return (
+    <section class="figures-over-time" aria-label="Figures over time">
+      <p class="tools">
+        {names.length > 1 && names.map((name, i) => (
+          <span key={name}>
+            <span class="line-sign" data-line={i} aria-hidden="true" /> {name}
+          </span>
+        ))}
+        <span class="buttons">
+          <PictureButtons file="figures" of="Figures" small draw={() => picture(figures, axis.moments, names)} />
+        </span>
+      </p>
+      <div class="charts">
+        {figures.map((figure) => (
+          <Chart key={figure.name} figure={figure} moments={axis.moments} at={at} onPick={onPick} />
+        ))}
+      </div>
+      <details>
+        <summary>Figures as a table</summary>
+        <div class="tall">
+          <Table caption="Figures over time" columns={columns} rows={axis.moments.map((_, i) => i)} rowKey={String} file="figures" selected={String(at)} />
+        </div>
+      </details>
+    </section>
+  );
+}
+
+interface Placed extends Mark {
+  at: number;
+}
+
+function placeOf(axis: Axis, told: Told[], time: TimeRecord, mark: Mark): number {
+  // Courses that began at other times are in step by what has passed.
+  const later = 1000 * ((time.series.time[0] ?? 0) - (told[0]!.time.series.time[0] ?? 0));
+  return momentAt(axis, new Date(Date.parse(mark.time) - later).toISOString());
+}
+
+function Marks({ marks, names, onPick }: { marks: Placed[][]; names: string[]; onPick: (moment: number) => void }) {
+  const rows = marks.flatMap((own, i) => own.map((mark) => ({ ...mark, track: names[i]! }))).sort((one, other) => one.at - other.at);
+  type Row = (typeof rows)[number];
+  const columns: Column<Row>[] = [
+    {
+      title: "Time",
+      value: (mark) => mark.time,
+      show: (mark) => (
+        <button type="button" class="link" onClick={() => onPick(mark.at)}>
+          {mark.time}
+        </button>
+      ),
+    },
+    ...(names.length > 1 ? [{ title: "In", value: (mark: Row) => mark.track }] : []),
+    { title: "What", value: (mark) => mark.what },
+    { title: "Detail", value: (mark) => mark.detail ?? "" },
+  ];
+  return (
+    <section class="card">
+      <h2>Marks</h2>
+      <Table caption="What happened" columns={columns} rows={rows} rowKey={(mark) => `${mark.track} ${mark.time} ${mark.what} ${mark.detail}`} file="marks" />
+    </section>
+  );
+}

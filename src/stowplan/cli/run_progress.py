@@ -1,0 +1,20 @@
+"""Progress of runs, on stderr where it is a terminal."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+
+class RunProgress:
+    def __init__(self, *, quiet: bool) -> None:
+        self._shown = sys.stderr.isatty() and not quiet
+
+    def __call__(self, what: str, done: int, of: int) -> None:
+        if self._shown:
+            click.echo(f"\r\x1b[K{what}: {done} of {of} runs", err=True, nl=False)
+
+    def close(self) -> None:
+        if self._shown:
+            click.echo("\r\x1b[K", err=True, nl=False)

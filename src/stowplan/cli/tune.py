@@ -1,0 +1,144 @@
+"""`stowplan tune`: a configuration searched for on one part of a scenario, and judged on the rest."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from stowplan.cli.data_output import write_data
+from stowplan.cli.run_progress import RunProgress
+from stowplan.cli.shell_completion import complete_file
+from stowplan.command_line.errors import InputError, reported
+from stowplan.command_line.named_plugins import named_plugins
+from stowplan.explain.tables import write
+from stowplan.scenarios.errors import ScenarioError
+
+if TYPE_CHECKING:
+    from stowplan.tuning.tune import TuningResult
+
+#: Nothing better than the baseline was found.
+_NOT_BETTER, _INTERRUPTED = 3, 130
+_EPILOG = "Exit code: 0; 3: nothing better was found; 130: interrupted; 2: an input makes no sense."
+
+
+@click.command(
+    epilog=_EPILOG, short_help="Search for a better configuration on part of a scenario, judged on the rest."
+)
+@click.argument("scenario", metavar="SCENARIO", required=False, shell_complete=complete_file)
+@click.option("--config", metavar="FILE", shell_complete=complete_file, help="The baseline. The scenario's by default.")
+@click.option("--space", metavar="FILE", shell_complete=complete_file, help="What may be tuned; see --schema.")
+@click.option(
+    "--objective", metavar="WHAT", help="waits, cost, utilisation, …; A=1,B=0.5 for a blend; or MODULE:FUNCTION."
+)
+@click.option("--out", metavar="FOLDER", help="Where the results go; without it, SCENARIO's name and -tuned.")
+@click.option("--trials", type=click.IntRange(min=1), default=40, show_default=True, metavar="N")
+@click.option(
+    "--share", type=float, default=0.6, show_default=True, metavar="S", help="Part of the time that is searched."
+)
+@click.option("--seeds", type=click.IntRange(min=1), default=2, show_default=True, metavar="N", help="Of each trial.")
+@click.option(
+    "--judged-seeds", type=click.IntRange(min=1), default=5, show_default=True, metavar="N", help="For the judgement."
+)
+@click.option("--seed", type=int, metavar="N", help="The first; the others follow it. The scenario's if not given.")
+@click.option("--plugin", "plugins", metavar="MODULE:CLASS", multiple=True, help="A plugin of yours. Repeatable.")
+@click.option("--resume", is_flag=True, help="Go on with the search in FOLDER or --storage.")
+@click.option("--storage", metavar="URL", help="Optuna's, such as sqlite:///tuning.db. A file in FOLDER if not given.")
+@click.option("--jobs", type=click.IntRange(min=1), metavar="N", help="Processes; one per core if not given.")
+@click.option("--dask", metavar="ADDRESS", help="Run on a Dask cluster, such as tcp://scheduler:8786.")
+@click.option("--quiet", is_flag=True, help="No progress on stderr.")
+@click.option("--schema", is_flag=True, help="Print the JSON schema of search spaces, for editors, and end.")
+@click.option("-o", "--output", type=click.Choice(["text", "json", "yaml"]), default="text", show_default=True)
+@click.pass_context
+def tune(
+    context: click.Context,
+    *,
+    scenario: str | None,
+    config: str | None,
+    space: str | None,
+    objective: str | None,
+    out: str | None,
+    trials: int,
+    share: float,
+    seeds: int,
+    judged_seeds: int,
+    seed: int | None,
+    plugins: tuple[str, ...],
+    resume: bool,
+    storage: str | None,
+    jobs: int | None,
+    dask: str | None,
+    quiet: bool,
+    schema: bool,
+    output: str,
+) -> None:
+    """Search for weights, strategies and percentages with which a scenario goes better, and judge the best on a part
+    of the scenario that the search has not seen. The folder gets tuned.yaml (a KubeSchedulerConfiguration;
+    candidate.yaml if it is not better than the baseline), report.json and report.html, which shows the front of good
+    compromises. Needs Optuna: pip install 'stowplan[tune]'. docs/tune.md explains search spaces and objectives.
+
+    \b
+    Examples:
+      stowplan tune week.yaml
+      stowplan tune week.yaml --objective waits=1,cost=0.5 --trials 80 --out tuned
+      stowplan tune week.yaml --space space.yaml --out tuned --resume
+      stowplan tune --schema > space.schema.json
+    """
+    if schema:
+        from stowplan.tuning.json_schema import space_schema
+
+        click.echo(json.dumps(space_schema(), indent=2))
+        return
+    if scenario is None:
+        raise click.UsageError("Missing argument 'SCENARIO'.")
+    folder = Path(out if out is not None else f"{Path(scenario).stem}-tuned")
+    # NumPy and the scheduler take a while to import.
+    from stowplan.sweeps.workers import Dask, Processes, WorkersError
+    from stowplan.tuning.errors import TuningError
+    from stowplan.tuning.text import tuning_page
+    from stowplan.tuning.tune import Effort, tune_scenario
+
+    progress = RunProgress(quiet=quiet)
+    with reported(config):
+        named_plugins(plugins)
+        try:
+            found = tune_scenario(
+                scenario,
+                folder=folder,
+                config=config,
+                space=space,
+                objective=objective,
+                effort=Effort(trials=trials, share=share, seeds=seeds, judged_seeds=judged_seeds),
+                seed=seed,
+                plugins=plugins,
+                storage=storage,
+                resume=resume,
+                workers=Dask(dask) if dask else Processes(jobs),
+                progress=progress,
+            )
+        except ScenarioError as error:
+            raise InputError(*error.problems, hints=error.hints) from error
+        except TuningError as error:
+            raise InputError(str(error)) from error
+        except WorkersError as error:
+            raise click.ClickException(str(error)) from error
+        finally:
+            progress.close()
+    if output == "text":
+        write(tuning_page(found.record), sys.stdout)
+        if found.file is not None:
+            click.echo(f"\n{found.file}, report in {folder / 'report.html'}")
+    else:
+        write_data(found.record.to_dict(), output)
+    context.exit(_exit_code(found))
+
+
+def _exit_code(found: TuningResult) -> int:
+    from stowplan.tuning.records import BETTER
+
+    if found.record.interrupted:
+        return _INTERRUPTED
+    return 0 if found.record.verdict == BETTER else _NOT_BETTER

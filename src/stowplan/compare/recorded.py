@@ -1,0 +1,86 @@
+"""Measure a configuration on a recording that it decides anew.
+
+A recording says when pods and nodes came and went. What would have followed from other decisions it cannot say: a pod
+goes when it went then, however long it has run now, and nobody makes anew what is evicted now. So nothing is measured
+of nodes, use and cost, and the notes say what to make of the rest.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import ceil
+from statistics import fmean
+from typing import TYPE_CHECKING
+
+from stowplan.compare.runs import Run
+from stowplan.config import DEFAULT_FEATURES, load_config
+from stowplan.framework.registry import installed_plugins, load_plugin
+from stowplan.in_tree.registry import in_tree_registry
+from stowplan.recordings.anew import decide_anew
+from stowplan.recordings.files import header_of
+
+if TYPE_CHECKING:
+    from stowplan.config import Configuration
+    from stowplan.framework.registry import Registry
+    from stowplan.recordings.anew import Anew
+
+#: The name of the configuration that the recording was made with.
+RECORDED = "recorded"
+#: The measure that says how near a configuration comes to what happened.
+OTHERWISE_THAN_THEN = "otherwiseThanThen"
+ONE_RUN = (
+    "Pods and nodes come and go as recorded: how long pods ran, what an autoscaler did and what was made anew for "
+    "evicted pods may have been otherwise. Nothing is said of nodes, use and cost. One recording is one run, so there "
+    "are no intervals: another week may differ."
+)
+NO_ATTEMPTS = (
+    "The recording followed a cluster and does not say when its scheduler tried pods. Here they are tried as soon as "
+    "they can be: waits are lower than on a cluster, and compare with each other only."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class RecordingJob:
+    recording: str
+    side: int
+    #: None: the recorded one.
+    config: str | None
+    seed: int
+    #: MODULE:CLASS of plugins.
+    plugins: tuple[str, ...] = ()
+
+
+def configuration_of(recording: str, config: str | None, plugins: tuple[str, ...]) -> tuple[Registry, Configuration]:
+    """A file's, or the recorded one; raise RecordingError, PluginLoadError, ConfigError."""
+    registry = in_tree_registry()
+    for plugin in dict.fromkeys((*installed_plugins(), *map(load_plugin, plugins))):
+        registry.register(plugin)
+    header = header_of(recording)
+    features = DEFAULT_FEATURES.with_gates(header.gates)
+    source = header.configuration if config is None else config
+    return registry, load_config(source, plugins=registry.declarations, features=features)
+
+
+def measured_recording(job: RecordingJob) -> Run:
+    """Decide anew; importable, for worker processes. Raise RecordingError, ConfigError."""
+    found = decide_anew(job.recording, *configuration_of(job.recording, job.config, job.plugins))
+    return Run(_values(found), {pod.key: pod.node_now for pod in found.pods.values()})
+
+
+def _values(found: Anew) -> dict[str, float]:
+    """Of the pods that had to be placed; who has no node has waited until it went, or until the end."""
+    pods = list(found.pods.values())
+    ends = (pod.bound_now if pod.bound_now is not None else pod.went or found.ended for pod in pods)
+    waits = sorted(end - pod.came for end, pod in zip(ends, pods, strict=True))
+    return {
+        "waits.mean": fmean(waits) if waits else 0.0,
+        "waits.p95": waits[ceil(0.95 * len(waits)) - 1] if waits else 0.0,
+        "waits.longest": waits[-1] if waits else 0.0,
+        "unplaced": float(sum(not pod.node_now for pod in pods)),
+        OTHERWISE_THAN_THEN: 100 * len(found.placed_otherwise) / len(pods) if pods else 0.0,
+    }
+
+
+def notes_of(recording: str) -> tuple[str, ...]:
+    """What to make of a comparison on it; raise RecordingError."""
+    return (ONE_RUN,) if header_of(recording).decides else (ONE_RUN, NO_ATTEMPTS)

@@ -1,0 +1,190 @@
+"""Where equal pods go one after the other if each stays where it was put, without putting any of them there.
+
+To place a pod changes what filters and scores say of one node: with each pod more that node comes to its next *level*.
+Where the plugins that take part look at nothing but node objects and the sums of a node's pods, the levels of all
+nodes in question are known beforehand: they are asked about hypothetical nodes that have one, two, three pods more,
+many levels at a time. What is left for each pod is to take the best total and to move one number on.
+
+A `Filling` gives the rows in the order in which the full way would have chosen them, as long as there are any.
+
+Upstream has nothing like it; each pod is judged anew.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from stowplan.cluster.hypothetical import HypotheticalNodes
+from stowplan.engine.evaluation.scoring import INFEASIBLE
+from stowplan.framework.interface import Reads
+from stowplan.framework.status import Status, promised
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection
+
+    import numpy.typing as npt
+
+    from stowplan.cluster.pod_info import PodInfo, PodShape
+    from stowplan.engine.evaluation.scoring import Scored
+    from stowplan.framework.cycle_state import CycleState
+    from stowplan.framework.interface import FilterPlugin
+    from stowplan.framework.runtime import Framework
+
+    Mask = npt.NDArray[np.bool_]
+    Ints = npt.NDArray[np.int64]
+    Rows = npt.NDArray[np.intp]
+
+_SUMS = Reads.NODE_SUMS
+#: What is not known of nodes that merely come to another level.
+_OTHERWISE = (Reads.NODE_PODS, Reads.ANYTHING)
+
+#: Hypothetical nodes that are asked about at a time, where there are fewer rows.
+_AT_ONCE = 2048
+
+
+class Pick(NamedTuple):
+    """The choice for one pod."""
+
+    row: int
+    #: Rows that it was made from.
+    feasible: int
+
+
+@dataclass(slots=True, eq=False, kw_only=True)
+class Ground:
+    """What a filling begins with: the evaluation of the first pod."""
+
+    framework: Framework
+    state: CycleState
+    pod: PodInfo
+    feasible: Mask
+    scored: Scored
+    #: Filters that take part and read sums of a node's pods.
+    filters: list[FilterPlugin]
+
+
+@dataclass(slots=True, eq=False)
+class _Levels:
+    """What becomes of each place with so many pods more; level 0 is as it is."""
+
+    refused: list[list[bool]] = field(default_factory=list)
+    #: What the scores by sums are worth together.
+    worth: list[list[int]] = field(default_factory=list)
+
+
+class Filling:
+    """Speaks of *places*: positions among the rows that are feasible at first."""
+
+    def __init__(self, ground: Ground) -> None:
+        self._ground = ground
+        scores = ground.scored.parts.values()
+        self._by_sums = [score for score in scores if score.plugin.reads is _SUMS]
+        #: Scores that are others once fewer nodes are feasible.
+        self._relative = [score for score in scores if score.plugin.normalizes]
+        self._rows: Rows = np.flatnonzero(ground.feasible)
+        self._feasible = ground.feasible.copy()
+        self._ranked: Ints = ground.scored.totals.take(self._rows)
+        worth = np.zeros(len(self._rows), np.int64)
+        for score in self._by_sums:
+            worth += score.weighted.take(self._rows)
+        #: What does not change with the pods of a place.
+        self._fixed: list[int] = (self._ranked - worth).tolist()
+        self._weighted = [score.weighted.take(self._rows) for score in self._relative]
+        self._level = [0] * len(self._rows)
+        self._levels = _Levels([[False] * len(self._rows)], [worth.tolist()])
+
+    def picks(self, count: int, best: Callable[[Ints], int]) -> list[Pick]:
+        """The rows for so many pods, or for fewer if no more fit or it cannot be said.
+
+        `best` chooses a place by its total.
+        """
+        found: list[Pick] = []
+        left, rows = len(self._rows), self._rows.tolist()
+        while len(found) < count and left:
+            # A single feasible node is taken without scoring.
+            place = int(self._ranked.argmax()) if left == 1 else best(self._ranked)
+            found.append(Pick(rows[place], left))
+            level = self._level[place] = self._level[place] + 1
+            if level == len(self._levels.refused) and not self._more_levels():
+                break
+            if not self._levels.refused[level][place]:
+                self._ranked[place] = self._fixed[place] + self._levels.worth[level][place]
+                continue
+            self._ranked[place] = INFEASIBLE
+            left -= 1
+            if self._relative and left > 1 and not self._without(rows[place]):
+                break
+        return found
+
+    def _more_levels(self) -> bool:
+        """Work the next levels out; False if a plugin failed over them."""
+        ground, known = self._ground, len(self._levels.refused)
+        places = len(self._rows)
+        added = max(1, _AT_ONCE // places)
+        nodes = self._hypothetical(np.repeat(np.arange(known, known + added), places))
+        refused = np.zeros(len(nodes), np.bool_)
+        for plugin in ground.filters:
+            answer = ground.framework.run_filter(plugin, ground.state, ground.pod, nodes)
+            if isinstance(answer, Status):
+                return False
+            if answer is not None:
+                refused |= answer.mask
+        worth = np.zeros(len(nodes), np.int64)
+        for score in self._by_sums:
+            raw = ground.framework.run_score(score.plugin, ground.state, ground.pod, nodes)
+            if not isinstance(raw, Status):
+                raw = ground.framework.normalize(score.plugin, ground.state, ground.pod, raw, ~refused)
+            if isinstance(raw, Status):
+                return False
+            worth += raw * score.weight
+        self._levels.refused += refused.reshape(added, places).tolist()
+        self._levels.worth += worth.reshape(added, places).tolist()
+        return True
+
+    def _hypothetical(self, pods: npt.NDArray[np.int64]) -> HypotheticalNodes:
+        """All places, once for each level, with so many equal pods more."""
+        cluster, shape = self._ground.framework.handle.cluster, self._ground.pod.shape
+        nodes = HypotheticalNodes(cluster, np.tile(self._rows, len(pods) // len(self._rows)))
+        requests = cluster.vector_of(shape)[:, None] * pods
+        non_zero = np.array(shape.non_zero_used, np.int64)[:, None] * pods
+        nodes.shift(np.arange(len(nodes)), requests, non_zero, 1, pods)
+        return nodes
+
+    def _without(self, row: int) -> bool:
+        """A row is not feasible any more: judge those that are left among themselves; False if a plugin failed."""
+        ground = self._ground
+        self._feasible[row] = False
+        for i, score in enumerate(self._relative):
+            normal = ground.framework.normalize(score.plugin, ground.state, ground.pod, score.raw, self._feasible)
+            if isinstance(normal, Status):
+                return False
+            weighted = normal.take(self._rows) * score.weight
+            change = weighted - self._weighted[i]
+            if change.any():
+                self._weighted[i] = weighted
+                self._fixed = [fixed + more for fixed, more in zip(self._fixed, change.tolist(), strict=True)]
+                self._ranked[self._ranked != INFEASIBLE] += change[self._ranked != INFEASIBLE]
+        return True
+
+
+def unmoved(framework: Framework, state: CycleState, pod: PodInfo, shapes: Collection[PodShape]) -> bool:
+    """Whether pods of these shapes change nothing for an equal pod but the sums of the nodes that they come to.
+
+    Asked after the pod was filtered and scored.
+    """
+    counters = framework.pod_counters
+    for plugin in framework.moving_pre_filters:
+        counter = counters.get(plugin.name)
+        if counter is None and not promised(lambda plugin=plugin: all(plugin.skips(shape) for shape in shapes)):  # type: ignore[misc]
+            return False
+    if any(plugin.name not in counters for plugin in framework.moving_pre_scores):
+        return False
+    if any(plugin.reads in _OTHERWISE for plugin in framework.active_filters(state)):
+        return False
+    scores = framework.active_scores(state)
+    if any(plugin.reads in _OTHERWISE or (plugin.reads is _SUMS and plugin.normalizes) for plugin in scores):
+        return False
+    return promised(lambda: all(counter.untouched_by(state, pod, shapes) for counter in counters.values()))

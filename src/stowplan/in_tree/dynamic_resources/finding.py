@@ -1,0 +1,124 @@
+"""What a pod asks for on which nodes, and what is found for it there.
+
+What has to be allocated depends on the node where extended resources are concerned: those that the node lists come from
+a device plugin. Filter and Score ask about many nodes, Reserve and explanations about one.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from stowplan.api.device_claims import DeviceClaim
+from stowplan.cluster.view import Nodes
+from stowplan.in_tree.dynamic_resources.allocator.search import Verdict
+from stowplan.in_tree.dynamic_resources.answers import Answers
+from stowplan.in_tree.dynamic_resources.extended_resources import in_memory_claim, variant
+from stowplan.in_tree.dynamic_resources.inventory import Inventory
+from stowplan.in_tree.dynamic_resources.node_allocatable import AskedClaim, footprint
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import numpy.typing as npt
+
+    from stowplan.cluster.pod_info import PodInfo
+    from stowplan.cluster.state import ClusterState
+    from stowplan.in_tree.dynamic_resources.allocator.claims import Claim, Features
+    from stowplan.in_tree.dynamic_resources.demand import CompiledClaim, Demand, Demands
+    from stowplan.in_tree.dynamic_resources.extended_resources import Variant
+    from stowplan.in_tree.dynamic_resources.node_allocatable import Footprint
+
+    Mask = npt.NDArray[np.bool_]
+
+
+class Finding:
+    def __init__(self, cluster: ClusterState, features: Features, demands: Demands, *, filter_timeout: float) -> None:
+        self._cluster = cluster
+        self._features = features
+        self._demands = demands
+        self._filter_timeout = filter_timeout
+
+    @cached_property
+    def inventory(self) -> Inventory:
+        """Made with the first pod that needs devices: clusters without such pods need not pay for it."""
+        return Inventory(self._cluster, self._features)
+
+    @cached_property
+    def answers(self) -> dict[bool, Answers]:
+        """Of attempts, and of questions (True)."""
+        return {
+            asking: Answers(self.inventory, self._features, filter_timeout=self._filter_timeout, asking=asking)
+            for asking in (False, True)
+        }
+
+    @staticmethod
+    def lacking(nodes: Nodes, resource: str) -> Mask:
+        """Where no device plugin serves a resource."""
+        index = nodes.table.resources.get(resource)
+        return np.ones(len(nodes), np.bool_) if index is None else nodes.allocatable(index) <= 0
+
+    def asked(
+        self, pod: PodInfo, demand: Demand, nodes: Nodes, mask: Mask
+    ) -> Iterator[tuple[tuple[CompiledClaim, ...], npt.NDArray[np.intp]]]:
+        """What has to be allocated, and the places of the nodes for which that is so."""
+        present = np.flatnonzero(nodes.take(nodes.table.valid) & mask)
+        if demand.extended is None:
+            if demand.waiting and len(present):
+                yield demand.waiting, present
+            return
+        if all(name not in nodes.table.resources for name, _ in demand.extended.classes):
+            # No node has a device plugin for them: there is one kind of nodes.
+            extra = self._compiled_variant(pod, dict(demand.extended.classes))
+            if len(present) and (demand.waiting or extra):
+                yield (*demand.waiting, *extra), present
+            return
+        lacking = np.zeros(len(nodes), np.intp)
+        for i, (name, _) in enumerate(demand.extended.classes):
+            lacking += self.lacking(nodes, name).astype(np.intp) << i
+        for bits in np.unique(lacking[present]).tolist():
+            classes = {name: c for i, (name, c) in enumerate(demand.extended.classes) if bits >> i & 1}
+            extra = self._compiled_variant(pod, classes) if classes else ()
+            if demand.waiting or extra:
+                yield (*demand.waiting, *extra), present[lacking[present] == bits]
+
+    def _compiled_variant(self, pod: PodInfo, classes: dict[str, str]) -> tuple[CompiledClaim, ...]:
+        """What is asked for where these resources come from devices; nothing, if only of containers that want none."""
+        devices = variant(pod, classes).devices
+        return (self._demands.compiled(in_memory_claim(pod, devices)),) if devices.requests else ()
+
+    def verdicts(
+        self, asked: tuple[CompiledClaim, ...], nodes: Nodes, places: npt.NDArray[np.intp], *, asking: bool
+    ) -> npt.NDArray[np.int8]:
+        """Of the nodes at these places; the others are said to have been found something for."""
+        self.inventory.refresh()
+        rows = places if nodes.rows is None else nodes.rows[places]
+        found = np.full(len(nodes), Verdict.FOUND.value, np.int8)
+        found[places] = self.answers[asking].verdicts(asked_by(asked), rows)
+        return found
+
+    def footprint(self, pod: PodInfo, asked: tuple[CompiledClaim, ...], row: int, *, asking: bool) -> Footprint | None:
+        """What the pod takes with what was found for it; raises MappingError."""
+        answer = self.answers[asking].answer(asked_by(asked), row)
+        claims = self._demands.waiting_by_entry(pod)
+        if len(answer.picks) > len(claims):
+            claims.append(AskedClaim(in_memory_claim(pod, DeviceClaim()), ""))
+        return footprint(pod, claims, answer.picks, self.inventory.world(row))
+
+    def asked_on(self, pod: PodInfo, row: int) -> Iterator[tuple[CompiledClaim, ...]]:
+        """What has to be allocated on one node; raises RefusedError."""
+        view = Nodes(self._cluster, np.array([row], np.intp))
+        for asked, _ in self.asked(pod, self._demands.of(pod), view, np.ones(1, np.bool_)):
+            if not any(claim.problem for claim in asked):
+                yield asked
+
+    def variant_on(self, pod: PodInfo, demand: Demand, view: Nodes) -> Variant:
+        assert demand.extended is not None
+        return variant(pod, {name: c for name, c in demand.extended.classes if self.lacking(view, name)[0]})
+
+
+def asked_by(claims: tuple[CompiledClaim, ...]) -> tuple[Claim, ...]:
+    """What claims ask for that can be allocated at all."""
+    return tuple(claim.asked for claim in claims if claim.asked is not None)

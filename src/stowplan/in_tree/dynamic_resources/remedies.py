@@ -1,0 +1,145 @@
+"""Changes that let a pod's claims be satisfied on a node: others give devices back, or the claim asks for less.
+
+What is proposed follows from why a request fails there; each change is tried out before it is suggested. Claims cannot
+be changed in place, so a claim that asks for something else is one to be made anew.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import numpy as np
+
+from stowplan.api.affinity import Toleration
+from stowplan.api.device_claims import CapacityRequirements, ResourceClaimStatus
+from stowplan.api.types import ResourceClaim
+from stowplan.framework.explanations.changes import Change, Dial, move
+from stowplan.framework.explanations.formatting import taint_text
+from stowplan.framework.explanations.remedy import Remedy
+from stowplan.in_tree.dynamic_resources.demand import claim_key
+from stowplan.in_tree.dynamic_resources.explanation import Kind, amount_text, with_request
+from stowplan.in_tree.dynamic_resources.plugin import NOT_ALLOCATABLE
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from stowplan.framework.explanations.changes import Way
+    from stowplan.framework.explanations.explanation import Mask, Rows
+    from stowplan.in_tree.dynamic_resources.explanation import DynamicResourcesExplanation, RequestProblem
+
+#: Claims and classes that are tried; nodes that remedies are looked for on.
+_TRIED, _TRIED_NODES = 4, 8
+
+ANEW = "A claim cannot be changed: make it anew, or change the template that it is made from."
+
+
+class DeviceRemedy(Remedy):
+    """For each of the first refused nodes by itself, and one claim at a time."""
+
+    def __init__(self, explanation: DynamicResourcesExplanation, mask: Mask) -> None:
+        super().__init__(explanation.inspection, mask)
+        self._explanation = explanation
+        refused = self.inspection.refused_for("DynamicResources", NOT_ALLOCATABLE) & mask
+        for row in np.flatnonzero(refused)[:_TRIED_NODES]:
+            self.add_class(np.array([row], np.intp))
+
+    def ways(self, kind: int, rows: Rows) -> list[Way]:
+        problems = self._explanation.problems(int(rows[0]))
+        if len(problems) != 1:
+            return []
+        (problem,) = problems
+        return [*self._given_back(problem), *self._asked_otherwise(problem, int(rows[0]))]
+
+    # -- others leave -------------------------------------------------------------------------------------------------
+
+    def _given_back(self, problem: RequestProblem) -> Iterator[Way]:
+        for key in problem.holders[:_TRIED]:
+            claim = self.inspection.cluster.objects.get(ResourceClaim, key)
+            if claim is not None:
+                yield (self._give_back(claim),)
+
+    def _give_back(self, claim: ResourceClaim) -> Change:
+        """On a cluster, a controller deallocates a claim when its last user is gone."""
+        key, free = claim_key(claim), msgspec.structs.replace(claim, status=ResourceClaimStatus())
+        uids = (user.uid for user in claim.status.reserved_for)
+        users = [info for uid in uids if (info := self.inspection.cluster.placed(uid)) is not None]
+        if users:
+            moved = move(users)
+            return replace(moved, text=f"{moved.text}, which gives back the devices of claim {key}", objects=(free,))
+        return Change("claims", f"deallocate claim {key}, which no placed pod uses", {"claims": [key]}, objects=(free,))
+
+    # -- the claim asks for something else ----------------------------------------------------------------------------
+
+    def _asked_otherwise(self, problem: RequestProblem, row: int) -> Iterator[Way]:
+        claim = next(claim for claim in self._explanation.waiting if claim_key(claim) == problem.claim)
+        if problem.kind is Kind.CONSTRAINT:
+            for attribute in problem.names:
+                yield (_without_constraint(claim, attribute),)
+        if not problem.request or with_request(claim, problem.request) is None:
+            # Alternatives of a prioritized list: the last of them is what the claim makes do with.
+            return
+        if problem.kind is Kind.TAINTED:
+            yield tuple(_tolerating(claim, problem))
+        elif problem.kind in (Kind.TAKEN, Kind.TOO_FEW, Kind.COUNTERS_SPENT) and problem.wanted > 1:
+            yield (Dial(1, problem.wanted - 1, lambda fewer: _with_fewer(claim, problem, fewer)),)
+        elif problem.kind is Kind.NO_CAPACITY and problem.lacking:
+            yield (_with_less(claim, problem),)
+        if problem.kind in (Kind.NONE_MATCHES, Kind.TAKEN, Kind.TOO_FEW):
+            for device_class in list(self._explanation.classes_that_fit(claim, problem.request, row))[:_TRIED]:
+                yield (_of_class(claim, problem, device_class.metadata.name),)
+
+
+def _where(problem: RequestProblem) -> str:
+    return f"in request {problem.request} of claim {problem.claim}"
+
+
+def _asking(claim: ResourceClaim, problem: RequestProblem, text: str, data: dict[str, Any], **fields: Any) -> Change:
+    changed = with_request(claim, problem.request, **fields)
+    assert changed is not None
+    about = {"claim": problem.claim, "request": problem.request, **data}
+    return Change("claims", f"{text} {_where(problem)}", about, objects=(changed,), note=ANEW)
+
+
+def _with_fewer(claim: ResourceClaim, problem: RequestProblem, fewer: int) -> Change:
+    number = problem.wanted - fewer
+    text = f"ask for {number} instead of {problem.wanted} devices"
+    return _asking(claim, problem, text, {"count": number}, count=number)
+
+
+def _of_class(claim: ResourceClaim, problem: RequestProblem, name: str) -> Change:
+    return _asking(claim, problem, f"ask for device class {name}", {"deviceClassName": name}, device_class_name=name)
+
+
+def _with_less(claim: ResourceClaim, problem: RequestProblem) -> Change:
+    left = {lacking.name: amount_text(lacking.left) for lacking in problem.lacking}
+    (request,) = (r for r in claim.spec.devices.requests if r.name == problem.request)
+    assert request.exactly is not None
+    assert request.exactly.capacity is not None
+    requests = {**request.exactly.capacity.requests, **left}
+    amounts = " and ".join(f"{amount} of {name}" for name, amount in left.items())
+    capacity = CapacityRequirements(requests=requests)
+    return _asking(claim, problem, f"ask for {amounts}", {"capacity": left}, capacity=capacity)
+
+
+def _tolerating(claim: ResourceClaim, problem: RequestProblem) -> Iterator[Change]:
+    (request,) = (r for r in claim.spec.devices.requests if r.name == problem.request)
+    assert request.exactly is not None
+    added = tuple(
+        Toleration(key=taint.key, operator="Equal", value=taint.value, effect=taint.effect) for taint in problem.taints
+    )
+    names = " and ".join(taint_text(taint) for taint in problem.taints)
+    text = f"tolerate the device {'taint' if len(added) == 1 else 'taints'} {names}"
+    yield _asking(
+        claim, problem, text, {"tolerate": list(problem.names)}, tolerations=(*request.exactly.tolerations, *added)
+    )
+
+
+def _without_constraint(claim: ResourceClaim, attribute: str) -> Change:
+    devices = claim.spec.devices
+    kept = tuple(c for c in devices.constraints if attribute not in (c.match_attribute, c.distinct_attribute))
+    spec = msgspec.structs.replace(claim.spec, devices=msgspec.structs.replace(devices, constraints=kept))
+    changed = msgspec.structs.replace(claim, spec=spec)
+    text = f"leave out the constraint on {attribute} of claim {claim_key(claim)}"
+    return Change("claims", text, {"claim": claim_key(claim), "constraint": attribute}, objects=(changed,), note=ANEW)

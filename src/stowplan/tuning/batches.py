@@ -1,0 +1,52 @@
+"""Simulate configurations with several seeds each; yield each when all its seeds are done."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from stowplan.sweeps.run_all import run_all
+from stowplan.tuning.runs import Job, measured
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from typing import Any
+
+    from stowplan.sweeps.workers import Workers
+    from stowplan.tuning.runs import Part
+
+#: Measure -> value, by seed.
+Measures = list[dict[str, float]]
+
+
+class Simulated(NamedTuple):
+    """What came of one configuration: measures, or what went wrong with the first seed that failed."""
+
+    key: str
+    measures: Measures
+    error: str = ""
+
+
+def simulated(
+    workers: Workers,
+    wanted: Mapping[str, tuple[Part, dict[str, Any]]],
+    seeds: Sequence[int],
+    progress: Callable[[], object],
+) -> Iterator[Simulated]:
+    """Key -> part and configuration; in the order in which they are done."""
+    jobs = [(key, Job(part=part, config=config, seed=seed)) for key, (part, config) in wanted.items() for seed in seeds]
+    found: dict[str, dict[int, dict[str, float]]] = {key: {} for key in wanted}
+    errors: dict[str, dict[int, str]] = {key: {} for key in wanted}
+    for outcome in run_all(workers, measured, [job for _, job in jobs]):
+        key, job = jobs[outcome.job]
+        progress()
+        if outcome.result is None:
+            errors[key][job.seed] = outcome.error
+        else:
+            found[key][job.seed] = outcome.result
+        if len(found[key]) + len(errors[key]) < len(seeds):
+            continue
+        if errors[key]:
+            seed = min(errors[key])
+            yield Simulated(key, [], f"seed {seed}: {errors[key][seed]}")
+        else:
+            yield Simulated(key, [found[key][seed] for seed in seeds])

@@ -1,0 +1,91 @@
+"""Make the KubeSchedulerConfiguration for a point of the search space.
+
+The base is a configuration as it is in effect, with every default spelled out, so the result says all that it means and
+loads wherever the base does. A weight is set where the profile enables the plugin: at `score` if that names it, else at
+`multiPoint`, else it is added to `score`. kube-scheduler reads a weight of 0 as the default one, so 0 disables the
+plugin at `score`.
+"""
+
+from __future__ import annotations
+
+import copy
+from typing import TYPE_CHECKING, Any
+
+from stowplan.config.schema import API_VERSION
+from stowplan.tuning.space import RATIO
+
+if TYPE_CHECKING:
+    from stowplan.tuning.space import ProfileSpace, SpaceSpec, Value, Values
+
+Document = dict[str, Any]
+_FIT, _FIT_ARGS = "NodeResourcesFit", "NodeResourcesFitArgs"
+
+
+def candidate(base: Document, space: SpaceSpec, values: Values) -> Document:
+    """The base with the profiles of the space as the values have them; a profile that it lacks begins as its first."""
+    document = copy.deepcopy(base)
+    profiles = document["profiles"]
+    for part in space.profiles:
+        profile = next((one for one in profiles if one["schedulerName"] == part.name), None)
+        if profile is None:
+            profile = {**copy.deepcopy(base["profiles"][0]), "schedulerName": part.name}
+            profiles.append(profile)
+        _apply(profile, part, values)
+    return document
+
+
+def _apply(profile: Document, space: ProfileSpace, values: Values) -> None:
+    head = space.name
+    for plugin in space.weights:
+        _set_weight(profile["plugins"], plugin, int(values[f"{head}/weight/{plugin}"]))
+    _set_strategy(profile, space, values)
+    percentage = values.get(f"{head}/percentageOfNodesToScore")
+    if percentage is not None:
+        profile["percentageOfNodesToScore"] = percentage
+
+
+def _set_weight(plugins: Document, name: str, weight: int) -> None:
+    score = plugins["score"] = dict(plugins.get("score") or {})
+    enabled, disabled = list(score.get("enabled") or ()), list(score.get("disabled") or ())
+    every = any(one["name"] == "*" for one in disabled)
+    if weight == 0:
+        enabled = [one for one in enabled if one["name"] != name]
+        if not every and all(one["name"] != name for one in disabled):
+            disabled.append({"name": name, "weight": 0})
+    else:
+        everywhere = (plugins.get("multiPoint") or {}).get("enabled") or ()
+        of_score = [one for one in enabled if one["name"] == name]
+        off = every or any(one["name"] == name for one in disabled)
+        of_all = [] if off else [one for one in everywhere if one["name"] == name]
+        for entry in of_score or of_all:
+            entry["weight"] = weight
+        if not of_score and not of_all:
+            enabled.append({"name": name, "weight": weight})
+    plugins["score"] = {key: found for key, found in (("disabled", disabled), ("enabled", enabled)) if found}
+
+
+def _set_strategy(profile: Document, space: ProfileSpace, values: Values) -> None:
+    kind: Value | None = values.get(f"{space.name}/strategy")
+    resources = [{"name": name, "weight": values[f"{space.name}/resource/{name}"]} for name in space.resources]
+    if kind is None and not resources:
+        return
+    strategy = _fit_arguments(profile).setdefault("scoringStrategy", {})
+    if resources:
+        strategy["resources"] = resources
+    if kind is None:
+        return
+    strategy["type"] = kind
+    strategy.pop("requestedToCapacityRatio", None)
+    if kind == RATIO:
+        shape = [{"utilization": at, "score": values[f"{space.name}/shape/{at}"]} for at in space.shape]
+        strategy["requestedToCapacityRatio"] = {"shape": shape}
+
+
+def _fit_arguments(profile: Document) -> Document:
+    entries = profile.setdefault("pluginConfig", [])
+    found = next((one for one in entries if one["name"] == _FIT), None)
+    if found is None:
+        found = {"name": _FIT, "args": {"apiVersion": API_VERSION, "kind": _FIT_ARGS}}
+        entries.append(found)
+    arguments: Document = found["args"]
+    return arguments

@@ -1,0 +1,76 @@
+"""Measures of a part of a simulation, from one time to its end.
+
+Counted are the pods that came in that part. One that is still without a node at the end has waited until then, and
+counts with that: a configuration does not look better for leaving pods pending. Shares, nodes and cost are of the
+samples of that part.
+"""
+
+from __future__ import annotations
+
+from math import ceil
+from statistics import fmean
+from typing import TYPE_CHECKING
+
+from stowplan.scenarios.ledger import CALM, REFUSED
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from stowplan.scenarios.records import DecisionRow, SampleRow
+    from stowplan.scenarios.simulation import SimulationResult
+
+#: Of every part; beside them utilisation and fragmentation of each resource.
+MEASURES = (
+    *("waits.mean", "waits.p95", "waits.longest", "unplaced", "evictions"),
+    *("utilisation", "fragmentation", "nodes.mean", "cost"),
+)
+#: More of it is better.
+_MORE_IS_BETTER = "utilisation"
+_NO_RESOURCE = "pods"
+
+
+def sign(measure: str) -> int:
+    """1 if less of it is better, -1 if more is."""
+    return -1 if measure.partition(".")[0] == _MORE_IS_BETTER else 1
+
+
+def measured_since(result: SimulationResult, since: float) -> dict[str, float]:
+    """Of a simulation whose decisions were kept; shares in percent, waits in seconds."""
+    until = result.summary.simulated
+    rows = [row for row in result.decisions or () if row.arrived >= since and row.end != REFUSED]
+    samples = [row for row in result.series if row.time >= since] or result.series[-1:]
+    waits = sorted(_wait(row, until) for row in rows)
+    evicted = (row for row in result.decisions or () if row.evicted is not None and row.evicted >= since)
+    return {
+        "waits.mean": fmean(waits) if waits else 0.0,
+        "waits.p95": waits[ceil(0.95 * len(waits)) - 1] if waits else 0.0,
+        "waits.longest": waits[-1] if waits else 0.0,
+        "unplaced": float(sum(row.placed is None for row in rows)),
+        "evictions": float(sum(row.end not in CALM for row in evicted)),
+        **_shares("utilisation", samples, _use),
+        **_shares("fragmentation", samples, lambda row: row.fragmentation),
+        "nodes.mean": fmean(row.nodes for row in samples) if samples else 0.0,
+        "cost": samples[-1].cost - samples[0].cost if samples else 0.0,
+    }
+
+
+def _wait(row: DecisionRow, until: float) -> float:
+    if row.placed is not None:
+        return row.placed - row.arrived
+    return (until if row.ended is None else row.ended) - row.arrived
+
+
+def _use(row: SampleRow) -> dict[str, float]:
+    have = row.allocatable
+    return {name: used / have[name] for name, used in row.used.items() if have.get(name) and name != _NO_RESOURCE}
+
+
+def _shares(
+    name: str, samples: Sequence[SampleRow], of: Callable[[SampleRow], Mapping[str, float]]
+) -> dict[str, float]:
+    """Means over the samples in percent: of each resource, and of those that are used at all together."""
+    every = [of(row) for row in samples]
+    resources = sorted({resource for shares in every for resource in shares})
+    means = {resource: 100 * fmean(shares.get(resource, 0.0) for shares in every) for resource in resources}
+    used = [mean for mean in means.values() if mean] or [0.0]
+    return {name: fmean(used), **{f"{name}.{resource}": mean for resource, mean in means.items()}}

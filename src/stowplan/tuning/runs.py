@@ -1,0 +1,64 @@
+"""A simulation of a search: the job for a worker, and what it measures."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import replace
+
+from stowplan.framework.registry import load_plugin
+from stowplan.scenarios.amounts import Span
+from stowplan.scenarios.load import Located
+from stowplan.scenarios.simulation import simulate_scenario
+from stowplan.tuning.measures import measured_since
+
+if TYPE_CHECKING:
+    from stowplan.scenarios.schema import Scenario
+    from stowplan.scenarios.simulation import SimulationResult
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """A scenario, and the time of it that counts."""
+
+    scenario: Scenario
+    folder: str
+    #: MODULE:CLASS of plugins.
+    plugins: tuple[str, ...] = ()
+    #: In seconds since the beginning: what counts begins here, and the simulation ends there; None: by itself.
+    since: float = 0.0
+    until: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    part: Part
+    #: A KubeSchedulerConfiguration.
+    config: dict[str, Any]
+    seed: int
+
+
+def measured(job: Job) -> dict[str, float]:
+    """Simulate; importable, for worker processes."""
+    return measured_since(_simulated(job), job.part.since)
+
+
+def last_arrival(job: Job) -> float:
+    """When the last pod comes; importable, for worker processes."""
+    return max((row.arrived for row in _simulated(job).decisions or ()), default=0.0)
+
+
+def _simulated(job: Job) -> SimulationResult:
+    part = job.part
+    # Without rows of pods there would be no waits.
+    scenario = replace(part.scenario, output=replace(part.scenario.output, decisions=True))
+    if part.until is not None:
+        scenario = replace(scenario, duration=Span(part.until))
+    return simulate_scenario(
+        Located(scenario, Path(part.folder)),
+        config=job.config,
+        seed=job.seed,
+        plugins=[load_plugin(path) for path in part.plugins],
+    )

@@ -1,0 +1,155 @@
+"""The Optuna study: which trials were made, their results, and what to try next.
+
+Every trial is kept in Optuna's storage as soon as it is done, so a search that ends for any reason goes on from there.
+Trials come in batches of a fixed size, whatever runs them, and each draws on chance of its own, which the seed and its
+number begin: what is tried next depends on the batches before and on nothing else. So a search gives the same on one
+core as on a hundred machines, and one that was interrupted the same as one that was not.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from importlib import import_module
+from random import Random
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from stowplan.tuning.errors import TuningError
+from stowplan.tuning.space import chosen
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from stowplan.tuning.batches import Measures
+    from stowplan.tuning.space import SpaceSpec, Values
+
+NO_OPTUNA = "stowplan tune needs the package optuna: pip install 'stowplan[tune]'"
+#: Trials that are drawn before any of them is run.
+BATCH = 8
+#: Trials drawn by chance alone, before there is something to learn from.
+_BY_CHANCE = 16
+_NAME = "stowplan tune"
+_MADE_FROM, _VALUES, _MEASURES, _ERROR = "made from", "values", "measures", "error"
+
+
+class Done(NamedTuple):
+    """A trial that is over."""
+
+    number: int
+    values: Values
+    #: None: it failed.
+    score: float | None
+    measures: Measures
+    error: str
+
+
+class Study:
+    def __init__(self, storage: str, *, seed: int, made_from: Mapping[str, Any], resume: bool) -> None:
+        """`storage`: an URL as Optuna takes it, or the path of a file. `made_from`: what all depends on."""
+        self._optuna = optuna = _optuna()
+        self._seed = seed
+        self._study = self._opened(storage, resume)
+        known = self._study.user_attrs.get(_MADE_FROM)
+        if known is None:
+            self._study.set_user_attr(_MADE_FROM, dict(made_from))
+        elif not resume:
+            raise TuningError(f"{storage}: there is a search already: --resume goes on with it, or name another folder")
+        elif known != made_from:
+            other = ", ".join(name for name in made_from if known.get(name) != made_from[name])
+            raise TuningError(f"{storage}: the search there was made from something else: {other} differs")
+        self._states = optuna.trial.TrialState
+
+    def _opened(self, storage: str, resume: bool) -> Any:
+        optuna = self._optuna
+        try:
+            held: Any = storage
+            if "://" not in storage:
+                journal = import_module("optuna.storages.journal")
+                held = optuna.storages.JournalStorage(journal.JournalFileBackend(storage))
+            return optuna.create_study(
+                storage=held, study_name=_NAME, direction="minimize", load_if_exists=True, sampler=self._sampler(0)
+            )
+        except Exception as error:
+            # Whatever a database, a driver or a damaged file may raise: none of it is ours.
+            raise TuningError(f"{storage}: cannot be used as storage: {type(error).__name__}: {error}") from error
+
+    def _sampler(self, number: int) -> Any:
+        seed = Random(f"{self._seed}/trial {number}").getrandbits(32)
+        return self._optuna.samplers.TPESampler(seed=seed, n_startup_trials=_BY_CHANCE)
+
+    def batch(self, space: SpaceSpec, first: int, last: int) -> dict[int, Values]:
+        """What trials `first` to before `last` try; of those that are there already, what is not done yet."""
+        known = {trial.number: trial for trial in self._study.get_trials(deepcopy=False)}
+        found: dict[int, Values] = {}
+        for number in range(first, last):
+            if number not in known:
+                self._study.sampler = self._sampler(number)
+                trial = self._study.ask()
+                values = chosen(space, _Asking(trial))
+                trial.set_user_attr(_VALUES, values)
+                found[number] = values
+            elif not known[number].state.is_finished():
+                found[number] = self._again(space, known[number])
+        return found
+
+    def _again(self, space: SpaceSpec, frozen: Any) -> Values:
+        """Of a trial that was interrupted."""
+        if _VALUES in frozen.user_attrs:
+            values: Values = frozen.user_attrs[_VALUES]
+            return values
+        # It was interrupted while it was drawn: what is missing is drawn now.
+        self._study.sampler = self._sampler(frozen.number)
+        trial = self._optuna.Trial(self._study, frozen._trial_id)
+        values = chosen(space, _Asking(trial))
+        trial.set_user_attr(_VALUES, values)
+        return values
+
+    def tell(self, number: int, score: float, measures: Measures) -> None:
+        frozen = self._study.get_trials(deepcopy=False)[number]
+        self._trial(frozen).set_user_attr(_MEASURES, measures)
+        self._study.tell(number, score)
+
+    def fail(self, number: int, error: str) -> None:
+        frozen = self._study.get_trials(deepcopy=False)[number]
+        self._trial(frozen).set_user_attr(_ERROR, error)
+        self._study.tell(number, state=self._states.FAIL)
+
+    def _trial(self, frozen: Any) -> Any:
+        return self._optuna.Trial(self._study, frozen._trial_id)
+
+    def done(self) -> list[Done]:
+        """In the order of their numbers."""
+        return [
+            Done(
+                trial.number,
+                trial.user_attrs.get(_VALUES, {}),
+                trial.value if trial.state == self._states.COMPLETE else None,
+                trial.user_attrs.get(_MEASURES, []),
+                trial.user_attrs.get(_ERROR, ""),
+            )
+            for trial in self._study.get_trials(deepcopy=False)
+            if trial.state.is_finished()
+        ]
+
+
+class _Asking:
+    """Optuna's trial as the space's chooser."""
+
+    def __init__(self, trial: Any) -> None:
+        self._trial = trial
+
+    def whole(self, name: str, low: int, high: int) -> int:
+        return int(self._trial.suggest_int(name, low, high))
+
+    def one_of(self, name: str, choices: Sequence[str]) -> str:
+        return str(self._trial.suggest_categorical(name, list(choices)))
+
+
+def _optuna() -> Any:
+    """An extra that need not be there."""
+    try:
+        optuna: Any = import_module("optuna")
+    except ImportError as error:
+        raise TuningError(NO_OPTUNA) from error
+    with suppress(AttributeError):
+        optuna.logging.set_verbosity(optuna.logging.WARNING)
+    return optuna

@@ -1,0 +1,125 @@
+"""`stowplan compare --recording`: configurations that decide one recording anew."""
+
+import asyncio
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from stowplan.cli.main import cli
+from stowplan.compare.comparison import compare_recorded
+from stowplan.compare.page import comparison_html
+from stowplan.compare.recorded import NO_ATTEMPTS, ONE_RUN
+from stowplan.compare.text import NO_DIFFERENCE
+from stowplan.engine.recording import RecordingError
+from support.live.recordings import a_short_run
+from support.sweeps.here import Here
+
+PACKING = """apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+profiles:
+- pluginConfig:
+  - name: NodeResourcesFit
+    args: {scoringStrategy: {type: MostAllocated, resources: [{name: cpu, weight: 1}]}}
+"""
+
+
+@pytest.fixture(scope="module")
+def recording(tmp_path_factory):
+    path = tmp_path_factory.mktemp("recorded") / "run.recording"
+    asyncio.run(a_short_run(path))
+    return str(path)
+
+
+@pytest.fixture
+def packing(tmp_path):
+    path = tmp_path / "packing.yaml"
+    path.write_text(PACKING)
+    return str(path)
+
+
+def compared(recording, *configs):
+    return compare_recorded(recording, configs, names=[str(one) for one in configs], workers=Here())
+
+
+def measure(found, name):
+    return [value.mean for value in next(one for one in found.measures if one.name == name).values]
+
+
+def test_a_configuration_differs_in_nothing_from_itself(recording):
+    found = compared(recording, None, None)
+    assert found.is_same
+    assert NO_DIFFERENCE in comparison_html(found)
+    assert all(value.low is None for one in found.measures for value in one.values), "one run has no interval"
+
+
+def test_another_strategy_places_otherwise(recording, packing):
+    found = compared(recording, None, packing)
+    assert not found.failures
+    # Of two pods one fits: on the larger node by default, on the smaller one when nodes are filled.
+    assert [one.mean for one in found.placed_otherwise] == [0, 50]
+    assert measure(found, "otherwiseThanThen") == [0, 50]
+    assert measure(found, "unplaced") == [1, 1]
+    # The other one has waited from its arrival to the end, which is 10 s later.
+    assert measure(found, "waits.longest") == pytest.approx([10, 10], abs=0.5)
+    assert found.notes == (ONE_RUN,)
+    assert ONE_RUN in comparison_html(found)
+
+
+def test_a_recording_of_a_cluster_says_less(recording, monkeypatch):
+    from stowplan.compare import recorded
+
+    class Header:
+        decides = False
+
+    monkeypatch.setattr(recorded, "header_of", lambda path: Header)
+    assert recorded.notes_of(recording) == (ONE_RUN, NO_ATTEMPTS)
+
+
+def test_a_recording_that_is_cut_at_any_byte_is_compared_up_to_there_or_refused(recording, tmp_path):
+    whole = Path(recording).read_bytes()
+    cut = tmp_path / "cut.recording"
+    compared_to, refused = set(), []
+    for size in range(0, len(whole), max(1, len(whole) // 25)):
+        cut.write_bytes(whole[:size])
+        try:
+            found = compared(str(cut), None, None)
+        except RecordingError as error:
+            refused.append(str(error))
+            continue
+        assert not found.failures
+        assert found.is_same
+        compared_to.add(len(found.measures))
+    assert compared_to
+    assert refused
+    assert all(str(cut) in message for message in refused)
+
+
+def test_the_command(recording, packing, tmp_path, monkeypatch):
+    monkeypatch.setattr("stowplan.sweeps.workers.Processes", Here)
+    page = tmp_path / "page.html"
+    arguments = ["compare", "recorded", packing, "--recording", recording]
+    found = CliRunner().invoke(cli, [*arguments, "--html", str(page)])
+    assert found.exit_code == 0, found.output
+    assert "other node than recorded (%)" in found.output
+    assert "±" not in found.output
+    assert page.read_text().startswith("<!doctype html>")
+    data = json.loads(CliRunner().invoke(cli, [*arguments, "-o", "json"]).output)
+    assert data["configs"] == ["recorded", packing]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        pytest.param(["recorded", "recorded", "--recording", "gone"], "gone: ", id="no such recording"),
+        pytest.param(["recorded", "gone.yaml", "--recording", "RECORDING"], "gone.yaml", id="no such configuration"),
+        pytest.param(["recorded", "x"], "Give one of --scenario and --recording", id="neither"),
+        pytest.param(["a", "b", "--recording", "r", "--scenario", "s"], "Give one of", id="both"),
+    ],
+)
+def test_what_makes_no_sense(recording, tmp_path, monkeypatch, arguments, message):
+    monkeypatch.chdir(tmp_path)
+    found = CliRunner().invoke(cli, ["compare", *(one.replace("RECORDING", recording) for one in arguments)])
+    assert found.exit_code == 2
+    assert message in found.output

@@ -1,0 +1,271 @@
+"""Equal pods that are decided together go where they go one after the other, each judged anew and placed."""
+
+import random
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from engine.evaluation.test_reuse import DB, USERS, WEB, Crowd
+from stowplan.cluster.pod_info import PodInfo
+from stowplan.cluster.state import ClusterState
+from stowplan.engine.algorithm import SchedulingAlgorithm
+from stowplan.engine.evaluation import filling as filling_module
+from stowplan.framework.interface import CountsPods
+from stowplan.plugins import PreFilterPlugin, Reads, ScorePlugin, ShapeSigned
+from stowplan.testing import a_node, a_pod
+from support.examples import examples
+from support.plugins.profiles import framework
+from support.scheduling.worlds import HOST, PLACEABLE, ZONE, clusters, pods, struct
+
+
+class ByRoom(ScorePlugin, ShapeSigned):
+    """Reads sums, and says more than a score may be on nodes with many pods."""
+
+    name = "ByRoom"
+    reads = Reads.NODE_SUMS
+
+    def score(self, state, pod, nodes):
+        return nodes.pod_count() * 30
+
+
+class Ranks(ScorePlugin, ShapeSigned):
+    """Reads node objects, and judges feasible nodes among each other."""
+
+    name = "Ranks"
+    reads = Reads.NODES
+    normalizes = True
+
+    def score(self, state, pod, nodes):
+        return nodes.take(nodes.table.allowed_pods) % 7
+
+    def normalize(self, state, pod, scores, feasible):
+        best = int(scores.max(initial=0, where=feasible))
+        return (scores == best) * 100
+
+
+class FailsWithFew(Ranks):
+    name = "FailsWithFew"
+
+    def normalize(self, state, pod, scores, feasible):
+        if feasible.sum() < 3:
+            raise RuntimeError("few")
+        return scores
+
+
+class SkipsWhileEven(PreFilterPlugin, ShapeSigned):
+    """Does not say that it counts."""
+
+    name = "SkipsWhileEven"
+    reads = Reads.ANYTHING
+
+    def pre_filter(self, state, pod, nodes):
+        return None
+
+
+class FailsToPromise(SkipsWhileEven, CountsPods):
+    name = "FailsToPromise"
+
+    def filter_holds(self, state, pod):
+        return True
+
+    def score_holds(self, state, pod, feasible_moved):
+        return True
+
+    def untouched_by(self, state, pod, shapes):
+        raise RuntimeError("no idea")
+
+
+class Bench:
+    def __init__(self, cluster, shape, plugins=(), *, labels=(), chance=None):
+        self.state = ClusterState()
+        for node in cluster[0]:
+            self.state.add_node(struct(node))
+        for pod in cluster[1]:
+            self.state.add_pod(struct(pod))
+        for obj in cluster[2]:
+            self.state.put_object(struct(obj))
+        self.framework = framework(self.state, *plugins)
+        self.shape, self.labels, self.chance = shape, labels, chance
+
+    def pods(self, count, first=0):
+        found = []
+        for i in range(first, first + count):
+            labels = {
+                **self.shape["metadata"].get("labels", {}),
+                **({"index": str(i)} if "index" in self.labels else {}),
+            }
+            metadata = {**self.shape["metadata"], "name": f"p{i}", "uid": f"p{i}", "labels": labels}
+            found.append(self.state.pod_info(struct({**self.shape, "metadata": metadata})))
+        return found
+
+    def algorithm(self, *, reuse):
+        chance = None if self.chance is None else random.Random(self.chance)
+        frameworks = {"default-scheduler": self.framework}
+        return SchedulingAlgorithm(self.state, frameworks, random=chance, reuse=reuse), chance
+
+    def plainly(self, pods, within):
+        algorithm, chance = self.algorithm(reuse=False)
+        found = []
+        with self.state.transaction():
+            for pod in pods:
+                decision = algorithm.schedule(self.framework, pod, within=within)
+                found.append(told(decision))
+                if decision.node_name:
+                    self.state.assume(PodInfo(pod.pod, pod.shape), decision.node_name)
+        return found, algorithm.sampling.start, chance and chance.random()
+
+    def together(self, algorithm, chance, pods, within):
+        """Filled as far as it goes, the rest one by one."""
+        with self.state.transaction():
+            filled = algorithm.filled(self.framework, pods, within=within)
+            found = [told(decision) for decision in filled]
+            for decision in filled:
+                self.state.assume(PodInfo(decision.pod.pod, decision.pod.shape), decision.node_name)
+            for pod in pods[len(filled) :]:
+                decision = algorithm.schedule(self.framework, pod, within=within)
+                found.append(told(decision))
+                if decision.node_name:
+                    self.state.assume(PodInfo(pod.pod, pod.shape), decision.node_name)
+        return found, algorithm.sampling.start, chance and chance.random()
+
+
+def told(decision):
+    return decision.node_name, decision.message, decision.evaluated, decision.feasible, decision.nominated_node_name
+
+
+def rows(state, drawn):
+    return None if drawn is None else np.array(sorted(row for row in drawn if row < state.table.n), np.intp)
+
+
+placements = st.lists(st.none() | st.sets(st.integers(0, 6), min_size=1), min_size=1, max_size=3)
+
+
+def agree(bench, count, placements):
+    algorithm, _ = bench.algorithm(reuse=True)
+    pods = bench.pods(count)
+    signatures = [bench.framework.signature(pod) for pod in pods]
+    if signatures[0] is None or len(set(signatures)) > 1:
+        return
+    for drawn in placements:
+        within = rows(bench.state, drawn)
+        algorithm.sampling.start = 0
+        chance = algorithm._random = None if bench.chance is None else random.Random(bench.chance)
+        want = bench.plainly(pods, within)
+        assert bench.together(algorithm, chance, pods, within) == want
+
+
+@pytest.fixture(params=[1, 7, 2048], ids="{} at once".format)
+def _at_once(request, monkeypatch):
+    monkeypatch.setattr(filling_module, "_AT_ONCE", request.param)
+
+
+@pytest.mark.usefixtures("_at_once")
+def test_any_pods_of_any_cluster():
+    @examples(100)
+    @given(
+        clusters(least_nodes=2),
+        pods("shape", special=PLACEABLE),
+        st.integers(1, 14),
+        placements,
+        st.none() | st.integers(0, 9),
+    )
+    def agrees(cluster, shape, count, placements, chance):
+        agree(Bench(cluster, shape, chance=chance), count, placements)
+
+    agrees()
+
+
+@pytest.mark.usefixtures("_at_once")
+def test_with_users_plugins():
+    @examples(60)
+    @given(
+        clusters(least_nodes=3),
+        pods("shape", special=("prefers",)),
+        st.lists(
+            st.sampled_from((*USERS, ByRoom, Ranks, FailsWithFew, SkipsWhileEven, FailsToPromise)),
+            min_size=1,
+            max_size=2,
+            unique=True,
+        ),
+        st.integers(1, 14),
+        placements,
+        st.none() | st.integers(0, 9),
+    )
+    def agrees(cluster, shape, plugins, count, placements, chance):
+        agree(Bench(cluster, shape, plugins, chance=chance), count, placements)
+
+    agrees()
+
+
+# -- by example -------------------------------------------------------------------------------------------------------
+
+
+def web():
+    return a_pod("shape").labels(app="web").requests(cpu="100m")
+
+
+def a_cluster(*, nodes=6, pods=(), cpu="1"):
+    made = [a_node(f"n{i}").zone("abc"[i % 3]).allocatable(cpu=cpu, pods=str(12 - i)) for i in range(nodes)]
+    made[0] = made[0].tainted("soft", effect="PreferNoSchedule")
+    return [node.obj() for node in made], [pod.obj() for pod in pods], []
+
+
+def filled(shape, cluster=None, count=40, plugins=(), labels=()):
+    """How many are decided together."""
+    bench = Bench(a_cluster() if cluster is None else cluster, shape.obj(), plugins, labels=labels, chance=1)
+    agree(bench, count, [None, {0, 1, 2}])
+    algorithm, _ = bench.algorithm(reuse=True)
+    return len(algorithm.filled(bench.framework, bench.pods(count)))
+
+
+@pytest.mark.parametrize(
+    ("shape", "count"),
+    [
+        pytest.param(web(), 40, id="plain"),
+        pytest.param(a_pod("shape"), 40, id="wants nothing"),
+        pytest.param(web().requests(cpu="300m"), 18, id="until the nodes are full"),
+        pytest.param(web().requests(cpu="2"), 0, id="nobody fits"),
+        pytest.param(web().spreads(ZONE, DB), 40, id="spreads others"),
+        pytest.param(web().spreads(ZONE, WEB), 0, id="spreads itself"),
+        pytest.param(web().avoids_pods(HOST, WEB), 0, id="avoids itself"),
+        pytest.param(web().host_port(8080), 0, id="a port"),
+    ],
+)
+def test_what_is_decided_together(shape, count):
+    assert filled(shape) == count
+
+
+def test_pods_of_an_indexed_job_are_equal_though_their_labels_differ():
+    assert filled(web(), labels=("index",)) == 40
+
+
+@pytest.mark.parametrize(
+    ("neighbour", "count"),
+    [
+        pytest.param(a_pod("db").labels(app="db").avoids_pods(ZONE, WEB), 35, id="avoids them: no room in its zone"),
+        pytest.param(a_pod("db").labels(app="db").prefers_pods(5, ZONE, WEB), 40, id="wants them near"),
+        pytest.param(a_pod("db").labels(app="db").requires_pods(ZONE, WEB), 40, id="needs them near"),
+    ],
+)
+def test_terms_of_others_stay_as_they_are_while_equal_pods_come(neighbour, count):
+    assert filled(web(), a_cluster(pods=[neighbour.uid("db").on("n0")])) == count
+
+
+def test_a_plugin_that_fails_over_a_later_pod_ends_it_there():
+    assert 0 < filled(web(), plugins=(ByRoom,)) < 40
+
+
+def test_plugins_without_promises_end_it_before_it_begins():
+    assert filled(web(), plugins=(Crowd,)) == 0
+    assert filled(web(), plugins=(SkipsWhileEven,)) == 0
+    assert filled(web(), plugins=(FailsToPromise,)) == 0
+
+
+def test_nominated_pods_end_it_before_it_begins():
+    bench = Bench(a_cluster(), web().obj())
+    pod = bench.pods(1, first=99)[0]
+    bench.state.nominator.add(pod, "n0")
+    algorithm, _ = bench.algorithm(reuse=True)
+    assert algorithm.filled(bench.framework, bench.pods(3)) == []

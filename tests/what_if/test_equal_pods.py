@@ -1,0 +1,139 @@
+"""Counterfactuals decide equal pods together, and say what they would say if each pod were scheduled by itself."""
+
+import random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from stowplan import Cluster
+from stowplan.offline.scheduling import Scheduling
+from stowplan.plugins import PostBindPlugin
+from stowplan.testing import a_node, a_pod
+from stowplan.what_if import drain, survive
+from support.examples import examples
+
+ZONE, HOST = "topology.kubernetes.io/zone", "kubernetes.io/hostname"
+WEB = {"matchLabels": {"app": "web"}}
+
+SHAPES = {
+    "small": a_pod("p").requests(cpu="100m"),
+    "large": a_pod("p").requests(cpu="2"),
+    "important": a_pod("p").requests(cpu="1").priority(5),
+    "web": a_pod("p").labels(app="web").requests(cpu="500m"),
+    "spread": a_pod("p").labels(app="web").requests(cpu="100m").spreads(ZONE, WEB),
+    "apart": a_pod("p").labels(app="web").requests(cpu="100m").avoids_pods(HOST, WEB),
+    "port": a_pod("p").requests(cpu="100m").host_port(80),
+    "gated": a_pod("p").requests(cpu="100m").gated("wait"),
+    "claim": a_pod("p").requests(cpu="100m").claims_volume("none"),
+    "other scheduler": a_pod("p").scheduler("other"),
+}
+
+SERVICE = {
+    "apiVersion": "v1",
+    "kind": "Service",
+    "metadata": {"name": "web", "namespace": "default"},
+    "spec": {"selector": {"app": "web"}},
+}
+
+
+def cluster_of(sizes, pods, *, service=False, seed=None, **options):
+    objects = [
+        a_node(f"n{i}").zone("abc"[i % 3]).allocatable(cpu=str(cpu), memory="8Gi", pods="9").obj()
+        for i, cpu in enumerate(sizes)
+    ]
+    for i, (shape, at) in enumerate(pods):
+        pod = SHAPES[shape].obj()
+        owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": shape[:1], "uid": shape[:1], "controller": True}
+        pod["metadata"] = {**pod["metadata"], "name": f"p{i}", "uid": f"p{i}", "ownerReferences": [owner]}
+        gates = {"schedulingGates": []} if shape == "gated" and i % 2 else {}
+        pod["spec"] = {**pod["spec"], "nodeName": f"n{at % len(sizes)}", **gates}
+        objects.append(pod)
+    objects += [SERVICE] if service else []
+    return Cluster(objects, random=None if seed is None else random.Random(seed), **options)
+
+
+def placed(cluster):
+    return sorted((info.key, info.node_name) for info in cluster.state.placed_pods())
+
+
+@pytest.fixture
+def together(monkeypatch):
+    """How many pods were decided together, each time."""
+    found = []
+    real = Scheduling._together
+
+    def counted(self, framework, infos):
+        decisions = real(self, framework, infos)
+        found.append(len(decisions))
+        return decisions
+
+    monkeypatch.setattr(Scheduling, "_together", counted)
+    return found
+
+
+def test_as_if_each_were_scheduled_by_itself():
+    @examples(80)
+    @given(
+        st.lists(st.integers(1, 6), min_size=2, max_size=6),
+        st.lists(st.tuples(st.sampled_from(sorted(SHAPES)), st.integers(0, 5)), min_size=1, max_size=25),
+        st.booleans(),
+        st.none() | st.integers(0, 3),
+    )
+    def agrees(sizes, pods, service, seed):
+        cluster = cluster_of(sizes, sorted(pods, key=lambda pod: pod[0]), service=service, seed=seed)
+        before = cluster.state.dump()
+        lost, drained = survive(cluster, ZONE), drain(cluster, ["n0"])
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(Cluster, "places", lambda self, pods: self.schedule(pods))
+            assert lost == survive(cluster, ZONE)
+            assert drained == drain(cluster, ["n0"])
+        assert cluster.state.dump() == before
+
+    agrees()
+
+
+def test_pods_are_where_schedule_would_have_put_them(together):
+    found = []
+    for name in ("places", "schedule"):
+        cluster = cluster_of([4, 4, 4], [("small", 0)] * 8 + [("web", 1)] * 4, seed=1)
+        keys = [info.key for info in cluster.state.placed_pods()]
+        pods = [cluster.pod(key).pod for key in keys]
+        for key in keys:
+            cluster.evict(key)
+        for pod in pods:
+            cluster.add(
+                {"apiVersion": "v1", "kind": "Pod", **SHAPES["small"].obj(), "metadata": {"name": pod.metadata.name}}
+            )
+        decisions = getattr(cluster, name)(keys)
+        nodes = [info.pod.spec.node_name for info in cluster.state.placed_pods()]
+        sizes, pending = cluster.state.sizes(), cluster.pending()
+        found.append(([decision.to_dict() for decision in decisions], placed(cluster), nodes, sizes, pending))
+    assert found[0] == found[1]
+    assert together == [12]
+
+
+def test_the_pods_of_a_lost_zone_are_decided_together(together):
+    survive(cluster_of([4, 4, 4], [("small", 0)] * 5 + [("web", 0)] * 4), ZONE, only="a")
+    assert together == [5, 4]
+
+
+def test_plugins_that_hear_of_each_pod_hear_of_it(together):
+    heard = []
+
+    class Hears(PostBindPlugin):
+        name = "Hears"
+
+        async def post_bind(self, state, pod, node_name):
+            heard.append(pod.key)
+
+    config = {
+        "apiVersion": "kubescheduler.config.k8s.io/v1",
+        "kind": "KubeSchedulerConfiguration",
+        "profiles": [
+            {"schedulerName": "default-scheduler", "plugins": {"multiPoint": {"enabled": [{"name": "Hears"}]}}}
+        ],
+    }
+    survive(cluster_of([4, 4, 4], [("small", 0)] * 6, config=config, plugins=[Hears]), ZONE, only="a")
+    assert together == []
+    assert len(heard) == 6
