@@ -283,9 +283,15 @@ class GroupTrials:
                 # Who comes next is to see them on their nodes. They set nothing aside there.
                 for decision in together.decisions:
                     self._state.assume(PodInfo(decision.pod.pod, decision.pod.shape), decision.node_name)
-            for queued in pods[first:end]:
-                yield self._try(framework, queued, within, attempts, helped=helped)
-            first = end
+            while first < end:
+                tried = self._try(framework, pods[first], within, attempts, helped=helped)
+                yield tried
+                first += 1
+                if not tried.placed and tried.failed is None:
+                    rest = [queued.pod for queued in pods[first:end]]
+                    for decision in self._algorithm.refused(framework, tried.decision, rest, within=within):
+                        yield TriedPod(queued=pods[first], decision=decision)
+                        first += 1
 
     def _try(
         self,
