@@ -89,10 +89,6 @@ class TestGates:
         with pytest.raises(stowplan.ClusterError, match="GangScheduling needs GenericWorkload, too"):
             stowplan.Cluster([BIG], feature_gates={"GangScheduling": True})
 
-    def test_a_gate_of_what_is_not_built(self):
-        with pytest.raises(stowplan.ClusterError, match="DRANodeAllocatableResources cannot be on: this alpha part"):
-            stowplan.Cluster([BIG], feature_gates={"DRANodeAllocatableResources": True})
-
 
 class TestWhatIsShown:
     def test_in_a_line(self, cluster):

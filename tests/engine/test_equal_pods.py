@@ -11,12 +11,14 @@ from hypothesis import strategies as st
 
 import stowplan
 from stowplan.engine import equal_pods as equal_pods_module
+from stowplan.engine.algorithm import SchedulingAlgorithm
 from stowplan.engine.equal_pods import EqualPods, Together
 from stowplan.engine.evaluation import sampling
 from stowplan.framework.interface import PermitPlugin, ReservePlugin
 from stowplan.framework.status import Code, Status, error
 from stowplan.testing import a_node, a_pod
 from support.examples import examples
+from support.observing.metrics import framework_metrics, numbers
 
 GATES = {"GenericWorkload": True, "GangScheduling": True, "TopologyAwareWorkloadScheduling": True}
 HOST, ZONE, RACK = "kubernetes.io/hostname", "topology.kubernetes.io/zone", "rack"
@@ -170,6 +172,7 @@ def scheduled(cluster):
 
 def one_by_one(patch):
     patch.setattr(EqualPods, "decided", lambda *_: Together())
+    patch.setattr(SchedulingAlgorithm, "refused", lambda *_, **__: [])
 
 
 @pytest.fixture
@@ -277,3 +280,47 @@ def test_plugins_that_do_not_say_are_asked_about_every_pod(plugin, together):
     with pytest.MonkeyPatch.context() as patch:
         one_by_one(patch)
         assert judged(a_gang(("plain", 6), plugins=(plugin,))) == found
+
+
+def counted(gang, *, alone):
+    """How often each extension point is said to have run, and how many attempts reused what others had left."""
+    cluster = a_gang(("plain", 12), gang=gang, sizes=(4, 4, 1, 1))
+    framework = next(iter(cluster.engine.algorithm.frameworks.values()))
+    metrics = framework_metrics()
+    framework.metrics = framework.handle.metrics = metrics
+    metrics.count_calls_of(framework.points)
+    with pytest.MonkeyPatch.context() as patch:
+        if alone:
+            one_by_one(patch)
+        scheduled(cluster)
+    runs = numbers(metrics.scheduler.framework_extension_point_duration_seconds)
+    runs = {point: count for point, count in runs.items() if "Sign" not in point}
+    return runs, numbers(metrics.scheduler.batch_attempts_total), metrics.scheduler.preemption_attempts_total.value
+
+
+@pytest.mark.parametrize("gang", [4, 12])
+def test_metrics_count_each_pod(gang):
+    runs, hints, preemptions = counted(gang, alone=False)
+    plain_runs, plain_hints, plain_preemptions = counted(gang, alone=True)
+    assert runs == plain_runs
+    assert preemptions == plain_preemptions > 0
+    assert runs["Permit", "Wait", "default-scheduler"] > 0
+    used = "default-scheduler", "hint_used"
+    assert hints[used] == plain_hints[used] == 8
+
+
+def test_those_that_do_not_fit_are_refused_at_once_where_plugins_would_say_the_same():
+    asked = []
+    real = SchedulingAlgorithm.refused
+
+    def refused(self, framework, like, pods, *, within=None):
+        found = real(self, framework, like, pods, within=within)
+        asked.append((len(pods), len(found)))
+        return found
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(SchedulingAlgorithm, "refused", refused)
+        judged(a_gang(("plain", 12), gang=12, sizes=(4, 4, 1, 1)))
+        judged(a_gang(("spread by zone", 12), ("port", 8), gang=30, topology=False))
+    assert asked[:2] == [(6, 6), (6, 6)]
+    assert asked[2:] == [(4, 4)]

@@ -94,13 +94,11 @@ class GateError(ValueError):
 
 def with_chosen(changes: Mapping[str, bool]) -> FeatureGates:
     """The defaults with some gates set otherwise, as somebody wishes; GateError if that cannot be."""
-    for name, wanted in changes.items():
+    for name in changes:
         if name not in DEFAULT_FEATURES.gates:
             near = get_close_matches(name, DEFAULT_FEATURES.gates, n=1)
             hint = f"; did you mean {near[0]}?" if near else ""
             raise GateError(f"the scheduler has no gate {name!r}{hint}")
-        if wanted and name in UNBUILT:
-            raise GateError(f"{name} cannot be on: {UNBUILT[name]}")
     chosen = DEFAULT_FEATURES.with_gates(changes)
     for name, needed in NEEDED_WITH.items():
         off = [other for other in needed if not chosen.enabled(other)]

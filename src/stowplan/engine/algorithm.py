@@ -21,7 +21,7 @@ from stowplan.engine.evaluation.sampling import Found, Sampling
 from stowplan.engine.evaluation.scoring import INFEASIBLE
 from stowplan.engine.extender_words import refuse
 from stowplan.framework.metrics import ended, timed
-from stowplan.framework.status import Code, Status
+from stowplan.framework.status import Code, Status, promised
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -222,10 +222,38 @@ class SchedulingAlgorithm:
         if outcome.seen < nodes:
             self.sampling.saw(outcome.seen * len(picks), listed=listed)
         if framework.metrics is not None:
-            framework.metrics.decided_together(len(picks), framework.now() - started, reused=outcome.reused)
+            seconds, scored = framework.now() - started, sum(pick.feasible > 1 for pick in picks)
+            framework.metrics.decided_together(len(picks), seconds, scored=scored, reused=outcome.reused)
         return [
             Decision(pod, names[row], state=state, evaluated=outcome.seen, feasible=feasible)
             for pod, (row, feasible) in zip(pods, picks, strict=False)
+        ]
+
+    def refused(
+        self, framework: Framework, like: Decision, pods: Sequence[PodInfo], *, within: Rows | None = None
+    ) -> list[Decision]:
+        """The decisions about pods that are equal to one that was refused just now, if they are refused alike; or none.
+
+        Nothing has changed since, and `like` is what `schedule` said of it.
+        """
+        if not pods or like.status is None or not like.status.rejected or like.diagnosis is None:
+            return []
+        if any(row_tried_first(self.cluster, pod) is not None for pod in (like.pod, *pods)):
+            return []
+        outcome = self.evaluation(framework, like.pod).stands(like.diagnosis, pods)
+        plugins = {plugin.name: plugin for plugin in framework.post_filter}
+        answers = [(plugins[name], result) for name, result in like.post_filter]
+        if outcome is None or not all(promised(lambda p=p, r=r: p.repeats(r, pods)) for p, r in answers):  # type: ignore[misc]
+            return []
+        for plugin, result in answers:
+            plugin.repeated(result, pods)
+        nodes = self.cluster.table.count if within is None else len(within)
+        if outcome.seen < nodes:
+            self.sampling.saw(outcome.seen * len(pods), listed=None if within is None else len(within))
+        if framework.metrics is not None:
+            framework.metrics.refused_alike(len(pods), helped=bool(answers))
+        return [
+            Decision(pod, "", like.status, like.diagnosis, like.post_filter, like.state, like.evaluated) for pod in pods
         ]
 
     def searched(

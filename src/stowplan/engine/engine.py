@@ -78,7 +78,9 @@ from stowplan.engine.scheduling_cycle import SchedulingCycle
 from stowplan.engine.size_metrics import SizeMetrics
 from stowplan.engine.statuses import PodStatuses
 from stowplan.engine.suspendable_algorithm import SuspendableAlgorithm
+from stowplan.engine.suspendable_trial import SuspendableTrials
 from stowplan.engine.suspended_cycles import SuspendedCycles
+from stowplan.engine.suspended_groups import SuspendedGroups
 from stowplan.engine.validation import InvalidStateError, Validation
 from stowplan.framework.binding import call_plugin
 from stowplan.framework.handle import Handle
@@ -263,6 +265,7 @@ class Engine:
             settler=self,
             overlaps=settings.overlaps,
         )
+        self.suspended_groups = SuspendedGroups(self.parts)
         self.group_statuses = GroupStatuses(outbox, self.state, wall_clock=self._wall_clock)
         self._trials = self._new_trials(features) if features.enabled("GenericWorkload") else None
         self._group_preemption = self._new_group_preemption(features)
@@ -301,6 +304,8 @@ class Engine:
             self.parts,
             pods=self,
             trials=trials,
+            suspendable=SuspendableTrials(self.algorithm, trials, _report),
+            suspended=self.suspended_groups,
             preemption=self._group_preemption,
             evictions=self.evictions,
             cycle=self._cycle,
@@ -409,6 +414,7 @@ class Engine:
             self.queue.can_pop
             and not self._is_stopped
             and not self.suspended.holds_up
+            and not self.suspended_groups.holds_up
             and self.bindings.writes < MAX_BINDING_WRITES
         )
 
@@ -420,6 +426,8 @@ class Engine:
         self.handlers.handle(input_.kind, input_.changes)
         if input_.kind is Pod and self.suspended.under_way:
             self.suspended.pods_changed(input_.changes)
+        if input_.kind is Pod and self.suspended_groups.under_way:
+            self.suspended_groups.pods_changed(input_.changes)
 
     def _answer(self, input_: Answer) -> None:
         self._outbox.answered(input_.number, input_.outcome)
@@ -433,6 +441,7 @@ class Engine:
         else:
             self.handlers.switch_off(input_.plugins)
         self.suspended.plugins_switched()
+        self.suspended_groups.plugins_switched()
 
     def _offered(self, input_: Offered) -> None:
         self.profiles.take_offer(input_.configuration)
@@ -446,8 +455,9 @@ class Engine:
         config = self.profiles.configuration
         self.algorithm.reconfigure(percentage_of_nodes_to_score=config.percentage_of_nodes_to_score)
         self.queue.reconfigure(self._settings_of(config), swapped)
-        self.suspended.profiles_swapped(self.frameworks)
-        self.suspended.plugins_switched()
+        for suspended in (self.suspended, self.suspended_groups):
+            suspended.profiles_swapped(self.frameworks)
+            suspended.plugins_switched()
         self.handlers.profiles_swapped()
 
     def _started(self, input_: Started) -> None:
@@ -458,6 +468,7 @@ class Engine:
         self._queue_timer.stop()
         self._is_stopped = True
         self.suspended.stop()
+        self.suspended_groups.stop()
 
     def _closing(self, input_: Closing) -> None:
         self.statuses.last_try()
@@ -653,6 +664,7 @@ class Engine:
             self.parts,
             statuses=self.statuses,
             suspended=self.suspended,
+            suspended_groups=self.suspended_groups,
             bindings=self.bindings,
             evictions=self.evictions,
             profiles=self.frameworks,
@@ -671,7 +683,8 @@ class Engine:
     def unfinished(self) -> list[str]:
         """What the engine is in the middle of, and cannot be dumped for."""
         offered = [] if self.profiles.offer is None else ["a configuration is offered"]
-        return [*offered, *self._dumping.unfinished(), *self.group_statuses.unfinished]
+        groups = (*self.suspended_groups.unfinished, *self.group_statuses.unfinished)
+        return [*offered, *self._dumping.unfinished(), *groups]
 
     def dump(self) -> EngineDump:
         """The whole engine as a plain value, between two steps; UnfinishedError while it is in the middle of something.
@@ -705,12 +718,14 @@ class Engine:
     @property
     def resting(self) -> int:
         """Cycles and evictions that only time, a plugin's word, or a change of some object moves on."""
-        return len(self.waiting_pods) + self.evictions.delayed_retries + self.bindings.asleep + self.suspended.asleep
+        asleep = self.bindings.asleep + self.suspended.asleep + self.suspended_groups.asleep
+        return len(self.waiting_pods) + self.evictions.delayed_retries + asleep
 
     @property
     def under_way(self) -> int:
         """Suspended and binding cycles, and evictions that are not over."""
-        return len(self.suspended.under_way) + len(self.bindings.under_way) + self.evictions.plans_under_way
+        suspended = len(self.suspended.under_way) + len(self.suspended_groups.trials)
+        return suspended + len(self.bindings.under_way) + self.evictions.plans_under_way
 
 
 class _Stopwatch:

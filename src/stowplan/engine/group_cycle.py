@@ -16,6 +16,7 @@ from stowplan.engine.attempt import Failure
 from stowplan.engine.group_stories import tell
 from stowplan.engine.group_trial import UNSCHEDULABLE, GroupTrial, TriedPod
 from stowplan.engine.scheduling_cycle import undecided
+from stowplan.engine.suspended_groups import GroupOnTrial
 from stowplan.framework.status import Code, Status, error
 from stowplan.klog import get_logger
 
@@ -31,13 +32,10 @@ if TYPE_CHECKING:
     from stowplan.engine.group_trial import GroupTrials
     from stowplan.engine.parts import Parts
     from stowplan.engine.scheduling_cycle import SchedulingCycle
+    from stowplan.engine.suspendable_trial import SuspendableTrials
+    from stowplan.engine.suspended_groups import SuspendedGroups
     from stowplan.framework.runtime import Framework
     from stowplan.queue.queued_pod import QueuedPod
-
-#: Extenders see one pod at a time, and a group on trial cannot wait for them.
-WITH_EXTENDERS = (
-    "Stowplan does not schedule pod groups in profiles with extenders, or with a PostFilter that waits, yet"
-)
 
 _log = get_logger(__name__)
 
@@ -61,6 +59,8 @@ class GroupCycle:
         *,
         pods: Pods,
         trials: GroupTrials,
+        suspendable: SuspendableTrials,
+        suspended: SuspendedGroups,
         preemption: GroupPreemption | None,
         evictions: Evictions,
         cycle: SchedulingCycle,
@@ -73,6 +73,8 @@ class GroupCycle:
         self._stories = parts.stories
         self._pods = pods
         self._trials = trials
+        self._suspendable = suspendable
+        self._suspended = suspended
         self._preemption = preemption
         self._evictions = evictions
         self._cycle = cycle
@@ -94,9 +96,23 @@ class GroupCycle:
                 tried.append(queued)
         if not tried:
             return
-        trial = GroupTrial(error(WITH_EXTENDERS)) if framework.suspends else self._trials.run(framework, group, tried)
+        if framework.suspends:
+            steps = self._suspendable.run(framework, group, tried)
+            suspended = self._suspended
+            suspended.begin(GroupOnTrial(suspended, framework, group, tried, steps, concluder=self, started=started))
+            return
+        self._conclude(framework, group, tried, self._trials.run(framework, group, tried), started)
+
+    def conclude(self, trial: GroupOnTrial, outcome: GroupTrial | Status) -> None:
+        """What comes after a trial that may have waited."""
+        found = outcome if isinstance(outcome, GroupTrial) else GroupTrial(outcome)
+        self._conclude(trial.framework, trial.group, trial.members, found, trial.started)
+
+    def _conclude(
+        self, framework: Framework, group: str, tried: Sequence[QueuedPod], trial: GroupTrial, started: float
+    ) -> None:
         self._metrics.decided(started)
-        if self._preemption is not None and not framework.suspends:
+        if self._preemption is not None:
             self._preemption.help(framework, group, tried, trial)
         self._submit(framework, tried, trial, started)
         self._log(group, trial)

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 PLUGIN = "DefaultPreemption"
 
 NO_PLUGIN = "default preemption plugin is not registered, workload aware preemption is disabled"
+SUSPENDS = "Stowplan does not support workload aware preemption in profiles with extenders yet"
 PLACED_GROUP = "workload aware preemption is not supported for pod groups with scheduling constraints"
 
 
@@ -54,6 +55,8 @@ class GroupPreemption:
     def _found(
         self, framework: Framework, group: str, pods: Sequence[QueuedPod], trial: GroupTrial
     ) -> PodGroupPostFilterResult | Status:
+        if framework.suspends:
+            return unschedulable(SUSPENDS)
         plugin = framework.plugins.get(PLUGIN)
         if not isinstance(plugin, PodGroupPostFilterPlugin):
             return unschedulable(NO_PLUGIN)

@@ -101,10 +101,84 @@ class GroupTrial:
     plan: GroupEvictionPlan | None = None
     #: What became of it in each placement, where placements were tried; for explanations.
     placements: Sequence[tuple[Placement, GroupTrial]] = ()
+    #: Whether a pod that was placed needs preemption.
+    _preempting: bool = False
+
+    def take(self, tried: TriedPod) -> bool:
+        """Take in what became of the next pod; whether to go on."""
+        self.pods.append(tried)
+        if not tried.placed:
+            if tried.status.rejected:
+                return True
+            self.status = error(f"failed to schedule other pod from a pod group: {tried.status.message}")
+            self.waiting = False
+            return False
+        self._preempting = self._preempting or tried.needs_preemption
+        if tried.wait is None:
+            self.waiting = self._preempting
+            self.status = rejected(WAITING) if self._preempting else SUCCESS
+        return True
 
     @property
     def proposed(self) -> tuple[ProposedAssignment, ...]:
         return tuple(ProposedAssignment(pod.queued.pod, pod.host) for pod in self.pods if pod.placed)
+
+
+class InPlacements:
+    """The trials of a group, one per placement, and the best of them."""
+
+    def __init__(
+        self,
+        framework: Framework,
+        todo: Sequence[Placement] | None = None,
+        group_state: CycleState | None = None,
+        group: PodGroupInfo | None = None,
+    ) -> None:
+        """`todo` of None: there are no placements."""
+        self._framework = framework
+        self._group_state = group_state
+        self._group = group
+        self.todo: Sequence[Placement | None] = (None,) if todo is None else todo
+        self._trials: list[tuple[Placement, GroupTrial]] = []
+        self._final: GroupTrial | None = None
+
+    def tried(self, placement: Placement | None, trial: GroupTrial) -> bool:
+        """Whether to go on with the next placement."""
+        if placement is None or trial.status.code == Code.Error:
+            self._final = trial
+            return False
+        self._trials.append((placement, trial))
+        return True
+
+    def concluded(self) -> GroupTrial:
+        if self._final is not None:
+            return self._final
+        best = self._best()
+        best.placements = self._trials
+        return best
+
+    def _best(self) -> GroupTrial:
+        trials = self._trials
+        good = [(placement, trial) for placement, trial in trials if trial.status.code == Code.Success or trial.waiting]
+        if not good:
+            first = trials[0][1]
+            text = f"0/{len(trials)} placements are available, first placement status: {UNSCHEDULABLE}"
+            return GroupTrial(Status(Code.Unschedulable, error=RuntimeError(text)), first.pods)
+        if len(good) == 1:
+            return good[0][1]
+        assert self._group_state is not None
+        assert self._group is not None
+        assignments = [PodGroupAssignments(placement, trial.proposed) for placement, trial in good]
+        scores = run_placement_score(self._framework, self._group_state, self._group, assignments)
+        if isinstance(scores, Status):
+            return GroupTrial(scores)
+        return good[self._chosen(scores)][1]
+
+    def _chosen(self, scores: Sequence[PlacementScores]) -> int:
+        most = max(score.total for score in scores)
+        best = [i for i, score in enumerate(scores) if score.total == most]
+        random = self._framework.handle.random
+        return best[random.randrange(len(best)) if random is not None and len(best) > 1 else 0]
 
 
 class GroupTrials:
@@ -125,54 +199,30 @@ class GroupTrials:
 
         Without `helped`, no PostFilter plugin is asked.
         """
+        placements = self.placements(framework, group, pods)
+        if isinstance(placements, GroupTrial):
+            return placements
+        for placement in placements.todo:
+            rows = self.restriction(placement)
+            if not placements.tried(placement, self._tried(framework, pods, rows, helped=helped)):
+                break
+        return placements.concluded()
+
+    def placements(self, framework: Framework, group: str, pods: Sequence[QueuedPod]) -> InPlacements | GroupTrial:
+        """The placements to try; or how it ends without any."""
         if not self._placements:
-            return self._tried(framework, pods, None, helped=helped)
+            return InPlacements(framework)
         namespace, _, name = group.partition("/")
         info = PodGroupInfo(namespace, name, tuple(queued.pod for queued in pods))
         group_state, parent = CycleState(), whole_cluster(self._state)
         found = run_placement_generate(framework, group_state, info, parent)
-        if isinstance(found, Status):
-            return GroupTrial(found)
-        trials: list[tuple[Placement, GroupTrial]] = []
-        for placement in found:
-            trial = self._tried(framework, pods, self._restriction(placement), helped=helped)
-            if trial.status.code == Code.Error:
-                return trial
-            trials.append((placement, trial))
-        best = self._best(framework, group_state, info, trials)
-        best.placements = trials
-        return best
+        return GroupTrial(found) if isinstance(found, Status) else InPlacements(framework, found, group_state, info)
 
-    def _restriction(self, placement: Placement) -> Rows | None:
+    def restriction(self, placement: Placement | None) -> Rows | None:
         """The placement's rows; None if it has all nodes."""
-        return None if len(placement.nodes) == self._state.table.count else placement.nodes.rows
-
-    def _best(
-        self,
-        framework: Framework,
-        group_state: CycleState,
-        group: PodGroupInfo,
-        trials: Sequence[tuple[Placement, GroupTrial]],
-    ) -> GroupTrial:
-        good = [(placement, trial) for placement, trial in trials if trial.status.code == Code.Success or trial.waiting]
-        if not good:
-            first = trials[0][1]
-            text = f"0/{len(trials)} placements are available, first placement status: {UNSCHEDULABLE}"
-            return GroupTrial(Status(Code.Unschedulable, error=RuntimeError(text)), first.pods)
-        if len(good) == 1:
-            return good[0][1]
-        assignments = [PodGroupAssignments(placement, trial.proposed) for placement, trial in good]
-        scores = run_placement_score(framework, group_state, group, assignments)
-        if isinstance(scores, Status):
-            return GroupTrial(scores)
-        return good[self._chosen(framework, scores)][1]
-
-    @staticmethod
-    def _chosen(framework: Framework, scores: Sequence[PlacementScores]) -> int:
-        most = max(score.total for score in scores)
-        best = [i for i, score in enumerate(scores) if score.total == most]
-        random = framework.handle.random
-        return best[random.randrange(len(best)) if random is not None and len(best) > 1 else 0]
+        if placement is None or len(placement.nodes) == self._state.table.count:
+            return None
+        return placement.nodes.rows
 
     # -- within one placement -----------------------------------------------------------------------------------------
 
@@ -205,19 +255,10 @@ class GroupTrials:
         *,
         helped: bool,
     ) -> GroupTrial:
-        trial = GroupTrial(_rejected())
-        preempting = False
+        trial = GroupTrial(rejected())
         for tried in self._in_turn(framework, pods, within, attempts, helped=helped):
-            trial.pods.append(tried)
-            if not tried.placed:
-                if tried.status.rejected:
-                    continue
-                trial.status = error(f"failed to schedule other pod from a pod group: {tried.status.message}")
-                trial.waiting = False
-                return trial
-            preempting = preempting or tried.needs_preemption
-            if tried.wait is None:
-                trial.status, trial.waiting = (_rejected(WAITING) if preempting else SUCCESS), preempting
+            if not trial.take(tried):
+                break
         return trial
 
     def _in_turn(
@@ -242,9 +283,15 @@ class GroupTrials:
                 # Who comes next is to see them on their nodes. They set nothing aside there.
                 for decision in together.decisions:
                     self._state.assume(PodInfo(decision.pod.pod, decision.pod.shape), decision.node_name)
-            for queued in pods[first:end]:
-                yield self._try(framework, queued, within, attempts, helped=helped)
-            first = end
+            while first < end:
+                tried = self._try(framework, pods[first], within, attempts, helped=helped)
+                yield tried
+                first += 1
+                if not tried.placed and tried.failed is None:
+                    rest = [queued.pod for queued in pods[first:end]]
+                    for decision in self._algorithm.refused(framework, tried.decision, rest, within=within):
+                        yield TriedPod(queued=pods[first], decision=decision)
+                        first += 1
 
     def _try(
         self,
@@ -260,6 +307,16 @@ class GroupTrials:
             decision = self._decided(framework, queued, within, helped=helped)
         except Exception as e:
             return TriedPod(queued=queued, decision=Decision(queued.pod, status=error(e)))
+        return self.placed(framework, queued, decision, attempts)
+
+    def placed(
+        self,
+        framework: Framework,
+        queued: QueuedPod,
+        decision: Decision,
+        attempts: list[tuple[TriedPod, PodInfo, CycleState]],
+    ) -> TriedPod:
+        """Put a pod on the node that was decided, or that preemption makes room on, if Reserve and Permit let it."""
         host = decision.node_name or _made_room(decision)
         # Equal pods share the decision's state, and it moves on with the next of them.
         state = CycleState() if decision.state is None else decision.state.clone()
@@ -294,5 +351,5 @@ def _made_room(decision: Decision) -> str:
     return (decision.nominated_node_name or "") if succeeded else ""
 
 
-def _rejected(*reasons: str) -> Status:
+def rejected(*reasons: str) -> Status:
     return Status(Code.Unschedulable, reasons, error=RuntimeError(UNSCHEDULABLE))

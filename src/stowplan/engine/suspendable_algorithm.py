@@ -22,7 +22,7 @@ Upstream: findNodesThatPassExtenders and prioritizeNodes in pkg/scheduler/schedu
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -39,7 +39,7 @@ from stowplan.framework.unfinished import UnfinishedError, unfinished_of
 from stowplan.klog import get_logger
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     import numpy.typing as npt
 
@@ -53,6 +53,8 @@ if TYPE_CHECKING:
     from stowplan.framework.interface import PostFilterSteps
     from stowplan.framework.runtime import Framework
 
+    Rows = npt.NDArray[np.intp]
+
 #: How often a cycle is begun at most, as others were faster.
 MAX_TRIES = 5
 
@@ -62,6 +64,9 @@ Needs = tuple[Request | Ask, ...] | Wait | UnfinishedError
 #: one that says whether the plugin may go on.
 Cycle = Generator[Needs, tuple[Outcome, ...], Decision]
 Waits = Generator[Needs, tuple[Outcome, ...], None]
+
+#: The rows that a pod may be on.
+Within = Callable[[], "Rows"]
 
 #: Memo key of a diagnosis for its copy of plain data.
 _SNAPSHOT = "snapshot"
@@ -73,15 +78,18 @@ class SuspendableAlgorithm:
     def __init__(self, algorithm: SchedulingAlgorithm) -> None:
         self._algorithm = algorithm
 
-    def schedule(self, framework: Framework, pod: PodInfo, held: set[str] | None = None) -> Cycle:
+    def schedule(
+        self, framework: Framework, pod: PodInfo, held: set[str] | None = None, *, within: Within | None = None
+    ) -> Cycle:
         """Find the best node for a pod.
 
-        `held` takes up the nodes that were kept for it while it waited; None: none are.
+        `held` takes up the nodes that were kept for it while it waited; None: none are. `within`: the rows that it may
+        be on, as they are when it is asked; None: all.
         """
         tries = 0
         while tries < MAX_TRIES:
             try:
-                return (yield from _Try(self._algorithm, framework, pod, held).decide())
+                return (yield from _Try(self._algorithm, framework, pod, held, within).decide())
             except OvertakenError:
                 tries += 1
                 _log.v(4).info("Scheduling cycle begins anew, as other pods were faster", pod=pod)
@@ -112,9 +120,15 @@ class _Try:
     """One way through the cycle, from the first filter to a decision."""
 
     def __init__(
-        self, algorithm: SchedulingAlgorithm, framework: Framework, pod: PodInfo, held: set[str] | None
+        self,
+        algorithm: SchedulingAlgorithm,
+        framework: Framework,
+        pod: PodInfo,
+        held: set[str] | None,
+        within: Within | None,
     ) -> None:
         """`held` takes up the nodes that were kept for the pod; None: none are."""
+        self._within = within
         self._algorithm = algorithm
         self._held = held
         self._framework = framework
@@ -135,10 +149,12 @@ class _Try:
         self._holding = ""
 
     def decide(self) -> Cycle:
-        pod = self._pod
-        if not self._cluster.table.count:
+        pod, within = self._pod, self._rows()
+        if not (self._cluster.table.count if within is None else len(within)):
             return without_nodes(pod)
         tried = row_tried_first(self._cluster, pod)
+        if tried is not None and within is not None and tried not in within:
+            tried = None
         judgement = self._search(tried)
         if self._is_only(tried):
             if (yield from self._is_left_alone()):
@@ -151,6 +167,9 @@ class _Try:
             return (yield from self._post_filtered(self._diagnosis()))
         return self._placed((yield from self._best()))
 
+    def _rows(self) -> Rows | None:
+        return None if self._within is None else self._within()
+
     def _placed(self, name: str) -> Decision:
         return Decision(
             self._pod, name, state=self._state, evaluated=self._evaluated, feasible=max(1, len(self._names))
@@ -160,7 +179,7 @@ class _Try:
 
     def _search(self, tried: int | None) -> Judgement:
         """Find the nodes that all filters leave; `tried`: a row that wins if it is one of them."""
-        self._evaluation, judgement, found = self._algorithm.searched(self._framework, self._pod, tried)
+        self._evaluation, judgement, found = self._algorithm.searched(self._framework, self._pod, tried, self._rows())
         if isinstance(found, Status):
             raise _FailedError(found)
         self._state, self._evaluated = judgement.state, found.evaluated
@@ -243,7 +262,7 @@ class _Try:
     def _diagnosis(self) -> Diagnosis:
         """Why no node is left now that the extenders have spoken."""
         evaluation = Evaluation(self._framework, reusable=False)
-        judgement = evaluation.filter(self._pod)
+        judgement = evaluation.filter(self._pod, within=self._rows())
         if judgement.error is not None:
             raise _FailedError(judgement.error)
         self._state = judgement.state

@@ -88,12 +88,21 @@ class Settler(Protocol):
     ) -> None: ...
 
 
+class Needing(Protocol):
+    """Waits for requests and questions."""
+
+    needs: tuple[Need, ...]
+
+    def need_answered(self) -> None:
+        """One of them is answered."""
+
+
 class Need:
     """A request or question of a cycle that is under way, or answered."""
 
     __slots__ = ("cycle", "number", "outcome")
 
-    def __init__(self, cycle: SuspendedCycle) -> None:
+    def __init__(self, cycle: Needing) -> None:
         self.cycle = cycle
         self.number = 0
         self.outcome: Outcome | None = None
@@ -103,7 +112,7 @@ class Need:
 
     def answered(self, number: int, outcome: Outcome) -> None:
         self.outcome = outcome
-        self.cycle.owner.answered(self.cycle)
+        self.cycle.need_answered()
 
 
 class SuspendedCycle:
@@ -164,6 +173,9 @@ class SuspendedCycle:
 
     def woken(self) -> None:
         self.owner.woken(self)
+
+    def need_answered(self) -> None:
+        self.owner.answered(self)
 
 
 class SuspendedCycles:
@@ -434,7 +446,7 @@ class SuspendedCycles:
                 self._end(cycle, "the pod was deleted")
             elif change.new.spec.node_name:
                 self._end(cycle, "the pod was bound by somebody else")
-            elif not _asks_the_same(cycle.queued.pod, self._state.pending.by_uid(cycle.uid)):
+            elif not asks_the_same(cycle.queued.pod, self._state.pending.by_uid(cycle.uid)):
                 self._break_off_for_anew(cycle, "the pod has changed")
 
     def plugins_switched(self) -> None:
@@ -484,7 +496,7 @@ class SuspendedCycles:
             newest = self._state.pending.by_uid(uid)
             if newest is None:
                 yield f"{whose}: the pod is not pending"
-            elif not _asks_the_same(cycle.queued.pod, newest):
+            elif not asks_the_same(cycle.queued.pod, newest):
                 yield f"{whose}: the pod has changed"
             if cycle.switched_off != cycle.framework.switched_off:
                 yield f"{whose}: plugins were switched off or on"
@@ -535,7 +547,7 @@ def _anyone_but(uid: str) -> Callable[[PodInfo], bool]:
     return lambda info: info.uid != uid
 
 
-def _asks_the_same(old: PodInfo, new: PodInfo | None) -> bool:
+def asks_the_same(old: PodInfo, new: PodInfo | None) -> bool:
     """Whether a pod has not changed in anything that a cycle may depend on: not in more than its status."""
     if new is None:
         return False

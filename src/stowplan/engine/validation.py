@@ -27,6 +27,7 @@ from stowplan.engine.group_statuses import GroupPatch
 from stowplan.engine.portions import Portions
 from stowplan.engine.statuses import PodWrites
 from stowplan.engine.suspended_cycles import Need, SuspendedCycle
+from stowplan.engine.suspended_groups import GroupOnTrial
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Iterator
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from stowplan.engine.parts import Parts
     from stowplan.engine.statuses import PodStatuses
     from stowplan.engine.suspended_cycles import SuspendedCycles
+    from stowplan.engine.suspended_groups import SuspendedGroups
 
 
 class InvalidStateError(RuntimeError):
@@ -57,6 +59,7 @@ class Validation:
         *,
         statuses: PodStatuses,
         suspended: SuspendedCycles,
+        suspended_groups: SuspendedGroups,
         bindings: Bindings,
         evictions: Evictions,
         profiles: Container[str],
@@ -65,6 +68,7 @@ class Validation:
         self._parts = parts
         self._statuses = statuses
         self._suspended = suspended
+        self._suspended_groups = suspended_groups
         self._bindings = bindings
         self._evictions = evictions
         self._profiles = profiles
@@ -79,6 +83,7 @@ class Validation:
             *self._statuses.problems(),
             *self._evictions.problems(),
             *self._suspended.problems(),
+            *self._suspended_groups.problems(),
             *BindingChecks(self._parts, self._bindings).problems(),
             *self._problems_of_pending_pods(),
             *self._problems_of_waiting_pods(),
@@ -126,7 +131,8 @@ class Validation:
             return
         for queued in queue.in_flight():
             binding = under_way.get(queued.pod.uid)
-            if binding is None and queued.pod.uid in self._suspended.under_way:
+            uid = queued.pod.uid
+            if binding is None and (uid in self._suspended.under_way or uid in self._suspended_groups.under_way):
                 continue
             if binding is None or binding.stage not in IN_FLIGHT:
                 found = "is not under way" if binding is None else f"is in the stage {binding.stage.value}"
@@ -160,7 +166,14 @@ class Validation:
         for alarm in outbox.alarms:
             sleeper = alarm.sleeper
             known = (
-                PodWrites | GroupPatch | Preemption | Binding | PluginCall | SuspendedCycle | type(self._queue_timer)
+                PodWrites
+                | GroupPatch
+                | Preemption
+                | Binding
+                | PluginCall
+                | SuspendedCycle
+                | GroupOnTrial
+                | type(self._queue_timer)
             )
             if not isinstance(sleeper, known):
                 yield f"the alarm at {alarm.at:.3f} wakes {sleeper}, which is no part's"

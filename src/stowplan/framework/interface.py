@@ -282,6 +282,20 @@ class PostFilterPlugin(Plugin):
         are not put to such a plugin.
         """
 
+    def repeats(self, result: PostFilterResult, pods: Sequence[PodInfo]) -> bool:
+        """Whether pods that are equal to the one that got this answer, and asked right after it, would get it as well.
+
+        Then they are not asked. Not inherited by a class with a `post_filter` of its own.
+        """
+        return False
+
+    def repeated(self, result: PostFilterResult, pods: Sequence[PodInfo]) -> None:
+        """These pods have got the answer again; for plugins that count or log their answers."""
+
+    def __init_subclass__(cls, **keys: Any) -> None:
+        super().__init_subclass__(**keys)
+        _not_inherited(cls, "repeats", PostFilterPlugin.repeats, unless=("post_filter",))
+
     def preemption(self, result: PostFilterResult) -> Preemption | None:
         """How the plugin came to its answer: the candidates, or why evicting pods would not help; None: no more to say.
 

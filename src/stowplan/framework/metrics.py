@@ -203,14 +203,24 @@ class FrameworkMetrics:
                 self._hint_results[reused] = counter
             counter.inc()
 
-    def decided_together(self, pods: int, seconds: float, *, reused: bool) -> None:
+    def decided_together(self, pods: int, seconds: float, *, scored: int, reused: bool) -> None:
         """Tell of pods that shared one decision as of so many decisions; Filter gets all of the time."""
-        for point in ("PreFilter", "PreScore", "Score"):
-            self.points[point].took(0.0, runs=pods)
+        self.points["PreFilter"].took(0.0, runs=pods)
+        for point in ("PreScore", "Score"):
+            self.points[point].took(0.0, runs=scored)
         self.points["Filter"].took(seconds / pods, runs=pods)
         self.hinted(reused, seconds=0.0, used=True)
         for _ in range(1, pods):
             self.hinted(True, seconds=0.0, used=True)
+
+    def refused_alike(self, pods: int, *, helped: bool) -> None:
+        """Tell of pods that were refused as an equal one before them; `helped`: PostFilter plugins had a say."""
+        for point in ("PreFilter", "Filter"):
+            self.points[point].took(0.0, runs=pods)
+        if helped:
+            self.points["PostFilter"].took(0.0, Code.Unschedulable, runs=pods)
+        for _ in range(pods):
+            self.hinted(True, seconds=0.0, used=False)
 
 
 class _Unmeasured:

@@ -16,7 +16,6 @@ from stowplan.cluster.pod_info import group_key
 from stowplan.command_line.errors import InputError
 from stowplan.command_line.named_plugins import named_plugins
 from stowplan.config import DEFAULT_FEATURES
-from stowplan.config.features import UNBUILT
 from stowplan.engine.dumped import DumpError
 from stowplan.engine.recording import RecordingError
 from stowplan.explain.reported_status import ReportedStatus
@@ -248,7 +247,7 @@ class ClusterSource:
 
 def _known_gates(gates: dict[str, bool]) -> dict[str, bool]:
     """Those of these gates that a `Cluster` takes."""
-    return {name: on for name, on in gates.items() if name in DEFAULT_FEATURES.gates and not (on and name in UNBUILT)}
+    return {name: on for name, on in gates.items() if name in DEFAULT_FEATURES.gates}
 
 
 def _note(*notes: str) -> None:

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from stowplan.api.changes import Change
 from stowplan.api.types import Node, Pod
 from stowplan.cluster.pod_info import scheduler_name_of
-from stowplan.config import load_config
+from stowplan.config import DEFAULT_FEATURES, load_config
 from stowplan.engine.effects import Cancel, Tell, Wake, Withdraw
 from stowplan.engine.engine import SCHEDULE, TICK, Engine, EngineSettings
 from stowplan.engine.inputs import Adopted, Answer, Changes, Offered, Started
@@ -27,18 +27,29 @@ from support.scheduling.worlds import struct
 
 
 class DrivenEngine:
-    def __init__(self, *objects, config=None, plugins=(), extenders=None, overlaps=True, random=None, starts=True):
+    def __init__(
+        self,
+        *objects,
+        config=None,
+        plugins=(),
+        extenders=None,
+        overlaps=True,
+        random=None,
+        starts=True,
+        features=DEFAULT_FEATURES,
+    ):
         registry = in_tree_registry()
         for plugin in plugins:
             registry.register(plugin)
         self.now = 1000.0
         self.engine = Engine(
-            load_config(config, plugins=registry.declarations),
+            load_config(config, features=features, plugins=registry.declarations),
             registry=registry,
             now=self.now,
             meter=ManualTime(),
             random=random or Random(1),
             extenders=extenders,
+            features=features,
             settings=EngineSettings(overlaps=overlaps),
         )
         #: Pod -> node, as bound.

@@ -28,10 +28,10 @@ from stowplan.engine.evaluation.nominated_nodes import NominatedNodes
 from stowplan.engine.evaluation.object_watches import ObjectWatches
 from stowplan.engine.evaluation.scoring import Scoring
 from stowplan.framework.interface import Reads
-from stowplan.framework.status import Status
+from stowplan.framework.status import Status, promised
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Sequence
 
     import numpy.typing as npt
 
@@ -156,6 +156,24 @@ class Evaluation:
         if rows is not within or stamp != self._stamp(pod):
             return None
         return Outcome(known.state, None, known.feasible, known.examined, known.seen, known.diagnosis, known.refused)
+
+    def stands(self, diagnosis: Diagnosis, pods: Sequence[PodInfo]) -> Outcome | None:
+        """The last findings, if they are this diagnosis and hold for these equal pods as long as nothing changes."""
+        filtering, counters = self._filtering, self._framework.pod_counters
+        if self._kept is None or filtering.pre_filtered is None or filtering.pre_filtered.status is not None:
+            return None
+        known, pod, shapes = self._kept[2], pods[0], {pod.shape for pod in pods}
+        if known.diagnosis is not diagnosis or self._kept[0] != self._stamp(pod) or self._cluster.nominator:
+            return None
+        for plugin in self._framework.moving_pre_filters:
+            counter = counters.get(plugin.name)
+            if counter is None:
+                holds = promised(lambda plugin=plugin: all(plugin.skips(shape) for shape in shapes))  # type: ignore[misc]
+            else:
+                holds = counter.filter_holds(filtering.state, pod)
+            if not holds:
+                return None
+        return known
 
     def _stamp(self, pod: PodInfo) -> tuple[Any, ...] | None:
         """What findings hang on besides the cluster's state; None when they are not to be kept."""

@@ -82,7 +82,7 @@ class DefaultPreemption(PreEnqueuePlugin, PostFilterPlugin, PodGroupPostFilterPl
         )
         if reason:
             if not state.asking:
-                _log.v(5).info("Pod is not eligible for preemption", pod=pod, reason=reason)
+                _log_ineligible(pod, reason)
             outcome = PreemptionOutcome(reason)
             return PostFilterResult(unschedulable(f"preemption: {reason}"), self._present_nomination(pod), outcome)
         run = dry_run(self.handle.framework, state, pod, diagnosis)
@@ -93,6 +93,18 @@ class DefaultPreemption(PreEnqueuePlugin, PostFilterPlugin, PodGroupPostFilterPl
         # Whoever only asks does not ask anybody outside.
         extenders = () if state.asking else interested_extenders(self.handle.extenders(), pod)
         return self._asking_extenders(state, pod, run, extenders) if extenders else self._selected(state, pod, run)
+
+    def repeats(self, result: PostFilterResult, pods: Sequence[PodInfo]) -> bool:
+        return result.plan is None and result.status.code == Code.Unschedulable and result.detail is not None
+
+    def repeated(self, result: PostFilterResult, pods: Sequence[PodInfo]) -> None:
+        if self.handle.metrics is not None:
+            self.handle.metrics.scheduler.preemption_attempts_total.inc(len(pods))
+        for pod in pods if _log.v(2).enabled else ():
+            if result.detail.run is None:
+                _log_ineligible(pod, result.detail.ineligible_reason)
+            else:
+                _log_without_candidates(pod, result.detail.run)
 
     def _asking_extenders(
         self, state: CycleState, pod: PodInfo, run: Candidates, extenders: Sequence[Extender]
@@ -143,6 +155,10 @@ class DefaultPreemption(PreEnqueuePlugin, PostFilterPlugin, PodGroupPostFilterPl
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
         # Never worth a try by itself; registered so that gated preemptors are looked at again.
         return (on(POD, Action.Delete, lambda pod, old, new: Hint.SKIP, by_shape=True),)
+
+
+def _log_ineligible(pod: PodInfo, reason: str) -> None:
+    _log.v(5).info("Pod is not eligible for preemption", pod=pod, reason=reason)
 
 
 def _log_without_candidates(pod: PodInfo, run: Candidates) -> None:

@@ -400,6 +400,9 @@ class DynamicResources(
             return PostFilterResult(answer)
         return PostFilterResult(unschedulable(STILL_UNSCHEDULABLE))
 
+    def repeats(self, result: PostFilterResult, pods: Sequence[PodInfo]) -> bool:
+        return not any(self._needs_devices(pod.shape) for pod in pods)
+
     def _in_the_way(self, pod: PodInfo, diagnosis: Diagnosis) -> Iterator[ResourceClaim]:
         """The pod's claims whose devices keep it off nodes."""
         masks = [

@@ -1,0 +1,232 @@
+"""A pod group on trial in a profile whose cycles may wait: for extenders, or for PostFilter plugins with steps.
+
+The same trial as `GroupTrials.run`, as a generator: it yields what it needs and is resumed with what came of it. While
+it waits no transaction is open: all that was done is undone before, and played again afterwards, pod by pod. Then each
+pod that had a node has to fit there still, if the cluster has moved; if one does not, the trial begins anew.
+
+Playing again costs as many reservations as pods were placed before, with each answer.
+
+Upstream: the pod group's algorithms in pkg/scheduler/schedule_one_podgroup.go, which wait in their place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from stowplan.engine.algorithm import Decision
+from stowplan.engine.group_trial import MAX_PORTIONS, GroupTrial, TriedPod, rejected
+from stowplan.engine.reservation import reserve
+from stowplan.engine.suspendable_algorithm import MAX_TRIES, Needs, SuspendableAlgorithm
+from stowplan.framework.binding import run_unreserve
+from stowplan.framework.extender import OvertakenError
+from stowplan.framework.metrics import NO_FRAMEWORK_METRICS
+from stowplan.framework.requests import Done, Outcome
+from stowplan.framework.status import Status, error
+from stowplan.framework.unfinished import UnfinishedError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    import numpy.typing as npt
+
+    from stowplan.cluster.pod_info import PodInfo
+    from stowplan.cluster.state import ClusterState
+    from stowplan.cluster.transaction import Transaction
+    from stowplan.engine.algorithm import SchedulingAlgorithm
+    from stowplan.engine.group_trial import GroupTrials
+    from stowplan.engine.suspendable_algorithm import Cycle, Within
+    from stowplan.framework.cycle_state import CycleState
+    from stowplan.framework.runtime import Framework
+    from stowplan.queue.queued_pod import QueuedPod
+
+    Rows = npt.NDArray[np.intp]
+
+#: Resumed as a `Cycle` is.
+TrialSteps = Generator[Needs, tuple[Outcome, ...], GroupTrial]
+
+
+class SuspendableTrials:
+    """Tries groups of pods of one cluster."""
+
+    def __init__(self, algorithm: SchedulingAlgorithm, trials: GroupTrials, report: Callable[[str], None]) -> None:
+        self._algorithm = algorithm
+        self._trials = trials
+        self._report = report
+
+    def run(self, framework: Framework, group: str, pods: Sequence[QueuedPod]) -> TrialSteps:
+        """Try a group's pods, in this order; the cluster is as before in the end, and whenever it waits."""
+        placements = self._trials.placements(framework, group, pods)
+        if isinstance(placements, GroupTrial):
+            return placements
+        table = self._algorithm.cluster.table
+        for placement in placements.todo:
+            rows = self._trials.restriction(placement)
+            # Rows may be given to other nodes while the trial waits.
+            names = None if rows is None else [table.names[row] for row in rows.tolist()]
+            if not placements.tried(placement, (yield from self._tried(framework, pods, names))):
+                break
+        return placements.concluded()
+
+    def _tried(self, framework: Framework, pods: Sequence[QueuedPod], names: Sequence[str] | None) -> TrialSteps:
+        for _ in range(MAX_TRIES):
+            one = _Trial(self._algorithm, self._trials, framework, names, self._report)
+            try:
+                return (yield from one.run(pods))
+            except OvertakenError:
+                continue
+        return GroupTrial(error(f"given up after {MAX_TRIES} tries: {OvertakenError()}"))
+
+
+class _Trial:
+    """A group's trial in one placement; its transaction is open while it does not wait."""
+
+    def __init__(
+        self,
+        algorithm: SchedulingAlgorithm,
+        trials: GroupTrials,
+        framework: Framework,
+        names: Sequence[str] | None,
+        report: Callable[[str], None],
+    ) -> None:
+        self._algorithm = algorithm
+        self._state: ClusterState = algorithm.cluster
+        self._trials = trials
+        self._framework = framework
+        self._names = names
+        self._report = report
+        self._uids: frozenset[str] = frozenset()
+        self._transaction: Transaction | None = None
+        #: What was done in the transaction, to be undone: pods on their nodes, in order.
+        self._placed: list[tuple[TriedPod, PodInfo, CycleState]] = []
+        #: The state of each before Reserve wrote into it.
+        self._before: list[CycleState] = []
+
+    def run(self, pods: Sequence[QueuedPod]) -> TrialSteps:
+        trial = GroupTrial(rejected())
+        self._uids = frozenset(queued.pod.uid for queued in pods)
+        self._open()
+        try:
+            for queued in pods:
+                decision = yield from self._decided(queued)
+                before = None if decision.state is None else decision.state.clone()
+                tried = self._trials.placed(self._framework, queued, decision, self._placed)
+                if len(self._placed) > len(self._before):
+                    assert before is not None, "a pod on a node has been through the filters"
+                    self._before.append(before)
+                if not trial.take(tried):
+                    break
+        finally:
+            self._undo()
+        return trial
+
+    # -- one pod ------------------------------------------------------------------------------------------------------
+
+    def _decided(self, queued: QueuedPod) -> Generator[Needs, tuple[Outcome, ...], Decision]:
+        """Where a pod goes; the transaction is undone while that takes time."""
+        framework = self._framework
+        (framework.metrics or NO_FRAMEWORK_METRICS).begin_cycle()
+        cycle = SuspendableAlgorithm(self._algorithm).schedule(framework, queued.pod, within=self._within())
+        try:
+            return (yield from self._through(cycle))
+        except OvertakenError:
+            raise
+        except Exception as e:
+            return Decision(queued.pod, status=error(e))
+        finally:
+            cycle.close()
+
+    def _through(self, cycle: Cycle) -> Generator[Needs, tuple[Outcome, ...], Decision]:
+        portions = 0
+        try:
+            needed = next(cycle)
+            while True:
+                if isinstance(needed, UnfinishedError):
+                    # It takes its portions in a row.
+                    portions += 1
+                    outcomes: tuple[Outcome, ...] = (Done(portions <= MAX_PORTIONS),)
+                else:
+                    outcomes = yield from self._suspended(needed)
+                needed = cycle.send(outcomes)
+        except StopIteration as end:
+            decision: Decision = end.value
+            return decision
+
+    def _suspended(self, needed: Needs) -> Generator[Needs, tuple[Outcome, ...], tuple[Outcome, ...]]:
+        metrics = self._framework.metrics
+        sample = None if metrics is None else metrics.sample
+        # Undoing winds chance back, and the next pod of the trial must not draw the same.
+        random: Any = self._framework.handle.random
+        chance = random.getstate() if hasattr(random, "getstate") else None
+        self._undo()
+        stand = self._state.stand
+        outcomes = yield needed
+        if metrics is not None:
+            metrics.sample = sample
+        self._open()
+        if chance is not None:
+            random.setstate(chance)
+        self._play_again(moved=self._state.stand != stand)
+        return outcomes
+
+    def _within(self) -> Within | None:
+        return None if self._names is None else self._rows
+
+    def _rows(self) -> Rows:
+        row_of = self._state.table.row_of
+        return np.array([row_of[name] for name in self._names or () if name in row_of], np.intp)
+
+    # -- undone, and played again -------------------------------------------------------------------------------------
+
+    def _open(self) -> None:
+        self._transaction = self._state.transaction().__enter__()
+        self._state.pod_groups.on_trial = self._uids
+
+    def _undo(self) -> None:
+        """No-op if it is undone already."""
+        transaction, self._transaction = self._transaction, None
+        if transaction is None:
+            return
+        for tried, info, state in reversed(self._placed):
+            if self._state.is_assumed(info.uid):
+                for problem in run_unreserve(self._framework, state, info, tried.host):
+                    self._report(problem)
+                self._state.forget(info)
+        self._state.pod_groups.on_trial = frozenset()
+        sampling = self._algorithm.sampling
+        start = sampling.start
+        transaction.rollback()
+        # Searches go on behind the nodes that this one has seen.
+        sampling.start = start
+
+    def _play_again(self, *, moved: bool) -> None:
+        """Put the pods back onto their nodes; raise OvertakenError if one does not fit there any more."""
+        for i, (tried, info, _) in enumerate(self._placed):
+            if moved and not self._still_takes(tried, info):
+                raise OvertakenError
+            state = self._before[i].clone()
+            try:
+                reservation = reserve(self._framework, state, info, tried.host)
+            except ValueError:
+                # Somebody has bound it meanwhile.
+                raise OvertakenError from None
+            for problem in reservation.problems:
+                self._report(problem)
+            if reservation.failed is not None:
+                raise OvertakenError
+            tried.decision.state = state
+            self._placed[i] = (tried, info, state)
+
+    def _still_takes(self, tried: TriedPod, info: PodInfo) -> bool:
+        """Whether a pod's node is there and takes it; one that has to wait for its victims is not asked."""
+        row = self._state.table.row_of.get(tried.host)
+        if row is None or tried.needs_preemption:
+            return row is not None
+        evaluation = self._algorithm.evaluation(self._framework, info)
+        judgement = evaluation.filter(info)
+        if judgement.error is not None or not judgement.feasible[row]:
+            return False
+        passed = evaluation.passing(info, np.array([row], np.intp))
+        return not isinstance(passed, Status) and bool(passed[0])

@@ -1,0 +1,261 @@
+"""Pod groups whose trials wait: for extenders, or for a PostFilter plugin.
+
+One record per group. It owns the trial (`suspendable_trial`) and goes on with it when all answers are there. Its pods
+stay in flight; no transaction is open. While a trial waits for an extender no other pod is tried, also where scheduling
+cycles overlap: a group is decided on one state of the cluster.
+
+A trial is broken off when a pod of it goes, changes in more than its status, or is bound by somebody; when plugins or
+the profile change; and when pods are no longer tried. Its questions are withdrawn and its pods go back to the queue.
+
+Upstream has no counterpart. There, a trial blocks until it is answered.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+from stowplan.engine.suspended_cycles import Need, Stage, asks_the_same
+from stowplan.framework.events import PROFILE_SWAPPED
+from stowplan.framework.requests import Ask, Done, Wait
+from stowplan.framework.status import raised
+from stowplan.klog import get_logger
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from stowplan.api.changes import Change
+    from stowplan.api.types import Pod
+    from stowplan.engine.group_trial import GroupTrial
+    from stowplan.engine.outbox import Alarm
+    from stowplan.engine.parts import Parts
+    from stowplan.engine.suspendable_algorithm import Needs
+    from stowplan.engine.suspendable_trial import TrialSteps
+    from stowplan.framework.requests import Outcome
+    from stowplan.framework.runtime import Framework
+    from stowplan.framework.status import Status
+    from stowplan.queue.queued_pod import QueuedPod
+
+_log = get_logger(__name__)
+
+
+class Concluder(Protocol):
+    """Takes what became of a group."""
+
+    def conclude(self, trial: GroupOnTrial, outcome: GroupTrial | Status, /) -> None:
+        """`outcome` of Status: the trial has failed."""
+
+
+class GroupOnTrial:
+    """One group whose trial may wait."""
+
+    __slots__ = (
+        "alarm",
+        "asks",
+        "asleep_since",
+        "concluder",
+        "framework",
+        "group",
+        "members",
+        "needs",
+        "owner",
+        "stage",
+        "started",
+        "steps",
+        "switched_off",
+    )
+
+    def __init__(
+        self,
+        owner: SuspendedGroups,
+        framework: Framework,
+        group: str,
+        members: Sequence[QueuedPod],
+        steps: TrialSteps,
+        *,
+        concluder: Concluder,
+        started: float,
+    ) -> None:
+        self.owner = owner
+        self.concluder = concluder
+        self.framework = framework
+        self.group = group
+        self.members = members
+        self.steps = steps
+        #: By the stopwatch.
+        self.started = started
+        self.stage = Stage.RUNNING
+        self.switched_off = framework.switched_off
+        #: What it waits for, in order; answers are kept there until all have come.
+        self.needs: tuple[Need, ...] = ()
+        #: Whether an extender is among those.
+        self.asks = False
+        self.alarm: Alarm | None = None
+        self.asleep_since = 0.0
+
+    def __str__(self) -> str:
+        return f"trial of pod group {self.group}"
+
+    def woken(self) -> None:
+        self.owner.woken(self)
+
+    def need_answered(self) -> None:
+        self.owner.answered(self)
+
+
+class SuspendedGroups:
+    def __init__(self, parts: Parts) -> None:
+        # The queue is there only once the profiles are built.
+        self._parts = parts
+        self._outbox = parts.outbox
+        self._state = parts.state
+        #: Those that wait, by the UIDs of their pods.
+        self.under_way: dict[str, GroupOnTrial] = {}
+
+    @property
+    def trials(self) -> list[GroupOnTrial]:
+        return list(dict.fromkeys(self.under_way.values()))
+
+    @property
+    def holds_up(self) -> bool:
+        """Whether no pod is to be tried until an extender has answered."""
+        return bool(self.under_way) and any(trial.asks for trial in self.trials)
+
+    @property
+    def asleep(self) -> int:
+        """Those that only time, or a change of some object, moves on."""
+        return sum(trial.stage is Stage.ASLEEP for trial in self.trials)
+
+    def begin(self, trial: GroupOnTrial) -> None:
+        """Run a group's trial, to its end or until it waits."""
+        self._go_on(trial, None)
+
+    def _go_on(self, trial: GroupOnTrial, outcomes: tuple[Outcome, ...] | None) -> None:
+        trial.stage, trial.asks = Stage.RUNNING, False
+        outcome: GroupTrial | Status
+        try:
+            needed = trial.steps.send(outcomes)  # type: ignore[arg-type]
+        except StopIteration as end:
+            outcome = end.value
+        except Exception as e:
+            _log.error(e, "the trial of a pod group failed", trace=True, podGroup=trial.group)
+            outcome = raised(e)
+        else:
+            self._wait(trial, needed)
+            return
+        self._over(trial)
+        trial.concluder.conclude(trial, outcome)
+
+    def _over(self, trial: GroupOnTrial) -> None:
+        trial.stage = Stage.OVER
+        for queued in trial.members:
+            self.under_way.pop(queued.pod.uid, None)
+
+    # -- waiting ------------------------------------------------------------------------------------------------------
+
+    def _wait(self, trial: GroupOnTrial, needed: Needs) -> None:
+        self.under_way |= dict.fromkeys((queued.pod.uid for queued in trial.members), trial)
+        if isinstance(needed, Wait):
+            trial.stage, trial.asleep_since = Stage.ASLEEP, self._outbox.now
+            if needed.seconds is not None:
+                trial.alarm = self._outbox.wake(self._outbox.now + needed.seconds, trial)
+            for key in sorted(needed.keys):
+                self._outbox.watch(key, trial)
+            return
+        assert isinstance(needed, tuple), "the trial itself lets plugins take their portions"
+        trial.stage, trial.asks = Stage.ASKING, any(isinstance(action, Ask) for action in needed)
+        trial.needs = tuple(Need(trial) for _ in needed)
+        for need, action in zip(trial.needs, needed, strict=True):
+            need.number = self._outbox.ask(action, need)
+
+    def answered(self, trial: GroupOnTrial) -> None:
+        """Go on with a trial if it waits for nothing more."""
+        outcomes = tuple(need.outcome for need in trial.needs if need.outcome is not None)
+        if len(outcomes) == len(trial.needs):
+            trial.needs = ()
+            self._go_on(trial, outcomes)
+
+    def woken(self, trial: GroupOnTrial) -> None:
+        if trial.stage is Stage.ASLEEP:
+            self._rise(trial)
+            self._go_on(trial, (Done(self._outbox.now - trial.asleep_since),))
+
+    def _rise(self, trial: GroupOnTrial) -> None:
+        if trial.alarm is not None:
+            trial.alarm.cancel()
+            trial.alarm = None
+        self._outbox.unwatch(trial)
+
+    # -- breaking off -------------------------------------------------------------------------------------------------
+
+    def _break_off(self, trial: GroupOnTrial, why: str, *, give_back: bool = True) -> None:
+        """End a trial where it waits; its pods go back to the queue as they are now, unless they are left to others."""
+        _log.v(4).info("Suspended trial of a pod group is broken off", podGroup=trial.group, reason=why)
+        for need in trial.needs:
+            self._outbox.withdraw(need.number)
+        trial.needs, trial.asks = (), False
+        self._rise(trial)
+        self._over(trial)
+        try:
+            trial.steps.close()
+        except Exception as e:
+            self._parts.report(f"a trial of a pod group that was broken off: {e}")
+        for queued in trial.members:
+            newest = self._state.pending.by_uid(queued.pod.uid)
+            if newest is None or not give_back:
+                self._parts.queue.done(queued.pod.uid)
+            else:
+                queued.pod = newest
+                self._parts.queue.give_back(queued, PROFILE_SWAPPED)
+
+    def pods_changed(self, changes: Sequence[Change[Pod]]) -> None:
+        """Pods have come, changed or gone; the cluster's state knows already."""
+        for change in changes:
+            pod = change.new or change.old
+            trial = None if pod is None else self.under_way.get(pod.metadata.uid)
+            if trial is None or pod is None:
+                continue
+            uid = pod.metadata.uid
+            tried = next(queued.pod for queued in trial.members if queued.pod.uid == uid)
+            bound = change.new is not None and bool(change.new.spec.node_name)
+            if bound or not asks_the_same(tried, self._state.pending.by_uid(uid)):
+                self._break_off(trial, f"pod {tried.key} has changed")
+
+    def plugins_switched(self) -> None:
+        """Plugins take part from now on, or do not."""
+        for trial in self.trials:
+            if trial.switched_off != trial.framework.switched_off:
+                self._break_off(trial, "plugins were switched off or on")
+
+    def profiles_swapped(self, profiles: Mapping[str, Framework]) -> None:
+        """These are in force from now on."""
+        for trial in self.trials:
+            framework = profiles.get(trial.framework.profile_name)
+            if framework is not trial.framework:
+                self._break_off(trial, "the profile was swapped", give_back=framework is not None)
+
+    def stop(self) -> None:
+        """Pods are tried no more."""
+        for trial in self.trials:
+            self._break_off(trial, "the scheduler stops")
+
+    # -- invariants ---------------------------------------------------------------------------------------------------
+
+    @property
+    def unfinished(self) -> list[str]:
+        return [f"{trial}: {trial.stage.value}" for trial in self.trials]
+
+    def problems(self) -> Iterator[str]:
+        """What is wrong between steps, if anything."""
+        for trial in self.trials:
+            waited = [need for need in trial.needs if need.outcome is None]
+            if trial.stage not in (Stage.ASKING, Stage.ASLEEP):
+                yield f"{trial}: is {trial.stage.value} between steps"
+            if (trial.stage is not Stage.ASLEEP) is not bool(waited):
+                yield f"{trial}: is {trial.stage.value}, and waits for {len(waited)} answers"
+            if any(self._outbox.awaited.get(need.number) is not need for need in waited):
+                yield f"{trial}: an effect has another waiter"
+            for queued in trial.members:
+                if self.under_way.get(queued.pod.uid) is not trial:
+                    yield f"{trial}: pod {queued.pod.key} is not under way"
+                if not self._parts.queue.closed and not self._parts.queue.is_in_flight(queued.pod.uid):
+                    yield f"{trial}: pod {queued.pod.key} is not in flight"

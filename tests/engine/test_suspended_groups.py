@@ -1,0 +1,260 @@
+"""Pod groups in profiles with extenders: their trials wait, and nothing is held meanwhile."""
+
+from random import Random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from stowplan.api.port import Unreachable
+from stowplan.config.features import with_chosen
+from stowplan.engine.effects import Ask
+from stowplan.engine.inputs import Stopped
+from stowplan.queue.queued_pod import Place
+from stowplan.testing import a_node, a_pod
+from support.plugins.answering_plugins import configuration
+from support.scheduling.engines import DrivenEngine
+from support.scheduling.groups import a_group
+from support.scheduling.outside import Outside
+from support.scheduling.worlds import struct
+
+FEATURES = with_chosen({"GenericWorkload": True, "GangScheduling": True})
+PLACED = FEATURES.with_gates({"TopologyAwareWorkloadScheduling": True})
+
+
+def member(name, group="g", cpu=1):
+    """Who comes first in the alphabet is tried first."""
+    return a_pod(name).requests(cpu=cpu).priority(200 - ord(name[0])).spec(schedulingGroup={"podGroupName": group})
+
+
+def nodes(*names, cpu=1, **labels):
+    return [a_node(name).allocatable(cpu=cpu, pods=110).labels(**labels) for name in names]
+
+
+def driven(*objects, extenders=None, gang=2, features=FEATURES, topology=None, **options):
+    extenders = [Outside("e", filters=True)] if extenders is None else extenders
+    group = struct(a_group("g", gang=gang, topology=topology))
+    return DrivenEngine(group, *objects, extenders=extenders, features=features, **options)
+
+
+def settled(engine):
+    """Nothing of a trial is left in the cluster while it waits."""
+    state = engine.engine.state
+    assert state.transactions.depth == 0
+    assert not state.pod_groups.on_trial
+    assert state.sizes()["assumed_pods"] == 0
+    engine.engine.validate()
+
+
+def answered(engine, choose=lambda names: names):
+    """Answer every question until there is none."""
+    while questions := engine.questions():
+        engine.answer_number(questions[0], choose(engine.under_way[questions[0]].question["nodes"]))
+        if engine.questions():
+            settled(engine)
+
+
+def test_each_pod_sees_those_before_it_where_the_extender_let_them_go():
+    engine = driven(*nodes("n1", "n2", "n3"))
+    engine.create(member("a"), member("b"))
+    settled(engine)
+    assert engine.question("e") == {"pod": "default/a", "nodes": ["n1", "n2", "n3"]}
+    engine.answer("e", ["n2"])
+    settled(engine)
+    assert engine.bound == {}
+    assert engine.question("e") == {"pod": "default/b", "nodes": ["n1", "n3"]}
+    engine.answer("e", ["n3"])
+    assert engine.bound == {"a": "n2", "b": "n3"}
+    assert engine.engine.under_way == 0
+
+
+def test_a_gang_of_which_the_extender_refuses_one_is_not_placed():
+    engine = driven(*nodes("n1", "n2"))
+    engine.create(member("a"), member("b"))
+    engine.answer("e", ["n1"])
+    engine.answer("e", {"failed": {"n2": "no"}})
+    assert engine.bound == {}
+    told = sorted(engine.notes())
+    assert told[0].startswith("0/2 nodes are available: 1 Insufficient cpu, 1 no.")
+    assert told[1].startswith("pod group is unschedulable, waiting for minCount pods")
+    settled(engine)
+    engine.advance(10)
+    answered(engine)
+    assert sorted(engine.bound) == ["a", "b"]
+
+
+def test_an_extender_that_fails_fails_the_group():
+    engine = driven(*nodes("n1", "n2"))
+    engine.create(member("a"), member("b"))
+    engine.answer("e", Unreachable("nobody there"))
+    assert sorted(engine.notes()) == ["failed to schedule other pod from a pod group: nobody there", "nobody there"]
+    assert engine.place("a") is Place.ERROR_BACKOFF
+    settled(engine)
+
+
+def test_nobody_else_is_tried_while_a_group_asks():
+    engine = driven(*nodes("n1", "n2"), extenders=[Outside("e", filters=True, only="slow")])
+    engine.create(member("a").labels(slow="yes"), member("b").labels(slow="yes"), a_pod("p").requests(cpu=1))
+    assert engine.suspended() == []
+    assert engine.bound == {}
+    engine.answer("e", ["n1"])
+    engine.answer("e", ["n2"])
+    assert engine.bound == {"a": "n1", "b": "n2"}
+    assert engine.notes()[0].startswith("0/2 nodes are available: 2 Insufficient cpu.")
+
+
+def test_where_no_extender_is_interested_nothing_waits():
+    engine = driven(*nodes("n1", "n2"), extenders=[Outside("e", filters=True, only="slow")])
+    engine.create(member("a"), member("b"))
+    assert sorted(engine.bound) == ["a", "b"]
+
+
+@pytest.mark.parametrize("how", ["its node goes", "its node is filled"])
+def test_a_pod_that_lost_its_node_meanwhile_is_placed_anew(how):
+    engine = driven(*nodes("n1", "n2", "n3"))
+    engine.create(member("a"), member("b"))
+    engine.answer("e", ["n1"])
+    if how == "its node goes":
+        engine.delete(engine.node("n1"))
+    else:
+        # By another scheduler.
+        engine.create(a_pod("other").requests(cpu=1).on("n1"))
+    engine.answer("e", ["n2"])
+    assert engine.question("e") == {"pod": "default/a", "nodes": ["n2", "n3"]}
+    answered(engine)
+    assert sorted(engine.bound.values()) == ["n2", "n3"]
+
+
+def test_what_does_not_matter_does_not_begin_it_anew():
+    engine = driven(*nodes("n1", "n2"))
+    engine.create(member("a"), member("b"))
+    engine.answer("e", ["n1"])
+    engine.create(*nodes("n3"))
+    engine.answer("e", ["n2"])
+    assert engine.bound == {"a": "n1", "b": "n2"}
+
+
+class TestBrokenOff:
+    def asking(self, *more, **options):
+        engine = driven(*nodes("n1", "n2", "n3"), **options)
+        engine.create(member("a"), member("b"), *more)
+        engine.answer("e", ["n1"])
+        (number,) = engine.questions()
+        return engine, number
+
+    def test_a_member_is_deleted(self):
+        engine, number = self.asking()
+        engine.delete(engine.pod("a"))
+        assert number in engine.withdrawn
+        settled(engine)
+        # The gang is too small for now.
+        assert engine.bound == {}
+        engine.create(member("c"))
+        answered(engine)
+        assert sorted(engine.bound) == ["b", "c"]
+
+    def test_a_member_is_bound_by_somebody_else(self):
+        engine, number = self.asking()
+        engine.change(bound_to(engine.pod("b"), "n2"))
+        engine.run()
+        assert number in engine.withdrawn
+        answered(engine)
+        assert engine.bound.keys() == {"a"}
+
+    def test_the_scheduler_stops(self):
+        engine, number = self.asking()
+        engine.step(Stopped())
+        assert number in engine.withdrawn
+        assert engine.bound == {}
+        assert engine.place("a") is engine.place("b") is Place.ACTIVE
+        settled(engine)
+
+    def test_the_profile_is_swapped(self):
+        engine, number = self.asking()
+        engine.swap(configuration({"percentageOfNodesToScore": 50}))
+        assert number in engine.withdrawn
+        engine.engine.validate()
+        answered(engine)
+        assert sorted(engine.bound) == ["a", "b"]
+
+    def test_a_late_answer_is_ignored(self):
+        engine, number = self.asking()
+        engine.delete(engine.pod("a"))
+        engine.answer_number(number, ["n2"])
+        settled(engine)
+        assert engine.bound == {}
+
+
+def bound_to(pod, node):
+    return replace(pod, spec=replace(pod.spec, node_name=node))
+
+
+def test_preemption_asks_extenders_for_each_pod():
+    full = [
+        *nodes("n1", "n2"),
+        *(a_pod(f"v-{name}").requests(cpu=1).on(name).priority(1) for name in ("n1", "n2")),
+    ]
+    engine = driven(*full, extenders=[Outside("e", preempts=True)])
+    engine.create(member("a"), member("b"))
+    settled(engine)
+    asked = engine.question("e")
+    engine.answer("e", {"n1": asked["n1"]})
+    settled(engine)
+    engine.answer("e", {"n2": engine.question("e")["n2"]})
+    deleted = sorted(a.name for a in engine.under_way.values() if type(a).__name__ == "Delete")
+    assert deleted == ["v-n1", "v-n2"]
+    nominator = engine.engine.state.nominator
+    assert [nominator.node_of(engine.pod(name).metadata.uid) for name in "ab"] == ["n1", "n2"]
+
+
+def test_placements_are_tried_one_after_the_other():
+    racks = [*nodes("a1", "a2", rack="a"), *nodes("b1", "b2", rack="b")]
+    engine = driven(*racks, features=PLACED, topology="rack")
+    engine.create(member("p"), member("q"))
+    asked = []
+
+    def choose(names):
+        asked.append(names)
+        return [name for name in names if name != "a2"]
+
+    answered(engine, choose)
+    assert asked[0] == ["a1", "a2"]
+    assert sorted(engine.bound.values()) == ["b1", "b2"]
+    engine.engine.validate()
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    cpus=st.lists(st.integers(1, 3), min_size=1, max_size=4),
+    wanted=st.lists(st.integers(1, 2), min_size=1, max_size=5),
+    least=st.integers(1, 5),
+    seed=st.integers(0, 9),
+    overlaps=st.booleans(),
+)
+def test_an_extender_that_leaves_every_node_changes_nothing(cpus, wanted, least, seed, overlaps):
+    """Waiting with each pod, all undone and played again, comes to what the trial in one go comes to."""
+    made = [one for i, cpu in enumerate(cpus) for one in nodes(f"n{i}", cpu=cpu)]
+    pods = [member(f"p{i}", cpu=cpu) for i, cpu in enumerate(wanted)]
+    least = min(least, len(wanted))
+
+    def outcome(extenders):
+        engine = driven(*made, gang=least, extenders=extenders, random=Random(seed), overlaps=overlaps)
+        engine.create(*pods)
+        answered(engine)
+        return engine.bound, sorted(engine.notes())
+
+    assert outcome([Outside("e", filters=True)]) == outcome([])
+
+
+def test_questions_are_asked_in_groups_of_one():
+    engine = driven(*nodes("n1", "n2"), extenders=[Outside("e1", filters=True), Outside("e2", prioritizes=True)])
+    engine.create(member("a"), member("b"))
+    engine.answer("e1", ["n1", "n2"])
+    settled(engine)
+    (number,) = engine.questions()
+    assert isinstance(engine.under_way[number], Ask)
+    engine.answer("e2", {"n1": 1, "n2": 9})
+    assert engine.question("e1") == {"pod": "default/b", "nodes": ["n1"]}
+    engine.answer("e1", ["n1"])
+    assert engine.bound == {"a": "n2", "b": "n1"}
