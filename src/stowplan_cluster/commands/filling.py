@@ -130,8 +130,8 @@ class Filling:
             ended = {**stored.to_dict(), "status": status}
             self._server.registry.update(resource, namespace, stored.name, ended, subresource="status")
         if deleted:
-            options = DeleteOptions(grace_period_seconds=grace_period)
-            self._server.registry.delete(resource, namespace, stored.name, options=options)
+            again = DeleteOptions(grace_period_seconds=grace_period)
+            self._server.registry.delete(resource, namespace, stored.name, options=again)
 
     def _resource_of(self, obj: JsonObject) -> Resource | None:
         """None for a kind that some definition would have to bring along; ValueError for one that is misspelled."""
