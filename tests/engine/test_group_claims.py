@@ -1,4 +1,4 @@
-"""Volumes of pods on trial: claims that wait for a consumer, also one that several pods share, and what undoing leaves."""
+"""Volumes of pods on trial: claims that wait for a consumer, claims that pods share, and what undoing leaves."""
 
 import pytest
 
