@@ -1,15 +1,17 @@
 """Pods with volumes, placed by a scheduler's process on an API server.
 
     python benchmarks/storage_race.py --kubeconfig FILE [--pods 1000] [--nodes 5000] [--volumes 5000]
-                                      [--scenario csi migrated wffc] [--command COMMAND]
+                                      [--scenario plain csi migrated wffc] [--rounds 1] [--command COMMAND]
 
 The cluster of `storage.py`, made on the API server that the kubeconfig names: an empty one with no scheduler and no
 volume controller. The scheduler is started when all of it is there. Of claims that wait for their pod (wffc), this
-process makes the volume and binds it as soon as a node is named, as a provisioner that takes no time.
+process makes the volume and binds it as soon as a node is named, as a provisioner that takes no time. "plain": the
+same pods and volumes, but no pod has a claim.
 
 "bound": pods a second between the 2nd and the 98th percentile of their bindings; "CPU": of the scheduler's process
 from the first binding to the last, in ms a pod. "floor": what this process alone binds a second, without scheduling;
-for wffc with the writes that each claim needs. No scheduler here could be faster by much.
+for wffc with the writes that each claim needs. No scheduler here could be faster by much. Both are measured in turn,
+`--rounds` times; "ratio" is of the same round, so what else the machine does matters less. "load": of the last minute.
 """
 
 from __future__ import annotations
@@ -42,13 +44,15 @@ from stowplan.config import ClientConnection
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Coroutine, Iterable
 
-SCENARIOS = ("csi", "migrated", "wffc")
+SCENARIOS = ("plain", "csi", "migrated", "wffc")
 COMMAND = (
     f"{sys.executable} -m stowplan.cli.kube_scheduler --kubeconfig={{kubeconfig}} --leader-elect=false --secure-port=0"
     " --kube-api-qps=5000 --kube-api-burst=10000"
 )
 SELECTED = "volume.kubernetes.io/selected-node"
 NAMESPACE = "default"
+#: In the order in which they can be deleted.
+KINDS = (Pod, PersistentVolumeClaim, PersistentVolume, CSINode, StorageClass, Node)
 _AT_ONCE = 48
 _LONGEST = 300.0
 
@@ -63,17 +67,24 @@ async def side_by_side(jobs: Iterable[Coroutine[Any, Any, Any]]) -> None:
     await asyncio.gather(*(worker() for _ in range(_AT_ONCE)))
 
 
-async def fill(api: HttpApi, world: storage.World) -> None:
-    await side_by_side(api.create(obj) for obj in world.objects())
+async def fill(api: HttpApi, world: storage.World, missing_only: bool = False) -> None:
+    there = {(kind, obj.metadata.name) for kind in KINDS if missing_only for obj in (await api.list(kind)).items}
+    await side_by_side(api.create(obj) for obj in world.objects() if (type(obj), obj.metadata.name) not in there)
     await side_by_side(api.create(write.obj) for _, write in world.pods())
 
 
-async def wipe(api: HttpApi) -> None:
-    for kind in (Pod, PersistentVolumeClaim, PersistentVolume, CSINode, StorageClass, Node):
-        for obj in (await api.list(kind)).items:
-            if obj.metadata.finalizers:
-                await _patch(api, kind, obj.metadata.name, {"metadata": {"finalizers": None}})
-            await api.delete(kind, obj.metadata.name, namespace=obj.metadata.namespace, grace_period_seconds=0)
+async def wipe(api: HttpApi, *, pods_only: bool = False) -> None:
+    """Delete everything, or the pods with the claims and volumes that they brought."""
+
+    async def remove(obj: Any) -> None:
+        kind, name = type(obj), obj.metadata.name
+        if obj.metadata.finalizers:
+            await _patch(api, kind, name, {"metadata": {"finalizers": None}})
+        await api.delete(kind, name, namespace=obj.metadata.namespace, grace_period_seconds=0)
+
+    for kind in KINDS[:3] if pods_only else KINDS:
+        found = (await api.list(kind)).items
+        await side_by_side(remove(obj) for obj in found if not (pods_only and "there-" in obj.metadata.name))
 
 
 async def _patch(api: HttpApi, kind: type[Any], name: str, patch: dict[str, Any]) -> None:
@@ -179,17 +190,24 @@ async def floor(api: HttpApi, world: storage.World) -> float:
 async def run(options: argparse.Namespace) -> None:
     connection = connect_from_flags(kubeconfig=options.kubeconfig)
     async with HttpApi.open(connection, client_settings=ClientConnection(qps=-1), agent="benchmark") as api:
-        print(f"{'':>10} {'floor, pods/s':>14} {'bound, pods/s':>14} {'CPU, ms':>9}")
+        print(f"{'':>10} {'floor, pods/s':>14} {'bound, pods/s':>14} {'ratio':>6} {'CPU, ms':>9} {'load':>6}")
+        command = options.command.replace("{kubeconfig}", options.kubeconfig)
         for scenario in options.scenario:
-            found: list[float] = []
             world = partial(storage.World, scenario, options)
             await fill(api, world())
-            found.append(await floor(api, world()))
+            for _ in range(options.rounds):
+                limit = await floor(api, world())
+                await wipe(api, pods_only=True)
+                await fill(api, world(), missing_only=True)
+                bound, cpu = await scheduled(api, world(), command)
+                await wipe(api, pods_only=True)
+                await fill(api, world(), missing_only=True)
+                load = os.getloadavg()[0]
+                print(
+                    f"{scenario:>10} {limit:14,.0f} {bound:14,.0f} {bound / limit:6.2f} {cpu:9.2f} {load:6.1f}",
+                    flush=True,
+                )
             await wipe(api)
-            await fill(api, world())
-            found += await scheduled(api, world(), options.command.replace("{kubeconfig}", options.kubeconfig))
-            await wipe(api)
-            print(f"{scenario:>10} {found[0]:14,.0f} {found[1]:14,.0f} {found[2]:9.2f}", flush=True)
 
 
 def main() -> None:
@@ -199,6 +217,7 @@ def main() -> None:
     parser.add_argument("--nodes", type=int, default=5000)
     parser.add_argument("--volumes", type=int, default=5000, help="that are there before, each bound to a claim")
     parser.add_argument("--scenario", nargs="+", default=list(SCENARIOS), choices=SCENARIOS)
+    parser.add_argument("--rounds", type=int, default=1)
     parser.add_argument("--command", default=COMMAND, help="how the scheduler is started")
     parser.set_defaults(rate=1.0, seed=1)
     with suppress(KeyboardInterrupt):

@@ -151,10 +151,23 @@ export interface QueuedPod extends QueueState {
   pod: string;
 }
 
+/** An event after which refused pods are tried again. */
+export interface Wake {
+  time: string;
+  event: string;
+  /** Kind and name of what changed. */
+  by?: string;
+  count: number;
+  /** The first of the pods, and who had refused those. */
+  pods: string[];
+  rejectedBy?: string[];
+}
+
 export interface QueueRecord {
   counts: Record<string, number>;
   pods: QueuedPod[];
   leftOut: number;
+  wakes?: Wake[];
   leader?: string;
 }
 
@@ -280,6 +293,9 @@ export interface GroupStateRecord {
   condition?: Condition;
   waiting?: QueuedPod[];
   haveNode?: Strings;
+  /** What would be decided now, and what was left out of that. */
+  verdict?: GroupVerdict;
+  note?: string;
   story?: StoryRecord;
   leader?: string;
 }

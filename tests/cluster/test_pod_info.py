@@ -7,7 +7,15 @@ from stowplan.api.decode import convert
 from stowplan.api.meta import OwnerReference
 from stowplan.api.pod import ResourceRequirements
 from stowplan.api.types import Pod
-from stowplan.cluster.pod_info import NOT_STARTED, is_copy, scheduler_name_of, shape_key, template_key
+from stowplan.cluster.pod_info import (
+    NOT_STARTED,
+    PodShape,
+    _TemplateFact,
+    is_copy,
+    scheduler_name_of,
+    shape_key,
+    template_key,
+)
 from stowplan.cluster.state import _IDLE_SHAPES, ClusterState
 from stowplan.testing import a_pod
 
@@ -64,6 +72,32 @@ def test_a_pod_with_a_claim_is_no_pod_without():
     holder = state.pod_info(with_claim("db-0", "data-0"))
     without = state.pod_info(convert(a_pod("db-1").labels(app="db").obj(), Pod))
     assert holder.shape.template is not without.shape.template
+
+
+FACTS = [name for name, fact in vars(PodShape).items() if isinstance(fact, _TemplateFact)]
+
+
+def test_what_a_template_decides_is_the_same_worked_out_from_any_of_its_pods():
+    """Pods of a StatefulSet differ in labels and claims: facts of the first are given to the others."""
+
+    def replica(i):
+        pod = with_claim(f"db-{i}", f"data-{i}")
+        labels = {"app": "db", "pod-index": str(i)}
+        owner = OwnerReference(api_version="apps/v1", kind="StatefulSet", name=f"db{i}", uid=f"u{i}", controller=True)
+        return replace(pod, metadata=replace(pod.metadata, labels=labels, owner_references=(owner,)))
+
+    state = ClusterState()
+    first, second = (state.pod_info(replica(i)).shape for i in range(2))
+    alone = ClusterState().pod_info(replica(1)).shape
+    assert first.template is second.template is not alone.template
+    assert FACTS
+    for fact in FACTS:
+        assert getattr(second, fact) == getattr(alone, fact) == getattr(first, fact), fact
+        assert getattr(second, fact) is getattr(first, fact), fact
+    third = state.pod_info(replica(2)).shape
+    assert vars(third).keys() >= set(FACTS), "known from the beginning"
+    assert third.labels != first.labels
+    assert third.claim_names == ("data-2",)
 
 
 def made(**spec):

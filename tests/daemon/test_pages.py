@@ -282,6 +282,17 @@ async def test_decisions_and_waiting_pods():
         ).replace("      ", "  ").replace("    ", "  ")
 
 
+async def test_who_woke_whom():
+    async with live(small()) as cluster:
+        await cluster.create(*(a_pod(f"big-{i}").requests(cpu="64").obj() for i in range(3)))
+        assert "wakes" not in await told(cluster, "pending")
+        await cluster.create(a_node("larger").allocatable(cpu="65", pods=9).obj())
+        (wake,) = (await told(cluster, "pending"))["wakes"]
+        assert (wake["event"], wake["by"], wake["count"]) == ("NodeAdd", "Node larger", 3)
+        assert set(wake["pods"]) == {f"default/big-{i}" for i in range(3)}
+        assert wake["rejectedBy"] == ["NodeResourcesFit"]
+
+
 async def test_explanations_take_turns_and_leave_most_of_the_time_to_others():
     async with live(small()) as cluster:
         await cluster.create(a_pod("p").obj())

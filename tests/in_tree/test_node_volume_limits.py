@@ -298,6 +298,22 @@ def test_drivers_that_pods_must_not_come_without(bench, csi_driver, nodes, refus
     assert bench(NodeVolumeLimits, *objects).refusals(using("new", "a")) == {}
 
 
+@pytest.mark.parametrize(
+    ("count", "full"),
+    [
+        pytest.param(None, False, id="no count"),
+        pytest.param(-1, True, id="negative"),
+        pytest.param(0, True, id="none at all"),
+        pytest.param((1 << 31) - 1, False, id="the largest"),
+    ],
+)
+def test_counts_of_a_csi_node_as_they_should_not_be(bench, count, full):
+    world = bench(NodeVolumeLimits, a_node("n"), *A, limits(d=count))
+    assert world.refusals(using("new", "a")) == ({"n": TOO_MANY} if full else {})
+    world.put(limits(d=1))
+    assert world.refusals(using("new", "a")) == {}
+
+
 def test_pods_that_bring_as_much_share_their_work(bench):
     world = bench(NodeVolumeLimits, a_node("n"), *A, *B, *C, *PENDING, limits(d=2))
     signed = {claim: world.plugin.sign_pod(world.pod(using("q", claim))) for claim in ("a", "b", "p", "gone")}
@@ -489,6 +505,27 @@ def test_the_columns_follow_every_change(bench, walk):
     afresh._columns.refresh()
     both.world.plugin._columns.refresh()
     assert settled(both.world.plugin._columns) == settled(afresh._columns), "as if built from nothing"
+
+
+@examples(120)
+@given(steps)
+def test_verdicts_that_hold_are_those_of_now(bench, walk):
+    """What `filter_holds` spares a cycle: equal pods find the nodes as they would be judged anew."""
+    both, kept = Both(bench), {}
+    plugin, state = both.world.plugin, both.world.state
+    for what, index, variant in walk:
+        both.step(what, index, variant)
+        for place, probe in enumerate(PROBES):
+            info = both.world.pod(probe)
+            stamp = plugin.sign_pod(info), state.table.generation
+            now = both.world.refusals(probe)
+            cycle, known, then = kept.get(place, (None, None, None))
+            if known == stamp and plugin.filter_holds(cycle, info):
+                assert then == now, (what, index, variant)
+            else:
+                cycle = CycleState()
+                assert plugin.pre_filter(cycle, info, both.world.nodes()) is None
+                kept[place] = cycle, stamp, both.world.refusals_in(cycle, info, both.world.nodes())
 
 
 def settled(columns):

@@ -131,10 +131,24 @@ class Volumes:
 
     # -- the scheduler
 
-    def restart(self):
+    def restart(self, *flags):
         """Killed, and started again."""
         self._scheduler.end(signal.SIGKILL)
-        return kube_scheduler(self._folder, self._server.kubeconfig, "--leader-elect=false", name="again")
+        return kube_scheduler(self._folder, self._server.kubeconfig, "--leader-elect=false", *flags, name="again")
+
+    def with_a_bind_timeout(self, seconds):
+        """Started again with a timeout that a test can wait for."""
+        arguments = [{"name": "VolumeBinding", "args": {"bindTimeoutSeconds": seconds}}]
+        config = {
+            "apiVersion": "kubescheduler.config.k8s.io/v1",
+            "kind": "KubeSchedulerConfiguration",
+            "clientConnection": {"kubeconfig": str(self._server.kubeconfig)},
+            "leaderElection": {"leaderElect": False},
+            "profiles": [{"schedulerName": "default-scheduler", "pluginConfig": arguments}],
+        }
+        file = self._folder / "config.yaml"
+        file.write_text(json.dumps(config))
+        return self.restart(f"--config={file}")
 
 
 def test_over_three_zones(volumes):
@@ -152,6 +166,17 @@ def test_over_three_zones(volumes):
         volumes.provision(name, node)
     assert {name: volumes.node_of(name) for name in names} == chosen
     assert sorted(chosen.values()) == ["n-a", "n-a", "n-b", "n-b", "n-c", "n-c"]
+
+
+def test_a_provisioner_that_answers_after_the_timeout(volumes):
+    """And, until then, one that never does."""
+    with volumes.with_a_bind_timeout(2):
+        volumes.create("p")
+        node = volumes.selected("p")
+        volumes.until(lambda: "context deadline exceeded" in volumes.message_of("p"), "the timeout")
+        assert "nodeName" not in volumes.get("pod", "p")["spec"]
+        volumes.provision("p", node)
+        assert volumes.node_of("p") == node
 
 
 def test_a_provisioner_that_rejects_the_node(volumes):

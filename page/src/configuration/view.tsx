@@ -1,6 +1,7 @@
 /** The configuration in force: the plugins of each point in their order, weights, and where each comes from. */
 import { Answer, useAsked } from "../parts/asked";
 import { saveText } from "../parts/save";
+import { CsvButton } from "../parts/table";
 import type { ConfigurationRecord, ProfileConfiguration } from "../protocol";
 import type { ViewProps } from "../shell/views";
 
@@ -53,12 +54,18 @@ function Configuration({ record }: { record: ConfigurationRecord }) {
   );
 }
 
+function rowsOf(profile: ProfileConfiguration): (string | number)[][] {
+  const rows = profile.points.flatMap(({ point, plugins }) => plugins.map((plugin, i) => [point, i + 1, plugin.name, plugin.weight, ORIGINS[plugin.from] ?? plugin.from]));
+  return [["Extension point", "Order", "Plugin", "Weight", "From"], ...rows];
+}
+
 function Profile({ profile }: { profile: ProfileConfiguration }) {
   return (
     <section class="card">
       <h2>
         Profile {profile.schedulerName}
         {profile.percentageOfNodesToScore > 0 && <span class="muted"> · looks at {profile.percentageOfNodesToScore} % of the nodes</span>}
+        <CsvButton file={`plugins-${profile.schedulerName}`} of={`Plugins of ${profile.schedulerName}`} rows={() => rowsOf(profile)} />
       </h2>
       <table class="points">
         <caption class="visually-hidden">Plugins of profile {profile.schedulerName}</caption>

@@ -93,6 +93,15 @@ export function Table<Row>({ caption, columns, rows, rowKey, file, selected }: P
   );
 }
 
+/** For tables that are laid out by themselves. */
+export function CsvButton({ file, rows, of }: { file: string; rows: () => Cell[][]; of: string }) {
+  return (
+    <button type="button" class="small" aria-label={`${of} as CSV`} onClick={() => saveText(`${file}.csv`, csv(rows()), "text/csv")}>
+      CSV
+    </button>
+  );
+}
+
 function shown(value: Cell): string {
   return typeof value === "number" ? grouped(value) : value;
 }

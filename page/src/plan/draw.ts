@@ -87,7 +87,7 @@ export function drawHold(pen: Pen, hold: Hold, eye: Eye, scene: Scene, look: Loo
 export function eraseBay(pen: Pen, bay: Bay, eye: Eye, look: Look): void {
   const at = seen(bay, eye);
   const label = 15 * eye.scale;
-  pen.rect(at.x - 1.5, at.y - label, at.width + 3, at.height + label + 1.5, look.hull);
+  pen.rect(at.x - 4, at.y - label, at.width + 8, at.height + label + 4, look.hull);
 }
 
 export function drawBay(pen: Pen, bay: Bay, eye: Eye, scene: Scene, look: Look, boxes: () => Box[]): void {
@@ -101,6 +101,8 @@ export function drawBay(pen: Pen, bay: Bay, eye: Eye, scene: Scene, look: Look, 
     const cordoned = node?.unschedulable ?? false;
     pen.frame(at.x, at.y, at.width, at.height, chosen ? look.sea : cordoned ? look.signal : look.line2, chosen ? 2.5 : 1, 0, cordoned);
   }
+  // A box can be too small to be found: the bay shows where to look.
+  if (scene.ghosts.has(bay.node)) pen.frame(at.x - 2, at.y - 2, at.width + 4, at.height + 4, look.signal, 2.5, 3);
   if (15 * eye.scale >= 8.5) {
     const size = Math.min(13, 11 * eye.scale);
     const mark = node?.unschedulable ? "⊘ " : node?.taints.length ? "◆ " : "";

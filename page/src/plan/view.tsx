@@ -97,8 +97,9 @@ export function PlanView({ source, plan, address }: ViewProps) {
       <p class="sum">
         {sum}
         {ghost && (
-          <button type="button" class="small" onClick={() => set({ ghost: undefined })}>
-            Outlined: where {ghost.split("@")[0]} would then fit. Remove
+          <button type="button" class="small ghost" onClick={() => set({ ghost: undefined })}>
+            Outlined: where {ghost.split("@")[0]} would then fit <span aria-hidden="true">✕</span>
+            <span class="visually-hidden">: show no longer</span>
           </button>
         )}
       </p>

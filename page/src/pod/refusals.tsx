@@ -30,7 +30,7 @@ export function Refusals({ verdict }: { verdict: VerdictRecord }) {
               <span class="number">{grouped(one.nodes)}</span>
               <span>
                 <strong>{one.plugin}</strong> {one.reasons.join("; ")}
-                {one.code === "UnschedulableAndUnresolvable" && <span class="chip">preemption cannot help</span>}
+                {one.code === "UnschedulableAndUnresolvable" && <span class="chip aside">preemption cannot help</span>}
                 {one.detail && <span class="muted"> {one.detail}</span>}
                 <span class="names">
                   {one.names.map((name) => (

@@ -3,7 +3,7 @@ import { useMemo } from "preact/hooks";
 import { Answer, useAsked } from "../parts/asked";
 import { byName, count, grouped, span } from "../parts/format";
 import { type Column, Table } from "../parts/table";
-import type { Decision, QueuedPod, QueueRecord } from "../protocol";
+import type { Decision, QueuedPod, QueueRecord, Wake } from "../protocol";
 import { nodeHref, podHref } from "../shell/address";
 import { useVersion } from "../plan/changes";
 import type { ViewProps } from "../shell/views";
@@ -20,7 +20,12 @@ export function QueueView({ source, plan }: ViewProps) {
     <div class="page wide">
       <h1>Queue</h1>
       <Answer asked={queue} what="the queue">
-        {(record) => <Lanes record={record} />}
+        {(record) => (
+          <>
+            <Lanes record={record} />
+            {record.wakes && record.wakes.length > 0 && <Wakes wakes={record.wakes} />}
+          </>
+        )}
       </Answer>
       {source.can("decisions") && <Decisions ask={() => source.decisions(ASKED)} depends={depends} />}
     </div>
@@ -49,6 +54,7 @@ function rank(lane: string): number {
 
 function Lanes({ record }: { record: QueueRecord }) {
   const found = useMemo(() => lanes(record.pods), [record]);
+  const woken = useMemo(() => wakers(record.wakes ?? []), [record]);
   const all = Object.values(record.counts).reduce((sum, number) => sum + number, 0);
   if (!all) return <p class="empty">Nobody waits.</p>;
   return (
@@ -69,6 +75,7 @@ function Lanes({ record }: { record: QueueRecord }) {
                 <li key={pod.pod}>
                   <a href={podHref(pod.pod)}>{pod.pod}</a>
                   <span class="muted">{told(pod)}</span>
+                  {pod.place !== "unschedulable" && woken.has(pod.pod) && <span class="woken">{wakeText(woken.get(pod.pod)!)}</span>}
                 </li>
               ))}
             </ul>
@@ -82,6 +89,59 @@ function Lanes({ record }: { record: QueueRecord }) {
       </details>
     </>
   );
+}
+
+/** By pod, what brought it back last. */
+export function wakers(wakes: Wake[]): Map<string, Wake> {
+  const found = new Map<string, Wake>();
+  // The newest come first.
+  for (const wake of wakes) for (const pod of wake.pods) if (!found.has(pod)) found.set(pod, wake);
+  return found;
+}
+
+/** "NodeAdd" and "Node n1" as people say it. */
+export function wakeText({ event, by }: Wake): string {
+  const what = event.replace(/([a-z])([A-Z])/g, "$1 $2").toLowerCase();
+  return by ? `woken by ${by} (${what})` : `woken: ${what}`;
+}
+
+const PODS_SHOWN = 3;
+
+function Wakes({ wakes }: { wakes: Wake[] }) {
+  const columns: Column<Wake>[] = [
+    { title: "Time", value: (wake) => wake.time },
+    { title: "Who", value: (wake) => wake.by ?? "", show: (wake) => <Waker by={wake.by ?? ""} /> },
+    { title: "Event", value: (wake) => wake.event },
+    { title: "Woke", value: (wake) => wake.count },
+    {
+      title: "Whom",
+      value: (wake) => wake.pods.join(" "),
+      show: (wake) => (
+        <>
+          {wake.pods.slice(0, PODS_SHOWN).map((pod) => (
+            <a key={pod} href={podHref(pod)}>
+              {pod}{" "}
+            </a>
+          ))}
+          {wake.count > PODS_SHOWN && <span class="muted">and {grouped(wake.count - PODS_SHOWN)} more</span>}
+        </>
+      ),
+    },
+    { title: "Why: refused before by", value: (wake) => (wake.rejectedBy ?? []).join(", ") },
+  ];
+  return (
+    <section class="card" aria-labelledby="wakes">
+      <h2 id="wakes">Who woke whom</h2>
+      <Table caption="Events after which refused pods are tried again, newest first" columns={columns} rows={wakes} rowKey={(wake) => `${wake.time} ${wake.event} ${wake.by} ${wake.pods[0]}`} file="wakes" />
+    </section>
+  );
+}
+
+function Waker({ by }: { by: string }) {
+  const [kind = "", name = ""] = by.split(/ (.*)/s);
+  if (kind === "Node") return <a href={nodeHref(name)}>{by}</a>;
+  if (kind === "Pod") return <a href={podHref(name)}>{by}</a>;
+  return <>{by}</>;
 }
 
 function told(pod: QueuedPod): string {

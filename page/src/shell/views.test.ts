@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { words } from "../pod/story";
 import { shortened } from "../workbench/view";
-import { lanes, latencies } from "../queue/view";
+import { lanes, latencies, wakers, wakeText } from "../queue/view";
 
 test("pods wait in lanes by place and by who refused them, those that are tried first in front", () => {
   const found = lanes([
@@ -43,4 +43,12 @@ test("the same reason on a different number of nodes is one reason", () => {
     "0/4 nodes are available: 3 Insufficient cpu, 1 node(s) were unschedulable. no new claims to deallocate": 1,
   });
   assert.deepEqual([...found], [["Insufficient cpu, node(s) were unschedulable.", 3]]);
+});
+
+test("a pod is told by what it was woken last", () => {
+  const wake = (time: string, event: string, by: string, ...pods: string[]) => ({ time, event, by, count: pods.length, pods });
+  const found = wakers([wake("2", "NodeAdd", "Node n1", "ns/a"), wake("1", "AssignedPodDelete", "Pod ns/x", "ns/a", "ns/b")]);
+  assert.equal(wakeText(found.get("ns/a")!), "woken by Node n1 (node add)");
+  assert.equal(wakeText(found.get("ns/b")!), "woken by Pod ns/x (assigned pod delete)");
+  assert.equal(wakeText({ time: "", event: "UnschedulableTimeout", count: 1, pods: [] }), "woken: unschedulable timeout");
 });

@@ -64,7 +64,7 @@ class Server implements Source {
   decisions = (limit = 500) => ask<never>(`decisions?limit=${limit}`);
   story = (pod: string) => ask<never>(`stories/${path(pod)}`);
   node = (name: string) => ask<never>(`nodes/${encodeURIComponent(name)}`);
-  group = (group: string) => ask<never>(`podgroups/${path(group)}`);
+  group = (group: string) => ask<never>(`podgroups/${path(group)}?verdict=true`);
   configuration = () => ask<never>("configuration");
   whatIf = (change: WhatIfChange) =>
     ask<never>("what-if", {

@@ -1,9 +1,11 @@
 /** The workbench: say what changes, see the plan before and after, and take the change along as commands. */
-import { useEffect, useMemo, useState } from "preact/hooks";
+import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { useAsked } from "../parts/asked";
 import { byName, count, grouped } from "../parts/format";
 import { saveText } from "../parts/save";
-import { type Column, Table } from "../parts/table";
+import { PictureButtons } from "../parts/pictures";
+import { type Column, CsvButton, Table } from "../parts/table";
+import type { Canvas } from "../plan/canvas";
 import { useNodesVersion } from "../plan/changes";
 import { Colours } from "../plan/colours";
 import type { PlanModel, PodItem } from "../plan/model";
@@ -125,6 +127,7 @@ type Side = "before" | "after" | "difference";
 function Result({ plan, record }: { plan: PlanModel; record: WhatIfRecord }) {
   const [side, setSide] = useState<Side>("difference");
   const [chosen, select] = useState<[string, string]>(["", ""]);
+  const canvas = useRef<Canvas | null>(null);
   const nodesVersion = useNodesVersion(plan);
   const models = useMemo(() => ({ before: changed(plan, record.settled), after: changed(plan, record.plan) }), [plan, record]);
   const moved = useMemo(() => new Set([...Object.keys(record.placed), ...Object.keys(record.displaced), ...Object.keys(record.elsewhere)]), [record]);
@@ -144,12 +147,16 @@ function Result({ plan, record }: { plan: PlanModel; record: WhatIfRecord }) {
             </button>
           ))}
         </span>
-        <span class="muted">{chosen[1] || chosen[0]}</span>
+        <span class="muted grow">{chosen[1] || chosen[0]}</span>
+        <span class="buttons">
+          <PictureButtons file={`what-if-${side}`} of="The plan" small draw={() => canvas.current!.drawn(record.changes.join("; "))} />
+        </span>
       </div>
       <div class="sea">
-        <Picture key={side === "before" ? "before" : "after"} plan={model} settings={{ group, resource, colour: "workload" }} label={group} colours={colours} nodesVersion={nodesVersion} shown={shown} selectedNode={chosen[0]} selectedPod={chosen[1]} onSelect={(node, pod) => select([node, pod])} />
+        <Picture key={side === "before" ? "before" : "after"} plan={model} settings={{ group, resource, colour: "workload" }} label={group} colours={colours} nodesVersion={nodesVersion} shown={shown} selectedNode={chosen[0]} selectedPod={chosen[1]} onSelect={(node, pod) => select([node, pod])} handle={canvas} />
       </div>
       <Moves record={record} />
+      <Reasons record={record} />
       <Take record={record} />
     </>
   );
@@ -161,41 +168,54 @@ function changed(plan: PlanModel, changes: WhatIfRecord["plan"]): PlanModel {
   return copy;
 }
 
+type Line = [string, number, number];
+
 function Figures({ record }: { record: WhatIfRecord }) {
   const { before, after } = record;
-  const rows: [string, number, number][] = [
+  const lines: Line[] = [
     ["Nodes", before.nodes, after.nodes],
-    ["Pods with a node", before.pods, after.pods],
+    ["Pods with a node, but for DaemonSets", before.pods, after.pods],
     ["Pending", before.pending.length, after.pending.length],
   ];
-  const [was, is] = [shortened(before.reasons), shortened(after.reasons)];
-  const reasons = [...new Set([...was.keys(), ...is.keys()])];
+  return <Compared lines={lines} caption={`Before and after: ${record.changes.join("; ")}`} file="what-if-figures" of="Figures" />;
+}
+
+/** Why pods wait, before and after. */
+function Reasons({ record }: { record: WhatIfRecord }) {
+  const [was, is] = [shortened(record.before.reasons), shortened(record.after.reasons)];
+  const lines = [...new Set([...was.keys(), ...is.keys()])].map((reason): Line => [reason, was.get(reason) ?? 0, is.get(reason) ?? 0]);
+  if (!lines.length) return null;
+  return (
+    <section class="card">
+      <h2>Why pods wait</h2>
+      <Compared lines={lines} caption="Pods that wait by reason, before and after" file="what-if-reasons" of="Reasons" />
+    </section>
+  );
+}
+
+function Compared({ lines, caption, file, of }: { lines: Line[]; caption: string; file: string; of: string }) {
   return (
     <table class="figures">
-      <caption class="visually-hidden">Before and after: {record.changes.join("; ")}</caption>
+      <caption class="visually-hidden">{caption}</caption>
       <thead>
         <tr>
           <th scope="col">
-            <span class="visually-hidden">What</span>
+            <CsvButton file={file} of={of} rows={() => [["What", "before", "after"], ...lines]} />
           </th>
-          <th scope="col" class="number">
-            before
-          </th>
-          <th scope="col" class="number">
-            after
-          </th>
-          <th scope="col" class="number">
-            difference
-          </th>
+          {["before", "after", "difference"].map((title) => (
+            <th key={title} scope="col" class="number">
+              {title}
+            </th>
+          ))}
         </tr>
       </thead>
       <tbody>
-        {[...rows, ...reasons.map((reason): [string, number, number] => [`… ${reason}`, was.get(reason) ?? 0, is.get(reason) ?? 0])].map(([name, one, other]) => (
+        {lines.map(([name, one, other]) => (
           <tr key={name}>
             <th scope="row">{name}</th>
             <td class="number">{grouped(one)}</td>
             <td class="number">{grouped(other)}</td>
-            <td class="number">{one === other ? "" : `${other > one ? "+" : "−"}${grouped(Math.abs(other - one))}`}</td>
+            <td class={`number ${one === other ? "" : "changed"}`}>{one === other ? "" : `${other > one ? "+" : "−"}${grouped(Math.abs(other - one))}`}</td>
           </tr>
         ))}
       </tbody>

@@ -12,7 +12,7 @@ Upstream: k8s.io/component-helpers/scheduling/corev1/nodeaffinity.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
@@ -67,6 +67,14 @@ def _field_matches(requirement: Requirement, name: str) -> bool:
 class NodeSelectorMatcher:
     #: Usable and unparsable terms in their order; terms without any requirement are left out.
     terms: tuple[NodeTerm, ...] = ()
+    #: It is a key, or part of one, several times in a cycle.
+    _hash: int = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_hash", hash(self.terms))
+
+    def __hash__(self) -> int:
+        return self._hash
 
     def matches(self, labels: Mapping[str, str], name: str) -> bool:
         for term in self.terms:  # noqa: SIM110 - a generator costs twice as much here
@@ -129,8 +137,8 @@ def compile_node_term(term: NodeSelectorTerm, path: str = "") -> NodeTerm:
     errors: list[str] = []
     for index, expression in enumerate(term.match_expressions):
         errors += _expression_errors(expression, f"{child(path, 'matchExpressions')}[{index}]")
-    for index, field in enumerate(term.match_fields):
-        errors += _field_errors(field, f"{child(path, 'matchFields')}[{index}]")
+    for index, expression in enumerate(term.match_fields):
+        errors += _field_errors(expression, f"{child(path, 'matchFields')}[{index}]")
     if errors:
         return NodeTerm(errors=tuple(errors))
     return NodeTerm(expressions=_requirements(term.match_expressions), fields=_requirements(term.match_fields))

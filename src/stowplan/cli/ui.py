@@ -17,6 +17,7 @@ from stowplan.cli.config.about import known_plugins
 from stowplan.cli.live_cluster import connection_of
 from stowplan.cli.moment_option import moment_from_option
 from stowplan.cli.shell_completion import complete_file
+from stowplan.cluster.pod_info import group_key
 from stowplan.command_line import event_loop
 from stowplan.command_line.errors import InputError, reported
 from stowplan.command_line.event_loop import first_of, running
@@ -25,7 +26,7 @@ from stowplan.command_line.stop_signals import stop_signals
 from stowplan.config import DEFAULT_FEATURES, load_config
 from stowplan.config.features import with_chosen
 from stowplan.daemon.plugin_registry import registry_with
-from stowplan.explain.judging import judged
+from stowplan.explain.judging import judged, judged_group
 from stowplan.explain.reported_status import ReportedStatus
 from stowplan.explain.suggestions import advise
 from stowplan.framework.explanations.formatting import count
@@ -409,10 +410,13 @@ class _Followed:
         return advise(self.engine, judged(self.engine, info))
 
     def groups_of(self, pods: Iterable[PodInfo]) -> list[str]:
-        return []
+        if not self.engine.schedules_groups:
+            return []
+        members = (info.pod for info in pods if info.pod.spec.scheduling_group is not None)
+        return list(dict.fromkeys(map(group_key, members)))
 
     def group_record(self, group: str) -> GroupVerdictRecord:
-        raise NotImplementedError("pods are judged alone here")
+        return judged_group(self.engine, group).record()
 
     def reported(self, info: PodInfo) -> ReportedStatus | None:
         return ReportedStatus.about(info.pod, None)

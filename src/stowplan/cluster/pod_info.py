@@ -13,7 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 from operator import attrgetter, is_
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 import msgspec
 
@@ -28,7 +28,7 @@ from stowplan.cluster.memos import Memos
 from stowplan.cluster.volumes import makes_claims, uses_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from stowplan.api.types import (
         LabelSelector,
@@ -48,6 +48,7 @@ NOT_STARTED = (1 << 63) - 1
 DEFAULT_MILLI_CPU = 100
 DEFAULT_MEMORY = 200 * 1024 * 1024
 _NO_LABELS: dict[str, str] = {}
+T = TypeVar("T")
 _SCORING_DEFAULTS = {"cpu": DEFAULT_MILLI_CPU * 10**6, "memory": DEFAULT_MEMORY * 10**9}
 
 
@@ -81,13 +82,40 @@ class Disk(NamedTuple):
         return self.kind == "awsElasticBlockStore" or not (self.read_only and other.read_only)
 
 
-class PodTemplate:
-    """What pods have in common that differ at most in labels, owner and names of claims; compared by identity."""
+class PodTemplate(Memos):
+    """What pods have in common that differ at most in labels, owner and names of claims; compared by identity.
 
-    __slots__ = ("__weakref__", "key")
+    Pods of a StatefulSet each have a shape of their own, and one template: what does not depend on labels, owner and
+    claims is worked out for the first of them. Plugins keep memos on it as on shapes.
+    """
 
     def __init__(self, key: bytes) -> None:
+        super().__init__()
         self.key = key
+        #: Facts of its shapes that are known already, by the name of the attribute.
+        self.facts: dict[str, Any] = {}
+
+
+class _TemplateFact(Generic[T]):
+    """A fact of a shape that its template decides: once worked out, all other shapes of the template have it.
+
+    As with a cached property, the value is an ordinary attribute from then on.
+    """
+
+    def __init__(self, work_out: Callable[[PodShape], T]) -> None:
+        self._work_out = work_out
+        self.__doc__ = work_out.__doc__
+
+    def __set_name__(self, owner: type[PodShape], name: str) -> None:
+        self._name = name
+
+    def __get__(self, shape: PodShape, owner: type[PodShape]) -> T:
+        facts = shape.template.facts
+        if self._name not in facts:
+            facts[self._name] = self._work_out(shape)
+        value: T = facts[self._name]
+        shape.__dict__[self._name] = value
+        return value
 
 
 class PodShape(Memos):
@@ -95,6 +123,7 @@ class PodShape(Memos):
 
     def __init__(self, pod: Pod, key: bytes, id: int, template: PodTemplate) -> None:
         super().__init__()
+        self.__dict__.update(template.facts)
         self.key = key
         self.template = template
         #: Slot in the shape columns of `PodTable`; reused when the last pod of the shape is gone.
@@ -110,41 +139,41 @@ class PodShape(Memos):
 
     # -- requests: resource name -> integer (cpu in milli-units), as spec'd for each of their readers ---------------
 
-    @cached_property
+    @_TemplateFact
     def requests(self) -> dict[str, int]:
         """What Filter asks for: pod-level resources included, status left aside."""
         return to_vector(pod_requests(self.pod, dra_node_allocatable=self.counts_claims))
 
-    @cached_property
+    @_TemplateFact
     def used(self) -> dict[str, int]:
         """What a pod on a node takes: resize status considered."""
         return to_vector(self._used)
 
-    @cached_property
+    @_TemplateFact
     def used_by_any_name(self) -> dict[str, int]:
         """The same, with names that are not counted on nodes."""
         return to_vector(self._used, counted_only=False)
 
-    @cached_property
+    @_TemplateFact
     def _used(self) -> dict[str, int]:
         return pod_requests(self.pod, use_status=True, pod_level_resize=True, dra_node_allocatable=self.counts_claims)
 
-    @cached_property
+    @_TemplateFact
     def non_zero_used(self) -> tuple[int, int]:
         return non_zero_requests(self.pod, dra_node_allocatable=self.counts_claims)
 
-    @cached_property
+    @_TemplateFact
     def scoring_requests(self) -> dict[str, int]:
         # Parity: NodeResourcesFit never sees pod-level requests of the incoming pod when it scores.
         return to_vector(pod_requests(self.pod, skip_pod_level=True, defaults=_SCORING_DEFAULTS))
 
     # -- affinity -----------------------------------------------------------------------------------------------------
 
-    @cached_property
+    @_TemplateFact
     def _affinity(self) -> tuple[tuple[AffinityTerm, ...], ...]:
         return tuple(terms for terms, _ in self._parsed_affinity)
 
-    @cached_property
+    @_TemplateFact
     def _parsed_affinity(self) -> tuple[tuple[tuple[AffinityTerm, ...], str | None], ...]:
         affinity = self.pod.spec.affinity
         near = affinity.pod_affinity if affinity is not None else None
@@ -184,7 +213,7 @@ class PodShape(Memos):
     def preferred_anti_affinity(self) -> tuple[AffinityTerm, ...]:
         return self._affinity[3]
 
-    @cached_property
+    @_TemplateFact
     def affinity_error(self) -> str | None:
         """The reference's text for terms that do not parse, or None."""
         lists = (
@@ -203,12 +232,12 @@ class PodShape(Memos):
         """Why a required term of either kind does not parse, or None."""
         return self._parsed_affinity[0][1] or self._parsed_affinity[1][1]
 
-    @cached_property
+    @_TemplateFact
     def has_pod_affinity(self) -> bool:
         affinity = self.pod.spec.affinity
         return affinity is not None and (affinity.pod_affinity is not None or affinity.pod_anti_affinity is not None)
 
-    @cached_property
+    @_TemplateFact
     def selects_namespaces(self) -> bool:
         """Whether some affinity term reaches namespaces by what their labels are, and not simply all."""
         selectors = [term.namespace_selector for terms in self._affinity for term in terms]
@@ -216,15 +245,15 @@ class PodShape(Memos):
 
     # -- the rest -----------------------------------------------------------------------------------------------------
 
-    @cached_property
+    @_TemplateFact
     def required_node_affinity(self) -> RequiredNodeAffinity:
         return RequiredNodeAffinity.from_pod(self.pod)
 
-    @cached_property
+    @_TemplateFact
     def host_ports(self) -> tuple[tuple[str, str, int], ...]:
         return host_ports(self.pod)
 
-    @cached_property
+    @_TemplateFact
     def image_names(self) -> tuple[str, ...]:
         """Normalised images: init containers, containers, image volumes; each occurrence."""
         spec = self.pod.spec
@@ -236,12 +265,12 @@ class PodShape(Memos):
     def claim_names(self) -> tuple[str, ...]:
         return _claim_names(self.pod)
 
-    @cached_property
+    @_TemplateFact
     def has_claims(self) -> bool:
         """Whether any volume of the pods is a claim, also one made for the pod."""
         return bool(self.claim_names) or any(volume.ephemeral is not None for volume in self.pod.spec.volumes)
 
-    @cached_property
+    @_TemplateFact
     def disks(self) -> tuple[Disk, ...]:
         return tuple(disk for volume in self.pod.spec.volumes for disk in _disks(volume))
 
@@ -293,6 +322,8 @@ def _claim_names(pod: Pod) -> tuple[str, ...]:
 
 def _has_source(volume: Volume) -> bool:
     """Whether a volume comes from something that a plugin reads; config maps and projected tokens do not."""
+    if volume.persistent_volume_claim is not None:
+        return True
     return any(getattr(volume, f) is not None for f in volume.__struct_fields__ if f != "name")
 
 

@@ -502,10 +502,10 @@ class ClusterState:
     def vector_of(self, shape: PodShape) -> npt.NDArray[np.int64]:
         """What a pod of the shape takes, as `vector` has it; not to be written to."""
         # A resource never changes its index.
-        found: npt.NDArray[np.int64] | None = shape.memo(_VECTOR, None)
+        found: npt.NDArray[np.int64] | None = shape.template.memo(_VECTOR, None)
         if found is None:
             found = self.vector(shape.used)
-            shape.remember(_VECTOR, None, found)
+            shape.template.remember(_VECTOR, None, found)
         return found
 
     # -- lookup objects -----------------------------------------------------------------------------------------------

@@ -2,7 +2,7 @@
 
 Which disk stands behind a claim is a matter of lookup objects that change by themselves, so nothing of it is known
 here: a row has the ways in which its pods use volumes, and how many pods use each. Readers work out what they need a
-row at a time, and see from a row's version when to do it again.
+row at a time, and follow `changes` to see when to do it again.
 """
 
 from __future__ import annotations
@@ -10,14 +10,10 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
 
-import numpy as np
-
-from stowplan.cluster.columns import grown
+from stowplan.cluster.changes import ChangeLog
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
-
-    import numpy.typing as npt
 
     from stowplan.api.types import Pod, Volume
     from stowplan.cluster.pod_info import PodInfo
@@ -75,24 +71,25 @@ class MountedVolumes:
 
     def __init__(self) -> None:
         self._rows: dict[int, Counter[VolumeUse]] = {}
-        #: Moves with each change of the row's uses; no number is ever given twice.
-        self.versions: npt.NDArray[np.int64] = np.zeros(64, np.int64)
-        #: The last version given.
-        self.clock = 0
+        #: Rows whose uses changed. What undoes a change is one more, so the log is never wound back.
+        self.changes: ChangeLog[int] = ChangeLog()
 
     def book(self, row: int, uses: Iterable[VolumeUse], sign: int) -> None:
         """Add a pod's uses to a row, or take them off."""
-        mounts = self._rows.setdefault(row, Counter())
+        mounts = self._rows.get(row)
+        if mounts is None:
+            mounts = self._rows[row] = Counter()
         for use in uses:
             mounts[use] += sign
             if not mounts[use]:
                 del mounts[use]
         if not mounts:
             del self._rows[row]
-        if row >= len(self.versions):
-            self.versions = grown(self.versions, max(row + 1, 2 * len(self.versions)))
-        self.clock += 1
-        self.versions[row] = self.clock
+        self.changes.append(row)
 
     def on(self, row: int) -> Mapping[VolumeUse, int]:
         return self._rows.get(row, _NONE)
+
+    def rows(self) -> list[int]:
+        """Rows with any uses."""
+        return list(self._rows)

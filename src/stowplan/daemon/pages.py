@@ -179,6 +179,7 @@ class SchedulerPages:
             counts=counts,
             pods=tuple(map(queued_pod_record, waiting)),
             left_out=left_out,
+            wakes=tuple(one.record() for one in self._scheduler.stories.last_wakes()),
             leader=self._other_leader(),
         )
         page = _with_page(record, request, lambda: [*self._caveat(), *queue_page(record, summary=queue.summary())])

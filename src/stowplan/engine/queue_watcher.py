@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from stowplan.framework.events import SCHEDULE_ATTEMPT_FAILURE
 from stowplan.klog import get_logger
@@ -11,8 +11,9 @@ from stowplan.queue.queued_pod import Place
 from stowplan.queue.scheduling_queue import QUEUE_NAMES
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
+    from stowplan.framework.events import ClusterEvent
     from stowplan.inspection.stories import Stories
     from stowplan.queue.queued_pod import QueuedPod
 
@@ -37,6 +38,9 @@ class QueueWatcher(QueueObserver):
                 # The queue itself logs more of these.
                 return
         verbose.info(text, pod=queued.pod, event=cause, queue=QUEUE_NAMES[place])
+
+    def woken(self, pods: Sequence[QueuedPod], event: ClusterEvent, changed: Any) -> None:
+        self._stories.woken(pods, event.label, changed)
 
     def problem(self, text: str) -> None:
         self._report(text)

@@ -287,9 +287,19 @@ class Framework:
         """The signers that may have something to say of pods of the shape, also as bits of a number."""
         found: tuple[int, tuple[SignPlugin, ...]] | None = shape.memo("signers", self._arrangement)
         if found is None:
-            asked = tuple(plugin for plugin in signers if not _signs_nothing(plugin, shape))
-            bits = sum(1 << i for i, plugin in enumerate(signers) if plugin in asked)
-            found = shape.remember("signers", self._arrangement, (bits, asked))
+            bits, asked = 0, []
+            for i, plugin in enumerate(signers):
+                try:
+                    if plugin.signs_nothing(shape):
+                        continue
+                except PROPAGATED:
+                    raise
+                except BaseException:
+                    # What it makes of such a pod shows when it is asked.
+                    pass
+                bits |= 1 << i
+                asked.append(plugin)
+            found = shape.remember("signers", self._arrangement, (bits, tuple(asked)))
         return found
 
     # -- lookup objects -----------------------------------------------------------------------------------------------
@@ -589,16 +599,6 @@ class Framework:
             except BaseException as e:
                 problems.append(f"{plugin.name} failed to close: {described(e)}")
         return problems
-
-
-def _signs_nothing(plugin: SignPlugin, shape: PodShape) -> bool:
-    try:
-        return plugin.signs_nothing(shape)
-    except PROPAGATED:
-        raise
-    except BaseException:
-        # What it makes of such a pod shows when it is asked.
-        return False
 
 
 def _moving(plugins: tuple[P, ...]) -> tuple[P, ...]:

@@ -145,6 +145,21 @@ class QueuedPodRecord(QueueStateRecord, frozen=True, kw_only=True):
     pod: str
 
 
+class WakeRecord(Record, frozen=True, kw_only=True):
+    """An event after which pods that were refused are tried again."""
+
+    time: str
+    #: As metrics name it: NodeAdd, AssignedPodDelete.
+    event: str
+    #: The object that changed: Kind name or Kind namespace/name; "" if it was none.
+    by: str = ""
+    #: How many pods, and the first of them.
+    count: int
+    pods: tuple[str, ...]
+    #: Who had refused these.
+    rejected_by: tuple[str, ...] = ()
+
+
 class QueueRecord(Record, frozen=True, kw_only=True):
     """The pods that wait in the scheduling queue."""
 
@@ -153,6 +168,8 @@ class QueueRecord(Record, frozen=True, kw_only=True):
     pods: tuple[QueuedPodRecord, ...]
     #: Waiting pods that are not in `pods`.
     left_out: int
+    #: What brought refused pods back, the newest first.
+    wakes: tuple[WakeRecord, ...] = ()
     #: Of a replica that stands by: who leads, "" for nobody.
     leader: str | None = None
     page: list[Any] | None = None

@@ -18,16 +18,18 @@ from datetime import UTC, datetime
 from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from stowplan.inspection.records import DecisionRecord, StepRecord, StoryRecord
+from stowplan.inspection.records import DecisionRecord, StepRecord, StoryRecord, WakeRecord
 from stowplan.queue.queued_pod import Place
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from stowplan.queue.queued_pod import QueuedPod
 
 #: Steps of a long story that are kept of its beginning.
 _FIRST = 4
+#: Wakes that are kept, and pods of each.
+_WAKES, _WOKEN = 200, 20
 #: A plugin that words its refusal node by node makes a message of any length.
 LONGEST_TEXT = 2_000
 
@@ -88,6 +90,35 @@ class AttemptOutcome(NamedTuple):
             "victims_total": self.victims_total,
             "pdb_violations": self.pdb_violations,
         }
+
+
+class Woken(NamedTuple):
+    """An event that brought refused pods back."""
+
+    time: float
+    event: str
+    #: The object that changed; None if it was none.
+    by: Any
+    pods: int
+    #: The first of the pods, and who had refused those.
+    keys: tuple[str, ...]
+    rejectors: frozenset[str]
+
+    def record(self) -> WakeRecord:
+        return WakeRecord(
+            time=time_text(self.time),
+            event=self.event,
+            by="" if self.by is None else _object_text(self.by),
+            count=self.pods,
+            pods=self.keys,
+            rejected_by=tuple(sorted(self.rejectors)),
+        )
+
+
+def _object_text(obj: Any) -> str:
+    metadata = obj.metadata
+    name = f"{metadata.namespace}/{metadata.name}" if metadata.namespace else metadata.name
+    return f"{type(obj).__name__} {name}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,6 +207,7 @@ class Stories:
         #: By UID; whose story was touched longest ago stands first.
         self._kept: OrderedDict[str, _Kept] = OrderedDict()
         self._decisions: deque[AttemptOutcome] = deque(maxlen=decisions)
+        self._wakes: deque[Woken] = deque(maxlen=_WAKES)
 
     #: Whether anything is remembered.
     kept = True
@@ -195,6 +227,12 @@ class Stories:
         """An attempt came to an end."""
         self._decisions.append(outcome)
         self._append(outcome.key, outcome.uid, outcome)
+
+    def woken(self, pods: Sequence[QueuedPod], event: str, by: Any) -> None:
+        """An event brought these pods back; `by` is the object that changed."""
+        first = pods[:_WOKEN]
+        rejectors = frozenset[str]().union(*(queued.rejectors for queued in first))
+        self._wakes.append(Woken(self.now(), event, by, len(pods), tuple(q.key for q in first), rejectors))
 
     def gone(self, uid: str) -> None:
         """The pod was deleted; its story stays until the room is needed, and gets no younger by this."""
@@ -239,6 +277,10 @@ class Stories:
         """The newest first."""
         return list(islice(reversed(self._decisions), max(count, 0)))
 
+    def last_wakes(self) -> list[Woken]:
+        """The newest first."""
+        return list(reversed(self._wakes))
+
 
 class NoStories(Stories):
     """Remembers nothing."""
@@ -252,6 +294,9 @@ class NoStories(Stories):
         pass
 
     def moved(self, queued: QueuedPod, place: Place, cause: str) -> None:
+        pass
+
+    def woken(self, pods: Sequence[QueuedPod], event: str, by: Any) -> None:
         pass
 
     def gone(self, uid: str) -> None:

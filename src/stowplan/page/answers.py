@@ -168,13 +168,16 @@ class Answers:
         if group is None and not members.known(key):
             raise NotFound(f'pod group "{key}" not found')
         gang = None if group is None else group.spec.scheduling_policy.gang
-        waiting = {info.key for info in state.pending.values() if _is_of(info, key)}
+        members_waiting = [info for info in state.pending.values() if _is_of(info, key)]
+        waiting = {info.key for info in members_waiting}
+        judged = self.asked.groups_of(members_waiting)
         return GroupStateRecord(
             pod_group=key,
             min_count=0 if gang is None else gang.min_count,
             condition=condition_of(group),
             waiting=tuple(pod for pod in self.queue(len(state.pending)).pods if pod.pod in waiting),
             have_node={info.key: info.node_name for info in members.placed(key)},
+            verdict=self.asked.group_record(key) if judged else None,
         )
 
 

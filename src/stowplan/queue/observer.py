@@ -5,9 +5,12 @@ It is called when a move is complete, and must not change the queue from within 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from stowplan.framework.events import ClusterEvent
     from stowplan.queue.queued_pod import Place, QueuedPod
 
 
@@ -16,6 +19,12 @@ class QueueObserver:
 
     def moved(self, queued: QueuedPod, place: Place, cause: str) -> None:
         """A pod moved to a place."""
+
+    def woken(self, pods: Sequence[QueuedPod], event: ClusterEvent, changed: Any) -> None:
+        """An event brought pods back that plugins had refused; who refused them is still known.
+
+        `changed`: the object that the event is about, None if there is none.
+        """
 
     def problem(self, text: str) -> None:
         """A plugin failed, or a pod is in two places; the queue goes on."""

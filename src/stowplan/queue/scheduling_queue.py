@@ -295,6 +295,8 @@ class SchedulingQueue:
             helped = sorted(self._requeueing.helped(groups, happened, pre_check), key=_arrival)
             for queued, strategy in helped:
                 self._places.requeue_unschedulable(queued, strategy, interest.label)
+            if helped:
+                self._observer.woken([queued for queued, _ in helped], event, old if new is None else new)
         if self._in_flight:
             self._in_flight.record(happened)
             verbose = _log.v(5)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from stowplan_cluster.controllers.device_driver import FakeDeviceDriver
+from stowplan_cluster.controllers.device_readiness import FakeDeviceReadiness
 from stowplan_cluster.controllers.device_taint_eviction import DeviceTaintEvictionController
 from stowplan_cluster.controllers.disruption import DisruptionController
 from stowplan_cluster.controllers.ephemeral_volumes import EphemeralVolumeController
@@ -39,6 +40,7 @@ def cluster_controllers(registry: Registry) -> list[Controller]:
         DisruptionController(registry),
         EphemeralVolumeController(registry),
         FakeDeviceDriver(registry),
+        FakeDeviceReadiness(registry),
         ResourceClaimController(registry),
         VolumeBinder(registry),
         Provisioner(registry),

@@ -325,6 +325,25 @@ def test_a_claim_named_twice_needs_two_volumes(bench):
     assert refused(bench, LOCAL, claim(), volume(), volume("w"), pod=pod) == {}
 
 
+@pytest.mark.parametrize(
+    ("wanted", "has", "fits"),
+    [
+        pytest.param("1e30", str(10**30), True, id="as much"),
+        pytest.param(str(10**30 + 1), "1e30", False, id="one byte too small"),
+        pytest.param("1Gi", str(10**30), True, id="far too large"),
+        pytest.param(str(10**30), "10Gi", False, id="far too small"),
+    ],
+)
+def test_sizes_beyond_64_bits(bench, wanted, has, fits):
+    assert refused(bench, LOCAL, claim(size=wanted), volume(size=has)) == ({} if fits else NOBODY)
+
+
+def test_room_beyond_64_bits_says_nothing_worse_than_that_there_is_none(bench):
+    """Parity: bytes are counted in 64 bits, and wrap around."""
+    room = capacity("k", labels={}, capacity=str(10**30))
+    assert refused(bench, claim(size="1Gi"), a_class(), a_driver(), room) == {"n1": NO_ROOM, "n2": NO_ROOM}
+
+
 @pytest.mark.slow
 def test_ten_thousand_volumes_that_almost_match(bench):
     """Each selector is looked at once, and not at all for another pod with a claim like it."""

@@ -4,7 +4,8 @@ import pytest
 from playwright.sync_api import expect
 
 from support.browser.browsers import chromium, tab
-from support.browser.pages import cluster, served
+from support.browser.pages import cluster, run, served
+from support.browser.pages import simulated as simulated_in
 
 # A busy machine is no fault of the page.
 expect.set_options(timeout=20_000)
@@ -49,3 +50,16 @@ def at(address, page):
         return page
 
     return go
+
+
+@pytest.fixture(scope="session")
+def simulated(tmp_path_factory):
+    """Two folders of results: the same pods spread, and packed."""
+    return simulated_in(tmp_path_factory.mktemp("simulated"))
+
+
+@pytest.fixture(scope="session")
+def pair(simulated):
+    """The address of both, side by side."""
+    with run("ui", *(word for folder in simulated for word in ("--simulation", str(folder)))) as said:
+        yield said.split()[-1]

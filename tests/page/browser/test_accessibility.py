@@ -15,6 +15,7 @@ VIEWS = {
     "workbench": '#/workbench?change={"remove":["node-0"]}',
     "configuration": "#/configuration",
 }
+COURSES = {"two courses": "#/time", "one course": "#/time?track=packed"}
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
@@ -22,13 +23,24 @@ def test_nothing_is_found(open_tab, address, scheme):
     if not AXE.exists():
         pytest.skip("axe-core is not installed: `make page` installs it")
     with open_tab(color_scheme=scheme, bypass_csp=True) as tab:
-        page = tab.page
-        page.goto(address)
-        page.locator(".sum").wait_for()
-        for name, place in VIEWS.items():
-            page.goto(f"{address.partition('#')[0]}{place}")
-            page.locator(".sea, .table, .verdict, .lanes, .figures, .points").first.wait_for()
-            page.add_script_tag(path=AXE)
-            found = page.evaluate("axe.run()")["violations"]
-            told = [f"{one['id']}: {one['help']}: {one['nodes'][0]['html']}" for one in found]
-            assert told == [], name
+        check(tab.page, address, VIEWS)
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_nothing_is_found_of_courses(open_tab, pair, scheme):
+    if not AXE.exists():
+        pytest.skip("axe-core is not installed: `make page` installs it")
+    with open_tab(color_scheme=scheme, bypass_csp=True) as tab:
+        check(tab.page, pair, COURSES)
+
+
+def check(page, address, views):
+    page.goto(address)
+    page.locator(".sum").wait_for()
+    for name, place in views.items():
+        page.goto(f"{address.partition('#')[0]}{place}")
+        page.locator(".sea, .table, .verdict, .lanes, .figures, .points").first.wait_for()
+        page.add_script_tag(path=AXE)
+        found = page.evaluate("axe.run()")["violations"]
+        told = [f"{one['id']}: {one['help']}: {one['nodes'][0]['html']}" for one in found]
+        assert told == [], name

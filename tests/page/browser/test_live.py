@@ -5,7 +5,7 @@ from playwright.sync_api import expect
 
 from support.browser.pages import run
 from support.processes.cluster_commands import Client
-from support.what_if.objects import pod
+from support.what_if.objects import node, pod
 
 
 @pytest.fixture
@@ -32,6 +32,21 @@ def test_pods_come_move_and_go(page, live):
     expect(page.locator(".figures").get_by_role("row", name="Nodes")).to_contain_text("+1")
     page.goto(f"{address.partition('#')[0]}#/pod/default/big")
     expect(page.locator(".story")).to_contain_text("attempt 1")
+
+
+def test_who_woke_whom(page, live):
+    address, kubeconfig = live
+    client = Client(kubeconfig)
+    client("/api/v1/namespaces/default/pods", pod("big", cpu="640"))
+    page.goto(address)
+    expect(page.locator(".quay")).to_contain_text("refused by NodeResourcesFit")
+    client("/api/v1/nodes", node("larger", cpu="700"))
+    expect(page.locator(".sum")).to_contain_text("5 nodes, 1 pod stowed, 0 pending")
+    page.goto(f"{address.partition('#')[0]}#/queue")
+    row = page.get_by_role("region", name="Who woke whom").get_by_role("row", name="NodeAdd")
+    expect(row.get_by_role("link", name="Node larger")).to_be_visible()
+    expect(row).to_contain_text("default/big")
+    expect(row).to_contain_text("NodeResourcesFit")
 
 
 def test_a_scheduler_that_is_gone_is_missed(open_tab, tmp_path, monkeypatch):

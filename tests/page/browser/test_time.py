@@ -7,8 +7,7 @@ from urllib.parse import quote
 import pytest
 from playwright.sync_api import expect
 
-from stowplan import simulate_scenario
-from support.browser.pages import run
+from support.browser.pages import PACKING, run
 from support.live.recordings import a_short_run
 
 
@@ -71,48 +70,6 @@ def test_a_chart_leads_to_its_moment(at_time):
 
 
 # -- simulations ------------------------------------------------------------------------------------------------------
-
-SCENARIO = """
-name: rush
-duration: 100
-cluster:
-  groups:
-  - {name: n, count: 4, capacity: {cpu: "8", memory: 32Gi, pods: "20"}}
-workloads:
-- name: web
-  manifest: {kind: Pod, spec: {containers: [{name: c, image: i, resources: {requests: {cpu: "2", memory: 1Gi}}}]}}
-  every: 10s
-  count: 8
-events:
-- {at: 50s, resize: {group: n, count: 5}}
-"""
-PACKING = """
-apiVersion: kubescheduler.config.k8s.io/v1
-kind: KubeSchedulerConfiguration
-profiles:
-  - schedulerName: default-scheduler
-    pluginConfig:
-      - name: NodeResourcesFit
-        args: {scoringStrategy: {type: MostAllocated, resources: [{name: cpu, weight: 1}]}}
-    plugins: {score: {disabled: [{name: NodeResourcesBalancedAllocation}]}}
-"""
-
-
-@pytest.fixture(scope="session")
-def simulated(tmp_path_factory):
-    """Two folders: the same pods spread, and packed."""
-    folder = tmp_path_factory.mktemp("simulated")
-    (folder / "rush.yaml").write_text(SCENARIO)
-    (folder / "packing.yaml").write_text(PACKING)
-    simulate_scenario(folder / "rush.yaml", folder=folder / "spread")
-    simulate_scenario(folder / "rush.yaml", folder=folder / "packed", config=folder / "packing.yaml")
-    return folder / "spread", folder / "packed"
-
-
-@pytest.fixture(scope="session")
-def pair(simulated):
-    with run("ui", *(word for folder in simulated for word in ("--simulation", str(folder)))) as said:
-        yield said.split()[-1]
 
 
 @pytest.fixture

@@ -67,6 +67,27 @@ def test_a_trial_on_the_workbench(at):
     expect(figures).to_have_count(0)
 
 
+def test_tables_and_pictures_of_a_trial_and_of_plugins_are_saved(at):
+    page = at('#/workbench?change={"remove":["node-0"]}')
+    for button, begins in (
+        ("Figures as CSV", b"What,before,after\r\nNodes,6,5\r\n"),
+        ("The plan as SVG", b"<svg"),
+        ("The plan as PNG", b"\x89PNG"),
+    ):
+        assert saved(page, button).startswith(begins), button
+    page = at("#/configuration")
+    assert b"score,1,TaintToleration,3," in saved(page, "Plugins of default-scheduler as CSV")
+    page = at("#/pod/default/small")
+    assert saved(page, "Points as SVG").startswith(b"<svg")
+    assert saved(page, "Points as PNG").startswith(b"\x89PNG")
+
+
+def saved(page, button):
+    with page.expect_download() as download:
+        page.get_by_role("button", name=button).click()
+    return download.value.path().read_bytes()
+
+
 def test_a_trial_has_an_address(at):
     change = json.dumps({"addNodes": [{"count": 2, "like": "node-1"}]})
     page = at(f"#/workbench?change={change.replace(' ', '')}")

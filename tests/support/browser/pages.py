@@ -6,6 +6,7 @@ import subprocess
 import sys
 from contextlib import contextmanager
 
+from stowplan import simulate_scenario
 from stowplan.config import DEFAULT_FEATURES
 from stowplan.daemon.plugin_registry import registry_with
 from stowplan.offline import Cluster
@@ -17,6 +18,32 @@ from stowplan.page.records import SourceRecord
 from stowplan.page.saved_copy import save_copy
 from stowplan.sources.cluster_source import ClusterSource
 from support.what_if.objects import node, owned, pod
+
+#: A scenario in which eight pods come, and how to pack them instead of spreading them.
+SCENARIO = """
+name: rush
+duration: 100
+cluster:
+  groups:
+  - {name: n, count: 4, capacity: {cpu: "8", memory: 32Gi, pods: "20"}}
+workloads:
+- name: web
+  manifest: {kind: Pod, spec: {containers: [{name: c, image: i, resources: {requests: {cpu: "2", memory: 1Gi}}}]}}
+  every: 10s
+  count: 8
+events:
+- {at: 50s, resize: {group: n, count: 5}}
+"""
+PACKING = """
+apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+profiles:
+  - schedulerName: default-scheduler
+    pluginConfig:
+      - name: NodeResourcesFit
+        args: {scoringStrategy: {type: MostAllocated, resources: [{name: cpu, weight: 1}]}}
+    plugins: {score: {disabled: [{name: NodeResourcesBalancedAllocation}]}}
+"""
 
 
 def cluster():
@@ -62,3 +89,12 @@ def save_page(folder, objects, *, title):
         courses=Courses({}),
     )
     return folder / "index.html"
+
+
+def simulated(folder):
+    """Two folders of results: the same pods spread, and packed."""
+    (folder / "rush.yaml").write_text(SCENARIO)
+    (folder / "packing.yaml").write_text(PACKING)
+    simulate_scenario(folder / "rush.yaml", folder=folder / "spread")
+    simulate_scenario(folder / "rush.yaml", folder=folder / "packed", config=folder / "packing.yaml")
+    return folder / "spread", folder / "packed"

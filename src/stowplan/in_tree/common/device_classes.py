@@ -44,11 +44,11 @@ def device_class_of(resource: str, state: ClusterState) -> DeviceClass | None:
 
 def device_classes_read(shape: PodShape) -> Collection[ObjectDependency]:
     """The classes that `device_class_of` looks at for what a pod requests."""
-    found: tuple[ObjectDependency, ...] | None = shape.memo("device classes read", 0)
+    found: tuple[ObjectDependency, ...] | None = shape.template.memo("device classes read", 0)
     if found is None:
         wanted = (name for name, amount in shape.requests.items() if amount and is_dra_extended(name))
         found = tuple(ObjectDependency.indexed(DeviceClass, BY_RESOURCE, name) for name in wanted)
-        shape.remember("device classes read", 0, found)
+        shape.template.remember("device classes read", 0, found)
     return found
 
 

@@ -69,10 +69,10 @@ def stored_claim(pod: PodInfo, cluster: ClusterState) -> ResourceClaim | None:
 
 
 def extended_names(shape: PodShape) -> tuple[str, ...]:
-    found: tuple[str, ...] | None = shape.memo("extended names", 0)
+    found: tuple[str, ...] | None = shape.template.memo("extended names", 0)
     if found is None:
         found = tuple(name for name, amount in shape.requests.items() if amount and is_dra_extended(name))
-        shape.remember("extended names", 0, found)
+        shape.template.remember("extended names", 0, found)
     return found
 
 

@@ -192,6 +192,8 @@ class InterPodAffinity(
 
     def _pod_terms(self, shape: PodShape) -> _PodTerms:
         """The counters that an incoming pod's terms need; kept on the shape while no namespace that matters changes."""
+        if not shape.has_pod_affinity:
+            return _NO_TERMS
         version = self.handle.cluster.objects.version(t.Namespace) if shape.selects_namespaces else 0
         found: _PodTerms | None = shape.memo("affinity terms", version)
         if found is None:
@@ -243,10 +245,10 @@ class InterPodAffinity(
 
     def reads_objects(self, pod: PodInfo) -> Collection[ObjectDependency]:
         """Namespaces, for their labels: the pod's own, and all where its terms select by labels."""
-        found: tuple[ObjectDependency] | None = pod.shape.memo("namespaces read", 0)
+        found: tuple[ObjectDependency] | None = pod.shape.template.memo("namespaces read", 0)
         if found is None:
             own, any_ = ObjectDependency.named(t.Namespace, pod.namespace), ObjectDependency.of_kind(t.Namespace)
-            found = pod.shape.remember("namespaces read", 0, (any_ if pod.shape.selects_namespaces else own,))
+            found = pod.shape.template.remember("namespaces read", 0, (any_ if pod.shape.selects_namespaces else own,))
         return found
 
     def sign_pod(self, pod: PodInfo) -> Mapping[str, Any] | Status:
@@ -524,6 +526,9 @@ class _PodTerms:
     anti_affinity: list[tuple[str, PodTerm]]
     #: (topology key, signed weight, term) of each preference.
     preferred: list[tuple[str, int, PodTerm]]
+
+
+_NO_TERMS = _PodTerms(PodTerm(()), matches_itself=True, anti_affinity=[], preferred=[])
 
 
 def _stretched(raw: npt.NDArray[np.int64], low: int, high: int) -> npt.NDArray[np.int64]:

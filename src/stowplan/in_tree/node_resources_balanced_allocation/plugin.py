@@ -47,17 +47,17 @@ class NodeResourcesBalancedAllocation(PreScorePlugin, ScorePlugin, TemplateSigne
         return None
 
     def sums_question(self, pod: PodInfo) -> Hashable:
-        found: Hashable = pod.shape.memo("balance question", 0)
+        found: Hashable = pod.shape.template.memo("balance question", 0)
         if found is None:
-            found = pod.shape.remember("balance question", 0, tuple(pod.shape.used_by_any_name.items()))
+            found = pod.shape.template.remember("balance question", 0, tuple(pod.shape.used_by_any_name.items()))
         return found
 
     def _demands(self, pod: PodInfo) -> Demands:
-        found: Demands | None = pod.shape.memo(PRE_SCORE_KEY, self._resources)
+        found: Demands | None = pod.shape.template.memo(PRE_SCORE_KEY, self._resources)
         if found is None:
             # Parity: a name that no node counts (storage) cannot tilt a node, but is something that the pod asks for.
             found = Demands(self._resources, pod.shape.used_by_any_name)
-            pod.shape.remember(PRE_SCORE_KEY, self._resources, found)
+            pod.shape.template.remember(PRE_SCORE_KEY, self._resources, found)
         return found
 
     def score(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> npt.NDArray[np.int64]:

@@ -86,11 +86,11 @@ class NodeResourcesFit(
         self._curve = ShapePoints(points) if points else None
 
     def sums_question(self, pod: PodInfo) -> Hashable:
-        found: Hashable = pod.shape.memo("fit question", 0)
+        found: Hashable = pod.shape.template.memo("fit question", 0)
         if found is None:
             shape = pod.shape
             asked = (tuple(shape.requests.items()), tuple(shape.scoring_requests.items()))
-            found = shape.remember("fit question", 0, asked)
+            found = shape.template.remember("fit question", 0, asked)
         return found
 
     def reads_objects(self, pod: PodInfo) -> Collection[ObjectDependency]:
@@ -158,10 +158,10 @@ class NodeResourcesFit(
         state.write(PRE_SCORE_KEY, self._demands(pod))
 
     def _demands(self, pod: PodInfo) -> Demands:
-        found: Demands | None = pod.shape.memo(PRE_SCORE_KEY, self._resources)
+        found: Demands | None = pod.shape.template.memo(PRE_SCORE_KEY, self._resources)
         if found is None:
             found = Demands(self._resources, pod.shape.scoring_requests)
-            pod.shape.remember(PRE_SCORE_KEY, self._resources, found)
+            pod.shape.template.remember(PRE_SCORE_KEY, self._resources, found)
         return found
 
     def score(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> npt.NDArray[np.int64] | Status:

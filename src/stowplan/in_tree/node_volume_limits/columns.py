@@ -8,7 +8,7 @@ asks (`refresh`), and then only for the rows in question.
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -22,11 +22,12 @@ from stowplan.api.types import (
     StorageClass,
     VolumeAttachment,
 )
+from stowplan.cluster.changes import ChangeLog
 from stowplan.cluster.columns import grown
 from stowplan.in_tree.node_volume_limits.volumes import CsiVolume, Found, behind
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     import numpy.typing as npt
 
@@ -37,6 +38,8 @@ if TYPE_CHECKING:
 #: Where no limit is said.
 UNLIMITED = np.iinfo(np.int64).max
 
+_NOTHING: dict[CsiVolume, int] = {}
+_MAX_FRESH = 1024
 _FOLLOWED = (PersistentVolumeClaim, PersistentVolume, StorageClass, CSINode, CSIDriver, VolumeAttachment)
 
 
@@ -46,8 +49,8 @@ class _Row:
 
     uses: frozenset[VolumeUse] = frozenset()
     #: Used by pods -> by how many of their volumes.
-    mounted: Counter[CsiVolume] = field(default_factory=Counter)
-    counts: Counter[str] = field(default_factory=Counter)
+    mounted: dict[CsiVolume, int] = field(default_factory=dict)
+    counts: dict[str, int] = field(default_factory=dict)
     csi_node: CSINode | None = None
 
 
@@ -57,13 +60,13 @@ class AttachedVolumes:
     def __init__(self, cluster: ClusterState) -> None:
         self._cluster = cluster
         self._objects = cluster.objects
-        self._clock = 0
+        #: Rows of which something changed here; -1 stands for all.
+        self._written: ChangeLog[int] = ChangeLog()
         self._forget()
 
     def _forget(self) -> None:
         capacity = max(64, self._cluster.table.n)
-        #: Moves when anything here changed.
-        self.version = self._next()
+        self._written.append(-1)
         #: Driver -> attached volumes of each row.
         self._counts: dict[str, npt.NDArray[np.int64]] = {}
         #: Driver -> the limit of each row.
@@ -82,11 +85,13 @@ class AttachedVolumes:
         self._names: list[str] = []
         #: The generation of the table that had these names.
         self._names_of = -1
-        self._seen = np.zeros(0, np.int64)
         #: Of the mounted volumes, the objects and the nodes, when all was up to date.
         self._stamp: tuple[int, int, int] | None = None
         self._positions: dict[type[Any], int] = {}
         self._behind: dict[VolumeUse, Found] = {}
+        #: The same of uses that no row may have, as of a version of the objects.
+        self._fresh: dict[VolumeUse, Found] = {}
+        self._fresh_of = -1
         self._rows_with: dict[VolumeUse, set[int]] = defaultdict(set)
         #: (type, key) -> uses behind which the object stands.
         self._uses_of: dict[tuple[type[Any], str], set[VolumeUse]] = defaultdict(set)
@@ -96,11 +101,17 @@ class AttachedVolumes:
         self._attached_to: dict[str, set[str]] = defaultdict(set)
         self._attachments_of: dict[str, set[str]] = defaultdict(set)
 
-    def _next(self) -> int:
-        self._clock += 1
-        return self._clock
-
     # -- what plugins ask -------------------------------------------------------------------------------------------
+
+    @property
+    def version(self) -> int:
+        """Moves when anything here changed; no number is ever given twice."""
+        return self._written.position
+
+    def rows_since(self, version: int) -> list[int] | None:
+        """Rows of which anything changed since; None when that may be all."""
+        rows = self._written.since(version)
+        return None if rows is None or rows[:1] == [-1] else rows
 
     def counts(self, driver: str) -> npt.NDArray[np.int64] | None:
         """Volumes of the driver that are attached to each row; None: nowhere any."""
@@ -132,10 +143,10 @@ class AttachedVolumes:
         """Rows with a pod that uses the volume."""
         return self._rows_of.get(volume, set())
 
-    def mounted(self, row: int) -> Counter[CsiVolume]:
+    def mounted(self, row: int) -> Mapping[CsiVolume, int]:
         """Volumes that the row's pods use, and how often."""
         found = self._rows.get(row)
-        return Counter() if found is None else found.mounted
+        return _NOTHING if found is None else found.mounted
 
     def attached(self, row: int) -> set[CsiVolume]:
         """Volumes that are attached to the row's node, whether a pod uses them or not."""
@@ -144,40 +155,60 @@ class AttachedVolumes:
     def behind(self, use: VolumeUse) -> Found:
         """What stands behind a use, as it is now."""
         found = self._behind.get(use)
-        return behind(use, self._objects) if found is None else found
+        return self._looked_up(use) if found is None else found
+
+    def _looked_up(self, use: VolumeUse) -> Found:
+        """A pod that is placed next is asked about before it is on its node."""
+        version = self._objects.total_version
+        if self._fresh_of != version or len(self._fresh) >= _MAX_FRESH:
+            self._fresh.clear()
+            self._fresh_of = version
+        found = self._fresh.get(use)
+        if found is None:
+            found = self._fresh[use] = behind(use, self._objects)
+        return found
 
     # -- keeping up -------------------------------------------------------------------------------------------------
 
     def refresh(self) -> None:
         """Bring everything up to date."""
         cluster = self._cluster
-        stamp = cluster.volumes.clock, self._objects.total_version, cluster.table.generation
+        stamp = cluster.volumes.changes.position, self._objects.total_version, cluster.table.generation
         if stamp == self._stamp:
             return
-        changed = self._followed()
-        if changed is None:
+        remounted = None if self._stamp is None else cluster.volumes.changes.since(self._stamp[0])
+        changed = None if remounted is None else self._followed()
+        if remounted is None or changed is None:
             self._forget()
+            remounted = cluster.volumes.rows()
             changed = {kind: list(self._keys(kind)) for kind in _FOLLOWED}
         self._grow()
-        rows = self._rows_renamed() | self._rows_remounted()
-        csi_rows = set(rows)
+        renamed = self._rows_renamed()
+        rows = renamed.union(remounted)
+        if changed:
+            rows |= self._after_objects(changed)
+        for row in renamed:
+            self._write_limits(row)
+        for row in rows:
+            self._write(row)
+        self._stamp = stamp
+
+    def _after_objects(self, changed: dict[type[Any], list[str]]) -> set[int]:
+        """Take over what changed objects say of nodes; the rows to write again for what they say of volumes."""
+        rows: set[int] = set()
         for kind, keys in changed.items():
             for key in keys:
                 if kind is CSINode:
-                    csi_rows.update(self._row_of(key))
+                    for row in self._row_of(key):
+                        self._write_limits(row)
                 elif kind is VolumeAttachment:
                     rows |= self._reattached(key)
                 else:
                     rows |= self._outdated(kind, key)
-        if changed[CSIDriver]:
-            self.version = self._next()
-        for row in csi_rows:
-            self._write_limits(row)
-        for row in rows:
-            self._write(row)
-        for kind in _FOLLOWED:
             self._positions[kind] = self._objects.changes(kind).position
-        self._stamp = stamp
+        if changed[CSIDriver]:
+            self._written.append(-1)
+        return rows
 
     def _keys(self, kind: type[Any]) -> Iterable[str]:
         if kind is VolumeAttachment:
@@ -186,7 +217,9 @@ class AttachedVolumes:
         return ()
 
     def _followed(self) -> dict[type[Any], list[str]] | None:
-        """Keys of the objects that changed, by kind; None when there is no telling."""
+        """Keys of the objects that changed, by kind, nothing if none did; None when there is no telling."""
+        if self._stamp is not None and self._stamp[1] == self._objects.total_version:
+            return {}
         found = {}
         for kind in _FOLLOWED:
             log = self._objects.changes(kind)
@@ -228,15 +261,6 @@ class AttachedVolumes:
         names = names + [""] * (len(known) - len(names))
         return {row for row, (old, new) in enumerate(zip(known, names, strict=True)) if old != new}
 
-    def _rows_remounted(self) -> set[int]:
-        versions = self._cluster.volumes.versions
-        if len(self._seen) < len(versions):
-            self._seen = grown(self._seen, len(versions))
-        rows: set[int] = set(np.flatnonzero(versions != self._seen).tolist())
-        if rows:
-            self._seen = versions.copy()
-        return rows
-
     def _outdated(self, kind: type[Any], key: str) -> set[int]:
         """Rows to which a change of an object may matter."""
         rows = set()
@@ -253,7 +277,7 @@ class AttachedVolumes:
 
     def _look(self, use: VolumeUse) -> Found:
         """Look a use up and note which objects that hangs on."""
-        old, new = self._behind.get(use), behind(use, self._objects)
+        old, new = self._behind.get(use), self._looked_up(use)
         if old is not None:
             for place in _read(use, old):
                 self._uses_of[place].discard(use)
@@ -310,18 +334,18 @@ class AttachedVolumes:
         """Work out what is attached to a row."""
         table = self._cluster.table
         mounts = self._cluster.volumes.on(row)
-        known = self._rows.setdefault(row, _Row())
+        known = self._row(row)
         uses = frozenset(mounts)
         for use in uses - known.uses:
             self._rows_with[use].add(row)
             if use not in self._behind:
                 self._look(use)
-        mounted: Counter[CsiVolume] = Counter()
+        mounted: dict[CsiVolume, int] = {}
         problem = None
         for use, number in mounts.items():
             found = self._behind[use]
             if found.volume is not None:
-                mounted[found.volume] += number
+                mounted[found.volume] = mounted.get(found.volume, 0) + number
             elif found.problem is not None and not found.missing:
                 problem = problem or found.problem
         for use in known.uses - uses:
@@ -334,28 +358,35 @@ class AttachedVolumes:
             self._rows_of[volume].discard(row)
             if not self._rows_of[volume]:
                 del self._rows_of[volume]
-        attached = self._attached_on(table.names[row]) if row < table.n else set()
-        counts = Counter(volume.driver for volume in attached | mounted.keys())
+        attached = self._attached_on(table.names[row]) if self._attached_to and row < table.n else set()
+        counts: dict[str, int] = {}
+        for volume in attached | mounted.keys() if attached else mounted:
+            counts[volume.driver] = counts.get(volume.driver, 0) + 1
         self._write_counts(row, known.counts, counts)
         self._broken[row] = problem is not None
         self.problems.pop(row, None)
         if problem is not None:
             self.problems[row] = problem
         known.uses, known.mounted, known.counts = uses, mounted, counts
-        self.version = self._next()
+        self._written.append(row)
 
-    def _write_counts(self, row: int, old: Counter[str], new: Counter[str]) -> None:
+    def _row(self, row: int) -> _Row:
+        known = self._rows.get(row)
+        if known is None:
+            known = self._rows[row] = _Row()
+        return known
+
+    def _write_counts(self, row: int, old: dict[str, int], new: dict[str, int]) -> None:
         for driver in old.keys() | new.keys():
-            if old[driver] != new[driver]:
-                if driver not in self._counts:
-                    self._counts[driver] = np.zeros(len(self._known), np.int64)
-                self._counts[driver][row] = new[driver]
+            if driver not in self._counts:
+                self._counts[driver] = np.zeros(len(self._known), np.int64)
+            self._counts[driver][row] = new.get(driver, 0)
 
     def _write_limits(self, row: int) -> None:
         """Take over what the CSINode of a row says."""
         table = self._cluster.table
         name = table.names[row] if row < table.n else ""
-        known = self._rows.setdefault(row, _Row())
+        known = self._row(row)
         old, new = known.csi_node, self._objects.get(CSINode, name) if name else None
         if old is new:
             return
@@ -374,7 +405,7 @@ class AttachedVolumes:
             self._limits[limited][row] = limit
         self._known[row], self._limited[row] = new is not None, bool(limits)
         known.csi_node = new
-        self.version = self._next()
+        self._written.append(row)
 
 
 def limits_of(node: CSINode | None) -> dict[str, int]:

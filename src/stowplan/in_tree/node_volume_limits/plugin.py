@@ -38,10 +38,11 @@ from stowplan.in_tree.node_volume_limits.declaration import DECLARATION
 from stowplan.in_tree.node_volume_limits.hints import events
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
     import numpy.typing as npt
 
+    from stowplan.api.types import Pod
     from stowplan.cluster.pod_info import PodInfo, PodShape
     from stowplan.cluster.view import Nodes
     from stowplan.framework.cycle_state import CycleState
@@ -50,11 +51,13 @@ if TYPE_CHECKING:
     from stowplan.framework.explanations.inspection import Inspection
     from stowplan.framework.handle import Handle
     from stowplan.framework.pod_shift import PodShift
-    from stowplan.in_tree.node_volume_limits.volumes import CsiVolume
+    from stowplan.in_tree.node_volume_limits.volumes import CsiVolume, Found
 
     Mask = npt.NDArray[np.bool_]
     #: Driver -> volumes that a pod brings.
     Volumes = dict[str, list[CsiVolume]]
+    #: What a pod brings to nodes that have a CSINode, and to others; or why it cannot have a volume.
+    Brought = tuple[Volumes | Status, Volumes | Status]
 
 TOO_MANY_VOLUMES = Reason("TooManyVolumes", "node(s) exceed max volume count")
 DRIVER_MISSING = Reason("DriverNotInstalled", "{driver} CSI driver is not installed on the node")
@@ -68,6 +71,8 @@ class _Worlds:
 
     #: Of the columns that verdicts were made from.
     version: int
+    #: Rows where volumes are too many; None: that is not all that may be said of nodes.
+    over: Mask | None = None
     #: Row -> volumes that its pods would use, and how often.
     mounted: dict[int, Counter[CsiVolume]] = field(default_factory=dict)
     #: Driver -> by how much each row's count would differ.
@@ -76,9 +81,12 @@ class _Worlds:
     moved: dict[CsiVolume, dict[int, bool]] = field(default_factory=dict)
 
     def clone(self) -> _Worlds:
+        if not self.moved:
+            return _Worlds(self.version, self.over)
         mounted = {row: Counter(volumes) for row, volumes in self.mounted.items()}
         counts = {driver: column.copy() for driver, column in self.counts.items()}
-        return _Worlds(self.version, mounted, counts, {volume: dict(rows) for volume, rows in self.moved.items()})
+        moved = {volume: dict(rows) for volume, rows in self.moved.items()}
+        return _Worlds(self.version, self.over, mounted, counts, moved)
 
 
 class NodeVolumeLimits(
@@ -93,6 +101,8 @@ class NodeVolumeLimits(
         super().__init__(args, handle)
         self._scaling = handle.features.enabled("VolumeLimitScaling")
         self._columns = AttachedVolumes(handle.cluster)
+        #: What the last pod brings, and of which objects that is: it is asked for several times in a cycle.
+        self._brought: tuple[Pod, int, Brought] | None = None
 
     # -- the pod ------------------------------------------------------------------------------------------------------
 
@@ -108,7 +118,39 @@ class NodeVolumeLimits(
         if worlds is None:
             return not volume_uses(pod)
         self._columns.refresh()
-        return worlds.version == self._columns.version
+        version = self._columns.version
+        if worlds.version != version:
+            if not self._refuses_the_same(worlds, pod):
+                return False
+            worlds.version = version
+        return True
+
+    def _refuses_the_same(self, worlds: _Worlds, pod: PodInfo) -> bool:
+        """Whether the rows that changed since are refused, or not, as they were: mostly one got one more volume."""
+        brought = self.brought(pod, migrated=True)
+        if isinstance(brought, Status) or self._scaling:
+            return False
+        if not brought:
+            return True
+        rows = self._columns.rows_since(worlds.version)
+        if rows is None or worlds.over is None or self._columns.problems or rows[-1] >= len(worlds.over):
+            return False
+        over: list[bool] = worlds.over.take(rows).tolist()
+        return over == self._over_on(rows, brought)
+
+    def _over_on(self, rows: list[int], brought: Volumes) -> list[bool]:
+        """`_over` for a few rows, as they are."""
+        over = [False] * len(rows)
+        for driver, volumes in brought.items():
+            limits, counts = self._columns.limits(driver), self._columns.counts(driver)
+            if limits is None:
+                continue
+            users = [there for volume in volumes if (there := self._columns.rows_of(volume))]
+            for i, row in enumerate(rows):
+                new = len(volumes) - (sum(row in there for there in users) if users else 0)
+                used = 0 if counts is None else counts[row]
+                over[i] = over[i] or bool(new and used + new > limits[row])
+        return over
 
     def score_holds(self, state: CycleState, pod: PodInfo, feasible_moved: bool) -> bool:
         return True
@@ -124,10 +166,11 @@ class NodeVolumeLimits(
         if not volume_uses(pod):
             return {}
         self._columns.refresh()
-        return {"volumes": tuple(self._signed(pod, migrated) for migrated in (True, False))}
+        everywhere, without = self._all_brought(pod)
+        signed = self._signed(everywhere)
+        return {"volumes": (signed, signed if without is everywhere else self._signed(without))}
 
-    def _signed(self, pod: PodInfo, migrated: bool) -> object:
-        brought = self.brought(pod, migrated=migrated)
+    def _signed(self, brought: Volumes | Status) -> object:
         if isinstance(brought, Status):
             return brought.code, brought.message
         return tuple(
@@ -137,55 +180,62 @@ class NodeVolumeLimits(
 
     def brought(self, pod: PodInfo, *, migrated: bool) -> Volumes | Status:
         """The pod's volumes by driver, or why it cannot have one; `migrated`: on nodes that have a CSINode."""
-        found: Volumes = {}
-        for use in volume_uses(pod):
-            behind = self._columns.behind(use)
-            if behind.migrated and not migrated:
-                continue
-            if behind.problem is not None:
-                return behind.problem
-            if behind.volume is not None:
-                of_driver = found.setdefault(behind.volume.driver, [])
-                if behind.volume not in of_driver:
-                    of_driver.append(behind.volume)
-        return found
+        return self._all_brought(pod)[0 if migrated else 1]
+
+    def _all_brought(self, pod: PodInfo) -> Brought:
+        version, known = self.handle.cluster.objects.total_version, self._brought
+        if known is not None and known[0] is pod.pod and known[1] == version:
+            return known[2]
+        found = [self._columns.behind(use) for use in volume_uses(pod)]
+        everywhere = _by_driver(found)
+        in_tree = any(behind.migrated for behind in found)
+        brought = everywhere, _by_driver(b for b in found if not b.migrated) if in_tree else everywhere
+        self._brought = pod.pod, version, brought
+        return brought
 
     # -- the nodes ----------------------------------------------------------------------------------------------------
 
     def filter(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> Rejections | Status | None:
         self._columns.refresh()
         worlds: _Worlds = state.get(_STATE) or _Worlds(self._columns.version)
-        known = nodes.take(self._columns.known)
         entries: list[Entry] = []
-        for migrated, rows in ((True, known), (False, ~known)):
-            if rows.any():
-                found = self._judged(pod, nodes, rows, worlds, migrated=migrated)
-                if isinstance(found, Status):
-                    return found
-                entries += found
+        for migrated, brought in zip((True, False), self._all_brought(pod), strict=True):
+            if self._says_nothing(brought, migrated=migrated):
+                continue
+            known = nodes.take(self._columns.known)
+            found = self._judged(brought, nodes, known if migrated else ~known, worlds, migrated=migrated)
+            if isinstance(found, Status):
+                return found
+            entries += found
         if not entries:
             return None
         return Rejections(np.logical_or.reduce([entry.mask for entry in entries]), entries)
 
+    def _says_nothing(self, brought: Volumes | Status, *, migrated: bool) -> bool:
+        """Whether it needs no look at the nodes: without a CSINode, or without volumes, nothing is limited."""
+        return not isinstance(brought, Status) and not self._scaling and not (migrated and brought)
+
     def _judged(
-        self, pod: PodInfo, nodes: Nodes, rows: Mask, worlds: _Worlds, *, migrated: bool
+        self, brought: Volumes | Status, nodes: Nodes, rows: Mask, worlds: _Worlds, *, migrated: bool
     ) -> list[Entry] | Status:
         """What is said of some of the view's rows: those with a CSINode, or those without."""
-        brought = self.brought(pod, migrated=migrated)
         if isinstance(brought, Status):
             if brought.rejected:
-                return [Entry(rows, brought.code, brought.records[0])]
+                return [Entry(rows, brought.code, brought.records[0])] if rows.any() else []
             return brought if self._asked(nodes, rows) else []
         entries = list(self._not_installed(nodes, rows, brought)) if self._scaling else []
         if not migrated or not brought:
-            # Without a CSINode nothing is limited.
             return entries
-        broken = rows & nodes.take(self._columns.broken)
-        for entry in entries:
-            broken &= ~entry.mask
-        if broken.any() and (asked := self._asked(nodes, broken)):
-            return self._columns.problems[nodes.row(asked[0])]
-        over = self._over(nodes, brought, worlds) & rows
+        if self._columns.problems:
+            broken = rows & nodes.take(self._columns.broken)
+            for entry in entries:
+                broken &= ~entry.mask
+            if broken.any() and (asked := self._asked(nodes, broken)):
+                return self._columns.problems[nodes.row(asked[0])]
+        over = self._over(nodes, brought, worlds)
+        if nodes.rows is None and not worlds.moved:
+            worlds.over = over
+        over = over & rows
         for entry in entries:
             over &= ~entry.mask
         return [*entries, Entry(over, Code.Unschedulable, TOO_MANY_VOLUMES)] if over.any() else entries
@@ -216,7 +266,7 @@ class NodeVolumeLimits(
             limits = self._columns.limits(driver)
             if limits is not None:
                 used, new = self.used(driver, worlds), self.new(volumes, worlds)
-                over |= nodes.take((new > 0) & (used + new > limits))
+                over |= nodes.take((used + new > limits) & (new > 0))
         return over
 
     def used(self, driver: str, worlds: _Worlds | None = None) -> npt.NDArray[np.int64]:
@@ -229,11 +279,14 @@ class NodeVolumeLimits(
 
     def new(self, volumes: Sequence[CsiVolume], worlds: _Worlds | None = None) -> npt.NDArray[np.int64]:
         """How many of a pod's volumes no pod of the row uses."""
-        new = np.full(self.handle.cluster.table.n, len(volumes), np.int64)
+        new = np.empty(self.handle.cluster.table.n, np.int64)
+        new.fill(len(volumes))
         for volume in volumes:
-            moved = {} if worlds is None else worlds.moved.get(volume, {})
-            there = {row for row in self._columns.rows_of(volume) if moved.get(row, True)}
-            there.update(row for row, comes in moved.items() if comes)
+            there = self._columns.rows_of(volume)
+            moved = None if worlds is None else worlds.moved.get(volume)
+            if moved:
+                there = {row for row in there if moved.get(row, True)}
+                there.update(row for row, comes in moved.items() if comes)
             if there:
                 new[list(there)] -= 1
         return new
@@ -280,3 +333,16 @@ class NodeVolumeLimits(
 
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
         return events()
+
+
+def _by_driver(found: Iterable[Found]) -> Volumes | Status:
+    """Distinct volumes by driver, or the first reason why there cannot be one."""
+    volumes: Volumes = {}
+    for behind in found:
+        if behind.problem is not None:
+            return behind.problem
+        if behind.volume is not None:
+            of_driver = volumes.setdefault(behind.volume.driver, [])
+            if behind.volume not in of_driver:
+                of_driver.append(behind.volume)
+    return volumes

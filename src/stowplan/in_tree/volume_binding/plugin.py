@@ -51,6 +51,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
+    from stowplan.api.types import Pod
     from stowplan.cluster.pod_info import PodInfo, PodShape
     from stowplan.cluster.view import Nodes
     from stowplan.framework.cycle_state import CycleState
@@ -105,6 +106,8 @@ class VolumeBinding(
         self.volumes = Volumes(cluster, self.node_sets)
         self.provisioning = Provisioning(cluster, self.node_sets)
         self.judge = Judge(cluster, node_sets=self.node_sets, volumes=self.volumes, provisioning=self.provisioning)
+        #: What the last pod's claims came to, and what that hangs on: a cycle asks several times.
+        self._claims: tuple[Pod, tuple[int, int], list[Claim] | Status] | None = None
 
     # -- the pod ------------------------------------------------------------------------------------------------------
 
@@ -120,7 +123,12 @@ class VolumeBinding(
     def claims(self, pod: PodInfo) -> list[Claim] | Status:
         """What is known of the pod's claims now; or why it cannot be placed."""
         self.volumes.refresh()
-        return claims_of(pod, self.handle.cluster, self.volumes)
+        stamp, known = (self.handle.cluster.objects.total_version, self.volumes.epoch), self._claims
+        if known is not None and known[0] is pod.pod and known[1] == stamp:
+            return known[2]
+        claims = claims_of(pod, self.handle.cluster, self.volumes)
+        self._claims = pod.pod, stamp, claims
+        return claims
 
     def signs_nothing(self, shape: PodShape) -> bool:
         return not shape.has_claims

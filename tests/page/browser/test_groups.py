@@ -1,0 +1,35 @@
+"""A pod group of a cluster that is only followed: judged as a whole, though another scheduler schedules there."""
+
+import pytest
+from playwright.sync_api import expect
+
+from support.browser.pages import run
+from support.processes.cluster_commands import Client
+from support.scheduling.groups import a_group, member
+
+
+@pytest.fixture
+def followed(tmp_path, monkeypatch):
+    """The page of `stowplan ui` beside a cluster with a gang that is too large for it."""
+    monkeypatch.chdir(tmp_path)
+    kubeconfig = tmp_path / "kubeconfig"
+    with run("up", "--nodes", "2", "--kubeconfig-out", str(kubeconfig)):
+        client = Client(kubeconfig)
+        client("/apis/scheduling.k8s.io/v1alpha2/namespaces/default/podgroups", a_group("train", gang=3))
+        for number in range(3):
+            client("/api/v1/namespaces/default/pods", member(f"train-{number}", "train", cpu="30"))
+        with run("ui", "--kubeconfig", str(kubeconfig), "--pod-groups") as said:
+            yield said.split()[-1]
+
+
+def test_a_gang_that_does_not_fit(page, followed):
+    page.goto(followed)
+    expect(page.locator(".sum")).to_contain_text("3 pending")
+    page.goto(f"{followed.partition('#')[0]}#/pod/default/train-0")
+    page.get_by_role("region", name="Its group").get_by_role("link", name="default/train").click()
+    expect(page.get_by_role("heading", level=1)).to_have_text("Group default/train")
+    whole = page.get_by_role("region", name="As a whole")
+    expect(whole).to_contain_text("It does not fit")
+    row = whole.get_by_role("row", name="all nodes")
+    expect(row).to_contain_text("90 cpu")
+    expect(page.get_by_role("region", name="Pods of the group").get_by_role("row")).to_have_count(4)
