@@ -34,8 +34,9 @@ from virtual_time import Meter
 from stowplan.api.decode import convert
 from stowplan.api.types import DeviceClass, Node, Pod, ResourceClaim, ResourceSlice
 from stowplan.config import load_config
-from stowplan.engine.engine import Engine, EngineSettings
+from stowplan.engine.engine import Engine
 from stowplan.engine.inputs import Schedule
+from stowplan.engine.settings import EngineSettings
 from stowplan.framework.requests import Create, Delete, Request
 from stowplan.in_tree.registry import in_tree_registry
 from stowplan.simulate.driver import VirtualTime

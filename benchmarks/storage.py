@@ -35,8 +35,9 @@ from stowplan.api.types import (
     StorageClass,
 )
 from stowplan.config import load_config
-from stowplan.engine.engine import Engine, EngineSettings
+from stowplan.engine.engine import Engine
 from stowplan.engine.inputs import Schedule
+from stowplan.engine.settings import EngineSettings
 from stowplan.framework.requests import Create
 from stowplan.in_tree.registry import in_tree_registry
 from stowplan.simulate.driver import VirtualTime

@@ -28,7 +28,8 @@ from msgspec.structs import replace
 from stowplan.api.decode import convert
 from stowplan.api.types import Node, Pod
 from stowplan.config import DEFAULT_FEATURES, load_config
-from stowplan.engine.engine import Engine, EngineSettings
+from stowplan.engine.engine import Engine
+from stowplan.engine.settings import EngineSettings
 from stowplan.framework.requests import Create
 from stowplan.in_tree.registry import in_tree_registry
 from stowplan.metrics.registry import MetricsRegistry

@@ -189,7 +189,7 @@ def test_statuses_that_the_watch_has_not_come_up_to_are_known():
     assert hand.engine.statuses.dump(), "the patch's answer is ahead"
     Twin(hand)
     hand.create(a_node("m").allocatable(cpu=2, pods=10))
-    hand.engine.activate([hand.engine.state.pending.get("default/p")])
+    hand.engine.plugins.activate([hand.engine.state.pending.get("default/p")])
     hand.schedule()
     (patch,) = hand.under_way.values()
     assert set(patch.body["status"]["conditions"][0]) == {"type", "message"}, "only what changed"

@@ -4,8 +4,9 @@ from stowplan.api.changes import Change
 from stowplan.api.decode import convert
 from stowplan.api.types import Node, Pod
 from stowplan.config import load_config
-from stowplan.engine.engine import Engine, EngineSettings
+from stowplan.engine.engine import Engine
 from stowplan.engine.inputs import Changes
+from stowplan.engine.settings import EngineSettings
 from stowplan.in_tree.registry import in_tree_registry
 from stowplan.shadow.comparison import Kind
 from stowplan.shadow.report import Report

@@ -23,9 +23,8 @@ inputs and effects is that of dask.distributed's worker state machine.
 from __future__ import annotations
 
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from stowplan.api.types import Pod
 from stowplan.cluster.state import ClusterState
@@ -47,34 +46,31 @@ from stowplan.engine.group_questions import GroupQuestion
 from stowplan.engine.group_statuses import GroupStatuses
 from stowplan.engine.group_trial import GroupTrials
 from stowplan.engine.inputs import (
-    Activated,
     Adopted,
-    Allowed,
     Answer,
-    Cancelled,
     Changes,
     Closing,
     Declined,
     Input,
     Offered,
-    Rejected,
     Schedule,
     Served,
     Started,
     Stopped,
     Tick,
-    Told,
     WallClock,
 )
 from stowplan.engine.leaving_pods import LeavingPods
 from stowplan.engine.outbox import Outbox
 from stowplan.engine.parts import Parts
+from stowplan.engine.plugin_inputs import PluginInputs
 from stowplan.engine.profiles import Profiles
 from stowplan.engine.questions import Question
 from stowplan.engine.queue_timer import QueueTimer
 from stowplan.engine.queue_watcher import QueueWatcher
 from stowplan.engine.recorder import EffectRecorder
 from stowplan.engine.scheduling_cycle import SchedulingCycle
+from stowplan.engine.settings import EngineSettings, Stopwatch
 from stowplan.engine.size_metrics import SizeMetrics
 from stowplan.engine.statuses import PodStatuses
 from stowplan.engine.suspendable_algorithm import SuspendableAlgorithm
@@ -101,7 +97,9 @@ if TYPE_CHECKING:
     from stowplan.engine.attempt import Attempt
     from stowplan.engine.decision_listener import DecisionListener
     from stowplan.engine.dumped import EngineDump
-    from stowplan.engine.effects import Effect, RunPlugin, Tell
+    from stowplan.engine.effects import Effect, RunPlugin
+    from stowplan.engine.plugin_inputs import Driver
+    from stowplan.engine.settings import Chance, Meter
     from stowplan.framework.extender import Extender
     from stowplan.framework.registry import Registry
     from stowplan.framework.requests import Request
@@ -117,43 +115,6 @@ SCHEDULE = Schedule()
 TICK = Tick()
 
 _log = get_logger(__name__)
-
-
-class Chance(Protocol):
-    """Where chance comes from: `random.Random` with a seed."""
-
-    def randrange(self, stop: int, /) -> int: ...
-
-    def random(self) -> float: ...
-
-
-class Meter(Protocol):
-    """What metrics are made with: a stopwatch, and chance for those that are sampled."""
-
-    def clock(self) -> float: ...
-
-    def random(self) -> float: ...
-
-
-class Driver(Protocol):
-    def submit(self, input_: Input, /) -> None:
-        """Hand an input to the engine now, and carry out what follows."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class EngineSettings:
-    """What is not in KubeSchedulerConfiguration."""
-
-    max_in_unschedulable: float = 300.0
-    #: Whether what happened to pods is remembered, and told to users.
-    stories: bool = True
-    events: bool = True
-    #: Whether rejections that no plugin stands for are logged as errors, as the reference does.
-    rejections_are_errors: bool = True
-    #: Whether equal pods share results.
-    reuse: bool = True
-    #: Whether other pods are decided while one waits for an extender.
-    overlaps: bool = False
 
 
 class Engine:
@@ -182,11 +143,7 @@ class Engine:
         outbox.now = now
         #: What the wall clock is ahead of the engine's time.
         self._ahead = 0.0
-        #: Whether a step is under way: what plugins do then need not come in as an input.
-        self._stepping = False
-        #: Whether a question is being asked: what plugins do then comes to nothing.
-        self._asking = False
-        self._driver: Driver | None = None
+        self.plugins = PluginInputs(outbox)
         #: Whether the pod that was tried last had been rejected before.
         self.tried_again = False
         self.metrics = metrics
@@ -194,18 +151,19 @@ class Engine:
         self.state.counts_claims = features.enabled("DRANodeAllocatableResources")
         self.state.in_flight.settled.append(lambda kind, key: outbox.changed((kind.__name__, key)))
         self.stories = Stories(now=self.now) if settings.stories else NoStories()
-        self.waiting_pods = WaitingPods(now=self.now, outside=self)
+        self.waiting_pods = WaitingPods(now=self.now, outside=self.plugins)
         self.parts = Parts(
             outbox=outbox,
             state=self.state,
             waiting_pods=self.waiting_pods,
-            pods_in_pre_bind=PodsInPreBind(outside=self),
+            pods_in_pre_bind=PodsInPreBind(outside=self.plugins),
             leaving=LeavingPods(),
             stories=self.stories,
             report=_report,
         )
+        self.plugins.begin(self.parts)
         #: Metrics' own time runs beside the engine's.
-        stopwatch = _Stopwatch(meter, now)
+        stopwatch = Stopwatch(meter, now)
         self.statuses = PodStatuses(outbox, wall_clock=self._wall_clock, random=_jitter(random), report=_report)
         self.evictions = Evictions(self.parts, statuses=self.statuses, metrics=metrics, now=meter.clock)
         self.profiles = Profiles(
@@ -299,7 +257,7 @@ class Engine:
             return None
         return GroupPreemption(self.algorithm, self._trials)
 
-    def _new_group_cycle(self, trials: GroupTrials, stopwatch: _Stopwatch) -> GroupCycle:
+    def _new_group_cycle(self, trials: GroupTrials, stopwatch: Stopwatch) -> GroupCycle:
         return GroupCycle(
             self.parts,
             pods=self,
@@ -344,11 +302,7 @@ class Engine:
             Stopped: self._stopped,
             Closing: self._closing,
             WallClock: self._wall_clock_moved,
-            Activated: self._activated,
-            Allowed: self._allowed,
-            Rejected: self._rejected,
-            Cancelled: self._cancelled,
-            Told: self._told,
+            **self.plugins.takers(),
         }
 
     def _register_participants(self, random: Any) -> None:
@@ -375,12 +329,12 @@ class Engine:
             profile_name=profile,
             features=features,
             random=random,
-            activation=self,
+            activation=self.plugins,
             waiting_pods=self.waiting_pods,
             pods_in_pre_bind=self.parts.pods_in_pre_bind,
             api=api,
             extenders=extenders,
-            event_recorder=EffectRecorder(self, profile) if settings.events else None,
+            event_recorder=EffectRecorder(self.plugins, profile) if settings.events else None,
             preemptions=self.evictions,
             wall_clock=self._wall_clock,
             carry_out=self._carry_out,
@@ -396,14 +350,14 @@ class Engine:
         """What follows from an input at that time, which must not be before the last step's."""
         outbox = self._outbox
         outbox.now = now
-        self._stepping = True
+        self.plugins.stepping = True
         try:
             self._take[type(input_)](input_)
             outbox.finish()
             if self.profiles.retired:
                 self.profiles.close_unused({b.attempt.framework for b in self.bindings.under_way.values()})
         finally:
-            self._stepping = False
+            self.plugins.stepping = False
         return outbox.take()
 
     @property
@@ -543,7 +497,7 @@ class Engine:
             return True
         return self.state.is_assumed(pod.uid)
 
-    # -- plugins' coroutines ------------------------------------------------------------------------------------------
+    # -- drivers and plugins' coroutines ------------------------------------------------------------------------------
 
     def run_plugin(self, action: RunPlugin) -> Coroutine[Any, Any, Status | None]:
         """The coroutine behind the effect; it answers, or is cancelled."""
@@ -552,61 +506,7 @@ class Engine:
 
     def attach(self, driver: Driver) -> None:
         """Let the driver hand in what plugins do between steps."""
-        self._driver = driver
-
-    def _submitted(self, input_: Input) -> bool:
-        """Whether it was handed in as an input, because no step is under way; or was dropped, as somebody only asks."""
-        if self._asking:
-            return True
-        if self._stepping or self._driver is None:
-            return False
-        self._driver.submit(input_)
-        return True
-
-    def activate(self, pods: Sequence[PodInfo]) -> None:
-        """Have pending pods tried soon."""
-        if not self._submitted(Activated(tuple(pod.key for pod in pods))):
-            self.queue.activate(pods)
-
-    def activate_group(self, group: str) -> None:
-        """Have those pods of a pod group tried soon that wait in the queue."""
-        if members := self.queue.waiting_members(group):
-            self.activate(members)
-
-    def _activated(self, input_: Activated) -> None:
-        found = (self.state.pending.get(key) for key in input_.pods)
-        self.queue.activate([pod for pod in found if pod is not None])
-
-    def allowed(self, uid: str, plugin: str) -> bool:
-        return self._submitted(Allowed(uid, plugin))
-
-    def _allowed(self, input_: Allowed) -> None:
-        waiting = self.waiting_pods.get(input_.uid)
-        if waiting is not None:
-            waiting.allow(input_.plugin)
-
-    def rejected(self, uid: str, status: Status) -> bool:
-        return self._submitted(Rejected(uid, status))
-
-    def _rejected(self, input_: Rejected) -> None:
-        waiting = self.waiting_pods.get(input_.uid)
-        if waiting is not None:
-            waiting.turn_away(input_.status)
-
-    def cancelled(self, uid: str, reason: str) -> bool:
-        return self._submitted(Cancelled(uid, reason))
-
-    def _cancelled(self, input_: Cancelled) -> None:
-        binding = self.parts.pods_in_pre_bind.get(input_.uid)
-        if binding is not None:
-            binding.cancel(input_.reason)
-
-    def tell_event(self, tell: Tell) -> None:
-        if not self._submitted(Told(tell)):
-            self._outbox.tell(tell)
-
-    def _told(self, input_: Told) -> None:
-        self._outbox.tell(input_.event)
+        self.plugins.driver = driver
 
     @property
     def schedules_groups(self) -> bool:
@@ -630,28 +530,28 @@ class Engine:
         framework = self.framework_for(pod)
         if framework is None:
             raise ValueError(f'pod {pod.key}: no profile for scheduler name "{pod.pod.spec.scheduler_name}"')
-        state, before = self.state, self._asking
+        state, before = self.state, self.plugins.asking
         version, placed = state.version, state.placed(pod.uid)
         current = "" if placed is None else placed.node_name
-        self._asking = True
+        self.plugins.asking = True
         try:
             with nullcontext() if placed is None else state.transaction():
                 state.remove_pod(pod.uid)
                 yield Question(self.algorithm, framework, placed or pod, current_node=current, version=version)
         finally:
-            self._asking = before
+            self.plugins.asking = before
 
     @contextmanager
     def asking_about_group(self, group: str) -> Iterator[GroupQuestion]:
         """Ask about a pod group, `namespace/name`, in the same way."""
-        before, self._asking = self._asking, True
+        before, self.plugins.asking = self.plugins.asking, True
         version = self.state.version
         try:
             # The trial undoes what it does to the cluster; this undoes what it draws and what the question takes off.
             with self.state.transaction():
                 yield GroupQuestion(self.algorithm, self._trials, self._group_preemption, group, version=version)
         finally:
-            self._asking = before
+            self.plugins.asking = before
 
     # -- invariants ---------------------------------------------------------------------------------------------------
 
@@ -726,17 +626,6 @@ class Engine:
         """Suspended and binding cycles, and evictions that are not over."""
         suspended = len(self.suspended.under_way) + len(self.suspended_groups.trials)
         return suspended + len(self.bindings.under_way) + self.evictions.plans_under_way
-
-
-class _Stopwatch:
-    """Time for metrics that is comparable with the engine's: it goes on within a step."""
-
-    def __init__(self, meter: Meter, now: float) -> None:
-        self._clock = meter.clock
-        self._base = now - meter.clock()
-
-    def now(self) -> float:
-        return self._base + self._clock()
 
 
 def _jitter(random: Chance | None) -> Callable[[], float]:

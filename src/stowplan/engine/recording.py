@@ -40,7 +40,7 @@ from stowplan.api.types import Pod
 from stowplan.config import DEFAULT_FEATURES, load_config
 from stowplan.engine.dumped import EngineDump, objects_of, set_chance
 from stowplan.engine.effects import RunPlugin, Tell
-from stowplan.engine.engine import Engine, EngineSettings
+from stowplan.engine.engine import Engine
 from stowplan.engine.inputs import (
     Activated,
     Adopted,
@@ -61,6 +61,7 @@ from stowplan.engine.inputs import (
     Told,
     WallClock,
 )
+from stowplan.engine.settings import EngineSettings
 from stowplan.engine.written_objects import kind_named, name_of, read_object, with_name, writer_of
 from stowplan.framework.binding import PluginGaveUpError
 from stowplan.framework.requests import Bind, Delete, Done, Outcome, Refused, Unknown
@@ -72,8 +73,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from stowplan.engine.effects import Effect
-    from stowplan.engine.engine import Meter
     from stowplan.engine.recorded_annotations import RecordedAnnotations
+    from stowplan.engine.settings import Meter
     from stowplan.framework.extender import Extender
     from stowplan.framework.registry import Registry
 

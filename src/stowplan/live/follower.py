@@ -10,8 +10,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Protocol
 
 from stowplan.config import DEFAULT_FEATURES
-from stowplan.engine.engine import Engine, EngineSettings
+from stowplan.engine.engine import Engine
 from stowplan.engine.inputs import Changes, Served
+from stowplan.engine.settings import EngineSettings
 from stowplan.engine.watched_kinds import watched_kinds
 from stowplan.klog import get_logger
 from stowplan.live.informers import Informers

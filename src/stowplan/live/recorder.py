@@ -18,10 +18,11 @@ if TYPE_CHECKING:
 
     from stowplan.config import Configuration, FeatureGates
     from stowplan.engine.effects import Effect
-    from stowplan.engine.engine import Chance, Engine, EngineSettings
+    from stowplan.engine.engine import Engine
     from stowplan.engine.inputs import Input
     from stowplan.engine.recorded_annotations import RecordedAnnotations
     from stowplan.engine.recording import BrokenOff
+    from stowplan.engine.settings import Chance, EngineSettings
 
 _log = get_logger(__name__)
 

@@ -20,8 +20,9 @@ from typing import TYPE_CHECKING, Any
 from stowplan.api.documents import Documents
 from stowplan.client.events.event_recorder import EventBroadcaster
 from stowplan.config import DEFAULT_FEATURES
-from stowplan.engine.engine import SCHEDULE, TICK, Engine, EngineSettings
+from stowplan.engine.engine import SCHEDULE, TICK, Engine
 from stowplan.engine.inputs import Answer, Changes, Closing, Served, Started, Stopped, WallClock
+from stowplan.engine.settings import EngineSettings
 from stowplan.engine.validation import InvalidStateError
 from stowplan.engine.watched_kinds import watched_kinds
 from stowplan.klog import get_logger
@@ -44,8 +45,8 @@ if TYPE_CHECKING:
     from stowplan.config import Configuration, FeatureGates
     from stowplan.engine.algorithm import SchedulingAlgorithm
     from stowplan.engine.effects import RunPlugin
-    from stowplan.engine.engine import Chance
     from stowplan.engine.inputs import Input
+    from stowplan.engine.settings import Chance
     from stowplan.framework.extender import Extender
     from stowplan.framework.registry import Registry
     from stowplan.framework.requests import Ask, Outcome

@@ -18,7 +18,8 @@ from stowplan.cluster.objects import STORED
 from stowplan.cluster.pod_names import PodNames
 from stowplan.config import Configuration, FeatureGates, load_config
 from stowplan.config.features import GateError, with_chosen
-from stowplan.engine.engine import Engine, EngineSettings
+from stowplan.engine.engine import Engine
+from stowplan.engine.settings import EngineSettings
 from stowplan.engine.watched_kinds import watched_kinds
 from stowplan.explain.judging import judged, judged_group
 from stowplan.explain.suggestions import advise
@@ -44,7 +45,7 @@ if TYPE_CHECKING:
     from stowplan.cluster.pod_info import PodInfo
     from stowplan.cluster.transaction import Transaction
     from stowplan.engine.algorithm import Decision
-    from stowplan.engine.engine import Chance
+    from stowplan.engine.settings import Chance
     from stowplan.engine.watched_kinds import WatchedKind
     from stowplan.explain.group_verdict import GroupVerdict
     from stowplan.explain.verdict import Verdict

@@ -24,9 +24,10 @@ from stowplan.api.api_errors import ApiError
 from stowplan.api.types import Pod
 from stowplan.config import DEFAULT_FEATURES, load_config
 from stowplan.engine.dumped import objects_of, set_chance
-from stowplan.engine.engine import Engine, EngineSettings
+from stowplan.engine.engine import Engine
 from stowplan.engine.inputs import Changes, Schedule, Served, Started
 from stowplan.engine.recording import read_entries
+from stowplan.engine.settings import EngineSettings
 from stowplan.framework.requests import Create, Delete, Update
 from stowplan.recordings.files import opened
 from stowplan.simulate.driver import VirtualTime

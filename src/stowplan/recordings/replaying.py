@@ -6,9 +6,10 @@ from random import Random
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from stowplan.config import DEFAULT_FEATURES, load_config
-from stowplan.engine.engine import Engine, EngineSettings
+from stowplan.engine.engine import Engine
 from stowplan.engine.inputs import Changes
 from stowplan.engine.recording import BrokenOffCalls, RecordingError, Replay, outcomes_of
+from stowplan.engine.settings import EngineSettings
 from stowplan.recordings.files import moment_text, opened
 from stowplan.timing.manual_time import ManualTime
 

@@ -25,7 +25,8 @@ from stowplan.api.pod import Pod
 from stowplan.api.timestamps import parse_timestamp
 from stowplan.api.types import Namespace, Node, PriorityClass
 from stowplan.config import DEFAULT_FEATURES, Configuration, load_config
-from stowplan.engine.engine import Engine, EngineSettings
+from stowplan.engine.engine import Engine
+from stowplan.engine.settings import EngineSettings
 from stowplan.engine.watched_kinds import watched_kinds
 from stowplan.extenders.asking import asking, extenders_without_binders
 from stowplan.extenders.calls import Calls

@@ -13,8 +13,9 @@ from stowplan.api.changes import Change
 from stowplan.client.errors import OutcomeUnknown
 from stowplan.config import load_config
 from stowplan.engine.effects import Cancel, RunPlugin, Tell, Wake, Withdraw
-from stowplan.engine.engine import SCHEDULE, TICK, Engine, EngineSettings
+from stowplan.engine.engine import SCHEDULE, TICK, Engine
 from stowplan.engine.inputs import Answer, Changes, Started
+from stowplan.engine.settings import EngineSettings
 from stowplan.framework.requests import Ask, Create, Delete, Done, Read, Refused, Unknown
 from stowplan.framework.status import error as error_status
 from stowplan.in_tree.registry import in_tree_registry

@@ -217,7 +217,7 @@ class History:
     def gate_moves(self, gate, is_open):
         if is_open:
             self.world.closed.discard(gate)
-            self.engine.activate([info for info in self.engine.state.pending.values() if gate in info.labels])
+            self.engine.plugins.activate([info for info in self.engine.state.pending.values() if gate in info.labels])
         else:
             self.world.closed.add(gate)
 

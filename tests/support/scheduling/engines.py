@@ -17,8 +17,9 @@ from stowplan.api.types import Node, Pod
 from stowplan.cluster.pod_info import scheduler_name_of
 from stowplan.config import DEFAULT_FEATURES, load_config
 from stowplan.engine.effects import Cancel, Tell, Wake, Withdraw
-from stowplan.engine.engine import SCHEDULE, TICK, Engine, EngineSettings
+from stowplan.engine.engine import SCHEDULE, TICK, Engine
 from stowplan.engine.inputs import Adopted, Answer, Changes, Offered, Started
+from stowplan.engine.settings import EngineSettings
 from stowplan.framework.requests import Ask, Bind, Done, Patch
 from stowplan.in_tree.registry import in_tree_registry
 from stowplan.timing.manual_time import ManualTime
