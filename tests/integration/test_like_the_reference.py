@@ -176,5 +176,9 @@ def test_help_has_the_same_flags(capsys):
         "plugin",
         "plugin-timeout",
         "plugin-binding-timeout",
+        "record",
+        "record-annotation",
+        "record-keep",
+        "record-max-size",
         "watch-config",
     }
