@@ -34,7 +34,7 @@ USED = {
     },
     "pyOpenSSL": {"_NoOverlappingProtocols", "_context", "_util"},
     # Documented under these names for extensions and debuggers.
-    "python": {"_current_frames", "_getframe", "_unregister_task"},
+    "python": {"_current_frames", "_getframe", "_unregister_task"} | {"_processes"},  # terminate_workers() from 3.14 on
 }
 LISTED = frozenset().union(*USED.values())
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import time
+
 import pytest
 
 from stowplan.sweeps import workers
 from stowplan.sweeps.run_all import DIED, Outcome, run_all
-from stowplan.sweeps.workers import Dask, Processes, WorkersError
-from support.sweeps.behaviour import behave
+from stowplan.sweeps.workers import Dask, Kept, Processes, WorkersError
+from support.sweeps.behaviour import SLEEP, behave
 
 
 def outcomes(on, jobs):
@@ -23,6 +26,28 @@ def test_a_process_that_dies_costs_its_run_only():
     found = outcomes(Processes(2), [1, "die", 3, 4, 5])
     assert [outcome.result for outcome in found] == [1, None, 9, 16, 25]
     assert found[1].error == DIED
+
+
+def test_an_executor_is_kept_until_it_breaks():
+    with Kept(Processes(1)) as kept:
+        (first,), (second,) = (outcomes(kept, ["pid"]) for _ in range(2))
+        assert first == second
+        assert first.result != os.getpid()
+        assert outcomes(kept, ["die"])[0].error == DIED
+        (third,) = outcomes(kept, ["pid"])
+        assert third.result not in (first.result, os.getpid())
+
+
+def test_who_is_interrupted_does_not_wait_for_runs():
+    def interrupted():
+        with Kept(Processes(1)) as kept:
+            for _ in run_all(kept, behave, [1, "sleep"]):
+                raise KeyboardInterrupt
+
+    begin = time.monotonic()
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
+    assert time.monotonic() - begin < SLEEP / 2
 
 
 def test_nothing_to_do():

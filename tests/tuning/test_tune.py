@@ -104,6 +104,7 @@ class Interrupting:
                 raise KeyboardInterrupt
 
 
+@pytest.mark.slow
 def test_the_same_seed_gives_the_same_bytes_wherever_it_ran_and_however_often_it_was_interrupted(scenario, tmp_path):
     trials = BATCH + 3
     once = tmp_path / "once"

@@ -13,7 +13,7 @@ from stowplan.cli.data_output import write_data
 from stowplan.cli.run_progress import RunProgress
 from stowplan.cli.shell_completion import complete_file
 from stowplan.command_line.errors import InputError, reported
-from stowplan.command_line.named_plugins import named_plugins
+from stowplan.command_line.named_plugins import allow_current_directory, named_plugins
 from stowplan.explain.tables import write
 from stowplan.scenarios.errors import ScenarioError
 
@@ -104,6 +104,8 @@ def tune(
     progress = RunProgress(quiet=quiet)
     with reported(config):
         named_plugins(plugins)
+        if objective is not None and ":" in objective:
+            allow_current_directory()
         try:
             found = tune_scenario(
                 scenario,

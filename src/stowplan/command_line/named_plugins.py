@@ -15,10 +15,15 @@ if TYPE_CHECKING:
 
 def named_plugins(paths: Sequence[str]) -> list[type[Plugin]]:
     """The classes behind `module:Class`."""
-    if paths and "" not in sys.path:
-        # As with `python -m`: modules of the current directory can be named.
-        sys.path.insert(0, "")
+    if paths:
+        allow_current_directory()
     return [load_plugin(path) for path in paths]
+
+
+def allow_current_directory() -> None:
+    """As with `python -m`: modules of the current directory can be named."""
+    if "" not in sys.path:
+        sys.path.insert(0, "")
 
 
 def plugin_names(paths: Sequence[str]) -> list[str]:

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import os
 import signal
-from concurrent.futures import Executor, ProcessPoolExecutor
-from contextlib import contextmanager
+from concurrent.futures import BrokenExecutor, Executor, ProcessPoolExecutor
+from contextlib import ExitStack, contextmanager
 from importlib import import_module
 from multiprocessing import get_context
 from typing import TYPE_CHECKING, Any, Protocol
@@ -93,6 +93,45 @@ class Dask:
         # Beside those that run, some that are on their way.
         threads: int = sum(client.nthreads().values())
         return 2 * max(1, threads)
+
+
+class Kept:
+    """Workers whose executor is kept for the next runs until it breaks: to be used as a context."""
+
+    def __init__(self, workers: Workers) -> None:
+        self._workers = workers
+        self._stack = ExitStack()
+        self._executor: Executor | None = None
+
+    def __enter__(self) -> Kept:
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        self._stack.__exit__(*error)
+
+    @contextmanager
+    def executor(self) -> Iterator[Executor]:
+        if self._executor is None or _is_broken(self._executor):
+            self._stack.close()
+            self._executor = self._stack.enter_context(self._workers.executor())
+        try:
+            yield self._executor
+        except (KeyboardInterrupt, GeneratorExit) as error:
+            # Whoever has the executor must know how it ends, so that it does not wait for what nobody wants.
+            self._executor = None
+            self._stack.__exit__(type(error), error, error.__traceback__)
+            raise
+
+    def parallel(self, executor: Executor) -> int:
+        return self._workers.parallel(executor)
+
+
+def _is_broken(executor: Executor) -> bool:
+    try:
+        executor.submit(int)
+    except BrokenExecutor:
+        return True
+    return False
 
 
 def _ignore_interrupts() -> None:

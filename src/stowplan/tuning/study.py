@@ -28,7 +28,9 @@ BATCH = 8
 #: Trials drawn by chance alone, before there is something to learn from.
 _BY_CHANCE = 16
 _NAME = "stowplan tune"
-_MADE_FROM, _VALUES, _MEASURES, _ERROR = "made from", "values", "measures", "error"
+_MADE_FROM = "made from"
+#: What is kept of each trial beside what Optuna knows of it.
+_VALUES, _MEASURES, _ERROR = "values", "measures", "error"
 
 
 class Done(NamedTuple):
@@ -83,48 +85,41 @@ class Study:
         for number in range(first, last):
             if number not in known:
                 self._study.sampler = self._sampler(number)
-                trial = self._study.ask()
-                values = chosen(space, _Asking(trial))
-                trial.set_user_attr(_VALUES, values)
-                found[number] = values
+                found[number] = chosen(space, _Asking(self._study.ask()))
+                self._keep(number, values=found[number])
             elif not known[number].state.is_finished():
-                found[number] = self._again(space, known[number])
+                kept = self._kept(number)
+                if kept:
+                    found[number] = kept[_VALUES]
+                else:
+                    self.fail(number, "interrupted while it was drawn")
         return found
 
-    def _again(self, space: SpaceSpec, frozen: Any) -> Values:
-        """Of a trial that was interrupted."""
-        if _VALUES in frozen.user_attrs:
-            values: Values = frozen.user_attrs[_VALUES]
-            return values
-        # It was interrupted while it was drawn: what is missing is drawn now.
-        self._study.sampler = self._sampler(frozen.number)
-        trial = self._optuna.Trial(self._study, frozen._trial_id)
-        values = chosen(space, _Asking(trial))
-        trial.set_user_attr(_VALUES, values)
-        return values
-
     def tell(self, number: int, score: float, measures: Measures) -> None:
-        frozen = self._study.get_trials(deepcopy=False)[number]
-        self._trial(frozen).set_user_attr(_MEASURES, measures)
+        self._keep(number, measures=measures)
         self._study.tell(number, score)
 
     def fail(self, number: int, error: str) -> None:
-        frozen = self._study.get_trials(deepcopy=False)[number]
-        self._trial(frozen).set_user_attr(_ERROR, error)
+        self._keep(number, error=error)
         self._study.tell(number, state=self._states.FAIL)
 
-    def _trial(self, frozen: Any) -> Any:
-        return self._optuna.Trial(self._study, frozen._trial_id)
+    def _keep(self, number: int, **what: Any) -> None:
+        self._study.set_user_attr(f"trial {number}", {**self._kept(number), **what})
+
+    def _kept(self, number: int) -> dict[str, Any]:
+        kept: dict[str, Any] = self._study.user_attrs.get(f"trial {number}", {})
+        return kept
 
     def done(self) -> list[Done]:
         """In the order of their numbers."""
+        kept = self._study.user_attrs
         return [
             Done(
                 trial.number,
-                trial.user_attrs.get(_VALUES, {}),
+                kept[f"trial {trial.number}"].get(_VALUES, {}),
                 trial.value if trial.state == self._states.COMPLETE else None,
-                trial.user_attrs.get(_MEASURES, []),
-                trial.user_attrs.get(_ERROR, ""),
+                kept[f"trial {trial.number}"].get(_MEASURES, []),
+                kept[f"trial {trial.number}"].get(_ERROR, ""),
             )
             for trial in self._study.get_trials(deepcopy=False)
             if trial.state.is_finished()

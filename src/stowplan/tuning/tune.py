@@ -23,7 +23,7 @@ import msgspec
 
 from stowplan.compare.statistics import estimate
 from stowplan.sweeps.run_all import run_all
-from stowplan.sweeps.workers import Processes
+from stowplan.sweeps.workers import Kept, Processes
 from stowplan.tuning.batches import simulated
 from stowplan.tuning.compromises import axes_of, front
 from stowplan.tuning.errors import TuningError
@@ -109,8 +109,8 @@ def tune_scenario(
     results = Results(folder)
     made_from = {**setup.made_from, "share": effort.share, "seeds": effort.seeds}
     study = Study(storage or str(results.journal), seed=setup.seed, made_from=made_from, resume=resume)
-    search = _Search(setup, study, effort, workers or Processes(), progress)
-    record = search.record()
+    with Kept(workers or Processes()) as kept:
+        record = _Search(setup, study, effort, kept, progress).record()
     configuration = None if record.best is None else setup.candidate(record.trial(record.best).values)
     return TuningResult(record=record, configuration=configuration, file=results.write(record, configuration))
 

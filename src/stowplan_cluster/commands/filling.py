@@ -7,7 +7,8 @@ what others refer to before them. What would stop `kubectl apply` for no good re
 * objects of kinds that no definition brings along are left out.
 
 A dump has fields that a server sets. They are dropped, but for uids: pods know their owners by them, volumes their
-claims. Of pods that had ended the status comes back, as their nodes would start them anew. What a dump of part of a
+claims. Of pods that had ended the status comes back, as their nodes would start them anew; pods that were being deleted
+are deleted again, with the grace period that they had. What a dump of part of a
 cluster refers to and lacks is mended, too: owners are struck out (else the garbage collector took the pods away), and
 priority classes are made as the pods have them.
 """
@@ -24,6 +25,7 @@ import msgspec
 from stowplan.api.api_errors import AlreadyExists, ApiError
 from stowplan.api.pod import FINISHED
 from stowplan.framework.explanations.formatting import count, listed
+from stowplan_cluster.apiserver.deletion import DeleteOptions
 from stowplan_cluster.apiserver.registry import Options
 
 if TYPE_CHECKING:
@@ -105,6 +107,8 @@ class Filling:
             self._make_namespace(namespace)
         dumped = _is_dumped(obj)
         status = obj.get("status")
+        deleted = "deletionTimestamp" in obj["metadata"]
+        grace_period = obj["metadata"].get("deletionGracePeriodSeconds")
         if dumped:
             self._undump(resource, obj, uids)
         # A dump may come from a server that knows more fields than this one.
@@ -120,9 +124,14 @@ class Filling:
         self._uids.add(stored.uid)
         if resource.inert or resource.custom:
             self._kept[resource] += 1
-        if dumped and resource.storage == "pods" and isinstance(status, dict) and status.get("phase") in FINISHED:
+        if not dumped or resource.storage != "pods":
+            return
+        if isinstance(status, dict) and status.get("phase") in FINISHED:
             ended = {**stored.to_dict(), "status": status}
             self._server.registry.update(resource, namespace, stored.name, ended, subresource="status")
+        if deleted:
+            again = DeleteOptions(grace_period_seconds=grace_period)
+            self._server.registry.delete(resource, namespace, stored.name, options=again)
 
     def _resource_of(self, obj: JsonObject) -> Resource | None:
         """None for a kind that some definition would have to bring along; ValueError for one that is misspelled."""

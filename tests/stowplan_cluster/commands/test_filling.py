@@ -205,6 +205,29 @@ def test_pods_of_a_dump_that_had_ended_stay_so(server):
     assert found["metadata"]["resourceVersion"] != "17"
 
 
+def test_pods_of_a_dump_that_were_being_deleted_are_deleted_again(server):
+    leaves = manifests.pod("leaves", nodeName="n1")
+    held = manifests.pod("held")
+    for pod, period in ((leaves, 120), (held, 0)):
+        deletion = {"deletionTimestamp": "2026-01-01T00:00:00Z", "deletionGracePeriodSeconds": period}
+        pod["metadata"] |= {"uid": pod["metadata"]["name"], "resourceVersion": "17", **deletion}
+    held["metadata"]["finalizers"] = ["example.com/hold"]
+    problems, _ = fill(server, leaves, held)
+    assert not problems
+    for pod, period in ((leaves, 120), (held, 0)):
+        found = stored(server, "pods", "default", pod["metadata"]["name"])["metadata"]
+        assert found["deletionTimestamp"] > "2026-01-01T00:00:00Z"
+        assert found["deletionGracePeriodSeconds"] == period
+
+
+def test_a_pod_of_a_dump_that_nothing_holds_any_more_is_gone(server):
+    pod = manifests.pod("gone")
+    pod["metadata"] |= {"uid": "gone", "deletionTimestamp": "2026-01-01T00:00:00Z", "deletionGracePeriodSeconds": 0}
+    problems, _ = fill(server, pod)
+    assert not problems
+    assert stored(server, "pods", "default", "gone") is None
+
+
 def test_fields_that_only_a_newer_server_knows_do_not_stop_a_dump(server):
     pod = manifests.pod("web", futureField=1)
     assert fill(server, pod)[0]

@@ -4,10 +4,18 @@ from __future__ import annotations
 
 import os
 import signal
+import time
+
+SLEEP = 300.0
 
 
 def behave(job):
-    """Square a number; a negative one raises, and "die" kills the process."""
+    """Square a number; negative ones raise. "die" kills the process, "pid" is its number, "sleep" takes long."""
+    if job == "pid":
+        return os.getpid()
+    if job == "sleep":
+        time.sleep(SLEEP)
+        return None
     if job == "die":
         os.kill(os.getpid(), signal.SIGKILL)
     if job < 0:
