@@ -1,10 +1,11 @@
 """Pod groups: how long it takes to decide about a gang, and what gangs cost beside the same pods without groups.
 
-    python benchmarks/groups.py [--nodes 5000] [--pods 1000] [--racks 40] [--rounds 3]
+    python benchmarks/groups.py [--nodes 5000] [--pods 1000] [--racks 40] [--cpu 100m] [--rounds 3]
     python benchmarks/groups.py --kubeconfig FILE [--gangs 200] [--size 50] [--nodes 1000] [--command COMMAND]
 
 The first form is in process. "decided": the whole gang put on trial, once on all nodes and once in each of the racks;
-nothing is placed. "placed": `Cluster.schedule` with all that follows, of the gang and of the same pods without a group.
+nothing is placed. With `--cpu 1` no rack has room for 1,000 pods. "placed": `Cluster.schedule` with all that follows,
+of the gang and of the same pods without a group.
 
 The second form needs an empty API server with no scheduler that serves PodGroups; the embedded one does, and a
 kube-apiserver with --feature-gates=GenericWorkload=true,GangScheduling=true,TopologyAwareWorkloadScheduling=true and
@@ -48,11 +49,14 @@ def node(i: int, racks: int) -> dict[str, Any]:
     return made
 
 
-def members(group: str, count: int) -> Iterator[dict[str, Any]]:
+def members(group: str, count: int, cpu: str = "100m") -> Iterator[dict[str, Any]]:
     """`group` of "": pods of no group."""
     spec = {"schedulingGroup": {"podGroupName": group}} if group else {}
     for i in range(count):
-        yield shapes.pod(i, prefix=group or "p", **spec)
+        made = shapes.pod(i, prefix=group or "p", **spec)
+        (container,) = made["spec"]["containers"]
+        container["resources"]["requests"]["cpu"] = container["resources"]["limits"]["cpu"] = cpu
+        yield made
 
 
 def pod_group(name: str, gang: int, *, topology: bool = False) -> dict[str, Any]:
@@ -68,7 +72,7 @@ def pod_group(name: str, gang: int, *, topology: bool = False) -> dict[str, Any]
 
 def cluster(options: argparse.Namespace, *, group: bool, topology: bool = False) -> stowplan.Cluster:
     objects = [node(i, options.racks) for i in range(options.nodes)]
-    objects += members("gang" if group else "", options.pods)
+    objects += members("gang" if group else "", options.pods, options.cpu)
     objects += [pod_group("gang", options.pods, topology=topology)] if group else []
     return stowplan.Cluster(objects, feature_gates=GATES if group else None)
 
@@ -194,6 +198,7 @@ def main() -> None:
     parser.add_argument("--nodes", type=int, default=5000)
     parser.add_argument("--pods", type=int, default=1000, help="of the gang, in process")
     parser.add_argument("--racks", type=int, default=40)
+    parser.add_argument("--cpu", default="100m", help="that each pod of the gang requests, in process")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--kubeconfig", help="of an API server that serves PodGroups; without it, in process")
     parser.add_argument("--gangs", type=int, default=200)

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from stowplan import Cluster
 from stowplan.api.decode import decode_object
 from stowplan.api.types import ResourceClaim
-from stowplan.cluster.pod_info import PodInfo, PodShape
+from stowplan.cluster.state import ClusterState
 from stowplan.in_tree.common.resource_claims import ClaimError
 from stowplan.in_tree.dynamic_resources.group_claims import consumer_of, is_reserved
 from stowplan.testing import a_node, a_pod
@@ -143,8 +143,7 @@ def test_a_group_with_a_pod_on_a_node_keeps_its_reservation():
 
 
 def info(pod):
-    obj = decode_object(pod)
-    return PodInfo(obj, PodShape(obj, b"", 0, None))
+    return ClusterState().pod_info(decode_object(pod))
 
 
 names = st.sampled_from(["a", "b", None])
