@@ -415,3 +415,51 @@ def test_victims_are_those_of_the_plain_rule(options, world):
     expected = plain_victims(*world)
     assert {name.partition("/")[2] for name in found.domains[0].victims} == (expected or set())
     assert found.waiting == (expected is not None)
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    sizes=st.lists(st.integers(1, 4), min_size=1, max_size=3),
+    gangs=st.lists(
+        st.tuples(st.integers(1, 3), st.integers(1, 2), st.integers(0, 3), st.sampled_from(("Pod", "PodGroup"))),
+        min_size=2,
+        max_size=4,
+    ),
+    alone=st.integers(0, 3),
+    order=st.randoms(use_true_random=False),
+    grace=st.sampled_from((0.0, 7.0)),
+)
+def test_gangs_that_preempt_each_other_come_to_rest(sizes, gangs, alone, order, grace):
+    """(pods, CPUs of each, priority, mode). Nobody runs in part, nobody waits who could have room, and all say why."""
+    nodes = [node(f"n{i}", cpu) for i, cpu in enumerate(sizes)]
+    groups = [a_group(f"g{g}", gang=n, priority=rank, mode=mode) for g, (n, _, rank, mode) in enumerate(gangs)]
+    pods = [
+        member(f"g{g}-{i}", f"g{g}", str(cpu), priority=rank)
+        for g, (n, cpu, rank, _) in enumerate(gangs)
+        for i in range(n)
+    ]
+    pods += [low(f"alone{i}", priority=0) for i in range(alone)]
+    order.shuffle(pods)
+    with cluster_of(*nodes, *groups, latency=Latency(deletions=lambda pod: grace)) as cluster:
+        for pod in pods:
+            cluster.create(pod)
+        # Time for backoffs, victims' ends, and those that follow.
+        for _ in range(20):
+            cluster.advance(60)
+            cluster.engine.validate()
+        engine, state = cluster.engine, cluster.engine.state
+        assert engine.under_way == 0
+        for g, (n, cpu, rank, _) in enumerate(gangs):
+            key = f"default/g{g}"
+            running_pods, waiting = state.pod_groups.scheduled(key), state.pod_groups.unscheduled(key)
+            assert not (running_pods and waiting), "a gang runs in part"
+            for info in waiting:
+                assert cluster.why_pending(info.pod.metadata.name)
+            if len(waiting) == n:
+                free = dict(enumerate(sizes))
+                for info in state.placed_pods():
+                    of = info.pod.spec.scheduling_group
+                    priority = info.priority if of is None else gangs[int(of.pod_group_name[1:])][2]
+                    if priority >= rank:
+                        free[int(info.node_name[1:])] -= info.shape.requests["cpu"] // 1000
+                assert sum(left // cpu for left in free.values()) < n, "a gang waits that could have room"

@@ -62,10 +62,12 @@ PLUGINS = (GpuSharing, *(policy.score for policy in POLICIES.values()))
 def configuration(policy: Policy, *, kinds: Sequence[tuple[PodKind, int]], seed: int) -> dict[str, Any]:
     """The scheduler's configuration: one score plugin, all nodes looked at.
 
-    Without PreBind: it writes down for a kubelet which GPUs a pod got, and nobody runs these pods.
+    Without PreBind: it writes down for a kubelet which GPUs a pod got, and nobody runs these pods. Without preemption,
+    as in the paper: nobody is more important than another, so none could be evicted.
     """
     name = policy.score.name
     points = {point: {"enabled": [{"name": GpuSharing.name}]} for point in ("preFilter", "filter", "reserve")}
+    points["postFilter"] = {"disabled": [{"name": "*"}]}
     points["score"] = {"disabled": [{"name": "*"}], "enabled": [{"name": name, "weight": 1}]}
     args: dict[str, Any] = {}
     if policy.score is RandomScore:

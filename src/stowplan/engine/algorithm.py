@@ -283,13 +283,13 @@ class SchedulingAlgorithm:
         listed = None if within is None else len(within)
         early = self.sampling.stops_early(framework, listed=listed)
         outcome = evaluation.filter(pod, one_by_one=not early, within=within)
-        found = self._found(framework, evaluation, outcome, pod, tried, listed)
+        found = self._found(framework, evaluation, outcome, pod, tried, listed, early=early)
         if isinstance(found, Found) and not found.feasible_count and outcome.diagnosis is None:
             # Plugins that look at nodes one by one left none: now the reasons count.
             preparing = outcome.preparing
             outcome = evaluation.filter(pod, within=within)
             outcome.preparing += preparing
-            found = self._found(framework, evaluation, outcome, pod, tried, listed)
+            found = self._found(framework, evaluation, outcome, pod, tried, listed, early=early)
         return outcome, found
 
     def _found(
@@ -300,6 +300,8 @@ class SchedulingAlgorithm:
         pod: PodInfo,
         tried: int | None,
         listed: int | None,
+        *,
+        early: bool,
     ) -> Found | Status:
         """The nodes that the choice is made from; none when nothing fits. `listed`: how many there are; None: all."""
         if outcome.error is not None:
@@ -311,7 +313,7 @@ class SchedulingAlgorithm:
                 only = np.zeros(len(feasible), np.bool_)
                 only[tried] = True
                 return Found(only, 1, 1)
-            if self.sampling.stops_early(framework, listed=listed):
+            if early:
                 return self.sampling.search(
                     framework,
                     outcome.examined,

@@ -116,7 +116,8 @@ class Bindings:
         if not framework.pre_bind:
             return None, ()
         if not _announces_node(framework):
-            return None, [PreFlight(plugin.name) for plugin in framework.pre_bind]
+            asked = framework.asked(attempt.state, attempt.pod).pre_bind
+            return None, [PreFlight(plugin.name) for plugin in asked]
         acting, flights = run_pre_bind_pre_flights(framework, attempt.state, attempt.pod, attempt.node_name)
         return (None if acting.code in (Code.Success, Code.Skip) else acting), flights
 

@@ -77,7 +77,7 @@ def run_reserve(
 
     `problems` takes up what went wrong while giving back.
     """
-    for plugin in framework.reserve:
+    for plugin in framework.asked(state, pod).reserve:
         answer = _reserve(plugin, state, pod, node_name)
         failed = _failure("Reserve", plugin.name, answer)
         if answer is not None and failed is not None:
@@ -172,8 +172,11 @@ def run_pre_bind_pre_flights(
 ) -> tuple[Status, list[PreFlight]]:
     """What PreBind will do: Success when some plugin will act, Skip when none will, or an Error."""
     results: list[PreFlight] = []
-    acting = SKIP
-    for plugin in framework.pre_bind:
+    acting, asked = SKIP, framework.asked(state, pod).pre_bind
+    for plugin in framework.pre_bind if asked else ():
+        if plugin not in asked:
+            results.append(PreFlight(plugin.name, acts=False))
+            continue
         answer = _pre_flight(plugin, state, pod, node_name)
         if answer is SKIP:
             # As most say, with the same object.

@@ -21,6 +21,7 @@ import numpy as np
 from stowplan.cluster.object_dependencies import ANY_OBJECT, ObjectDependency
 from stowplan.cluster.objects import ObjectWatch
 from stowplan.cluster.pod_info import PodInfo
+from stowplan.framework.concerned import Concerned
 from stowplan.framework.events import EVERYTHING, ClusterEventWithHint, with_implied
 from stowplan.framework.eviction_plan import EvictionPlan
 from stowplan.framework.extender import OvertakenError
@@ -183,6 +184,7 @@ class Framework:
         self.takes_any_node = not self.score and not any(e.filters or e.prioritizes for e in extenders)
         self.weights = {ref.name: ref.weight or 1 for ref in refs["score"]}
         self.placement_weights = {ref.name: ref.weight or 1 for ref in refs["placementScore"]}
+        self._arrangement = next(_arrangements)
         deciding = {p.name: p for p in (*self.pre_filter, *self.filter, *self.pre_score, *self.score)}.values()
         self._signers = self._find_signers(deciding)
         #: Plugins whose answers are kept, and may depend on lookup objects.
@@ -196,6 +198,8 @@ class Framework:
         self.pod_counters = {p.name: p for p in deciding if isinstance(p, CountsPods)}
         self.moving_pre_filters = _moving(self.pre_filter)
         self.moving_pre_scores = _moving(self.pre_score)
+        #: What is asked about any pod.
+        self.everyone = Concerned.all_of(self._signers or (), self.moving_pre_filters, self.reserve, self.pre_bind)
 
     def switch_off(self, names: Collection[str]) -> None:
         """Leave plugins out at every point until they are switched on again; names that are not here do not matter."""
@@ -253,20 +257,20 @@ class Framework:
         if not all(isinstance(plugin, SignPlugin) for plugin in deciding):
             return None
         self._by_shape = any(isinstance(p, ShapeSigned) and not isinstance(p, TemplateSigned) for p in deciding)
-        self._arrangement = next(_arrangements)
         return tuple(p for p in deciding if isinstance(p, SignPlugin) and not isinstance(p, ShapeSigned))
 
     def signature(self, pod: PodInfo) -> Any:
         """A hashable value, equal for pods that this profile cannot tell apart; None for a pod like no other."""
-        return None if self._signers is None else self._sign(pod, self._signers)
+        return None if self._signers is None else self._sign(pod)
 
     @timed("Sign")
-    def _sign(self, pod: PodInfo, signers: Sequence[SignPlugin]) -> Any:
+    def _sign(self, pod: PodInfo) -> Any:
         times = None if self.metrics is None else self.metrics.sample
         # What was found out while other plugins took part is not for now.
-        speaking, asked = self._speaking(pod.shape, signers)
-        fragments: list[Any] = [self.switched_off, pod.shape if self._by_shape else pod.shape.template, speaking]
-        for plugin in asked:
+        concerned = self.concerned(pod.shape)
+        same = pod.shape if self._by_shape else pod.shape.template
+        fragments: list[Any] = [self.switched_off, same, concerned.signing]
+        for plugin in concerned.signers:
             sign = plugin.sign_pod
             try:
                 answer = sign(pod) if times is None else times.time("Sign", plugin.name, sign, pod)
@@ -283,24 +287,16 @@ class Framework:
             fragments.append(fragment)
         return tuple(fragments)
 
-    def _speaking(self, shape: PodShape, signers: Sequence[SignPlugin]) -> tuple[int, tuple[SignPlugin, ...]]:
-        """The signers that may have something to say of pods of the shape, also as bits of a number."""
-        found: tuple[int, tuple[SignPlugin, ...]] | None = shape.memo("signers", self._arrangement)
-        if found is None:
-            bits, asked = 0, []
-            for i, plugin in enumerate(signers):
-                try:
-                    if plugin.signs_nothing(shape):
-                        continue
-                except PROPAGATED:
-                    raise
-                except BaseException:
-                    # What it makes of such a pod shows when it is asked.
-                    pass
-                bits |= 1 << i
-                asked.append(plugin)
-            found = shape.remember("signers", self._arrangement, (bits, tuple(asked)))
-        return found
+    # -- who is asked -------------------------------------------------------------------------------------------------
+
+    def concerned(self, shape: PodShape) -> Concerned:
+        """The plugins that pods of the shape are any business of."""
+        found: Concerned | None = shape.memo("concerned", self._arrangement)
+        return found or shape.remember("concerned", self._arrangement, self.everyone.by(shape))
+
+    def asked(self, state: CycleState, pod: PodInfo) -> Concerned:
+        """The same of a pod; all plugins in a cycle whose calls are timed one by one."""
+        return self.concerned(pod.shape) if state.plugin_times is None else self.everyone
 
     # -- lookup objects -----------------------------------------------------------------------------------------------
 

@@ -339,7 +339,7 @@ def test_sizes_beyond_64_bits(bench, wanted, has, fits):
 
 
 def test_room_beyond_64_bits_says_nothing_worse_than_that_there_is_none(bench):
-    """Parity: bytes are counted in 64 bits, and wrap around."""
+    """Parity: bytes are counted in 64 bits, and what does not fit is nothing."""
     room = capacity("k", labels={}, capacity=str(10**30))
     assert refused(bench, claim(size="1Gi"), a_class(), a_driver(), room) == {"n1": NO_ROOM, "n2": NO_ROOM}
 

@@ -18,12 +18,14 @@ from support.scheduling.preempting import CLASSES
 
 GATES = {"GenericWorkload": True, "GangScheduling": True, "TopologyAwareWorkloadScheduling": True}
 FEATURES = with_chosen(GATES)
+#: Groups that preempt as a whole; the API servers know the fields in any case.
+WHOLE = GATES | {"WorkloadAwarePreemption": True}
 RACK = "example.com/rack"
 
 
 @pytest.fixture(scope="module")
 def real_with_groups(tmp_path_factory):
-    gates = ",".join(f"{name}=true" for name in GATES)
+    gates = ",".join(f"{name}=true" for name in WHOLE)
     with real_server(tmp_path_factory.mktemp("groups"), assets(), f"--feature-gates={gates}") as server:
         yield server
 
@@ -247,5 +249,42 @@ async def test_a_gang_preempts_a_gang(api_server, namespace):
         await c.pods(member("low-2", "low", "4"), member("low-3", "low", "4"))
         await c.advance(30)
         assert await placed(c, "high-0", "high-1", "low-2", "low-3") == [True, True, False, False]
+        assert await condition(c, "high") == [("True", "Scheduled")]
+        c.scheduler.engine.validate()
+
+
+async def test_a_gang_preempts_a_gang_as_a_whole(api_server, namespace):
+    """One pod's room is wanted; the other gang leaves whole, and nobody leaves for a gang that fits nowhere."""
+    groups = [
+        group("low", 2, disruptionMode="PodGroup"),
+        group("high", 1, priorityClassName="most"),
+        group("vast", 3, priorityClassName="most"),
+    ]
+    async with running(
+        api_server, namespace, *CLASSES, *groups, a_node("n1"), a_node("n2"), features=with_chosen(WHOLE)
+    ) as c:
+        await c.pods(member("low-0", "low", "4"), member("low-1", "low", "4"))
+        assert await placed(c, "low-0", "low-1") == [True] * 2
+        most = {"priorityClassName": "most"}
+        await c.pods(*(member(name, "vast", "4", **most) for name in names("vast", 3)))
+        assert await c.events(reason="Preempted") == []
+        message = (await c.objects.get("podgroups", "vast"))["status"]["conditions"][0]["message"]
+        assert message == (
+            "0/1 placements are available, first placement status: pod group is unschedulable, "
+            "0/1 placements are available, first placement status: pod group is unschedulable"
+        )
+        await c.pods(member("high-0", "high", "4", **most))
+        told = await c.events(reason="Preempted")
+        uid = (await c.objects.get("podgroups", "high"))["metadata"]["uid"]
+        assert sorted(event["regarding"]["name"] for event in told) == ["low-0", "low-1"]
+        assert {event["note"] for event in told} == {f"Preempted by podgroup {uid} on node cluster"}
+        for name in ("low-0", "low-1"):
+            conditions = (await c.objects.get("pods", name))["status"]["conditions"]
+            target = next(one for one in conditions if one["type"] == "DisruptionTarget")
+            assert target["message"] == "default-scheduler: preempting to accommodate a higher priority podgroup"
+            # No kubelet ends them here.
+            await c.objects.delete("pods", name)
+        await c.advance(30)
+        assert await placed(c, "high-0", *names("vast", 3)) == [True, False, False, False]
         assert await condition(c, "high") == [("True", "Scheduled")]
         c.scheduler.engine.validate()

@@ -185,7 +185,8 @@ class Filtering:
     def _renew_pre_filters(self, pod: PodInfo, outdated: frozenset[str]) -> bool:
         """Run PreFilter again where its state no longer holds; False when it now says something else altogether."""
         self.renewed, counters = set(outdated), self._framework.pod_counters
-        for plugin in asked_again(self._framework.pre_filter, self._framework.moving_pre_filters, outdated):
+        moving = self._framework.asked(self.state, pod).moving_pre_filters
+        for plugin in asked_again(self._framework.pre_filter, moving, outdated):
             counter = None if plugin.name in outdated else counters.get(plugin.name)
             if counter is not None and counter.filter_holds(self.state, pod):
                 continue

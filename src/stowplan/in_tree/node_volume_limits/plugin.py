@@ -113,6 +113,9 @@ class NodeVolumeLimits(
         state.write(_STATE, _Worlds(self._columns.version))
         return None
 
+    def skips(self, shape: PodShape) -> bool:
+        return shape.volume_uses == ()
+
     def filter_holds(self, state: CycleState, pod: PodInfo) -> bool:
         worlds: _Worlds | None = state.get(_STATE)
         if worlds is None:

@@ -1,0 +1,147 @@
+"""Pod groups beside the reference's own program, on one API server: a gang preempts a gang, and what is told of it.
+
+It runs only where KUBEBUILDER_ASSETS has a kube-scheduler.
+"""
+
+import json
+import re
+from types import SimpleNamespace
+
+import pytest
+
+from support.api import manifests
+from support.processes.beside_reference import HAS_REFERENCE, HIGH, NO_REFERENCE, PROGRAMS, wait_for
+from support.processes.scheduler_process import kube_scheduler
+from support.processes.servers import assets, real_server
+
+pytestmark = pytest.mark.skipif(not HAS_REFERENCE, reason=NO_REFERENCE)
+
+GATES = ",".join(f"{name}=true" for name in ("GenericWorkload", "GangScheduling", "WorkloadAwarePreemption"))
+NAMES = ("n0", "n1", "n2")
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory):
+    with real_server(tmp_path_factory.mktemp("server"), assets(), f"--feature-gates={GATES}") as server:
+        yield server
+
+
+def a_node(name):
+    made = manifests.node(name)
+    made["status"] = {key: {"cpu": "2", "memory": "8Gi", "pods": "110"} for key in ("capacity", "allocatable")}
+    return made
+
+
+def a_group(name, gang, **spec):
+    spec |= {"schedulingPolicy": {"gang": {"minCount": gang}}}
+    return {"apiVersion": "scheduling.k8s.io/v1alpha2", "kind": "PodGroup", "metadata": {"name": name}, "spec": spec}
+
+
+def a_pod(name, group="", **spec):
+    container = {"name": "c", "image": "nginx:1.27", "resources": {"requests": {"cpu": "2"}}}
+    spec |= {"schedulingGroup": {"podGroupName": group}} if group else {}
+    return manifests.pod(name, **{"containers": [container], "terminationGracePeriodSeconds": 0, **spec})
+
+
+class Life:
+    def __init__(self, server, namespace):
+        self._server, self._namespace = server, namespace
+
+    def kubectl(self, *args, stdin=None):
+        return self._server.kubectl("-n", self._namespace, *args, stdin=stdin)
+
+    def objects(self, plural):
+        return json.loads(self.kubectl("get", plural, "-o", "json").stdout)["items"]
+
+    def create(self, *objects):
+        self.kubectl("create", "-f", "-", stdin=list(objects))
+
+    def nodes_of(self, *names):
+        found = {pod["metadata"]["name"]: pod["spec"].get("nodeName", "") for pod in self.objects("pods")}
+        return [found.get(name, "") for name in names]
+
+    def bound(self, *names):
+        wait_for(lambda: all(self.nodes_of(*names)), f"the bindings of {', '.join(names)}", seconds=90)
+
+    def condition(self, group):
+        found = next(one for one in self.objects("podgroups") if one["metadata"]["name"] == group)
+        return [
+            {key: one.get(key) for key in ("type", "status", "reason", "message")}
+            for one in found.get("status", {}).get("conditions", [])
+        ]
+
+    def lived(self):
+        self.create(a_group("low", 2, disruptionMode="PodGroup"), a_pod("low-0", "low"), a_pod("low-1", "low"))
+        self.bound("low-0", "low-1")
+        self.create(a_pod("alone"))
+        self.bound("alone")
+        # Nobody leaves for a gang that fits nowhere.
+        self.create(a_group("vast", 4, priorityClassName="high"))
+        self.create(*(a_pod(f"vast-{i}", "vast", priorityClassName="high") for i in range(4)))
+        wait_for(lambda: self.condition("vast"), "the condition of vast")
+        self.kubectl("delete", "pod", "--force", "--grace-period=0", *(f"vast-{i}" for i in range(4)))
+        self.create(a_group("high", 2, priorityClassName="high"))
+        self.create(*(a_pod(f"high-{i}", "high", priorityClassName="high") for i in range(2)))
+        self.bound("high-0", "high-1")
+
+
+def told(event):
+    """Who, why and what, without what differs from run to run."""
+    note = re.sub(r"[0-9a-f]{8}-[0-9a-f-]{27}", "UID", event["note"])
+    return event["reason"], event["regarding"]["name"], re.sub(r"\bn[012]\b|life-\w+-\d+", "X", note)
+
+
+def lived(server, folder, whose):
+    namespace = server.new_namespace(f"life-{whose}")
+    life = Life(server, namespace)
+    life.create(*(a_node(name) for name in NAMES), HIGH)
+    life.kubectl("taint", "nodes", "--all", "node.kubernetes.io/not-ready:NoSchedule-")
+    arguments = (f"--feature-gates={GATES}", "--leader-elect=false")
+    seen = '{.metadata.name} "{.status.nominatedNodeName}"{"\\n"}'
+    watching = server.started_kubectl("-n", namespace, "get", "pods", "--watch", "-o", f"jsonpath={seen}")
+    try:
+        with kube_scheduler(folder, server.kubeconfig, *arguments, name=whose, program=PROGRAMS[whose]) as scheduler:
+            life.lived()
+            code = scheduler.end()
+        watching.terminate()
+        lines = watching.communicate()[0].splitlines()
+        return SimpleNamespace(
+            code=code,
+            conditions={group: life.condition(group) for group in ("low", "vast", "high")},
+            pods={pod["metadata"]["name"] for pod in life.objects("pods")},
+            nominated={line.split()[0] for line in lines if line and not line.endswith('""')},
+            events={told(event) for event in life.objects("events.v1.events.k8s.io")},
+        )
+    finally:
+        watching.kill()
+        watching.wait()
+        life.kubectl("delete", "pods", "--all", "--force", "--grace-period=0")
+        life.kubectl("delete", "nodes,priorityclasses", *NAMES, "high", "--ignore-not-found")
+
+
+@pytest.fixture(scope="module")
+def lives(server, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("lives")
+    return SimpleNamespace(**{whose: lived(server, folder, whose) for whose in PROGRAMS})
+
+
+def test_the_same_victims(lives):
+    assert lives.ours.pods == lives.theirs.pods == {"alone", "high-0", "high-1"}
+
+
+def test_pods_of_a_gang_that_wait_for_the_last_one_are_nominated_first(lives):
+    """Also where the gang is complete at once: a second write for each of them."""
+    for life in (lives.ours, lives.theirs):
+        assert len(life.nominated & {"low-0", "low-1"}) == 1
+        assert "alone" not in life.nominated
+
+
+def test_the_groups_say_the_same(lives):
+    assert lives.ours.conditions == lives.theirs.conditions
+
+
+@pytest.mark.parametrize("reason", ["Preempted", "FailedScheduling"])
+def test_users_are_told_the_same(lives, reason):
+    ours, theirs = ({one for one in life.events if one[0] == reason} for life in (lives.ours, lives.theirs))
+    assert ours == theirs
+    assert ours
