@@ -125,6 +125,12 @@ def test_hostile_files_take_little_memory(hostile):
     assert max(row[3] for row in after) - before[3] <= MEBIBYTES
 
 
+#: Later versions of Python count C code's recursion apart: they get as far as the type.
+_900_LEVELS = (
+    "nested too deeply" if sys.version_info < (3, 12) else "Pod default/web: spec: expected an object, got a list"
+)
+
+
 @pytest.mark.parametrize(
     ("text", "reader", "message"),
     [
@@ -138,7 +144,7 @@ def test_hostile_files_take_little_memory(hostile):
         ("manifest: billion laughs", "objects", "hostile.yaml: line 8: document contains excessive aliasing"),
         ("manifest: the same key twice", "objects", 'line 5, column 1: key "spec" already set in map'),
         ("manifest: booleans that are none", "objects", "line 4, column 7: cannot decode `foo` as a !!bool"),
-        ("manifest: JSON: 900 levels", "objects", "hostile.yaml: document 1: nested too deeply"),
+        ("manifest: JSON: 900 levels", "objects", f"hostile.yaml: document 1: {_900_LEVELS}"),
         ("manifest: JSON: cut off", "objects", "hostile.yaml: line 1, column "),
     ],
 )

@@ -14,7 +14,15 @@ import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
 from support.api import manifests
-from support.processes.beside_reference import HAS_REFERENCE, HIGH, NO_REFERENCE, NODES, PROGRAMS, wait_for
+from support.processes.beside_reference import (
+    HAS_REFERENCE,
+    HIGH,
+    NO_REFERENCE,
+    NODES,
+    OUR_FLAGS,
+    PROGRAMS,
+    wait_for,
+)
 from support.processes.scheduler_process import ADMIN, NOBODY, STRANGER, kube_scheduler
 from support.processes.servers import assets, real_server
 
@@ -383,4 +391,4 @@ def test_what_machines_read_is_the_same(schedulers, kind, version, form):
     flags, more = set(document.get("flags", ())), set(own.get("flags", ()))
     # A distribution may have flags of its own, as we do.
     assert flags - more <= {"unsupported-kube-api-over-localhost"}
-    assert more - flags <= {"extender-mode", "plugin", "plugin-timeout", "plugin-binding-timeout", "watch-config"}
+    assert more - flags <= OUR_FLAGS

@@ -12,6 +12,7 @@ import pytest
 from stowplan.cli.kube_scheduler import main
 from stowplan.serving.tls.certificates import self_signed
 from support.http.kubeconfigs import a_kubeconfig, write_kubeconfig
+from support.processes.beside_reference import OUR_FLAGS
 from support.processes.servers import assets, free_port
 
 REFERENCE = assets() and assets() / "kube-scheduler"
@@ -171,10 +172,4 @@ def test_help_has_the_same_flags(capsys):
     missing = flags_of(theirs).items() - ours.items()
     # A distribution's own flags, which the program may have been built with.
     assert {name for name, _ in missing} <= {"unsupported-kube-api-over-localhost"}
-    assert ours.keys() - flags_of(theirs).keys() == {
-        "extender-mode",
-        "plugin",
-        "plugin-timeout",
-        "plugin-binding-timeout",
-        "watch-config",
-    }
+    assert ours.keys() - flags_of(theirs).keys() == OUR_FLAGS

@@ -155,7 +155,7 @@ function Result({ plan, record }: { plan: PlanModel; record: WhatIfRecord }) {
       <div class="sea">
         <Picture key={side === "before" ? "before" : "after"} plan={model} settings={{ group, resource, colour: "workload" }} label={group} colours={colours} nodesVersion={nodesVersion} shown={shown} selectedNode={chosen[0]} selectedPod={chosen[1]} onSelect={(node, pod) => select([node, pod])} handle={canvas} />
       </div>
-      <Moves record={record} />
+      <Moves record={record} before={models.before} />
       <Reasons record={record} />
       <Take record={record} />
     </>
@@ -243,10 +243,10 @@ interface Move {
   to: string;
 }
 
-function Moves({ record }: { record: WhatIfRecord }) {
+function Moves({ record, before }: { record: WhatIfRecord; before: PlanModel }) {
   const moves: Move[] = [
     ...Object.entries(record.placed).map(([pod, to]): Move => ({ pod, what: "gets a node", from: "", to })),
-    ...Object.entries(record.displaced).map(([pod, to]): Move => ({ pod, what: to ? "moves" : "loses its node", from: "", to })),
+    ...Object.entries(record.displaced).map(([pod, to]): Move => ({ pod, what: to ? "moves" : "loses its node", from: before.pods.get(pod)?.node ?? "", to })),
     ...Object.entries(record.elsewhere).map(([pod, [from, to]]): Move => ({ pod, what: "is placed elsewhere", from, to })),
   ].sort((one, other) => byName(one.pod, other.pod));
   if (!moves.length) return <p class="sum">No pod gets, loses or changes its node.</p>;

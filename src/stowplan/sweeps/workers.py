@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
 from concurrent.futures import BrokenExecutor, Executor, ProcessPoolExecutor
 from contextlib import ExitStack, contextmanager
 from importlib import import_module
-from multiprocessing import get_context
+from multiprocessing import get_context, parent_process
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
@@ -46,7 +47,7 @@ class Processes:
     @contextmanager
     def executor(self) -> Iterator[Executor]:
         # Not forked: a copy of a process that has threads may hang.
-        pool = ProcessPoolExecutor(self._number, mp_context=get_context("spawn"), initializer=_ignore_interrupts)
+        pool = ProcessPoolExecutor(self._number, mp_context=get_context("spawn"), initializer=_begin_worker)
         try:
             yield pool
         except (KeyboardInterrupt, GeneratorExit):
@@ -134,9 +135,18 @@ def _is_broken(executor: Executor) -> bool:
     return False
 
 
-def _ignore_interrupts() -> None:
-    """Ctrl-C goes to all processes of a terminal; here it would look like a run that failed."""
+def _begin_worker() -> None:
+    # Ctrl-C goes to all processes of a terminal; here it would look like a run that failed.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+
+
+def _end_with_parent() -> None:
+    """A parent that is killed tells its workers nothing, and they would wait for ever."""
+    parent = parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)
 
 
 def _cores() -> int:

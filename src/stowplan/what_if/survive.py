@@ -85,7 +85,8 @@ def _loss(cluster: Cluster, lost: str, names: list[str]) -> LossRecord:
             state.remove_node(name)
         back = [pod for pod in leaving if fates[f"{pod.metadata.namespace}/{pod.metadata.name}"] is Fate.COMES_BACK]
         # Those that come back give theirs up when they are made anew.
-        let_go(cluster, (pod for pod in leaving if pod not in back))
+        returning = {pod.metadata.uid for pod in back}
+        let_go(cluster, (pod for pod in leaving if pod.metadata.uid not in returning))
         settling = Settling(cluster)
         settling.settle(back)
         return LossRecord(

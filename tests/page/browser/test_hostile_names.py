@@ -40,6 +40,7 @@ def views(page, saved):
         yield f"{saved}#/pod/{parts}"
         yield f"{saved}#/plan?select=" + page.evaluate(f"key => {part}('pod:' + key)", key)
     yield f"{saved}#/queue"
+    yield f"{saved}#/time"
     yield f"{saved}#/configuration"
 
 
@@ -51,5 +52,5 @@ def test_markup_is_text(page, saved):
         page.locator(".picture, .page, .table").first.wait_for()
         assert page.locator("img, script:not([src]), iframe").count() == 0, place
         seen += page.locator("body").inner_text()
-    for word in ("title", "node", "value", "taint", "web", "ns", "owner", "waits"):
+    for word in ("title", "node", "value", "taint", "web", "ns", "owner", "waits", "other title"):
         assert f"{word} {MARKUP}" in seen, word

@@ -62,6 +62,8 @@ def test_a_trial_on_the_workbench(at):
     expect(figures.get_by_role("row", name="Nodes")).to_contain_text("−1")
     expect(page.get_by_label("Commands")).to_have_text("kubectl delete node node-0")
     expect(page.get_by_role("heading", name="3 pods moved")).to_be_visible()
+    moved = page.get_by_role("row", name="default/db-0")
+    expect(moved.get_by_role("cell").nth(2)).to_have_text("node-0")
     page.get_by_role("group", name="Which plan").get_by_role("button", name="Before").click()
     page.get_by_role("button", name="Do not remove node-0").click()
     expect(figures).to_have_count(0)

@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 from contextlib import contextmanager
+from functools import partial
 
 from stowplan import simulate_scenario
 from stowplan.config import DEFAULT_FEATURES
@@ -12,11 +13,13 @@ from stowplan.daemon.plugin_registry import registry_with
 from stowplan.offline import Cluster
 from stowplan.page.answers import Answers
 from stowplan.page.configuration import configuration_record
+from stowplan.page.course import Run, course_of
 from stowplan.page.courses import Courses
 from stowplan.page.plan import plan_of
 from stowplan.page.records import SourceRecord
 from stowplan.page.saved_copy import save_copy
 from stowplan.sources.cluster_source import ClusterSource
+from stowplan.timing.waits import Waits
 from support.what_if.objects import node, owned, pod
 
 #: A scenario in which eight pods come, and how to pack them instead of spreading them.
@@ -78,17 +81,27 @@ def run(*arguments):
 
 
 def save_page(folder, objects, *, title):
-    """A saved copy; the file to open."""
+    """A saved copy, with two courses that end as they begin; the file to open."""
     about = ClusterSource(Cluster(objects), {})
+    courses = Courses({f"{which} {title}": partial(_standing_still, about.engine.state) for which in ("one", "other")})
     save_copy(
         folder,
         plan_of(about.engine.state),
-        source=SourceRecord(mode="static", title=title, can=("plan", "explain", "pending", "configuration")),
+        source=SourceRecord(
+            mode="static",
+            title=title,
+            can=("plan", "explain", "pending", "configuration", "time"),
+            tracks=courses.tracks,
+        ),
         configuration=configuration_record(about.cluster.config, registry_with(()).declarations, DEFAULT_FEATURES),
         answers=Answers(about),
-        courses=Courses({}),
+        courses=courses,
     )
     return folder / "index.html"
+
+
+def _standing_still(state):
+    return course_of([Run(state, [1.0, 2.0])], Waits())
 
 
 def simulated(folder):

@@ -10,6 +10,19 @@ REFERENCE = assets() and assets() / "kube-scheduler"
 HAS_REFERENCE = REFERENCE is not None and REFERENCE.exists()
 NO_REFERENCE = "KUBEBUILDER_ASSETS has no kube-scheduler"
 
+#: Flags that the reference's program has not.
+OUR_FLAGS = {
+    "extender-mode",
+    "plugin",
+    "plugin-timeout",
+    "plugin-binding-timeout",
+    "record",
+    "record-annotation",
+    "record-keep",
+    "record-max-size",
+    "watch-config",
+}
+
 PROGRAMS = {"theirs": [str(REFERENCE)], "ours": COMMAND}
 
 NODES = [
