@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from stowplan.framework.runtime import Framework
     from stowplan.queue.queued_pod import QueuedPod
 
-PLUGIN = "DefaultPreemption"
-
 NO_PLUGIN = "default preemption plugin is not registered, workload aware preemption is disabled"
 SUSPENDS = "Stowplan does not support workload aware preemption in profiles with extenders yet"
 PLACED_GROUP = "workload aware preemption is not supported for pod groups with scheduling constraints"
@@ -57,8 +55,9 @@ class GroupPreemption:
     ) -> PodGroupPostFilterResult | Status:
         if framework.suspends:
             return unschedulable(SUSPENDS)
-        plugin = framework.plugins.get(PLUGIN)
-        if not isinstance(plugin, PodGroupPostFilterPlugin):
+        # Only one in-tree plugin is such a plugin; the message names it, as the reference's does.
+        plugins = (found for found in framework.plugins.values() if isinstance(found, PodGroupPostFilterPlugin))
+        if (plugin := next(plugins, None)) is None:
             return unschedulable(NO_PLUGIN)
         found = self._state.objects.get(PodGroup, group)
         if found is None:
