@@ -82,7 +82,7 @@ def test_members_that_share_a_claim_go_to_its_volume():
     objects = [*HOSTS, storage_class(), a_group(gang=2), claim("c")]
     with live_cluster(*objects, volume("v2", "n2"), feature_gates=GATES) as cluster:
         cluster.create(with_claim("a", "c"), with_claim("b", "c"))
-        # Both were to write the volume; as with the reference, the second meets a conflict, and is tried again.
+        # Both decided to write the volume: the second write meets a conflict, and its pod is tried again.
         cluster.advance(60)
         placed = {info.key: info.node_name for info in cluster.engine.state.pod_groups.placed("default/g")}
         assert placed == {"default/a": "n2", "default/b": "n2"}
