@@ -17,6 +17,7 @@ from stowplan.client.http.connection_pool import ConnectionPool
 from stowplan.client.http.failures import NotAnswered
 from stowplan.client.http.transport import Limits
 from stowplan.cluster import state
+from stowplan.engine import algorithm
 from stowplan.testing import a_node, a_pod, selector
 from stowplan_cluster.apiserver.deletion import DeleteOptions
 from support.examples import SCALE
@@ -80,6 +81,7 @@ BOUNDED = {"Selector", "Requirement", "RequiredNodeAffinity", "Stored", "Event"}
 async def test_nothing_stays_of_pods_that_are_gone(monkeypatch):
     # Some are kept for a while, in case that there will be more like them; here for a shorter one.
     monkeypatch.setattr(state, "_IDLE_SHAPES", 20)
+    monkeypatch.setattr(algorithm, "_MAX_EVALUATIONS", 64)
     async with live(HIGH, *(a_node(f"n{i}").allocatable(cpu="8", pods="40").obj() for i in range(4))) as cluster:
         scheduler = cluster.scheduler
         scheduler.stories._pods, scheduler.stories._decisions = 20, deque(maxlen=20)

@@ -127,7 +127,7 @@ def test_the_commands_that_are_there_are_offered_and_those_of_the_embedded_clust
     listed = told.stdout.split("Commands:\n")[1]
     # A line that goes on is indented further.
     names = [line.split()[0] for line in listed.splitlines() if line[2:3] != " "]
-    expected = "compare completion config drain explain fit record replay run shadow simulate survive ui what-if"
+    expected = "compare completion config drain explain fit record replay run shadow simulate survive tune ui what-if"
     assert names == expected.split()
     assert "stowplan up" not in told.stdout
 

@@ -48,8 +48,8 @@ _SUCCESS, _ERROR = Code.Success, Code.Error
 NO_NODES = "no nodes available to schedule pods"
 POST_FILTERS_SKIPPED = "All PostFilter plugins are skipped"
 
-#: Evaluations that are kept: so many at least, and more where nodes are few, as each holds arrays with a row a node.
-_LEAST_EVALUATIONS, _MAX_ROWS = 64, 1 << 18
+#: Evaluations that are kept at least and at most; in between, as many as these rows allow: each holds per-node arrays.
+_MIN_EVALUATIONS, _MAX_EVALUATIONS, _MAX_ROWS = 64, 256, 1 << 18
 
 
 # Not frozen: one is made for each attempt, and a frozen one takes four times as long to make.
@@ -420,11 +420,15 @@ class SchedulingAlgorithm:
         found = self._evaluations.get(key)
         if found is None:
             found = self._evaluations[key] = Evaluation(framework, self._sums[framework.profile_name])
-            if len(self._evaluations) > max(_LEAST_EVALUATIONS, _MAX_ROWS // max(1, self.cluster.table.n)):
+            if len(self._evaluations) > self._most_evaluations():
                 self._evaluations.popitem(last=False)
         else:
             self._evaluations.move_to_end(key)
         return found
+
+    def _most_evaluations(self) -> int:
+        affordable = _MAX_ROWS // max(1, self.cluster.table.n)
+        return min(max(_MIN_EVALUATIONS, affordable), _MAX_EVALUATIONS)
 
     def best(self, totals: npt.NDArray[np.int64]) -> int:
         """The row with the highest total; among equals the first, or any when there is chance."""

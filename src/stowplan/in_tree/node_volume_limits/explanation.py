@@ -81,7 +81,7 @@ class NodeVolumeLimitsExplanation(Explanation):
                 continue
             used, new = int(self._plugin.used(driver)[row]), int(self._plugin.new(volumes)[row])
             if new and used + new > limits[row]:
-                idle = sum(v.driver == driver and not mounted[v] for v in self._columns.attached(row))
+                idle = sum(v.driver == driver and v not in mounted for v in self._columns.attached(row))
                 found.append(Excess(driver, used, new, int(limits[row]), idle))
         return found
 
@@ -138,7 +138,9 @@ class NodeVolumeLimitsExplanation(Explanation):
         found: dict[PodInfo, int] = {}
         for info in self.inspection.cluster.row_pods[row]:
             volumes = {self._columns.behind(use).volume for use in volume_uses(info)} - {None}
-            freed = sum(v.driver == driver and mounted[v] == 1 and v not in attached for v in volumes if v is not None)
+            freed = sum(
+                v.driver == driver and mounted.get(v) == 1 and v not in attached for v in volumes if v is not None
+            )
             if freed:
                 found[info] = freed
         return found
