@@ -23,7 +23,8 @@ from stowplan.command_line.errors import reported
 from stowplan.command_line.event_loop import end_of_input, first_of, run, running
 from stowplan.command_line.named_plugins import plugin_names
 from stowplan.command_line.stop_signals import stop_signals
-from stowplan.config import load_config
+from stowplan.config import DEFAULT_FEATURES, load_config
+from stowplan.config.features import GROUP_GATES, with_chosen
 from stowplan.daemon.plugin_registry import registry_with
 from stowplan.explain.tables import write
 from stowplan.extenders.calls import kinds_wanted
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
     from stowplan.api.port import Api
     from stowplan.command_line.stop_signals import StopSignals
     from stowplan.config import Configuration
+    from stowplan.config.features import FeatureGates
     from stowplan.daemon.page import SchedulerPage
     from stowplan.explain.tables import Line
     from stowplan.framework.registry import Registry
@@ -78,6 +80,7 @@ class Resident(Protocol):
 @click.option("--until-end-of-input", is_flag=True, hidden=True, help="For a parent: end when it does.")
 @click.option("--config", metavar="FILE", help="KubeSchedulerConfiguration. Default: kube-scheduler's defaults.")
 @click.option("--plugin", "plugins", metavar="MODULE:CLASS", multiple=True, help="Plugin of your own. Repeatable.")
+@click.option("--pod-groups", is_flag=True, help="Schedule pods of a PodGroup together; gangs whole or not at all.")
 @click.option(
     "-v",
     "verbosity",
@@ -92,6 +95,7 @@ def up(
     until_end_of_input: bool,
     config: str | None,
     plugins: tuple[str, ...],
+    pod_groups: bool,
     verbosity: int | None,
     **options: Any,
 ) -> None:
@@ -112,7 +116,9 @@ def up(
     with reported(config), _logging(verbosity):
         guard = HangGuard()
         registry = registry_with(plugins, guard=guard)
-        configuration = load_config(config, plugins=registry.declarations, asked_for=plugin_names(plugins))
+        features = with_chosen(GROUP_GATES) if pod_groups else DEFAULT_FEATURES
+        names = plugin_names(plugins)
+        configuration = load_config(config, plugins=registry.declarations, features=features, asked_for=names)
         with open_cluster(ClusterOptions(**options)) as cluster, stop_signals() as stop:
             documents = Documents(kinds_wanted(configuration))
             serving = _guarded(
@@ -120,9 +126,9 @@ def up(
                 _serve(
                     cluster,
                     stop,
-                    lambda api: _scheduler(api, configuration, registry, documents),
+                    lambda api: _scheduler(api, configuration, registry, documents, features),
                     documents=documents,
-                    page_of=lambda scheduler: _page_of(scheduler, configuration, registry, plugins),
+                    page_of=lambda scheduler: _page_of(scheduler, configuration, registry, plugins, features),
                 ),
             )
             run(_with_a_parent(serving, stop) if until_end_of_input else serving)
@@ -144,11 +150,13 @@ def _logging(verbosity: int | None) -> Iterator[None]:
         logs.close()
 
 
-def _scheduler(api: Api, configuration: Configuration, registry: Registry, documents: Documents) -> Resident:
+def _scheduler(
+    api: Api, configuration: Configuration, registry: Registry, documents: Documents, features: FeatureGates
+) -> Resident:
     from stowplan.live.scheduler import Scheduler, SchedulerSettings
 
     settings = SchedulerSettings(hostname=socket.gethostname())
-    return Scheduler(api, configuration, registry=registry, settings=settings, documents=documents)
+    return Scheduler(api, configuration, registry=registry, settings=settings, documents=documents, features=features)
 
 
 async def _guarded(guard: HangGuard, serving: Coroutine[Any, Any, None]) -> None:
@@ -208,10 +216,13 @@ async def _page(scheduler: Resident, page_of: Callable[[Scheduler], SchedulerPag
 
 
 def _page_of(
-    scheduler: Scheduler, configuration: Configuration, registry: Registry, plugins: Sequence[str]
+    scheduler: Scheduler,
+    configuration: Configuration,
+    registry: Registry,
+    plugins: Sequence[str],
+    features: FeatureGates,
 ) -> SchedulerPage:
     from stowplan.command_line.named_plugins import named_plugins
-    from stowplan.config import DEFAULT_FEATURES
     from stowplan.daemon.page import SchedulerPage
     from stowplan.offline import Cluster, ClusterError
     from stowplan.page.trials import Trials
@@ -225,13 +236,15 @@ def _page_of(
             raise ClusterError(
                 f"{size:,} nodes and pods are too many to try changes beside a scheduler: stowplan ui does"
             )
-        return Cluster(objects_of(state), configuration, plugins=list(named_plugins(plugins)))
+        gates = GROUP_GATES if scheduler.engine.schedules_groups else None
+        named = list(named_plugins(plugins))
+        return Cluster(objects_of(state), configuration, plugins=named, feature_gates=gates)
 
     return SchedulerPage(
         scheduler,
         title="stowplan up",
         plugins=registry.declarations,
-        features=DEFAULT_FEATURES,
+        features=features,
         trials=Trials(copied),
     )
 
