@@ -387,7 +387,7 @@ def _about_pods(about: ClusterSource, selection: Selection, output: str) -> _Ans
             blocks += [Line()] if blocks else []
             blocks += explanation(engine, group.verdict, wide=wide, alike=group.alike, reported=status)
         for group_name in about.groups_of(pods)[:_GROUPS]:
-            verdict = about.cluster.explain_group(group_name)
+            verdict = about.cluster.explain_group(group_name, extenders=about.extenders)
             found = group_page(verdict, group_relief(about.cluster, verdict), wide=wide)
             blocks += [Line(), Line((("That is each pod alone. It is scheduled with its group:", "pending"),)), *found]
         left = sum(len(group.keys) for group in groups) - sum(len(group.keys) for group, _ in shown)
@@ -436,7 +436,7 @@ def _record(
 
 
 def _about_group(about: ClusterSource, name: str, output: str) -> _Answer:
-    verdict = about.cluster.explain_group(about.find_group(name))
+    verdict = about.cluster.explain_group(about.find_group(name), extenders=about.extenders)
     found = group_relief(about.cluster, verdict)
     return _Answer(
         lambda: document(replace(verdict.record(), relief=tuple(found))),

@@ -44,7 +44,7 @@ from stowplan.engine.group_metrics import GroupMetrics
 from stowplan.engine.group_preemption import GroupPreemption
 from stowplan.engine.group_questions import GroupQuestion
 from stowplan.engine.group_statuses import GroupStatuses
-from stowplan.engine.group_trial import GroupTrials
+from stowplan.engine.group_trials import GroupTrials
 from stowplan.engine.inputs import (
     Adopted,
     Answer,
@@ -74,7 +74,6 @@ from stowplan.engine.settings import EngineSettings, Stopwatch
 from stowplan.engine.size_metrics import SizeMetrics
 from stowplan.engine.statuses import PodStatuses
 from stowplan.engine.suspendable_algorithm import SuspendableAlgorithm
-from stowplan.engine.suspendable_trial import SuspendableTrials
 from stowplan.engine.suspended_cycles import SuspendedCycles
 from stowplan.engine.suspended_groups import SuspendedGroups
 from stowplan.engine.validation import InvalidStateError, Validation
@@ -255,14 +254,13 @@ class Engine:
     def _new_group_preemption(self, features: FeatureGates) -> GroupPreemption | None:
         if self._trials is None or not features.enabled("WorkloadAwarePreemption"):
             return None
-        return GroupPreemption(self.algorithm, self._trials)
+        return GroupPreemption(self._trials)
 
     def _new_group_cycle(self, trials: GroupTrials, stopwatch: Stopwatch) -> GroupCycle:
         return GroupCycle(
             self.parts,
             pods=self,
             trials=trials,
-            suspendable=SuspendableTrials(self.algorithm, trials, _report),
             suspended=self.suspended_groups,
             preemption=self._group_preemption,
             evictions=self.evictions,
