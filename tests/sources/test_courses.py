@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from stowplan.command_line.errors import InputError
-from stowplan.live.recorder import Recorder
+from stowplan.engine.input_recorder import Recorder
 from stowplan.recordings.container import packed
 from stowplan.sources.courses import course_decided_anew, recorded_course, simulated_course
 from stowplan.testing import a_node, a_pod

@@ -13,7 +13,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from stowplan.api.affinity import NodeSelector, NodeSelectorRequirement, NodeSelectorTerm
-from stowplan.api.api_errors import NotFound
 from stowplan.api.meta import ObjectMeta, reference_to
 from stowplan.api.types import (
     CSINode,
@@ -32,7 +31,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from stowplan.api.changes import Change
-    from stowplan.api.meta import ApiStruct
     from stowplan.framework.requests import Request
     from stowplan.simulate.object_store import ObjectStore
 
@@ -62,7 +60,7 @@ class VolumeControllers:
         reference = volume.spec.claim_ref
         if reference is None:
             return
-        claim = self._find(PersistentVolumeClaim, reference.namespace, reference.name)
+        claim = self._store.find(PersistentVolumeClaim, reference.namespace, reference.name)
         if claim is not None and claim.metadata.uid == reference.uid and not claim.spec.volume_name:
             status = {"status": {"phase": "Bound"}}
             yield Patch(kind=PersistentVolume, namespace="", name=volume.metadata.name, body=status, type_="merge")
@@ -71,8 +69,8 @@ class VolumeControllers:
     def _provisioned(self, claim: PersistentVolumeClaim, node_name: str) -> Iterator[Request]:
         """A node was named for a claim."""
         class_name = claim.metadata.annotations.get(_CLASS, claim.spec.storage_class_name or "")
-        storage_class = self._find(StorageClass, "", class_name)
-        node = self._find(Node, "", node_name)
+        storage_class = self._store.find(StorageClass, "", class_name)
+        node = self._store.find(Node, "", node_name)
         if storage_class is None or node is None or storage_class.provisioner in _NO_PROVISIONER:
             return
         name = f"pvc-{claim.metadata.uid or claim.metadata.name}"
@@ -104,18 +102,12 @@ class VolumeControllers:
         )
 
     def _topology_keys(self, node_name: str, storage_class: StorageClass) -> list[str]:
-        csi_node = self._find(CSINode, "", node_name)
+        csi_node = self._store.find(CSINode, "", node_name)
         for driver in () if csi_node is None else csi_node.spec.drivers:
             if driver.name == storage_class.provisioner and driver.topology_keys:
                 return list(driver.topology_keys)
         terms = storage_class.allowed_topologies
         return [one.key for term in terms[:1] for one in term.match_label_expressions] or [_ZONE]
-
-    def _find(self, kind: type[ApiStruct], namespace: str, name: str) -> Any:
-        try:
-            return self._store.get(kind, namespace, name)
-        except NotFound:
-            return None
 
 
 def _naming(claim: PersistentVolumeClaim, volume: str) -> Patch:
