@@ -339,6 +339,5 @@ class Filtering:
 
 def _of(mask: Mask, rows: list[int]) -> list[bool]:
     """A mask's values of some rows."""
-    if len(rows) > FEW:
-        return mask.take(rows).tolist()
-    return [mask.item(row) for row in rows]
+    found: list[bool] = mask.take(rows).tolist() if len(rows) > FEW else [mask.item(row) for row in rows]
+    return found
