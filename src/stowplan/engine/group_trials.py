@@ -22,13 +22,14 @@ from stowplan.framework.status import Status, error
 from stowplan.framework.unfinished import unfinished_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
     import numpy as np
     import numpy.typing as npt
 
     from stowplan.cluster.state import ClusterState
     from stowplan.engine.algorithm import SchedulingAlgorithm
+    from stowplan.engine.reporter import Reporter
     from stowplan.framework.placements import Placement
     from stowplan.framework.runtime import Framework
     from stowplan.queue.queued_pod import QueuedPod
@@ -43,11 +44,11 @@ class GroupTrials:
     """Tries groups of pods of one cluster."""
 
     def __init__(
-        self, algorithm: SchedulingAlgorithm, state: ClusterState, report: Callable[[str], None], *, placements: bool
+        self, algorithm: SchedulingAlgorithm, state: ClusterState, reporter: Reporter, *, placements: bool
     ) -> None:
         """`placements`: whether groups may be bound to a domain."""
         self.algorithm = algorithm
-        self.report = report
+        self.reporter = reporter
         self._state = state
         self._placements = placements
         self._equal_pods = EqualPods(algorithm)
@@ -61,7 +62,7 @@ class GroupTrials:
         if isinstance(placements, GroupTrial):
             return placements
         for placement in placements.todo:
-            one = OnTrial(self.algorithm, framework, pods, self.report)
+            one = OnTrial(self.algorithm, framework, pods, self.reporter)
             trial = _Trial(self.algorithm, self._equal_pods, one, self.restriction(placement), helped=helped)
             if not placements.tried(placement, trial.run(pods)):
                 break

@@ -17,11 +17,12 @@ from stowplan.framework.cycle_state import CycleState
 from stowplan.framework.status import Code
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from stowplan.cluster.state import ClusterState
     from stowplan.cluster.transaction import Transaction
     from stowplan.engine.algorithm import Decision, SchedulingAlgorithm
+    from stowplan.engine.reporter import Reporter
     from stowplan.framework.runtime import Framework
     from stowplan.queue.queued_pod import QueuedPod
 
@@ -34,11 +35,11 @@ class OnTrial:
         algorithm: SchedulingAlgorithm,
         framework: Framework,
         pods: Sequence[QueuedPod],
-        report: Callable[[str], None],
+        reporter: Reporter,
     ) -> None:
         self.state: ClusterState = algorithm.cluster
         self.framework = framework
-        self.report = report
+        self.reporter = reporter
         #: What was done, to be undone: pods on their nodes, in order.
         self.placed: list[tuple[TriedPod, PodInfo, CycleState]] = []
         self._sampling = algorithm.sampling
@@ -61,7 +62,7 @@ class OnTrial:
         info = PodInfo(queued.pod.pod, queued.pod.shape)
         reservation = reserve(self.framework, state, info, host)
         for problem in reservation.problems:
-            self.report(problem)
+            self.reporter.report(problem)
         if reservation.failed is not None:
             tried.failed = failure_of(reservation.failed)
             return tried
@@ -77,7 +78,7 @@ class OnTrial:
         for tried, info, state in reversed(self.placed):
             if self.state.is_assumed(info.uid):
                 for problem in run_unreserve(self.framework, state, info, tried.host):
-                    self.report(problem)
+                    self.reporter.report(problem)
                 self.state.forget(info)
         self.state.pod_groups.on_trial = frozenset()
         start = self._sampling.start

@@ -73,13 +73,13 @@ class SuspendableTrials:
         placements = self._trials.placements(framework, group, pods)
         if isinstance(placements, GroupTrial):
             return placements
-        algorithm, report = self._trials.algorithm, self._trials.report
+        algorithm, reporter = self._trials.algorithm, self._trials.reporter
         table = algorithm.cluster.table
         for placement in placements.todo:
             rows = self._trials.restriction(placement)
             # Rows may be given to other nodes while the trial waits.
             names = None if rows is None else [table.names[row] for row in rows.tolist()]
-            one = OnTrial(algorithm, framework, pods, report)
+            one = OnTrial(algorithm, framework, pods, reporter)
             trial = _Trial(algorithm, one, names, without, helped=helped)
             if not placements.tried(placement, (yield from trial.run(pods))):
                 break
@@ -213,7 +213,7 @@ class _Trial:
                 # Somebody has bound it meanwhile.
                 raise OvertakenError from None
             for problem in reservation.problems:
-                self._on_trial.report(problem)
+                self._on_trial.reporter.report(problem)
             if reservation.failed is not None:
                 raise OvertakenError
             tried.decision.state = state

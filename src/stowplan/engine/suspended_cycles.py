@@ -323,7 +323,7 @@ class SuspendedCycles:
         if steps is None:
             return
         if (problem := closed(steps)) is not None:
-            self._parts.report(f"a scheduling cycle that was broken off: {problem}")
+            self._parts.reporter.report(f"a scheduling cycle that was broken off: {problem}")
         self._free(cycle)
 
     def _end(self, cycle: SuspendedCycle, why: str) -> None:

@@ -149,7 +149,7 @@ class SuspendedGroups:
         trial.asks = False
         self._over(trial)
         if (problem := closed(trial.steps)) is not None:
-            self._parts.report(f"a trial of a pod group that was broken off: {problem}")
+            self._parts.reporter.report(f"a trial of a pod group that was broken off: {problem}")
         for queued in trial.members:
             newest = self._state.pending.by_uid(queued.pod.uid)
             if newest is None or not give_back:
