@@ -140,8 +140,7 @@ def test_any_object_gets_an_answer(name, data):
     try:
         errors = created(resource, obj)
     except ApiError as error:
-        assert str(error)
-        return
+        errors = [error.status]
     assert are_told(errors)
 
 
@@ -166,8 +165,7 @@ def test_any_change_gets_an_answer(name, data):
         cluster().update(resource, new, old, subresource)
         errors = validation.validate_update(resource, new, old, subresource=subresource)
     except ApiError as error:
-        assert str(error)
-        return
+        errors = [error.status]
     assert are_told(errors)
 
 
