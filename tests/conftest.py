@@ -71,6 +71,8 @@ NEEDS = {
     "chromium": "chromium is not installed",
     "axe": "axe-core is not installed",
     "node": "node is not installed",
+    "dask": "the extra dask is not installed",
+    "tune": "the extra tune is not installed",
 }
 _HERE = Path(__file__).parent
 
