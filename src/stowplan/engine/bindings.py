@@ -77,7 +77,7 @@ class Bindings:
         self._pods_in_pre_bind = parts.pods_in_pre_bind
         self._parts = parts
         self._stories = parts.stories
-        self._report = parts.report
+        self._reporter = parts.reporter
         self._statuses = statuses
         self._failures = failures
         self._metrics = metrics
@@ -383,7 +383,7 @@ class Bindings:
         except PROPAGATED:
             raise
         except BaseException as e:
-            self._report(f'plugin "{call.plugin}", broken off in {_POINTS[binding.stage]}: {described(e)}')
+            self._reporter.report(f'plugin "{call.plugin}", broken off in {_POINTS[binding.stage]}: {described(e)}')
 
     def _call_ended(self, binding: Binding, call: PluginCall, answer: Status | None) -> None:
         if call in binding.calls:
@@ -454,7 +454,7 @@ class Bindings:
             return
         binding.attempt.metrics.points["PostBind"].ran(binding.started)
         for problem in binding.problems:
-            self._report(problem)
+            self._reporter.report(problem)
         activate(self._parts.queue, binding.attempt.state)
         self._over(binding)
 
@@ -464,7 +464,7 @@ class Bindings:
         self._over(binding)
         self._stories.step(pod.key, pod.uid, "not bound", failure.status.plugin, failure.message)
         for problem in run_unreserve(attempt.framework, attempt.state, pod, attempt.node_name):
-            self._report(problem)
+            self._reporter.report(problem)
         was = on_node(attempt.queued.pod.pod, attempt.node_name)
         forgotten = self._forget(pod)
         if failure.status.rejected:

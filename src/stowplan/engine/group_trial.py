@@ -37,7 +37,7 @@ from stowplan.framework.status import SUCCESS, Code, Status, error
 from stowplan.framework.unfinished import unfinished_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
     import numpy as np
     import numpy.typing as npt
@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from stowplan.cluster.state import ClusterState
     from stowplan.engine.algorithm import SchedulingAlgorithm
     from stowplan.engine.attempt import Failure
+    from stowplan.engine.reporter import Reporter
     from stowplan.framework.eviction_plan import GroupEvictionPlan
     from stowplan.framework.runtime import Framework
     from stowplan.queue.queued_pod import QueuedPod
@@ -185,12 +186,12 @@ class GroupTrials:
     """Tries groups of pods of one cluster."""
 
     def __init__(
-        self, algorithm: SchedulingAlgorithm, state: ClusterState, report: Callable[[str], None], *, placements: bool
+        self, algorithm: SchedulingAlgorithm, state: ClusterState, reporter: Reporter, *, placements: bool
     ) -> None:
         """`placements`: whether groups may be bound to a domain."""
         self._algorithm = algorithm
         self._state = state
-        self._report = report
+        self._reporter = reporter
         self._placements = placements
         self._equal_pods = EqualPods(algorithm)
 
@@ -238,7 +239,7 @@ class GroupTrials:
             finally:
                 for tried, info, state in reversed(attempts):
                     for problem in run_unreserve(framework, state, info, tried.host):
-                        self._report(problem)
+                        self._reporter.report(problem)
                     self._state.forget(info)
                 groups.on_trial = frozenset()
             start = sampling.start
@@ -327,7 +328,7 @@ class GroupTrials:
         info = PodInfo(queued.pod.pod, queued.pod.shape)
         reservation = reserve(framework, state, info, host)
         for problem in reservation.problems:
-            self._report(problem)
+            self._reporter.report(problem)
         if reservation.failed is not None:
             tried.failed = failure_of(reservation.failed)
             return tried

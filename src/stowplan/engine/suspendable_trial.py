@@ -28,7 +28,7 @@ from stowplan.framework.status import Status, error
 from stowplan.framework.unfinished import UnfinishedError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     import numpy.typing as npt
 
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from stowplan.cluster.transaction import Transaction
     from stowplan.engine.algorithm import SchedulingAlgorithm
     from stowplan.engine.group_trial import GroupTrials
+    from stowplan.engine.reporter import Reporter
     from stowplan.engine.suspendable_algorithm import Cycle, Within
     from stowplan.framework.cycle_state import CycleState
     from stowplan.framework.runtime import Framework
@@ -51,10 +52,10 @@ TrialSteps = Generator[Needs, tuple[Outcome, ...], GroupTrial]
 class SuspendableTrials:
     """Tries groups of pods of one cluster."""
 
-    def __init__(self, algorithm: SchedulingAlgorithm, trials: GroupTrials, report: Callable[[str], None]) -> None:
+    def __init__(self, algorithm: SchedulingAlgorithm, trials: GroupTrials, reporter: Reporter) -> None:
         self._algorithm = algorithm
         self._trials = trials
-        self._report = report
+        self._reporter = reporter
 
     def run(self, framework: Framework, group: str, pods: Sequence[QueuedPod]) -> TrialSteps:
         """Try a group's pods, in this order; the cluster is as before in the end, and whenever it waits."""
@@ -72,7 +73,7 @@ class SuspendableTrials:
 
     def _tried(self, framework: Framework, pods: Sequence[QueuedPod], names: Sequence[str] | None) -> TrialSteps:
         for _ in range(MAX_TRIES):
-            one = _Trial(self._algorithm, self._trials, framework, names, self._report)
+            one = _Trial(self._algorithm, self._trials, framework, names, self._reporter)
             try:
                 return (yield from one.run(pods))
             except OvertakenError:
@@ -89,14 +90,14 @@ class _Trial:
         trials: GroupTrials,
         framework: Framework,
         names: Sequence[str] | None,
-        report: Callable[[str], None],
+        reporter: Reporter,
     ) -> None:
         self._algorithm = algorithm
         self._state: ClusterState = algorithm.cluster
         self._trials = trials
         self._framework = framework
         self._names = names
-        self._report = report
+        self._reporter = reporter
         self._uids: frozenset[str] = frozenset()
         self._transaction: Transaction | None = None
         #: What was done in the transaction, to be undone: pods on their nodes, in order.
@@ -192,7 +193,7 @@ class _Trial:
         for tried, info, state in reversed(self._placed):
             if self._state.is_assumed(info.uid):
                 for problem in run_unreserve(self._framework, state, info, tried.host):
-                    self._report(problem)
+                    self._reporter.report(problem)
                 self._state.forget(info)
         self._state.pod_groups.on_trial = frozenset()
         sampling = self._algorithm.sampling
@@ -213,7 +214,7 @@ class _Trial:
                 # Somebody has bound it meanwhile.
                 raise OvertakenError from None
             for problem in reservation.problems:
-                self._report(problem)
+                self._reporter.report(problem)
             if reservation.failed is not None:
                 raise OvertakenError
             tried.decision.state = state

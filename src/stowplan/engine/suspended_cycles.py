@@ -408,7 +408,7 @@ class SuspendedCycles:
         try:
             steps.close()
         except Exception as e:
-            self._parts.report(f"a scheduling cycle that was broken off: {e}")
+            self._parts.reporter.report(f"a scheduling cycle that was broken off: {e}")
         self._free(cycle)
 
     def _end(self, cycle: SuspendedCycle, why: str) -> None:

@@ -198,7 +198,7 @@ class SuspendedGroups:
         try:
             trial.steps.close()
         except Exception as e:
-            self._parts.report(f"a trial of a pod group that was broken off: {e}")
+            self._parts.reporter.report(f"a trial of a pod group that was broken off: {e}")
         for queued in trial.members:
             newest = self._state.pending.by_uid(queued.pod.uid)
             if newest is None or not give_back:

@@ -462,9 +462,17 @@ class SignPlugin(Plugin):
         """
         return False
 
+    def sign_version(self, pod: PodInfo) -> Hashable:
+        """What `sign_pod` hangs on beyond the pod's shape: while it is equal, pods of the shape are signed alike.
+
+        None: the plugin does not say, and signs every pod. Not inherited by a class with a `sign_pod` of its own.
+        """
+        return None
+
     def __init_subclass__(cls, **keys: Any) -> None:
         super().__init_subclass__(**keys)
         _not_inherited(cls, "signs_nothing", SignPlugin.signs_nothing, unless=("sign_pod",))
+        _not_inherited(cls, "sign_version", SignPlugin.sign_version, unless=("sign_pod",))
 
 
 class ShapeSigned(SignPlugin):

@@ -139,11 +139,14 @@ def test_any_object_gets_an_answer(name, data):
     obj = conforming(resource, data.draw(objects(resource)))
     try:
         errors = created(resource, obj)
-    except ApiError:
-        return
-    for error in errors:
-        assert error.message
-        json.dumps(error.message)
+    except ApiError as error:
+        errors = [error.status]
+    assert are_told(errors)
+
+
+def are_told(errors):
+    """Each has words that JSON can carry."""
+    return all(error.message and json.dumps(error.message) for error in errors)
 
 
 @pytest.mark.parametrize("name", BY_NAME)
@@ -160,9 +163,10 @@ def test_any_change_gets_an_answer(name, data):
         strategies.prepare_for_update(resource, new, old, subresource, now=NOW)
         strategies.count_generation(resource, new, old, subresource)
         cluster().update(resource, new, old, subresource)
-        validation.validate_update(resource, new, old, subresource=subresource)
-    except ApiError:
-        return
+        errors = validation.validate_update(resource, new, old, subresource=subresource)
+    except ApiError as error:
+        errors = [error.status]
+    assert are_told(errors)
 
 
 WRITTEN = ("status", "finalize", "ephemeralcontainers", "resize")
