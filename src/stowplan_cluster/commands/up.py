@@ -21,10 +21,10 @@ from stowplan.api.pod import DEFAULT_SCHEDULER_NAME
 from stowplan.command_line.commands import Command
 from stowplan.command_line.errors import reported
 from stowplan.command_line.event_loop import end_of_input, first_of, run, running
+from stowplan.command_line.feature_gates import feature_gates_option, features_of
 from stowplan.command_line.named_plugins import plugin_names
 from stowplan.command_line.stop_signals import stop_signals
-from stowplan.config import DEFAULT_FEATURES, load_config
-from stowplan.config.features import GROUP_GATES, with_chosen
+from stowplan.config import load_config
 from stowplan.daemon.plugin_registry import registry_with
 from stowplan.explain.tables import write
 from stowplan.extenders.calls import kinds_wanted
@@ -43,8 +43,7 @@ if TYPE_CHECKING:
 
     from stowplan.api.port import Api
     from stowplan.command_line.stop_signals import StopSignals
-    from stowplan.config import Configuration
-    from stowplan.config.features import FeatureGates
+    from stowplan.config import Configuration, FeatureGates
     from stowplan.daemon.page import SchedulerPage
     from stowplan.explain.tables import Line
     from stowplan.framework.registry import Registry
@@ -80,7 +79,7 @@ class Resident(Protocol):
 @click.option("--until-end-of-input", is_flag=True, hidden=True, help="For a parent: end when it does.")
 @click.option("--config", metavar="FILE", help="KubeSchedulerConfiguration. Default: kube-scheduler's defaults.")
 @click.option("--plugin", "plugins", metavar="MODULE:CLASS", multiple=True, help="Plugin of your own. Repeatable.")
-@click.option("--pod-groups", is_flag=True, help="Schedule pods of a PodGroup together; gangs whole or not at all.")
+@feature_gates_option("Feature gates of the scheduler, as kube-scheduler takes them.")
 @click.option(
     "-v",
     "verbosity",
@@ -95,7 +94,7 @@ def up(
     until_end_of_input: bool,
     config: str | None,
     plugins: tuple[str, ...],
-    pod_groups: bool,
+    gates: tuple[str, ...],
     verbosity: int | None,
     **options: Any,
 ) -> None:
@@ -116,9 +115,8 @@ def up(
     with reported(config), _logging(verbosity):
         guard = HangGuard()
         registry = registry_with(plugins, guard=guard)
-        features = with_chosen(GROUP_GATES) if pod_groups else DEFAULT_FEATURES
-        names = plugin_names(plugins)
-        configuration = load_config(config, plugins=registry.declarations, features=features, asked_for=names)
+        features, known = features_of(gates), registry.declarations
+        configuration = load_config(config, plugins=known, features=features, asked_for=plugin_names(plugins))
         with open_cluster(ClusterOptions(**options)) as cluster, stop_signals() as stop:
             documents = Documents(kinds_wanted(configuration))
             serving = _guarded(
@@ -223,6 +221,7 @@ def _page_of(
     features: FeatureGates,
 ) -> SchedulerPage:
     from stowplan.command_line.named_plugins import named_plugins
+    from stowplan.config import DEFAULT_FEATURES
     from stowplan.daemon.page import SchedulerPage
     from stowplan.offline import Cluster, ClusterError
     from stowplan.page.trials import Trials
@@ -236,16 +235,16 @@ def _page_of(
             raise ClusterError(
                 f"{size:,} nodes and pods are too many to try changes beside a scheduler: stowplan ui does"
             )
-        gates = GROUP_GATES if scheduler.engine.schedules_groups else None
-        named = list(named_plugins(plugins))
-        return Cluster(objects_of(state), configuration, plugins=named, feature_gates=gates)
+        return Cluster(objects_of(state), configuration, plugins=list(named_plugins(plugins)))
 
+    # A copy has the gates that are the default.
+    usual = all(features.enabled(gate) == on for gate, on in DEFAULT_FEATURES.gates.items())
     return SchedulerPage(
         scheduler,
         title="stowplan up",
         plugins=registry.declarations,
         features=features,
-        trials=Trials(copied),
+        trials=Trials(copied) if usual else None,
     )
 
 

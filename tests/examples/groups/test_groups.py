@@ -12,6 +12,7 @@ from support.processes.servers import Server, embedded_server
 
 GROUPS = Path(__file__).parents[3] / "examples" / "groups"
 GATES = {"GenericWorkload": True, "GangScheduling": True, "TopologyAwareWorkloadScheduling": True}
+FLAG = "--feature-gates=" + ",".join(f"{name}=true" for name in GATES)
 
 
 def files(*names):
@@ -46,13 +47,12 @@ def goes_to_the_rack_that_has_room(server):
 def test_with_kubectl(tmp_path):
     with embedded_server(tmp_path) as server:
         server.kubectl("create", "-f", files("racks.yaml")[0])
-        gates = "--feature-gates=" + ",".join(f"{name}=true" for name in GATES)
-        with kube_scheduler(tmp_path, server.kubeconfig, gates, "--leader-elect=false"):
+        with kube_scheduler(tmp_path, server.kubeconfig, FLAG, "--leader-elect=false"):
             goes_to_the_rack_that_has_room(server)
 
 
 def test_in_one_process(tmp_path):
-    with serving("up", tmp_path, "--nodes=0", "--pod-groups") as (process, _, _):
+    with serving("up", tmp_path, "--nodes=0", FLAG) as (process, _, _):
         server = Server("embedded", tmp_path / "kubeconfig", tmp_path, process)
         server.kubectl("create", "-f", files("racks.yaml")[0])
         goes_to_the_rack_that_has_room(server)
