@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from stowplan.compare.comparison import ComparisonRecord
     from stowplan.sweeps.workers import Workers
 
-_EPILOG = "1: some run failed, or an input makes no sense."
+_EPILOG = "Exit code: 0; 1: some run failed; 2: an input makes no sense; 130: interrupted, with what was done by then."
+_INTERRUPTED = 130
 
 
 @click.command(epilog=_EPILOG, short_help="Configurations side by side on a scenario or a recording.")
@@ -87,15 +88,17 @@ def compare(
         raise click.ClickException(str(error)) from error
     finally:
         progress.close()
+    if output == "text":
+        write(comparison_page(found), sys.stdout)
+    else:
+        write_data(found.to_dict(), output)
     if html is not None:
         try:
             Path(html).write_text(comparison_html(found), encoding="utf-8")
         except OSError as error:
             raise click.ClickException(f"{html}: {error.strerror}") from error
-    if output == "text":
-        write(comparison_page(found), sys.stdout)
-    else:
-        write_data(found.to_dict(), output)
+    if found.interrupted:
+        context.exit(_INTERRUPTED)
     if found.failures:
         context.exit(1)
 

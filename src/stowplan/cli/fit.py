@@ -13,7 +13,7 @@ from stowplan.cli.about import NAMESPACE, about_a_cluster, answer, cluster_of
 from stowplan.cli.shell_completion import complete_file, complete_node, complete_pod_or_file
 from stowplan.command_line.errors import InputError, reported
 from stowplan.loading.admission import admit
-from stowplan.sources.templates import POD_GROUP, pod_in, pod_named
+from stowplan.sources.templates import POD_GROUP, claim_templates_of, pod_in, pod_named
 from stowplan.what_if.fit import NodeKind
 from stowplan.what_if.fit import fit as how_many_fit
 from stowplan.what_if.group_fit import fit_group
@@ -73,8 +73,12 @@ def fit(
             found = fit_group(about.cluster, about.find_group(group), replicas=replicas, kinds=_kinds(likes, templates))
             answer(found, group_fit_page, output)
             return
-        pod = _admitted(about, _pod_of(about, what, source["files"], recursive=source["recursive"]))
-        record = how_many_fit(about.cluster, pod, replicas=replicas, kinds=_kinds(likes, templates))
+        recursive = source["recursive"]
+        pod = _admitted(about, _pod_of(about, what, source["files"], recursive=recursive))
+        files = [*source["files"], what] if _is_file(what) else source["files"]
+        claims = claim_templates_of(pod, files, recursive=recursive)
+        kinds = _kinds(likes, templates)
+        record = how_many_fit(about.cluster, pod, replicas=replicas, kinds=kinds, claim_templates=claims)
         answer(record, fit_page, output)
 
 
@@ -87,8 +91,12 @@ def _kinds(likes: Sequence[str], templates: Sequence[str]) -> list[NodeKind] | N
     return [*_likes(likes), *_templates(templates)] or None
 
 
+def _is_file(what: str) -> bool:
+    return what.endswith((".yaml", ".yml", ".json")) or Path(what).is_file()
+
+
 def _pod_of(about: ClusterSource, what: str, files: Sequence[str], *, recursive: bool) -> Pod:
-    if what.endswith((".yaml", ".yml", ".json")) or Path(what).is_file():
+    if _is_file(what):
         return pod_in(what)
     return pod_named(about, files, what, recursive=recursive)
 

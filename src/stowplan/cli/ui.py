@@ -24,7 +24,7 @@ from stowplan.command_line.event_loop import first_of, running
 from stowplan.command_line.named_plugins import named_plugins
 from stowplan.command_line.stop_signals import stop_signals
 from stowplan.config import DEFAULT_FEATURES, load_config
-from stowplan.config.features import with_chosen
+from stowplan.config.features import GROUP_GATES, with_chosen
 from stowplan.daemon.plugin_registry import registry_with
 from stowplan.explain.judging import judged, judged_group
 from stowplan.explain.reported_status import ReportedStatus
@@ -40,7 +40,7 @@ from stowplan.page.records import SourceRecord
 from stowplan.page.saved_copy import save_copy
 from stowplan.page.trials import Trials
 from stowplan.serving.errors import ServingError
-from stowplan.sources.cluster_source import GROUP_GATES, ClusterSource
+from stowplan.sources.cluster_source import ClusterSource
 from stowplan.sources.courses import course_decided_anew, recorded_course, simulated_course
 from stowplan.what_if.comparison import objects_of
 

@@ -242,7 +242,7 @@ class SchedulerPages:
             return None, f"a running scheduler does not judge groups of more than {_MAX_MEMBERS:,} pods: ask without it"
         preempts = pods * state.sizes()["pods"] <= _MAX_SEARCH
         verdict = judged_group(engine, key, preempts=preempts)
-        looked = preempts or verdict.fits or not engine.preempts_for_groups
+        looked = preempts or verdict.fits or engine.groups.preemption is None
         return verdict, "" if looked else "whom the group could evict was not looked for: ask without the scheduler"
 
     async def _explain(self, request: Request) -> Response:

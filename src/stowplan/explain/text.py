@@ -14,7 +14,7 @@ import numpy as np
 from stowplan.explain.explanations import Explanations
 from stowplan.explain.inspection import inspecting
 from stowplan.explain.refusals import refusals
-from stowplan.explain.tables import Cell, Grid, Line
+from stowplan.explain.tables import Cell, Grid, Line, not_asked_block
 from stowplan.framework.explanations.formatting import count, listed, sentence
 from stowplan.inspection.queue_state import BEING_BOUND
 
@@ -115,7 +115,7 @@ class _Page:
             who = f" ({verdict.gated.plugin})"
             blocks.append(Line(((verdict.gated.message, ""), (who, "dim")), 2))
         elif verdict.node_name:
-            blocks += [*self._choice(), *_extenders(verdict), *self._not_asked()]
+            blocks += [*self._choice(), *_extenders(verdict), *not_asked_block(self._verdict.not_asked)]
         else:
             blocks.append(Line(verdict.full_message, 2))
         blocks += self._nominated()
@@ -124,7 +124,7 @@ class _Page:
         if not verdict.node_name:
             blocks += self._preemption()
             blocks += _extenders(verdict)
-            blocks += self._not_asked()
+            blocks += not_asked_block(self._verdict.not_asked)
         return [*blocks, *self._refused()]
 
     def _nominated(self) -> list[Block]:
@@ -297,13 +297,6 @@ class _Page:
         return [Line(), head, *self._victims(outcome, outcome.selected)]
 
     # -- who was not asked --------------------------------------------------------------------------------------------
-
-    def _not_asked(self) -> list[Block]:
-        not_asked = self._verdict.not_asked
-        if not not_asked:
-            return []
-        head = Line((("Not asked", "head"),))
-        return [Line(), head, *(Line(((name, ""), (f": {why}", "dim")), 2) for name, why in not_asked.items())]
 
     def _victims(self, outcome: Preemption, selected: Eviction) -> list[Block]:
         victims = selected.victims

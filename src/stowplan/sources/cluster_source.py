@@ -16,6 +16,7 @@ from stowplan.cluster.pod_info import group_key
 from stowplan.command_line.errors import InputError
 from stowplan.command_line.named_plugins import named_plugins
 from stowplan.config import DEFAULT_FEATURES
+from stowplan.config.features import GROUP_GATES
 from stowplan.engine.dumped import DumpError
 from stowplan.engine.recording import RecordingError
 from stowplan.explain.reported_status import ReportedStatus
@@ -39,9 +40,6 @@ if TYPE_CHECKING:
     from stowplan.engine.engine import Engine
     from stowplan.inspection.records import GroupVerdictRecord, SchedulerRecord
     from stowplan.loading.wanted_events import EventsWanted
-
-#: What it takes to schedule groups of pods as groups.
-GROUP_GATES = {"GenericWorkload": True, "GangScheduling": True, "TopologyAwareWorkloadScheduling": True}
 
 _OTHER_CONFIG = "--config FILE names one that has"
 
@@ -223,7 +221,7 @@ class ClusterSource:
 
     def group_record(self, group: str) -> GroupVerdictRecord:
         """The verdict on a group that is there, by its key, with what would help."""
-        verdict = self.cluster.explain_group(group)
+        verdict = self.cluster.explain_group(group, extenders=self.extenders)
         return msgspec.structs.replace(verdict.record(), relief=tuple(group_relief(self.cluster, verdict)))
 
     def verdict(self, info: PodInfo) -> Verdict:

@@ -11,14 +11,13 @@ from stowplan.command_line.errors import InputError
 from stowplan.command_line.named_plugins import named_plugins
 from stowplan.config import DEFAULT_FEATURES, load_config
 from stowplan.engine.inputs import Changes
-from stowplan.engine.recording import read_entries
 from stowplan.framework.registry import installed_plugins
 from stowplan.guarding.broken_off_calls import BrokenOffCalls
 from stowplan.guarding.guarded_plugins import guarded_registry
 from stowplan.page.course import Run, course_of
 from stowplan.page.course_file import NAME, CourseFileError, read_course
 from stowplan.recordings.anew import DecidedAnew
-from stowplan.recordings.files import opened, rotated
+from stowplan.recordings.files import entries_of, files_of_run, header_of, rotated
 from stowplan.recordings.replaying import Replayed
 from stowplan.timing.waits import Waits
 
@@ -90,9 +89,8 @@ class _RecordedWaits(Waits):
 
 def course_decided_anew(path: str, config: str, plugins: Sequence[str]) -> Course:
     """The same pods and nodes under another configuration. Raise RecordingError, ConfigError."""
-    files, calls = _files(path), BrokenOffCalls()
-    with opened(files[0]) as found:
-        header = found.header
+    files, calls = files_of_run(path), BrokenOffCalls()
+    header = header_of(files[0])
     registry = _registry(plugins, calls)
     anew = DecidedAnew(header, registry, _configuration(config, registry, header))
     return course_of([Run(anew.state, _moments_anew(anew, files))], anew.waits)
@@ -106,12 +104,9 @@ def _configuration(config: str, registry: Registry, header: Header) -> Configura
 def _moments_anew(anew: DecidedAnew, files: Sequence[str]) -> Iterator[float]:
     with ExitStack() as ending:
         ending.callback(anew.end)
-        for file in files:
-            with opened(file) as found:
-                next(found.lines)
-                for entry in read_entries(found.lines, found.header):
-                    anew.take(entry.now, entry.input)
-                    yield entry.now
+        for entry in entries_of(files):
+            anew.take(entry.now, entry.input)
+            yield entry.now
 
 
 # -- simulations ------------------------------------------------------------------------------------------------------

@@ -190,7 +190,7 @@ class Registry:
         carry_over(obj, old)
         self._apply_defaults(resource, obj)
         record(old, obj, subresource)
-        strategies.prepare_for_update(resource, obj, old, subresource)
+        strategies.prepare_for_update(resource, obj, old, subresource, now=self.clock())
         self.admission.update(resource, obj, old, subresource)
         strategies.count_generation(resource, obj, old, subresource)
         if self._is_validated(resource):

@@ -283,6 +283,14 @@ _DEVICES = (
         generation=True,
         selectable_fields=("spec.nodeName", "spec.driver"),
     ),
+    _cluster(
+        "devicetaintrules",
+        "DeviceTaintRule",
+        group="resource.k8s.io",
+        version="v1beta2",
+        generation=True,
+        subresources=("status",),
+    ),
 )
 _RBAC: dict[str, object] = {"group": "rbac.authorization.k8s.io", "created_by_update": True}
 _ACCESS = (

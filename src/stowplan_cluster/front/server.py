@@ -18,6 +18,7 @@ from aiohttp import web
 
 from stowplan.api.users import AUTHENTICATED, MASTERS, UserInfo
 from stowplan_cluster.apiserver.authorization import Authorizer
+from stowplan_cluster.front.acceptor import Acceptor
 from stowplan_cluster.front.access import Access, Tokens
 from stowplan_cluster.front.certificates import certificates_for
 from stowplan_cluster.front.handler import Handler
@@ -80,6 +81,7 @@ class Front:
         )
         self._certificates: Certificates | None = None
         self._runner: _Runner | None = None
+        self._acceptor: Acceptor | None = None
         #: Where it is served, once it is.
         self.url = ""
 
@@ -107,19 +109,30 @@ class Front:
         runner = _Runner(self._handler, settings, self._sleep)
         await runner.setup()
         self._runner = runner
+        assert runner.server is not None
+        self._acceptor = Acceptor(
+            runner.server,
+            context=context,
+            handshake_timeout=settings.handshake_timeout,
+            max_handshakes=settings.max_handshakes,
+            sleep=self._sleep,
+        )
         try:
-            await web.TCPSite(runner, settings.host, settings.port, ssl_context=context).start()
+            await self._acceptor.start(settings.host, settings.port)
         except OSError:
             await self.stop()
             raise
         host = _WILDCARDS.get(settings.host) or (f"[{settings.host}]" if ":" in settings.host else settings.host)
-        port = runner.addresses[0][1]
+        port = self._acceptor.addresses[0][1]
         self.url = f"{'https' if settings.tls else 'http'}://{host}:{port}"
         self._pages.address = f"{host}:{port}"
 
     async def stop(self) -> None:
         """End watches, let other requests finish, close every connection."""
         self._handler.stop()
+        if self._acceptor is not None:
+            acceptor, self._acceptor = self._acceptor, None
+            await acceptor.close()
         if self._runner is not None:
             runner, self._runner = self._runner, None
             await runner.cleanup()

@@ -60,6 +60,7 @@ _RETURN_DELETED = frozenset(
         *("namespaces", "persistentvolumes", "persistentvolumeclaims", "pods", "services", "serviceaccounts"),
         *("deviceclasses.resource.k8s.io", "resourceclaims.resource.k8s.io"),
         *("resourceclaimtemplates.resource.k8s.io", "resourceslices.resource.k8s.io"),
+        "devicetaintrules.resource.k8s.io",
         *("csidrivers.storage.k8s.io", "csinodes.storage.k8s.io"),
         *("storageclasses.storage.k8s.io", "volumeattachments.storage.k8s.io"),
     )

@@ -101,7 +101,7 @@ def about_pods(about: ClusterSource, selection: Selection, output: str) -> Answe
                 engine, group.verdict, wide=wide, alike=group.alike, reported=status, among_others=several
             )
         for group_name in about.groups_of(pods)[:_GROUPS]:
-            verdict = about.cluster.explain_group(group_name)
+            verdict = about.cluster.explain_group(group_name, extenders=about.extenders)
             found = group_page(verdict, group_relief(about.cluster, verdict), wide=wide)
             blocks += [Line(), Line((("That is each pod alone. It is scheduled with its group:", "pending"),)), *found]
         left = sum(len(group.keys) for group in groups) - sum(len(group.keys) for group, _ in shown)
@@ -150,7 +150,7 @@ def _record(
 
 
 def about_group(about: ClusterSource, name: str, output: str) -> Answer:
-    verdict = about.cluster.explain_group(about.find_group(name))
+    verdict = about.cluster.explain_group(about.find_group(name), extenders=about.extenders)
     found = group_relief(about.cluster, verdict)
     return Answer(
         lambda: document(replace(verdict.record(), relief=tuple(found))),
