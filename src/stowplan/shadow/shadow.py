@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
+from stowplan.api.timestamps import parse_timestamp
 from stowplan.api.types import Pod
 from stowplan.engine.inputs import Changes
 from stowplan.shadow.comparison import Comparison, compared
@@ -57,11 +58,14 @@ class Shadow:
         self._order = DecisionOrder()
         #: Binds that have counted last, the newest at the end.
         self._last: list[Bind] = []
-        #: Whether the first list of pods has come.
+        #: When we began to look, and whether the first list of pods has come; there is none of no pods.
+        self._began: float | None = None
         self._listed = False
 
     def step(self, engine: Engine, input_: Input, now: float) -> None:
         """Take an input in; what is to be judged is judged."""
+        if self._began is None:
+            self._began = now
         if not isinstance(input_, Changes) or input_.kind is not Pod:
             engine.step(input_, now)
         else:
@@ -94,7 +98,7 @@ class Shadow:
                     continue
             elif new is not None and not new.spec.node_name and self._framework(engine, new) is not None:
                 if old is None:
-                    self._order.pending(new, now, came=self._listed)
+                    self._order.pending(new, now, came=self._listed or self._is_younger(new))
                 else:
                     self._order.updated(old, new)
             elif new is None and old is not None:
@@ -107,6 +111,11 @@ class Shadow:
         if batch:
             engine.step(Changes(Pod, tuple(batch)), now)
             batch.clear()
+
+    def _is_younger(self, pod: Pod) -> bool:
+        """Whether it was made after we began to look, as far as seconds tell."""
+        created = pod.metadata.creation_timestamp
+        return self._began is not None and bool(created) and parse_timestamp(created) > self._began
 
     @staticmethod
     def _framework(engine: Engine, pod: Pod) -> Framework | None:
