@@ -31,8 +31,8 @@ MAX_OVERTAKING, MAX_SECONDS = 1024, 5.0
 #: so that whoever judges it sees those after it, too.
 CONCURRENT_SECONDS = 0.25
 
-#: Priority, highest first; a number that grows as pods come; and 0, or the number of the bind where that has to do: such
-#: a pod stands right behind another one.
+#: Priority, highest first; a number that grows as pods come; and 0, or the number of the bind: such a pod stands right
+#: behind another one.
 _Place = tuple[int, int, int]
 _FIRST: _Place = (-(2**63), 0, 0)
 
@@ -48,6 +48,12 @@ class Bind(NamedTuple):
     at: float
     #: Which bind it was, in the order in which they were seen.
     number: int
+    #: Whether its place in the queue is known.
+    is_placed: bool
+
+    def may_have_swapped(self, other: Bind) -> bool:
+        """Whether the two may have been decided in another order than they are judged in."""
+        return not (self.is_placed and other.is_placed)
 
 
 class DecisionOrder:
@@ -93,9 +99,10 @@ class DecisionOrder:
         assert pod is not None
         uid = pod.metadata.uid
         self._binds += 1
-        place = self._waiting.pop(uid, None) or (*self._latest[:2], self._binds)
+        known = self._waiting.pop(uid, None)
+        place = known or (*self._latest[:2], self._binds)
         self._latest = max(self._latest, place)
-        self._held[uid] = Bind(uid, change, self._since.pop(uid, now), now, self._binds)
+        self._held[uid] = Bind(uid, change, self._since.pop(uid, now), now, self._binds, known is not None)
         heappush(self._ordered, (place, uid))
         heappush(self._oldest, (self._binds, uid))
 
