@@ -32,7 +32,7 @@ _RECREATE = "the spec of a PodGroup cannot be changed: create another one"
 
 
 def group_relief(cluster: Cluster, verdict: GroupVerdict) -> list[ReliefRecord]:
-    """Of a group that does not fit, by the verdict on it; what places most pods first."""
+    """Of a group that does not fit, by the verdict on it; what places most pods first. Extenders are not asked."""
     best = verdict.best
     if best is None or verdict.pod_group is None or verdict.anew or (best.works and not best.waiting):
         return []
@@ -51,7 +51,7 @@ class _Relief:
 
     def _placed(self) -> int:
         """How many pods get a node at once; 0 when the group does not fit, or only after evictions."""
-        best = self._cluster.explain_group(self._group).best
+        best = self._cluster.explain_group(self._group, extenders=False).best
         return len(best.placed) if best is not None and best.works and not best.waiting else 0
 
     # -- nodes --------------------------------------------------------------------------------------------------------
@@ -83,7 +83,7 @@ class _Relief:
         made: dict[tuple[str, ...], Suggestion] = {}
         with self._cluster.transaction():
             for _ in range(_ROUNDS):
-                verdict = self._cluster.explain_group(self._group)
+                verdict = self._cluster.explain_group(self._group, extenders=False)
                 suggestion = self._for_first_refused(verdict)
                 if suggestion is None:
                     return
