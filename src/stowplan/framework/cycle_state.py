@@ -100,6 +100,11 @@ class CycleState(Memos):
             found = self._data[PODS_TO_ACTIVATE] = PodsToActivate()
         return found
 
+    def take_pods_to_activate(self) -> list[PodInfo]:
+        """Those that were named until now; none are left."""
+        found = self._data.get(PODS_TO_ACTIVATE)
+        return found.take() if isinstance(found, PodsToActivate) else []
+
     def clone(self) -> CycleState:
         """A copy whose pod extensions may change it; skip sets travel along, and so does timing.
 

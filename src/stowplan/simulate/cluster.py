@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from stowplan.api.changes import Change
 from stowplan.api.pod import FINISHED, Pod
 from stowplan.api.port import Listing
+from stowplan.api.timestamps import parse_timestamp
 from stowplan.framework.requests import Bind, Delete, Done, Read, Refused
 from stowplan.simulate.object_store import runs
 from stowplan.simulate.virtual_api import ListObjects
@@ -197,6 +198,16 @@ class SimulatedCluster:
         metadata = pod.metadata
         ending = Ending(Pod, metadata.namespace, metadata.name, metadata.uid)
         self._agenda.put(self._agenda.now + seconds, ending)
+
+    def take_over(self, pod: Pod) -> None:
+        """See to it that a pod ends that had its node before time began."""
+        now, goes_at = self._agenda.now, pod.metadata.deletion_timestamp
+        if goes_at is not None:
+            self._end_in(pod, parse_timestamp(goes_at) - now)
+        elif self._runs_for is not None and (seconds := self._runs_for(pod)) is not None:
+            times = (one.last_transition_time for one in pod.status.conditions if one.type == "PodScheduled")
+            since = next(times, None)
+            self._end_in(pod, seconds if since is None else parse_timestamp(since) + seconds - now)
 
     def end(self, ending: Ending) -> None:
         change = self._store.end(*ending)

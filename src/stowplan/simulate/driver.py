@@ -177,6 +177,17 @@ class VirtualTime:
     def now(self) -> float:
         return self._agenda.now
 
+    def resume(self, wake_at: float | None, running: Iterable[Pod]) -> None:
+        """Go on with an engine that has begun elsewhere, before anything else; see `resuming`.
+
+        It wants to be woken then, if at all; these pods have their nodes already, and end like others.
+        """
+        self._started = True
+        if wake_at is not None:
+            self._agenda.wake(wake_at)
+        for pod in running:
+            self._cluster.take_over(pod)
+
     def write(self, request: Request, *, grace: int | None = None) -> Any:
         """Write to the store, as somebody else than the scheduler, and return the object; an ApiError if it refuses.
 

@@ -15,7 +15,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 from zlib import crc32
 
-from stowplan.api.api_errors import NotFound
 from stowplan.api.types import CSINode, Node, PersistentVolume, PersistentVolumeClaim, StorageClass
 from stowplan.in_tree.common.volume_claims import class_name_of
 from stowplan.in_tree.volume_binding.claims import is_fully_bound, size_in, wanted_by
@@ -25,7 +24,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from stowplan.api.changes import Change
-    from stowplan.api.meta import ApiStruct
     from stowplan.in_tree.volume_binding.claims import Wanted
     from stowplan.simulate.object_store import Key, ObjectStore
 
@@ -84,7 +82,7 @@ class ImmediateClaims:
         taken: set[str] = set()
         for key in list(self._waiting):
             claim = self._store.get(PersistentVolumeClaim, *key)
-            storage_class = found_in(self._store, StorageClass, "", class_name_of(claim))
+            storage_class = self._store.find(StorageClass, "", class_name_of(claim))
             mode = None if storage_class is None else storage_class.volume_binding_mode
             if mode == _WAITS and not claim.spec.volume_name:
                 # That is the scheduler's to begin.
@@ -125,17 +123,9 @@ class ImmediateClaims:
         return [found[segment] for segment in sorted(found)]
 
 
-def found_in(store: ObjectStore, kind: type[ApiStruct], namespace: str, name: str) -> Any:
-    """None if there is none."""
-    try:
-        return store.get(kind, namespace, name)
-    except NotFound:
-        return None
-
-
 def topology_keys(store: ObjectStore, node_name: str, storage_class: StorageClass) -> list[str]:
     """The labels by which the volumes that a class's driver makes for a node say from where they can be used."""
-    csi_node = found_in(store, CSINode, "", node_name)
+    csi_node = store.find(CSINode, "", node_name)
     for driver in () if csi_node is None else csi_node.spec.drivers:
         if driver.name == storage_class.provisioner and driver.topology_keys:
             return list(driver.topology_keys)

@@ -28,13 +28,12 @@ from stowplan.in_tree.common.annotations import BIND_COMPLETED, SELECTED_NODE
 from stowplan.in_tree.common.volume_claims import class_name_of
 from stowplan.in_tree.volume_binding.claims import is_fully_bound
 from stowplan.in_tree.volume_binding.reserving import bound_to
-from stowplan.simulate.immediate_claims import NO_PROVISIONER, ImmediateClaims, found_in, topology_keys
+from stowplan.simulate.immediate_claims import NO_PROVISIONER, ImmediateClaims, topology_keys
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from stowplan.api.changes import Change
-    from stowplan.api.meta import ApiStruct
     from stowplan.framework.requests import Request
     from stowplan.simulate.object_store import ObjectStore
 
@@ -81,15 +80,15 @@ class VolumeControllers:
         reference = volume.spec.claim_ref
         if reference is None:
             return
-        claim = self._find(PersistentVolumeClaim, reference.namespace, reference.name)
+        claim = self._store.find(PersistentVolumeClaim, reference.namespace, reference.name)
         if claim is not None and claim.metadata.uid == reference.uid and not is_fully_bound(claim):
             yield _phase(volume, "Bound")
             yield _naming(claim, volume.metadata.name)
 
     def _provisioned(self, claim: PersistentVolumeClaim, node_name: str) -> Iterator[Request]:
         """A node was named for a claim."""
-        storage_class = self._find(StorageClass, "", class_name_of(claim))
-        node = self._find(Node, "", node_name)
+        storage_class = self._store.find(StorageClass, "", class_name_of(claim))
+        node = self._store.find(Node, "", node_name)
         if storage_class is None or node is None or storage_class.provisioner in NO_PROVISIONER:
             return
         name = f"pvc-{claim.metadata.uid or claim.metadata.name}"
@@ -119,9 +118,6 @@ class VolumeControllers:
             ),
             status=PersistentVolumeStatus(phase="Bound"),
         )
-
-    def _find(self, kind: type[ApiStruct], namespace: str, name: str) -> Any:
-        return found_in(self._store, kind, namespace, name)
 
 
 def _phase(volume: PersistentVolume, phase: str) -> Patch:
