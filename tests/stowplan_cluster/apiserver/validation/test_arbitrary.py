@@ -160,7 +160,7 @@ def test_any_change_gets_an_answer(name, data):
         created(resource, old)
         new["metadata"]["name"] = old["metadata"]["name"]
         apply_defaults(resource, new)
-        strategies.prepare_for_update(resource, new, old, subresource)
+        strategies.prepare_for_update(resource, new, old, subresource, now=NOW)
         strategies.count_generation(resource, new, old, subresource)
         cluster().update(resource, new, old, subresource)
         errors = validation.validate_update(resource, new, old, subresource=subresource)
@@ -202,7 +202,7 @@ def test_an_accepted_object_may_be_written_again_as_it_is(name, data):
         return
     same = copy.deepcopy(obj)
     apply_defaults(resource, same)
-    strategies.prepare_for_update(resource, same, obj, "")
+    strategies.prepare_for_update(resource, same, obj, "", now=NOW)
     strategies.count_generation(resource, same, obj, "")
     cluster().update(resource, same, obj)
     assert same == obj
