@@ -12,8 +12,7 @@ from stowplan.engine.group_metrics import GroupMetrics
 from stowplan.engine.group_preemption import GroupPreemption
 from stowplan.engine.group_questions import GroupQuestion
 from stowplan.engine.group_statuses import GroupStatuses
-from stowplan.engine.group_trial import GroupTrials
-from stowplan.engine.suspendable_trial import SuspendableTrials
+from stowplan.engine.group_trials import GroupTrials
 from stowplan.engine.suspended_groups import SuspendedGroups
 
 if TYPE_CHECKING:
@@ -56,12 +55,11 @@ class GroupScheduling:
         placements = features.enabled("TopologyAwareWorkloadScheduling")
         self.trials = trials = GroupTrials(algorithm, parts.state, parts.reporter, placements=placements)
         if features.enabled("WorkloadAwarePreemption"):
-            self.preemption = GroupPreemption(algorithm, trials)
+            self.preemption = GroupPreemption(trials)
         self.cycle = GroupCycle(
             parts,
             pods=pods,
             trials=trials,
-            suspendable=SuspendableTrials(algorithm, trials, parts.reporter),
             suspended=self.suspended,
             preemption=self.preemption,
             evictions=evictions,

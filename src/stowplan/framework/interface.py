@@ -314,18 +314,21 @@ class PodGroupPostFilterResult:
     plan: GroupEvictionPlan | None = None
 
 
+PodGroupPostFilterSteps = Generator["Sequence[PodInfo]", Status, PodGroupPostFilterResult]
+
+
 class PodGroupPostFilterPlugin(Plugin):
     """Asked for a pod group as a whole, behind the gate WorkloadAwarePreemption; DefaultPreemption is the only one."""
 
     @abstractmethod
     def pod_group_post_filter(
-        self, group: PodGroup, pods: Sequence[PodInfo], fits: Callable[[], Status], *, pods_only_take_room: bool
-    ) -> PodGroupPostFilterResult:
-        """Find pods whose eviction lets the group fit.
+        self, group: PodGroup, pods: Sequence[PodInfo], *, pods_only_take_room: bool
+    ) -> PodGroupPostFilterSteps:
+        """Find pods whose eviction lets the group fit; a generator.
 
-        Called in a transaction, so pods may be taken off their nodes and put back; all of it is undone afterwards.
-        `fits` tries the group on the cluster as it is then. `pods_only_take_room`: whether a group that fits beside
-        some pods fits beside fewer of them as well.
+        It yields pods on nodes, and is told how a trial of the group ends while those are off their nodes, and no
+        others. A trial may wait for extenders, and the cluster may have moved on when its answer comes.
+        `pods_only_take_room`: whether a group that fits beside some pods fits beside fewer of them as well.
         """
 
 

@@ -6,6 +6,7 @@ Upstream: pkg/scheduler/framework/runtime/framework.go.
 # mypy: disable-error-code="type-abstract"
 from __future__ import annotations
 
+from contextlib import contextmanager
 from inspect import isgeneratorfunction
 from itertools import count
 from typing import TYPE_CHECKING, TypeVar
@@ -39,7 +40,7 @@ from stowplan.framework.interface import (
 from stowplan.framework.status import PROPAGATED, described
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Iterator
 
     from stowplan.config import Profile
     from stowplan.config.types import PluginRef
@@ -115,11 +116,7 @@ class LineUp:
         self.effect_free_post_filter = tuple(
             p for p in self.post_filter if p.effect_free and p.name not in self.stepping["PostFilter"]
         )
-        extenders = self.handle.extenders()
-        #: Whether scheduling cycles may have to wait for somebody.
-        self.suspends = bool(extenders or self.stepping["PostFilter"])
-        #: Whether nobody could tell feasible nodes apart.
-        self.takes_any_node = not self.score and not any(e.filters or e.prioritizes for e in extenders)
+        self._regard_extenders()
         self.weights = {ref.name: ref.weight or 1 for ref in refs["score"]}
         self.placement_weights = {ref.name: ref.weight or 1 for ref in refs["placementScore"]}
         self._arrangement = next(_arrangements)
@@ -138,6 +135,23 @@ class LineUp:
         self.moving_pre_scores = _moving(self.pre_score)
         #: What is asked about any pod.
         self.everyone = Concerned.all_of(self._signers or (), self.moving_pre_filters, self.reserve, self.pre_bind)
+
+    def _regard_extenders(self) -> None:
+        extenders = self.handle.extenders()
+        #: Whether scheduling cycles may have to wait for somebody.
+        self.suspends = bool(extenders or self.stepping["PostFilter"])
+        #: Whether nobody could tell feasible nodes apart.
+        self.takes_any_node = not self.score and not any(e.filters or e.prioritizes for e in extenders)
+
+    @contextmanager
+    def without_extenders(self) -> Iterator[None]:
+        """Decide as if none were configured."""
+        try:
+            with self.handle.without_extenders():
+                self._regard_extenders()
+                yield
+        finally:
+            self._regard_extenders()
 
     def switch_off(self, names: Collection[str]) -> None:
         """Leave plugins out at every point until they are switched on again; names that are not here do not matter."""

@@ -343,9 +343,9 @@ class Scheduled:
                 raise AssertionError(f"waited in vain for {what or inspect.getsource(predicate).strip()}")
             await asyncio.sleep(0.01)
 
-    async def settle(self):
+    async def settle(self, patience=PATIENCE):
         """Until everything that the test did has been heard, and nothing is under way any more."""
-        deadline = real_time.monotonic() + PATIENCE
+        deadline = real_time.monotonic() + patience
         self.scheduler.submit(TICK)
         calm = 0
         while calm < 4:
