@@ -92,7 +92,7 @@ class ClusterSource:
             moment.configuration if own else config,
             plugins=named_plugins(plugins),
             # A whole kube-scheduler has gates that no decision depends on.
-            feature_gates=_known_gates(moment.header.gates) if own else None,
+            feature_gates=known_gates(moment.header.gates) if own else None,
         )
         for framework in cluster.algorithm.frameworks.values():
             framework.switch_off(moment.switched_off)
@@ -245,7 +245,7 @@ class ClusterSource:
         return ReportedStatus.about(info.pod, self.events) if self.reports else None
 
 
-def _known_gates(gates: dict[str, bool]) -> dict[str, bool]:
+def known_gates(gates: dict[str, bool]) -> dict[str, bool]:
     """Those of these gates that a `Cluster` takes."""
     return {name: on for name, on in gates.items() if name in DEFAULT_FEATURES.gates}
 

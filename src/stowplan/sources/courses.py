@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from stowplan.api.types import Pod
 from stowplan.command_line.errors import InputError
@@ -19,15 +19,16 @@ from stowplan.page.course import Run, course_of
 from stowplan.page.course_file import NAME, CourseFileError, read_course
 from stowplan.recordings.anew import DecidedAnew
 from stowplan.recordings.files import opened, rotated
+from stowplan.recordings.moment import objects_of
 from stowplan.recordings.replaying import Replayed
 from stowplan.timing.waits import Waits
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from stowplan.config import Configuration
     from stowplan.engine.inputs import Input
-    from stowplan.engine.recording import Header
+    from stowplan.engine.recording import Entry, Header
     from stowplan.framework.registry import Registry
     from stowplan.page.course import Course
     from stowplan.page.course_file import CourseHeader
@@ -90,12 +91,33 @@ class _RecordedWaits(Waits):
 
 def course_decided_anew(path: str, config: str, plugins: Sequence[str]) -> Course:
     """The same pods and nodes under another configuration. Raise RecordingError, ConfigError."""
-    files, calls = _files(path), BrokenOffCalls()
+    files = _files(path)
+    anew, _ = _decided_anew(files, config, plugins)
+    return course_of([Run(anew.state, _moments_anew(anew, files))], anew.waits)
+
+
+def anew_until(
+    path: str, config: str, plugins: Sequence[str], at: float | None
+) -> tuple[list[Any], Mapping[str, bool]]:
+    """What there was at that time of such a course, None: at its end; and the recorded feature gates."""
+    files = _files(path)
+    anew, gates = _decided_anew(files, config, plugins)
+    for entry in _entries(files):
+        if at is not None and entry.now > at:
+            # At its end everybody is tried once more.
+            objects = objects_of(anew.state)
+            anew.end()
+            return objects, gates
+        anew.take(entry.now, entry.input)
+    anew.end()
+    return objects_of(anew.state), gates
+
+
+def _decided_anew(files: Sequence[str], config: str, plugins: Sequence[str]) -> tuple[DecidedAnew, Mapping[str, bool]]:
     with opened(files[0]) as found:
         header = found.header
-    registry = _registry(plugins, calls)
-    anew = DecidedAnew(header, registry, _configuration(config, registry, header))
-    return course_of([Run(anew.state, _moments_anew(anew, files))], anew.waits)
+    registry = _registry(plugins, BrokenOffCalls())
+    return DecidedAnew(header, registry, _configuration(config, registry, header)), header.gates
 
 
 def _configuration(config: str, registry: Registry, header: Header) -> Configuration:
@@ -106,12 +128,16 @@ def _configuration(config: str, registry: Registry, header: Header) -> Configura
 def _moments_anew(anew: DecidedAnew, files: Sequence[str]) -> Iterator[float]:
     with ExitStack() as ending:
         ending.callback(anew.end)
-        for file in files:
-            with opened(file) as found:
-                next(found.lines)
-                for entry in read_entries(found.lines, found.header):
-                    anew.take(entry.now, entry.input)
-                    yield entry.now
+        for entry in _entries(files):
+            anew.take(entry.now, entry.input)
+            yield entry.now
+
+
+def _entries(files: Sequence[str]) -> Iterator[Entry]:
+    for file in files:
+        with opened(file) as found:
+            next(found.lines)
+            yield from read_entries(found.lines, found.header)
 
 
 # -- simulations ------------------------------------------------------------------------------------------------------
