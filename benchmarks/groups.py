@@ -1,13 +1,17 @@
 """Pod groups: how long it takes to decide about a gang, and what gangs cost beside the same pods without groups.
 
     python benchmarks/groups.py [--nodes 5000] [--pods 1000] [--racks 40] [--cpu 100m] [--rounds 3]
+    python benchmarks/groups.py --gates [--nodes 5000] [--pods 1000] [--rounds 3]
     python benchmarks/groups.py --kubeconfig FILE [--gangs 200] [--size 50] [--nodes 1000] [--command COMMAND]
 
 The first form is in process. "decided": the whole gang put on trial, once on all nodes and once in each of the racks;
 nothing is placed. With `--cpu 1` no rack has room for 1,000 pods. "placed": `Cluster.schedule` with all that follows,
 of the gang and of the same pods without a group.
 
-The second form needs an empty API server with no scheduler that serves PodGroups; the embedded one does, and a
+The second form has what the gates cost pods of no group: calls (under cProfile) and CPU a pod with and without them, by
+turns.
+
+The third form needs an empty API server with no scheduler that serves PodGroups; the embedded one does, and a
 kube-apiserver with --feature-gates=GenericWorkload=true,GangScheduling=true,TopologyAwareWorkloadScheduling=true and
 --runtime-config=scheduling.k8s.io/v1alpha2=true. A scheduler's process is started when all pods are there: pods a
 second between the 2nd and the 98th percentile of their bindings, and CPU of the scheduler's process in ms a pod, for
@@ -18,11 +22,14 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import cProfile
+import gc
 import logging
+import pstats
 import shlex
 import statistics
 import time
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from typing import TYPE_CHECKING, Any
 
 import shapes
@@ -114,6 +121,37 @@ def in_process(options: argparse.Namespace) -> None:
     print(f"{'share':>28} {statistics.median(gang / plain for gang, plain in pairs):10.2f}")
 
 
+def plain(options: argparse.Namespace, *, gates: bool, profile: cProfile.Profile | None = None) -> float:
+    """CPU, in µs a pod, of scheduling pods of no group."""
+    objects = [node(i, options.racks) for i in range(options.nodes)]
+    made = stowplan.Cluster([*objects, *members("", options.pods)], feature_gates=GATES if gates else None)
+    gc.collect()
+    began = time.process_time()
+    with profile or nullcontext():
+        decisions = made.schedule()
+    took = time.process_time() - began
+    assert all(decision.node_name for decision in decisions)
+    return 1e6 * took / options.pods
+
+
+def calls(options: argparse.Namespace, *, gates: bool) -> float:
+    """Calls a pod; the same in every run."""
+    profile = cProfile.Profile()
+    plain(options, gates=gates, profile=profile)
+    total: int = pstats.Stats(profile).total_calls  # type: ignore[attr-defined]
+    return total / options.pods
+
+
+def with_gates(options: argparse.Namespace) -> None:
+    pairs = [(plain(options, gates=True), plain(options, gates=False)) for _ in range(options.rounds)]
+    on, off = (statistics.median(side) for side in zip(*pairs, strict=True))
+    print(f"{options.pods:,} pods of no group on {options.nodes:,} nodes")
+    print(f"{'':>14} {'gates on':>10} {'off':>10}")
+    print(f"{'calls a pod':>14} {calls(options, gates=True):10,.1f} {calls(options, gates=False):10,.1f}")
+    print(f"{'CPU, µs a pod':>14} {on:10,.0f} {off:10,.0f}")
+    print(f"{'on : off':>14} {statistics.median(one / other for one, other in pairs):10.3f}")
+
+
 # -- on an API server -------------------------------------------------------------------------------------------------
 
 
@@ -200,6 +238,7 @@ def main() -> None:
     parser.add_argument("--racks", type=int, default=40)
     parser.add_argument("--cpu", default="100m", help="that each pod of the gang requests, in process")
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--gates", action="store_true", help="what the gates cost pods of no group, in process")
     parser.add_argument("--kubeconfig", help="of an API server that serves PodGroups; without it, in process")
     parser.add_argument("--gangs", type=int, default=200)
     parser.add_argument("--size", type=int, default=50, help="pods of each gang, on a server")
@@ -208,7 +247,9 @@ def main() -> None:
     options = parser.parse_args()
     logging.disable(logging.ERROR)
     with suppress(KeyboardInterrupt):
-        if options.kubeconfig:
+        if options.gates:
+            with_gates(options)
+        elif options.kubeconfig:
             asyncio.run(on_a_server(options))
         else:
             in_process(options)

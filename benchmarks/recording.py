@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
     from stowplan.daemon.recording_file import RecordingFile
     from stowplan.engine.engine import Engine
-    from stowplan.live.recorder import Recorder
+    from stowplan.engine.input_recorder import Recorder
 
 
 class Nothing:

@@ -9,6 +9,7 @@ No deadlines, and the same examples every time where CI runs them.
 
 import gc
 import os
+import signal
 from collections import Counter
 from pathlib import Path
 
@@ -70,6 +71,8 @@ NEEDS = {
     "chromium": "chromium is not installed",
     "axe": "axe-core is not installed",
     "node": "node is not installed",
+    "dask": "the extra dask is not installed",
+    "tune": "the extra tune is not installed",
 }
 _HERE = Path(__file__).parent
 
@@ -79,6 +82,9 @@ def pytest_addoption(parser):
 
 
 def pytest_configure(config):
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        # Started in the background by a shell. Processes of tests would ignore it, too, and they are to end of it.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     config.addinivalue_line("markers", "slow: takes a second or more; left out by --quick")
     gone = [path for path in (*SLOW, *CORE) if not (_HERE / path).exists()]
     if gone:

@@ -175,7 +175,10 @@ def test_golden_objects_decode_and_validate(path):
         for line in lines:
             scenario = json.loads(line)
             for obj in (*scenario.get("objects", ()), *scenario.get("pods", ())):
-                validate_object(decode_object(obj))
+                decoded = decode_object(obj)
+                validate_object(decoded)
+                assert (decoded.kind, decoded.metadata.name) == (obj["kind"], obj["metadata"]["name"])
+                assert decode_object(to_dict(decoded)) == decoded
 
 
 @pytest.mark.parametrize(

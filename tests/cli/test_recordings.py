@@ -7,7 +7,13 @@ import pytest
 from click.testing import CliRunner
 
 from stowplan.cli.main import cli
-from support.live.recordings import a_short_run, changed_line
+from support.live.recordings import a_run_in_two_files, a_short_run, changed_line
+
+ABOUT = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
+PACKING = ABOUT + (
+    "profiles:\n- pluginConfig: [{name: NodeResourcesFit, args: {scoringStrategy: {type: MostAllocated, "
+    "resources: [{name: cpu, weight: 1}]}}}]\n"
+)
 
 
 @pytest.fixture(scope="module")
@@ -83,11 +89,7 @@ def test_explain_as_it_was_then(file):
 def test_decided_anew(file, tmp_path):
     assert "every pod is on the same node" in run("replay", file, "--anew")[1]
     config = tmp_path / "packing.yaml"
-    config.write_text(
-        "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\nprofiles:\n"
-        "- pluginConfig: [{name: NodeResourcesFit, args: {scoringStrategy: {type: MostAllocated, "
-        "resources: [{name: cpu, weight: 1}]}}}]\n"
-    )
+    config.write_text(PACKING)
     found = data("replay", file, "--config", config)
     assert [(pod["pod"], pod["then"], pod["now"]) for pod in found["placedOtherwise"]] == [
         ("default/web", "large", "small")
@@ -101,6 +103,60 @@ def test_shadow_of_our_own_run(file, tmp_path):
     found = data("shadow", "--recording", file, "--metrics-file", tmp_path / "shadow.prom")
     assert found["results"] == {"same": 1}
     assert "stowplan_shadow_agreement_ratio 1" in (tmp_path / "shadow.prom").read_text()
+
+
+@pytest.fixture(scope="module")
+def rotated(tmp_path_factory):
+    path = tmp_path_factory.mktemp("rotated") / "run.recording"
+    asyncio.run(a_run_in_two_files(path))
+    return path
+
+
+def test_all_files_of_a_rotated_recording_are_read(rotated, tmp_path):
+    code, output = run("replay", rotated)
+    assert (code, f"in 2 files: {rotated}.1, {rotated}" in output) == (0, True)
+    assert "5 pods sent to a node" in output
+    assert data("replay", rotated, "--check")["decisions"] == 5
+    assert "every pod is on the same node" in run("replay", rotated, "--anew")[1]
+    config = tmp_path / "packing.yaml"
+    config.write_text(PACKING)
+    assert {pod["pod"] for pod in data("replay", rotated, "--config", config)["placedOtherwise"]} <= {
+        f"default/p{i}" for i in range(4)
+    }
+    assert data("shadow", "--recording", rotated)["pods"] == 5
+    assert json.loads(run("compare", "recorded", "recorded", "--recording", rotated, "--jobs", 1, "-o", "json")[1])
+
+
+def test_a_rotated_recording_whose_beginning_is_gone(rotated, tmp_path):
+    alone = tmp_path / "alone"
+    alone.write_bytes(rotated.read_bytes())
+    assert "in 2 files" not in run("replay", alone)[1]
+    assert data("replay", alone, "--anew")["placed"] == {"then": 3, "now": 3}
+    config = tmp_path / "packing.yaml"
+    config.write_text(PACKING)
+    own = data("shadow", "--recording", alone)
+    assert own["pods"] == 3
+    code, output = run("shadow", "--recording", alone, "--config", config, "-o", "json")
+    assert code == 3
+    assert json.loads(output)["pods"] == 3
+
+
+def test_what_differs_is_told_with_its_file(rotated, tmp_path):
+    (tmp_path / "r.1").write_bytes(rotated.with_name(f"{rotated.name}.1").read_bytes())
+    (tmp_path / "r").write_bytes(rotated.read_bytes())
+    number = next(number for number in range(1, 100) if _bind_in(tmp_path / "r", number))
+    changed_line(tmp_path / "r", number, _elsewhere)
+    code, output = run("replay", tmp_path / "r", "--check")
+    assert code == 3
+    assert f"{tmp_path / 'r'}, line {number + 1}" in output
+
+
+def test_what_is_not_known_of_the_other_scheduler_is_said(file, tmp_path):
+    sampling = tmp_path / "sampling.yaml"
+    sampling.write_text(ABOUT + "percentageOfNodesToScore: 50\n")
+    assert any("percentageOfNodesToScore" in note for note in data("shadow", "--recording", file)["notes"])
+    found = json.loads(run("shadow", "--recording", file, "--config", sampling, "-o", "json")[1])
+    assert any("percentageOfNodesToScore" in note for note in found["notes"])
 
 
 @pytest.mark.parametrize("command", ["record", "shadow"])

@@ -70,6 +70,23 @@ class TestFit:
         path.write_text(yaml.safe_dump(DEPLOYMENT))
         assert read(run("fit", "-f", files(*CLUSTER), str(path), "-o", "json"))["pod"] == "shop/api"
 
+    @pytest.mark.parametrize("beside", ["the pod", "the cluster"])
+    def test_a_template_of_claims_stands_in_a_file(self, run, files, tmp_path, beside):
+        devices = json.dumps([{"driver": "gpu.example.com", "count": 3}])
+        with_gpus = node("a")
+        with_gpus["metadata"]["annotations"] = {"stowplan.io/devices": devices}
+        api = "resource.k8s.io/v1"
+        gpus = {"apiVersion": api, "kind": "DeviceClass", "metadata": {"name": "gpu"}, "spec": {}}
+        request = {"name": "r", "exactly": {"deviceClassName": "gpu"}}
+        spec = {"spec": {"devices": {"requests": [request]}}}
+        template = {"apiVersion": api, "kind": "ResourceClaimTemplate", "metadata": {"name": "t"}, "spec": spec}
+        wanted = pod("new", "1")
+        wanted["spec"]["resourceClaims"] = [{"name": "gpu", "resourceClaimTemplateName": "t"}]
+        path = tmp_path / "new.yaml"
+        path.write_text(yaml.safe_dump_all([wanted, *([template] if beside == "the pod" else [])]))
+        cluster = files(with_gpus, gpus, *([] if beside == "the pod" else [template]))
+        assert read(run("fit", "-f", cluster, str(path), "-o", "json"))["fits"] == 3
+
     def test_nodes_of_a_file_and_prices(self, run, files, tmp_path):
         path = tmp_path / "node.json"
         path.write_text(json.dumps(node("large", "64", pods="100")))

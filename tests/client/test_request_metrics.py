@@ -126,4 +126,5 @@ async def test_without_metrics_nothing_is_missing():
     async with Misbehaving(answers(200, a_pod_list())) as server:
         options = {"client_settings": UNLIMITED, "agent": AGENT, "limits": SHORT}
         async with HttpApi.open(a_connection(server.url), **options) as api:
-            await api.list(Pod)
+            assert (await api.list(Pod)).items == ()
+        assert len(server.seen) == 1

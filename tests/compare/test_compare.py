@@ -75,6 +75,21 @@ def test_a_run_that_fails_costs_its_seed(files):
     assert "nowhere" in found.failures[0].error
 
 
+def test_what_was_done_before_an_interruption_is_kept(files):
+    done = []
+
+    def interrupt():
+        done.append(1)
+        if len(done) == 3:
+            raise KeyboardInterrupt
+
+    scenario, a, b = files
+    found = compare(scenario, [a, b], names=["a", "b"], seeds=(1, 2), workers=Here(), progress=interrupt)
+    assert (found.seeds, found.interrupted) == ((1,), True)
+    assert found.measures
+    assert "1 seed (interrupted)" in comparison_html(found)
+
+
 def test_the_command(files, tmp_path, monkeypatch):
     monkeypatch.setattr("stowplan.sweeps.workers.Processes", Here)
     scenario, a, b = files

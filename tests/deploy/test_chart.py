@@ -287,4 +287,5 @@ def test_a_single_replica_without_a_lease_is_never_two():
 def test_a_server_takes_what_it_renders(real, extra):
     kept = ("PodMonitor", "ServiceMonitor", "PrometheusRule")
     documents = [one for one in rendered(*sets(*extra)) if one["kind"] not in kept]
-    real.kubectl("create", "--dry-run=server", "--validate=strict", "-f", "-", stdin=documents)
+    created = real.kubectl("create", "--dry-run=server", "--validate=strict", "-f", "-", stdin=documents)
+    assert created.stdout.count("created (server dry run)") == len(documents)

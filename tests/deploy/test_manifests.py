@@ -57,7 +57,8 @@ def test_the_static_pod_is_taken_too(api_server):
         api_server.kubectl("create", "namespace", "kube-system")
     # As the kubelet mirrors it: what it leaves to its own defaults is left to the server's here.
     without_class = {**STATIC, "spec": {k: v for k, v in STATIC["spec"].items() if not k.startswith("priority")}}
-    api_server.kubectl("create", "--dry-run=server", "--validate=strict", "-f", "-", stdin=[without_class])
+    created = api_server.kubectl("create", "--dry-run=server", "--validate=strict", "-f", "-", stdin=[without_class])
+    assert created.stdout == f"pod/{STATIC['metadata']['name']} created (server dry run)\n"
 
 
 def test_a_restricted_namespace_takes_its_pods(real):

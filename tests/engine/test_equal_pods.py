@@ -108,6 +108,8 @@ def members(runs, *, indexed):
             made["metadata"] = {**made["metadata"], "name": f"w{i:02}", "uid": f"w{i:02}"}
             if indexed:
                 made["metadata"]["labels"] = {**made["metadata"]["labels"], "index": str(i)}
+                made["metadata"]["annotations"] = {"batch.kubernetes.io/job-completion-index": str(i)}
+                made["spec"] = {**made["spec"], "hostname": f"g-{i}", "subdomain": "g"}
             made["spec"] = {**made["spec"], "schedulingGroup": {"podGroupName": "g"}}
             for volume in made["spec"].get("volumes", ()):
                 claim = volume.get("persistentVolumeClaim")

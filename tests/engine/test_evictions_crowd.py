@@ -55,7 +55,7 @@ class Crowd:
             waiting_pods=WaitingPods(now=lambda: 0.0),
             pods_in_pre_bind=PodsInPreBind(),
             leaving=LeavingPods(),
-            report=self.fail,
+            reporter=self,
             queue=SimpleNamespace(activate=lambda pods: None),
         )
         self.leaving = parts.leaving
@@ -67,8 +67,8 @@ class Crowd:
         for i in range(nodes):
             self.state.add_node(struct(a_node(f"n{i}").allocatable(cpu=2, pods=10)))
 
-    def fail(self, report):
-        raise AssertionError(report)
+    def report(self, problem):
+        raise AssertionError(problem)
 
     def run_victim(self, name, node):
         pod = struct(a_pod(name).uid(name).requests(cpu="1").on(node))

@@ -4,12 +4,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from stowplan.config.features import with_chosen
 from stowplan.framework.interface import PermitPlugin, ReservePlugin
+from stowplan.framework.requests import Patch
 from stowplan.framework.status import error, unschedulable
 from stowplan.live_testing import Latency, live_cluster
 from stowplan.testing import a_pod
 from support.examples import times
+from support.plugins.answering_plugins import configuration, profile
+from support.scheduling.engines import DrivenEngine
 from support.scheduling.groups import a_group, condition, member, node, nodes_of
+from support.scheduling.worlds import struct
 
 GATES = {"GenericWorkload": True, "GangScheduling": True}
 PLACED = {**GATES, "TopologyAwareWorkloadScheduling": True}
@@ -250,6 +255,46 @@ class TestPlacements:
             cluster.create(member("a", priority=9), member("b", priority=9))
             text = "preemption: not eligible due to placement-based pod group scheduling limitation"
             assert cluster.why_pending("a").endswith(text)
+
+
+class Refuses(ReservePlugin):
+    """Refuses one pod, but on the group's trial."""
+
+    name = "Refuses"
+
+    def __init__(self, args, handle):
+        super().__init__(args, handle)
+        self.calls = 0
+
+    def reserve(self, state, pod, node_name):
+        if pod.name != "c":
+            return None
+        self.calls += 1
+        return unschedulable("no") if self.calls == 2 else None
+
+    def unreserve(self, state, pod, node_name):
+        pass
+
+
+class Writing(DrivenEngine):
+    def __init__(self, *objects, **options):
+        self.nominations = []
+        super().__init__(*objects, **options)
+
+    def _carry_out(self, number, action):
+        if isinstance(action, Patch) and "nominatedNodeName" in action.body.get("status", {}):
+            self.nominations.append(action.name)
+        super()._carry_out(number, action)
+
+
+@pytest.mark.parametrize(("plugins", "waits"), [((), []), ((Refuses,), ["a", "b"])])
+def test_only_who_waits_longer_than_the_cycle_is_nominated_first(plugins, waits):
+    config = configuration(profile(reserve=plugins)) if plugins else None
+    features = with_chosen(GATES)
+    engine = Writing(node("n1"), node("n2"), struct(a_group(gang=3)), config=config, plugins=plugins, features=features)
+    engine.create(*(member(name) for name in "abc"))
+    assert engine.nominations == waits
+    assert sorted(engine.bound) == ["a", "b", "c"]
 
 
 def test_without_the_gates_groups_are_not_known():

@@ -376,7 +376,7 @@ ONE_BY_ONE = {
 
 def trials_of(cluster):
     """How often the group is tried while it is asked about, and the victims."""
-    trials, tried = cluster.engine._trials, []
+    trials, tried = cluster.engine.groups.trials, []
     run = trials.run
     trials.run = lambda *args, **options: tried.append(options) or run(*args, **options)
     with cluster.engine.asking_about_group("default/g") as question:

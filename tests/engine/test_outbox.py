@@ -71,8 +71,11 @@ def test_an_answer_goes_to_who_asked_and_only_once(outbox):
 
 
 def test_answers_that_nobody_waits_for_are_no_matter(outbox):
-    outbox.answered(outbox.tell(REQUEST), Done())
+    who = Somebody()
+    told, asked = outbox.tell(REQUEST), outbox.ask(OTHER, who)
+    outbox.answered(told, Done())
     outbox.answered(99, Done())
+    assert (who.heard, outbox.awaited) == ([], {asked: who})
 
 
 def test_what_is_broken_off_is_answered_nevertheless(outbox):

@@ -10,7 +10,8 @@ from msgspec.structs import replace
 from stowplan.api.port import Unreachable
 from stowplan.config.features import with_chosen
 from stowplan.engine.effects import Ask
-from stowplan.engine.inputs import Stopped
+from stowplan.engine.inputs import Answer, Stopped
+from stowplan.framework.requests import Delete, Done
 from stowplan.queue.queued_pod import Place
 from stowplan.testing import a_node, a_pod
 from support.plugins.answering_plugins import configuration
@@ -20,6 +21,7 @@ from support.scheduling.outside import Outside
 from support.scheduling.worlds import struct
 
 FEATURES = with_chosen({"GenericWorkload": True, "GangScheduling": True})
+WHOLE = FEATURES.with_gates({"WorkloadAwarePreemption": True})
 PLACED = FEATURES.with_gates({"TopologyAwareWorkloadScheduling": True})
 
 
@@ -53,6 +55,16 @@ def answered(engine, choose=lambda names: names):
         engine.answer_number(questions[0], choose(engine.under_way[questions[0]].question["nodes"]))
         if engine.questions():
             settled(engine)
+
+
+def evicted(engine):
+    """Who is evicted; the last of them only after the others."""
+    gone = []
+    while deletes := [number for number, effect in engine.under_way.items() if isinstance(effect, Delete)]:
+        for number in deletes:
+            gone.append(engine.under_way.pop(number).name)
+            engine.step(Answer(number, Done()))
+    return sorted(gone)
 
 
 def test_each_pod_sees_those_before_it_where_the_extender_let_them_go():
@@ -206,6 +218,103 @@ def test_preemption_asks_extenders_for_each_pod():
     assert deleted == ["v-n1", "v-n2"]
     nominator = engine.engine.state.nominator
     assert [nominator.node_of(engine.pod(name).metadata.uid) for name in "ab"] == ["n1", "n2"]
+
+
+class TestPreemptionAsAWhole:
+    """Its trials ask the extenders to filter and to prioritize as any other does; nobody is asked about the victims."""
+
+    def full(self, *names, extenders=None, **options):
+        pods = [a_pod(f"v-{name}").requests(cpu=1).on(name).priority(1) for name in names]
+        group = struct(a_group("g", gang=2, priority=10))
+        extenders = [Outside("e", filters=True, preempts=True)] if extenders is None else extenders
+        engine = DrivenEngine(group, *nodes(*names), *pods, extenders=extenders, features=WHOLE, **options)
+        engine.create(member("a"), member("b"))
+        return engine
+
+    def test_each_trial_asks_and_nothing_is_held_meanwhile(self):
+        engine = self.full("n1", "n2", "n3")
+        asked = []
+        while questions := engine.questions():
+            settled(engine)
+            question = engine.under_way[questions[0]]
+            assert question.verb == "filter"
+            asked.append((question.question["pod"], question.question["nodes"]))
+            engine.answer_number(questions[0], question.question["nodes"])
+        # With all three away; then one after the other is put back, and the last two cannot be.
+        assert [(pod, len(names)) for pod, names in asked] == [
+            ("default/a", 3),
+            ("default/b", 2),
+            ("default/a", 2),
+            ("default/b", 1),
+            ("default/a", 1),
+            ("default/a", 1),
+        ]
+        spared = set(asked[0][1]) - set(asked[2][1])
+        assert evicted(engine) == sorted({"v-n1", "v-n2", "v-n3"} - {f"v-{name}" for name in spared})
+        settled(engine)
+
+    def test_nobody_is_evicted_from_a_node_that_the_extender_refuses(self):
+        engine = self.full("n1", "n2", "n3")
+        answered(engine, lambda names: [name for name in names if name != "n2"])
+        assert evicted(engine) == ["v-n1", "v-n3"]
+
+    def test_nobody_is_evicted_for_a_gang_that_the_extender_refuses(self):
+        engine = self.full("n1", "n2")
+        answered(engine, lambda names: [name for name in names if name != "n2"])
+        assert evicted(engine) == []
+        assert engine.bound == {}
+
+    @pytest.mark.parametrize("how", ["a victim goes", "room comes"])
+    def test_a_cluster_that_moved_on_is_judged_anew(self, how):
+        engine = self.full("n1", "n2")
+        (number,) = engine.questions()
+        if how == "a victim goes":
+            engine.delete(engine.pod("v-n1"))
+        else:
+            engine.create(*nodes("n3", "n4"))
+        engine.answer_number(number, engine.under_way[number].question["nodes"])
+        answered(engine)
+        assert evicted(engine) == ([] if how == "room comes" else ["v-n2"])
+
+    def test_a_victim_that_changes_does_not_matter(self):
+        engine = self.full("n1", "n2")
+        victim = engine.pod("v-n1")
+        engine.change(replace(victim, metadata=replace(victim.metadata, labels={"new": "yes"})))
+        answered(engine)
+        assert evicted(engine) == ["v-n1", "v-n2"]
+
+    def test_a_member_that_goes_breaks_the_search_off(self):
+        engine = self.full("n1", "n2")
+        (number,) = engine.questions()
+        engine.delete(engine.pod("a"))
+        assert number in engine.withdrawn
+        settled(engine)
+        assert evicted(engine) == []
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    cpus=st.lists(st.integers(1, 3), min_size=1, max_size=4),
+    wanted=st.integers(1, 4),
+    victims=st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3)), max_size=6),
+)
+def test_victims_are_the_same_where_an_extender_leaves_every_node(cpus, wanted, victims):
+    """(node, priority) of the pods that run."""
+    made = [one for i, cpu in enumerate(cpus) for one in nodes(f"n{i}", cpu=cpu)]
+    free = list(cpus)
+    for i, (on, priority) in enumerate(victims):
+        if on < len(free) and free[on]:
+            free[on] -= 1
+            made.append(a_pod(f"v{i}").requests(cpu=1).on(f"n{on}").priority(priority))
+
+    def outcome(extenders):
+        group = struct(a_group("g", gang=wanted, priority=2))
+        engine = DrivenEngine(group, *made, extenders=extenders, features=WHOLE)
+        engine.create(*(member(f"p{i}") for i in range(wanted)))
+        answered(engine)
+        return engine.bound, sorted(engine.notes()), evicted(engine)
+
+    assert outcome([Outside("e", filters=True)]) == outcome([])
 
 
 def test_placements_are_tried_one_after_the_other():

@@ -5,7 +5,7 @@ import pytest
 from stowplan import Cluster
 from stowplan.api.types import ResourceClaim
 from stowplan.testing import a_node, a_pod
-from support.plugins.devices import DRIVER, a_claim, a_class, a_device, a_slice, allocation, exactly
+from support.plugins.devices import DRIVER, a_claim, a_class, a_device, a_slice, allocation, exactly, first_available
 
 MODEL_B = (f'device.attributes["{DRIVER}"].model == "b"',)
 TAINTED = {"taints": [{"key": "broken", "value": "yes", "effect": "NoSchedule"}]}
@@ -55,6 +55,22 @@ PARTED = {"set": {"slots": "3"}}
             [exactly("r", count=2)],
             "claim default/c: no devices together meet the constraint on gpu.example.com/numa",
             id="constraint",
+        ),
+        pytest.param(
+            [a_slice("n", a_device("1", model="a"), nodeName="n")],
+            [],
+            [first_available("r", exactly("big", count=2), exactly("b", selectors=MODEL_B))],
+            "request r/b of claim default/c: none of 1 device matches (model is a) (the last alternative; before it, "
+            "r/big: 2 wanted, 1 matching device)",
+            id="prioritized list",
+        ),
+        pytest.param(
+            [a_slice("n", a_device("1"), a_device("2"), nodeName="n")],
+            [],
+            [exactly("r"), exactly("s", count=2)],
+            "request s of claim default/c: 2 wanted beside what other requests would get, and there are 2 matching "
+            "devices",
+            id="requests together",
         ),
     ],
 )
@@ -149,6 +165,75 @@ def test_claims_that_ask_for_something_else(slices, classes, claim, texts):
     assert sorted(change.text for change in found) == texts
     assert all("make it anew" in change.note and change.data["claim"] == "default/c" for change in found)
     assert cluster.state.objects.version(ResourceClaim) == before
+
+
+def holding(name, device, *, node="n"):
+    """A pod on a node that has a device by a claim of its own."""
+    uid = f"{name}-uid"
+    user = {"resource": "pods", "name": name, "uid": uid}
+    here = {"nodeSelectorTerms": [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node]}]}]}
+    status = {**allocation(device, pool=node), "reservedFor": [user]}
+    status["allocation"]["nodeSelector"] = here
+    holder = a_pod(name).uid(uid).on(node).claims_devices(f"{name}-c").obj()
+    return [a_claim(f"{name}-c", exactly(), status=status), holder]
+
+
+def suggested(pod, *objects):
+    cluster = Cluster([a_node("n").allocatable(cpu=4000, pods=10).obj(), a_class(), *objects])
+    verdict = cluster.explain(pod)
+    return sorted(" and ".join(change.text for change in one.changes) for one in verdict.suggestions())
+
+
+def test_any_alternative_of_a_list_may_be_helped():
+    slices = [a_slice("n", a_device("g0", model="a"), a_device("g1", model="b"), nodeName="n")]
+    model_a = (f'device.attributes["{DRIVER}"].model == "a"',)
+    wanted = first_available("r", exactly("b", selectors=MODEL_B), exactly("a", count=2, selectors=model_a))
+    found = suggested(
+        a_pod("p").claims_devices("c").obj(), *slices, *holding("x", "g0"), *holding("y", "g1"), a_claim("c", wanted)
+    )
+    assert found == ["move default/y off n, which gives back the devices of claim default/y-c"]
+
+
+def test_an_alternative_may_ask_for_something_else():
+    wanted = first_available("r", exactly("b", selectors=MODEL_B), exactly("many", count=3))
+    slices = [a_slice("n", a_device("g0", model="a"), nodeName="n")]
+    found = suggested(a_pod("p").claims_devices("c").obj(), *slices, a_claim("c", wanted))
+    assert found == ["ask for 1 instead of 3 devices in request r/many of claim default/c"]
+
+
+def test_each_of_several_claims_that_fail_is_helped():
+    model_a = (f'device.attributes["{DRIVER}"].model == "a"',)
+    slices = [a_slice("n", a_device("g0", model="a"), a_device("g1", model="b"), nodeName="n")]
+    claims = [a_claim("c", exactly("r", selectors=MODEL_B)), a_claim("d", exactly("r", count=2, selectors=model_a))]
+    found = suggested(a_pod("p").claims_devices("c").claims_devices("d").obj(), *slices, *holding("y", "g1"), *claims)
+    assert found == [
+        "move default/y off n, which gives back the devices of claim default/y-c and "
+        "ask for 1 instead of 2 devices in request r of claim default/d"
+    ]
+
+
+def test_claims_that_fit_alone_and_not_together(page):
+    slices = [a_slice("n", a_device("g0"), a_device("g1"), nodeName="n")]
+    claims = [a_claim("c", exactly()), a_claim("d", exactly())]
+    pod = a_pod("p").claims_devices("c").claims_devices("d").obj()
+    objects = [a_node("n").allocatable(cpu=4000, pods=10).obj(), a_class(), *slices, *holding("y", "g1"), *claims, pod]
+    told = " ".join(page(objects, "p", wide=True).split())
+    assert (
+        "request r of claim default/d: 1 wanted beside what claim default/c of the pod would get, and there are 2 "
+        "matching devices; others are allocated to default/y-c"
+    ) in told
+    assert "move default/y off n, which gives back the devices of claim default/y-c" in told
+
+
+def test_an_extended_resource_that_devices_serve_is_told_of_by_its_name(page):
+    slices = [a_slice("n", a_device("g0"), nodeName="n")]
+    served = a_class("large", extendedResourceName="example.com/large")
+    pod = a_pod("p").requests({"example.com/large": 1}).limits({"example.com/large": 1}).obj()
+    objects = [a_node("n").allocatable(cpu=4000, pods=10).obj(), a_class(), served, *slices, *holding("y", "g0"), pod]
+    told = " ".join(page(objects, "p", wide=True).split())
+    wanted = "extended resource example.com/large: 1 wanted, and of 1 matching device too many are allocated to"
+    assert f"{wanted} default/y-c" in told
+    assert "move default/y off n, which gives back the devices of claim default/y-c" in told
 
 
 @pytest.mark.parametrize("there", [True, False])

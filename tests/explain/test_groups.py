@@ -10,6 +10,7 @@ from stowplan.explain.tables import plain
 from stowplan.testing import a_node, a_pod
 from stowplan.what_if import group_relief
 from support.examples import times
+from support.extenders.running import configuration
 
 GATES = {"GenericWorkload": True, "GangScheduling": True, "TopologyAwareWorkloadScheduling": True}
 RACK = "example.com/rack"
@@ -140,6 +141,63 @@ class TestVerdicts:
     def test_nobody_knows_it(self, racks):
         with pytest.raises(stowplan.ClusterError, match='pod group "default/tarin" not found'):
             racks.explain_group("tarin")
+
+
+URL = "http://extender.example"
+EXTENDER = {"urlPrefix": URL, "filterVerb": "filter", "preemptVerb": "preempt", "nodeCacheCapable": True}
+
+
+class TestExtenders:
+    def asked(self, *objects, refuses=(), gates=GATES):
+        """A cluster with an extender that refuses some nodes, and the pods that it was asked to filter for."""
+        calls = []
+
+        def answer(url, body):
+            calls.append((url.rpartition("/")[2], body["Pod"]["metadata"]["name"]))
+            kept = [name for name in body["NodeNames"] if name not in refuses]
+            return {"NodeNames": kept, "FailedNodes": dict.fromkeys(refuses, "not mine")}
+
+        flat = [one for obj in objects for one in (obj if isinstance(obj, list) else [obj])]
+        return stowplan.Cluster(flat, configuration(EXTENDER), feature_gates=gates, call_extender=answer), calls
+
+    def test_each_pod_is_asked_about(self):
+        cluster, calls = self.asked(rack("r", 2), members(2), a_group(2), refuses=["r-1"])
+        before = cluster.engine.dump()
+        verdict = cluster.explain_group("train")
+        assert calls == [("filter", "train-0"), ("filter", "train-1")]
+        assert [(one.pod.name, one.node) for one in verdict.best.placed] == [("train-0", "r-0"), ("train-1", "r-0")]
+        assert not verdict.not_asked
+        assert cluster.engine.dump() == before
+
+    def test_what_it_refuses_is_said(self):
+        cluster, _ = self.asked(rack("r", 2), members(2), a_group(2), refuses=["r-0", "r-1"])
+        verdict = cluster.explain_group("train")
+        assert not verdict.fits
+        assert "2 not mine" in verdict.best.refused[0].reason
+
+    def test_who_is_not_asked_is_named(self):
+        cluster, calls = self.asked(rack("r", 2), members(2), a_group(2), refuses=["r-0", "r-1"])
+        verdict = cluster.explain_group("train", extenders=False)
+        assert verdict.fits
+        assert calls == []
+        (why,) = verdict.not_asked.values()
+        assert "its filter and preempt may change this" in why
+        assert verdict.to_dict()["notAsked"] == verdict.not_asked
+        text = plain(group_page(verdict))
+        assert "Not asked" in text
+        assert why in text
+
+    def test_victims(self):
+        low = [a_pod("low").requests(cpu=4).spec(nodeName="r-0", priority=1).obj()]
+        group = a_group(2) | {"spec": a_group(2)["spec"] | {"priority": 10}}
+        gates = {**GATES, "WorkloadAwarePreemption": True}
+        cluster, calls = self.asked(rack("r", 1), low, members(2), group, gates=gates)
+        for extenders in (True, False):
+            verdict = cluster.explain_group("train", extenders=extenders)
+            assert verdict.waiting
+            assert verdict.best.victims == ("default/low",)
+        # The trial with the victim away; nobody is asked to preempt.
+        assert calls == [("filter", "train-0"), ("filter", "train-1")]
 
 
 class TestPages:

@@ -6,7 +6,8 @@ import pytest
 from stowplan import Cluster
 from stowplan.engine.algorithm import SchedulingAlgorithm
 from stowplan.framework.interface import EXTENSION_POINTS
-from stowplan.framework.runtime import Framework, PluginInitError
+from stowplan.framework.line_up import PluginInitError
+from stowplan.framework.runtime import Framework
 from stowplan.framework.status import SKIP, Code, Status, error, unresolvable, unschedulable
 from stowplan.plugins import PreFilterResult, SignPlugin
 from stowplan.testing import a_node, a_pod
@@ -394,6 +395,59 @@ def test_signers_with_nothing_to_say_of_a_shape_are_not_asked(state):
     assert plugin.asked == 0
     assert profile.signature(spoken_of) != profile.signature(plain)
     assert plugin.asked == 1
+
+
+def versioned(name, version):
+    """A signer that signs by a note, and says that pods of a shape are signed alike while `version` is the same."""
+
+    class Versioned(signing(name, annotated)):
+        asked = 0
+
+        def sign_version(self, pod):
+            return version()
+
+        def sign_pod(self, pod):
+            type(self).asked += 1
+            return super().sign_pod(pod)
+
+    return Versioned
+
+
+def test_a_signature_holds_for_a_shape_while_no_version_moves(state):
+    now = [1]
+    plugin = versioned("P", lambda: now[0])
+    profile = framework_of(state, plugin, versioned("Q", lambda: "always"))
+    pods = [profile.handle.pod_info(struct(a_pod().annotations(note=note))) for note in "ab"]
+    first = profile.signature(pods[0])
+    assert profile.signature(pods[1]) is first
+    assert plugin.asked == 1
+    now[0] = 2
+    assert profile.signature(pods[1]) != first
+    assert plugin.asked == 2
+    other = profile.handle.pod_info(struct(a_pod("q").requests(cpu=1).annotations(note="a")))
+    assert profile.signature(other) != first
+    profile.switch_off({"Q"})
+    assert profile.signature(pods[0]) != first
+    assert plugin.asked == 4
+
+
+def raising():
+    raise RuntimeError("boom")
+
+
+@pytest.mark.parametrize(
+    "plugin",
+    [
+        pytest.param(lambda: versioned("P", lambda: None), id="it does not say"),
+        pytest.param(lambda: versioned("P", raising), id="it fails to say"),
+        pytest.param(lambda: own(versioned("P", lambda: 1)), id="it signs in its own way, its base is versioned"),
+    ],
+)
+def test_signers_without_a_version_are_asked_about_each_pod(state, plugin):
+    profile = framework_of(state, plugin(), versioned("Q", lambda: 1))
+    pods = [a_pod().annotations(note=note) for note in "ab"]
+    first, second = (profile.signature(profile.handle.pod_info(struct(pod))) for pod in pods)
+    assert first != second
 
 
 def own(base):

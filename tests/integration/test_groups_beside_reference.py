@@ -8,8 +8,10 @@ import re
 from types import SimpleNamespace
 
 import pytest
+import yaml
 
 from support.api import manifests
+from support.extenders.running import configuration, running_extender
 from support.processes.beside_reference import HAS_REFERENCE, HIGH, NO_REFERENCE, PROGRAMS, wait_for
 from support.processes.scheduler_process import kube_scheduler
 from support.processes.servers import assets, real_server
@@ -129,15 +131,54 @@ def test_the_same_victims(lives):
     assert lives.ours.pods == lives.theirs.pods == {"alone", "high-0", "high-1"}
 
 
-def test_pods_of_a_gang_that_wait_for_the_last_one_are_nominated_first(lives):
-    """Also where the gang is complete at once: a second write for each of them."""
+def test_a_gang_that_is_complete_goes_without_nominations(lives):
+    """The reference writes a second time for each of its pods but the last."""
+    assert len(lives.theirs.nominated & {"low-0", "low-1"}) == 1
+    assert not lives.ours.nominated & {"low-0", "low-1"}
     for life in (lives.ours, lives.theirs):
-        assert len(life.nominated & {"low-0", "low-1"}) == 1
         assert "alone" not in life.nominated
 
 
 def test_the_groups_say_the_same(lives):
     assert lives.ours.conditions == lives.theirs.conditions
+
+
+def asked_for_a_gang(server, folder, whose):
+    """What an extender is asked when a gang preempts, and is placed: verb, and how many nodes."""
+    namespace = server.new_namespace(f"asked-{whose}")
+    life = Life(server, namespace)
+    life.create(*(a_node(name) for name in NAMES[:2]), HIGH)
+    life.kubectl("taint", "nodes", "--all", "node.kubernetes.io/not-ready:NoSchedule-")
+    with running_extender() as extender:
+        document = configuration(
+            extender.settings("good", "filter", "preempt", nodeCacheCapable=True),
+            clientConnection={"kubeconfig": str(server.kubeconfig)},
+            leaderElection={"leaderElect": False},
+        )
+        config = folder / f"{whose}.yaml"
+        config.write_text(yaml.safe_dump(document))
+        flags = (f"--config={config}", f"--feature-gates={GATES}")
+        try:
+            with kube_scheduler(folder, server.kubeconfig, *flags, name=f"{whose}-asks", program=PROGRAMS[whose]):
+                life.create(a_pod("low-0"), a_pod("low-1"))
+                life.bound("low-0", "low-1")
+                extender.asked()
+                life.create(a_group("high", 2, priorityClassName="high"))
+                life.create(*(a_pod(f"high-{i}", "high", priorityClassName="high") for i in range(2)))
+                life.bound("high-0", "high-1")
+        finally:
+            life.kubectl("delete", "pods", "--all", "--force", "--grace-period=0")
+            life.kubectl("delete", "nodes,priorityclasses", *NAMES, "high", "--ignore-not-found")
+        assert {pod["metadata"]["name"] for pod in life.objects("pods")} == set()
+        return [(one.verb, len(one.body["NodeNames"])) for one in extender.asked()]
+
+
+def test_extenders_are_asked_the_same(server, tmp_path):
+    """In each trial of the preemption about each pod, and never about the victims."""
+    ours, theirs = (asked_for_a_gang(server, tmp_path, whose) for whose in ("ours", "theirs"))
+    assert ours == theirs
+    # Without both victims; with one of them back, and the other; and when they are gone.
+    assert ours == [("filter", nodes) for nodes in (2, 1, 1, 1, 2, 1)]
 
 
 @pytest.mark.parametrize("reason", ["Preempted", "FailedScheduling"])

@@ -75,9 +75,13 @@ def test_closing_writes_what_waits(log_with):
 def test_a_stream_that_is_gone_stops_nobody(error):
     class Gone(io.StringIO):
         def write(self, text):
+            tried.append(text)
             raise error
 
-    Unbuffered(Gone()).write("x\n")
+    tried, stream = [], Unbuffered(Gone())
+    stream.write("x\n")
+    stream.write("y\n")
+    assert tried == ["x\n", "y\n"]
 
 
 def test_what_the_stream_cannot_encode_is_escaped():

@@ -106,6 +106,22 @@ async def test_a_run_is_repeated():
     assert kinds_of(recorded) >= {"Changes", "Started", "Schedule", "Answer", "Tick", "Stopped", "Closing"}
 
 
+async def test_a_recording_that_begins_in_the_middle_is_repeated():
+    recorded = Recorded()
+    async with live(small_node()) as cluster:
+        await cluster.create(*(a_pod(f"p{i}").requests(cpu="500m").obj() for i in range(6)))
+        await cluster.advance(3.0)
+        cluster.scheduler.record(recorded.recorder)
+        with pytest.raises(RuntimeError, match="recorded already"):
+            cluster.scheduler.record(recorded.recorder)
+        await cluster.create(small_node("n2"), a_pod("p6").requests(cpu="500m").obj())
+        await cluster.advance(10.0)
+        assert cluster.node_of("p6") == "n2"
+    recorded.check()
+    assert b'"dump":{' in recorded.lines[0]
+    assert kinds_of(recorded) >= {"Changes", "Schedule", "Answer", "Tick", "Stopped", "Closing"}
+
+
 async def test_another_answer_makes_a_difference():
     recorded = Recorded()
     await busy_cluster(recorded)

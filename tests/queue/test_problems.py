@@ -2,7 +2,7 @@
 
 import pytest
 
-from stowplan.framework.events import NODE, Action, Hint, on
+from stowplan.framework.events import NODE, PVC, Action, Hint, NamedObjects, on
 from stowplan.framework.status import Code, Status
 from stowplan.queue.in_flight import Happened
 from stowplan.queue.queued_pod import Place
@@ -16,10 +16,14 @@ def asks_for_b(pod, old, new):
     return Hint.QUEUE if pod.pod.metadata.name == "backing" else Hint.SKIP
 
 
+#: Each pod names a claim of its own name.
+ITS_CLAIM = NamedObjects(lambda pod: [pod.key])
+
+
 def full_room():
     """A pod in each place, and two in flight with events that matter to the first of them."""
     room = Room(
-        waits_for("P", on(NODE, Action.Add, asks_for_b)),
+        waits_for("P", on(NODE, Action.Add, asks_for_b), on(PVC, Action.Add, named=ITS_CLAIM)),
         waits_for("A", pre_enqueue=lambda info: CLOSED if info.pod.metadata.name == "gated" else None),
     )
     room.rejected(a_pod("error"))
@@ -122,7 +126,29 @@ def vars_of(obj, **values):
         setattr(obj, name, value)
 
 
+def by_claim(asleep):
+    """Where the pods that P rejected are found by their claims."""
+    group = group_of(asleep, "sleeping")
+    group.naming(ITS_CLAIM, "default/sleeping")
+    return group._by_name[ITS_CLAIM]
+
+
 ASLEEP = [
+    pytest.param(
+        lambda room, asleep: by_claim(asleep).discard("default/sleeping"),
+        "pod default/sleeping: in its group, but not by the objects that it names, or the reverse",
+        id="not by its claim",
+    ),
+    pytest.param(
+        lambda room, asleep: by_claim(asleep)._names.update({"default/sleeping": ("default/other",)}),
+        "pod default/sleeping: found by the objects that an earlier version of it named",
+        id="by an earlier claim",
+    ),
+    pytest.param(
+        lambda room, asleep: by_claim(asleep)._pods.update({"default/c": {"default/sleeping": None}}),
+        "pods are not found by just the objects that they name",
+        id="by another's claim",
+    ),
     pytest.param(
         lambda room, asleep: rename(asleep._pods, "sleeping"),
         "pod default/sleeping: unschedulable under the name default/other",

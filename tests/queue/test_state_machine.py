@@ -19,9 +19,11 @@ from stowplan.framework.events import (
     FORCE_ACTIVATE,
     NODE,
     POD,
+    PVC,
     UNSCHEDULABLE_TIMEOUT,
     Action,
     Hint,
+    NamedObjects,
     events_of_change,
     on,
 )
@@ -81,6 +83,11 @@ class World:
             return Hint.QUEUE
         return Hint.SKIP
 
+    def by_claim(self, pod, old, new):
+        if was_freed(old, new) or f"default/{new.metadata.name}" in claims_of(pod):
+            return Hint.QUEUE
+        return Hint.SKIP
+
     def broken(self, pod, old, new):
         if ("Broken", pod.labels["shape"]) in self.queues:
             return 1 // 0
@@ -98,6 +105,17 @@ class World:
         return pre_enqueue
 
 
+def claims_of(pod):
+    """By an annotation, and by the status, which may change while the pod sleeps."""
+    names = (*pod.pod.metadata.annotations["other"], pod.pod.status.nominated_node_name)
+    return [f"default/{name}" for name in names]
+
+
+def was_freed(old, new):
+    """Which concerns everybody."""
+    return old is not None and new.metadata.labels.get("freed") == "yes"
+
+
 def plugins_of(world):
     shared = [
         on(NODE, Action.Add | Action.UpdateNodeLabel, world.by_shape, by_shape=True),
@@ -105,7 +123,18 @@ def plugins_of(world):
     ]
     return {
         "Shared": (shared, None),
-        "Picky": ([on(NODE, Action.Add | Action.Delete, world.by_name), on(POD, Action.All, world.by_name)], None),
+        "Picky": (
+            [
+                on(NODE, Action.Add | Action.Delete, world.by_name),
+                on(POD, Action.All, world.by_name),
+                on(PVC, Action.Update, world.by_name),
+            ],
+            None,
+        ),
+        "Claims": (
+            [on(PVC, Action.Add | Action.Update, world.by_claim, named=NamedObjects(claims_of, was_freed))],
+            None,
+        ),
         "Broken": ([on(NODE, Action.Add, world.broken), on(NODE, Action.Add, lambda p, o, n: Hint.SKIP)], None),
         "Always": ([on(NODE, Action.Add)], None),
         "Deaf": ([], None),
@@ -116,10 +145,12 @@ def plugins_of(world):
 
 #: Profile -> its plugins; Always hears less in the second one, where nobody has a Lock.
 PROFILES = {
-    DEFAULT: ("Shared", "Picky", "Broken", "Always", "Deaf", "Door", "Lock"),
-    OTHER: ("Shared", "Picky", "Deaf", "Door"),
+    DEFAULT: ("Shared", "Picky", "Claims", "Broken", "Always", "Deaf", "Door", "Lock"),
+    OTHER: ("Shared", "Picky", "Claims", "Deaf", "Door"),
 }
-REJECTORS = st.sets(st.sampled_from(("Shared", "Picky", "Broken", "Always", "Deaf", "Door")), max_size=2)
+REJECTORS = st.sets(
+    st.sampled_from(("Shared", "Picky", "Claims", "Claims", "Broken", "Always", "Deaf", "Door")), max_size=2
+)
 
 
 class Machine(RuleBasedStateMachine):
@@ -186,7 +217,7 @@ class Machine(RuleBasedStateMachine):
             "rank": st.sampled_from(("1", "2")),
             "priority": st.sampled_from((0, 0, 5)),
             "nominated": st.sampled_from(("", "", "n1", "n2")),
-            "other": st.sampled_from(("1", "2")),
+            "other": st.sampled_from(("1", "2", "12", "22")),
         }
     )
 
@@ -286,6 +317,16 @@ class Machine(RuleBasedStateMachine):
         for event in events_of_change(old, new):
             self.queue.move_all(event, old, new, pre_check=check)
             self.plain.move_all(event, old, new, check)
+
+    @rule(claim=st.sampled_from(("1", "2", "3", "n1", "n2")), how=st.sampled_from(("add", "update", "update", "free")))
+    def claim_changes(self, claim, how):
+        old, new = ({"metadata": {"name": claim, "namespace": "default", "labels": {}}} for _ in range(2))
+        new["metadata"]["labels"] = {"freed": "yes"} if how == "free" else {}
+        kind = {"apiVersion": "v1", "kind": "PersistentVolumeClaim"}
+        old, new = None if how == "add" else struct(old | kind), struct(new | kind)
+        for event in events_of_change(old, new):
+            self.queue.move_all(event, old, new)
+            self.plain.move_all(event, old, new)
 
     @rule(how=st.sampled_from(("add", "delete", "label", "other")), name=st.sampled_from(("bound", *NAMES)))
     def other_pod_changes(self, how, name):
@@ -394,6 +435,11 @@ class Machine(RuleBasedStateMachine):
             newest = pending.by_uid(queued.pod.uid)
             # Parity: of a pod that is added again and is gated then, the version stays that waits already.
             assert queued.pod is newest or (newest is not None and queued.pod.uid in self.heard_twice)
+
+    @invariant()
+    def indexes_agree(self):
+        if not self.heard_twice:
+            assert self.queue.problems() == []
 
     @invariant()
     def no_pod_is_lost(self):

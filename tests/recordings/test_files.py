@@ -1,12 +1,16 @@
 """Which file of a rotated recording has a moment."""
 
+from types import SimpleNamespace
+
 import msgspec
 import pytest
 
 from stowplan.engine.recording import Header, RecordingError
+from stowplan.recordings import files
 from stowplan.recordings.container import packed
-from stowplan.recordings.files import file_at, header_of, moment_text, rotated
+from stowplan.recordings.files import file_at, files_of_run, header_of, moment_text, rotated
 
+DUMPED = SimpleNamespace(dump="what was there")
 HEADER = Header(now=0.0, configuration={}, gates={}, max_in_unschedulable=300.0)
 
 
@@ -25,6 +29,28 @@ def test_older_files_by_number(path):
 @pytest.mark.parametrize(("when", "suffix"), [(None, ""), (1e9, ""), (400.0, ""), (399.9, ".10"), (200.0, ".9")])
 def test_the_file_of_a_moment(path, when, suffix):
     assert file_at(path, when) == path + suffix
+
+
+@pytest.mark.parametrize(
+    ("begin_runs", "run"),
+    [
+        pytest.param({"r"}, ["r"], id="the newest begins it"),
+        pytest.param({"r.9"}, ["r.9", "r.10", "r"], id="all of them"),
+        pytest.param({"r.9", "r.10"}, ["r.10", "r"], id="an earlier run beside it"),
+        pytest.param(set(), ["r.9", "r.10", "r"], id="its beginning is gone"),
+    ],
+)
+def test_the_files_of_a_run(path, monkeypatch, begin_runs, run):
+    folder = path.removesuffix("r")
+    headers = {f"{folder}{name}": msgspec.structs.replace(HEADER, dump=None) for name in begin_runs}
+    monkeypatch.setattr(files, "header_of", lambda name: headers.get(name, DUMPED))
+    assert files_of_run(path) == [f"{folder}{name}" for name in run]
+
+
+def test_a_file_that_was_taken_away_ends_the_run(path, monkeypatch, tmp_path):
+    (tmp_path / "r.12").write_bytes(b"x")
+    monkeypatch.setattr(files, "header_of", lambda name: DUMPED)
+    assert files_of_run(path) == [f"{path}.12", path]
 
 
 def test_a_moment_before_all_of_them(path):

@@ -14,7 +14,7 @@ from stowplan.recordings.replaying import Replayed, difference
 from stowplan.testing import a_node, a_pod
 from support.examples import examples
 from support.live.live_scheduler import live
-from support.live.recordings import RecordedToFile, changed_line
+from support.live.recordings import RecordedToFile, a_run_in_two_files, changed_line
 
 REGISTRY = in_tree_registry()
 
@@ -157,6 +157,19 @@ async def test_2000_pods_are_placed_alike_live_and_in_virtual_time(tmp_path):
     now = {pod.key: pod.node_now for pod in found.pods.values() if pod.key in placed}
     assert now == placed
     assert found.placed_otherwise == []
+
+
+async def test_all_files_of_a_run_are_decided_anew(tmp_path):
+    path = tmp_path / "r"
+    await a_run_in_two_files(path)
+    # As if the recorder had been started again before: its numbers go on.
+    (tmp_path / "r.1").rename(tmp_path / "r.2")
+    await recorded(tmp_path / "r.1", [[("pod", "earlier", 0)]])
+    found = decide_anew(str(path), REGISTRY, None)
+    keys = {f"default/p{i}" for i in range(4)} | {"default/large"}
+    assert {pod.key: bool(pod.node_now) for pod in found.pods.values()} == dict.fromkeys(keys, True)
+    assert found.placed_otherwise == []
+    assert found.refused == 0
 
 
 async def test_another_configuration_places_otherwise(tmp_path):

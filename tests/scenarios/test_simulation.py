@@ -361,7 +361,7 @@ def test_a_stateful_sets_pods_keep_their_names_and_claims(tmp_path):
     file = tmp_path / "class.yaml"
     file.write_text(STORAGE_CLASS)
     given_scenario = scenario(
-        {"name": "db", "manifest": stateful(cpu="2", replicas=4)},
+        {"name": "db", "manifest": stateful(cpu="2", replicas=4, podManagementPolicy="Parallel")},
         groups=[group(count=4, cpu=3, zones=["x", "y"])],
         events=[{"at": 100, "drain": {"zone": "x", "then": "uncordon", "for": 200}}],
         duration=600,
@@ -402,9 +402,100 @@ def test_a_stateful_set_is_scaled_from_its_end(tmp_path):
     ]
 
 
-def test_claims_that_make_no_sense():
-    with pytest.raises(ScenarioError, match=r"workloads: db: spec.volumeClaimTemplates: want a list"):
-        run(scenario({"name": "db", "manifest": keeper("StatefulSet", volumeClaimTemplates="data")}))
+def moments(found, *, of="placed"):
+    """When each pod was placed, or came: of the first of each name."""
+    rows = sorted(found.decisions, key=lambda row: row.arrived)
+    return {row.pod.removeprefix("default/"): getattr(row, of) for row in reversed(rows)}
+
+
+@pytest.mark.parametrize(
+    ("spec", "arrivals"),
+    [
+        pytest.param({}, [0, 2.1, 4.2], id="one after the other, as each runs"),
+        pytest.param({"minReadySeconds": 10}, [0, 12.1, 24.2], id="and has for a while"),
+        pytest.param({"podManagementPolicy": "Parallel"}, [0, 0, 0], id="together"),
+    ],
+)
+def test_the_order_of_a_stateful_sets_pods(spec, arrivals):
+    found = run(scenario({"name": "db", "manifest": keeper("StatefulSet", replicas=3, **spec)}, duration=60))
+    arrived = moments(found, of="arrived")
+    assert [arrived[f"db-{index}"] for index in range(3)] == pytest.approx(arrivals)
+    assert found.summary.ends == {"running": 3}
+
+
+def test_a_stateful_set_waits_for_a_pod_that_finds_no_room():
+    found = run(
+        scenario(
+            {"name": "full", "manifest": pod("4"), "lifetime": 60, "each": 2},
+            {"name": "db", "manifest": keeper("StatefulSet", "3", replicas=2), "at": 5},
+            duration=200,
+        )
+    )
+    placed = moments(found)
+    assert 60 <= placed["db-0"] < placed["db-1"]
+    assert moments(found, of="arrived")["db-1"] == pytest.approx(placed["db-0"] + 2.1)
+
+
+def test_a_lost_pod_of_a_stateful_set_holds_up_what_comes_after_it():
+    found = run(
+        scenario(
+            {"name": "db", "manifest": keeper("StatefulSet", "3", replicas=2)},
+            groups=[group(count=2)],
+            events=[
+                {"at": 20, "drain": {"nodes": ["a-1"], "then": "uncordon", "for": 100}},
+                {"at": 30, "scale": {"workload": "db", "replicas": 1}},
+            ],
+            duration=300,
+        )
+    )
+    drained = next(row for row in found.decisions if row.end == "drained")
+    scaled = next(row for row in found.decisions if row.end == "scaled down")
+    if drained.pod == "default/db-0":
+        assert scaled.evicted > 120, "not before db-0 runs again"
+    else:
+        assert scaled.pod == "default/db-1"
+    assert found.summary.ends == {"running": 1, "drained": 1, "scaled down": 1}
+
+
+def test_without_controllers_a_stateful_set_still_starts_in_order():
+    found = run(
+        scenario(
+            {"name": "db", "manifest": keeper("StatefulSet", replicas=3), "lifetime": 30},
+            models={"controllers": False},
+            duration=200,
+        )
+    )
+    assert found.summary.ends == {"finished": 3}
+
+
+@pytest.mark.parametrize(
+    ("spec", "problem"),
+    [
+        ({"volumeClaimTemplates": "data"}, "spec.volumeClaimTemplates: want a list"),
+        ({"podManagementPolicy": "Paralell"}, "spec.podManagementPolicy: .* did you mean Parallel"),
+        ({"minReadySeconds": "x"}, "spec.minReadySeconds: want a whole number"),
+    ],
+)
+def test_stateful_sets_that_make_no_sense(spec, problem):
+    with pytest.raises(ScenarioError, match=f"workloads: db: {problem}"):
+        run(scenario({"name": "db", "manifest": keeper("StatefulSet", **spec)}))
+
+
+def test_claims_of_a_class_that_binds_at_once_are_bound_before_their_pods_are_placed(tmp_path):
+    file = tmp_path / "class.yaml"
+    file.write_text(STORAGE_CLASS.replace("WaitForFirstConsumer", "Immediate"))
+    given_scenario = scenario(
+        {"name": "db", "manifest": stateful(replicas=4, podManagementPolicy="Parallel")},
+        groups=[group(count=4, cpu=3, zones=["x", "y"])],
+        duration=60,
+    )
+    given_scenario["cluster"]["files"] = [str(file)]
+    found = run(given_scenario)
+    rows = sorted(found.decisions, key=lambda row: row.pod)
+    assert [row.reasons for row in rows] == [{"VolumeBinding": 1}] * 4
+    assert all(1 <= row.placed < 10 for row in rows)
+    # a-1 and a-3 are in zone x, the others in y.
+    assert sorted(row.node in ("a-1", "a-3") for row in rows) == [False, False, True, True]
 
 
 def test_a_failed_node_is_given_up_after_a_while_and_its_pods_are_made_anew():

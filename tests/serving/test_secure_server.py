@@ -434,5 +434,6 @@ async def test_a_page_is_cancelled_when_its_client_is_gone_for_a_while():
     async with secure_server({"/endless": endless}, times=times) as server, await connected(server) as client:
         await client.send(b"GET /endless HTTP/1.1\r\nHost: x\r\n\r\n")
         await begun.wait()
+        assert not cancelled.is_set()
         client.writer.transport.abort()
         await asyncio.wait_for(cancelled.wait(), 5)

@@ -5,11 +5,8 @@ import asyncio
 import pytest
 
 from stowplan.command_line.errors import InputError
-from stowplan.live.recorder import Recorder
-from stowplan.recordings.container import packed
 from stowplan.sources.courses import course_decided_anew, recorded_course, simulated_course
-from stowplan.testing import a_node, a_pod
-from support.live.live_scheduler import live
+from support.live.recordings import a_run_in_two_files
 
 SPREADING, PACKING = "spreading.yaml", "packing.yaml"
 PACKED = """
@@ -27,47 +24,10 @@ profiles:
 """
 
 
-class Rotated:
-    """A recorder's files; a new one begins whenever the test says so."""
-
-    def __init__(self, path):
-        self._path, self._written = path, [[]]
-        self.is_due = False
-        self.recorder = Recorder(lambda lines: self._written[-1].append(lines), rotation=self)
-
-    def rotate(self):
-        self.is_due = False
-        self._written.append([])
-
-    def close(self):
-        self.recorder.flush()
-        for number, lines in enumerate(self._written, 1):
-            last = number == len(self._written)
-            path = self._path if last else self._path.with_name(f"{self._path.name}.{number}")
-            path.write_bytes(b"".join(map(packed, lines)))
-        return len(self._written)
-
-
-async def record(path):
-    """Four pods, one every ten seconds, and a file that ends after two of them; another waits for ten seconds."""
-    files = Rotated(path)
-    nodes = [a_node(name).allocatable(cpu="8", memory="32Gi", pods=10).obj() for name in "ab"]
-    async with live(*nodes, recorder=files.recorder) as cluster:
-        for number in range(4):
-            await cluster.create(a_pod(f"p{number}").requests(cpu="1").obj())
-            await cluster.advance(10)
-            files.is_due = number == 1
-        await cluster.create(a_pod("large").requests(cpu="20").obj())
-        await cluster.advance(10)
-        await cluster.create(a_node("c").allocatable(cpu="32", memory="32Gi", pods=10).obj())
-        await cluster.advance(10)
-    assert files.close() == 2
-
-
 @pytest.fixture(scope="module")
 def recording(tmp_path_factory):
     path = tmp_path_factory.mktemp("rotated") / "run.recording"
-    asyncio.run(record(path))
+    asyncio.run(a_run_in_two_files(path))
     return path
 
 

@@ -141,3 +141,14 @@ def test_relief_gives_devices_back():
         one for one in relief(cluster, [Group(cluster.explain("default/w-1"))]) if "move default/solo" in one.text
     ]
     assert found.pods == 1
+
+
+def test_a_template_that_nobody_uses_so_far_may_be_given():
+    cluster = cluster_of(gpu_node("a", 2))
+    pod = a_pod("new").obj()
+    pod["spec"]["resourceClaims"] = [{"name": "gpu", "resourceClaimTemplateName": "t"}]
+    pod = decode_object(pod)
+    assert fit(cluster, pod).fits == 0
+    spec = decode_object(a_claim("c", exactly("r", count=1))).spec
+    assert fit(cluster, pod, claim_templates={"default/t": spec}).fits == 2
+    assert fit(cluster, pod, claim_templates={"other/t": spec}).fits == 0

@@ -6,10 +6,18 @@ can have:
 
     [{"driver": "gpu.example.com", "count": 4, "attributes": {"model": "A100"}, "capacity": {"memory": "40Gi"}}]
 
+Under `partitions` are the parts that each of these devices can be had in, instead of the whole: a name, how many there
+are, and what each has. A part has the attributes of the whole beside its own, and says in `parent` which that is. The
+whole and its parts share counters, one for each capacity of the whole:
+
+    "partitions": [{"name": "half", "count": 2, "capacity": {"memory": "20Gi"}}]
+
 The devices of one driver on one node are a pool named as the node.
 """
 
-from typing import Any
+import re
+from collections.abc import Iterator
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -18,12 +26,22 @@ DEVICES = "stowplan.io/devices"
 DEVICES_OF = "stowplan.io/devices-of"
 
 #: As many as fit into a slice whatever the devices have.
-_PER_SLICE = 64
+_PER_SLICE, _COUNTER_SETS_PER_SLICE = 64, 8
 _MAX_COUNT = 1024
+#: What a counter's name must not have, and that of a capacity may.
+_NO_COUNTER_NAME = re.compile("[^a-z0-9]+")
 
 
 class InvalidDevices(ValueError):
     """Says what is wrong with the annotation, and where."""
+
+
+class _Part(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+    name: str
+    capacity: dict[str, int | str | dict[str, Any]]
+    count: int = 1
+    attributes: dict[str, bool | int | str | dict[str, Any]] = {}
+    device: dict[str, Any] = {}
 
 
 class _Group(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
@@ -33,39 +51,86 @@ class _Group(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     attributes: dict[str, bool | int | str | dict[str, Any]] = {}
     capacity: dict[str, int | str | dict[str, Any]] = {}
     device: dict[str, Any] = {}
+    partitions: list[_Part] = []
+
+
+class Devices(NamedTuple):
+    """The devices of a pool, and the counters that they share, as they are stored."""
+
+    devices: list[dict[str, Any]]
+    shared_counters: list[dict[str, Any]]
 
 
 _DECODER = msgspec.json.Decoder(list[_Group])
 
 
-def pools_of(annotation: str) -> dict[str, list[dict[str, Any]]]:
-    """Driver -> its devices, as they are stored; raises InvalidDevices."""
+def pools_of(annotation: str) -> dict[str, Devices]:
+    """Driver -> its devices; raises InvalidDevices."""
     try:
         groups = _DECODER.decode(annotation)
     except msgspec.DecodeError as error:
         raise InvalidDevices(f"annotation {DEVICES}: {error}; it is a JSON list of devices") from None
-    found: dict[str, list[dict[str, Any]]] = {}
+    found: dict[str, Devices] = {}
     counted: dict[tuple[str, str], int] = {}
     for i, group in enumerate(groups):
-        if not 1 <= group.count <= _MAX_COUNT:
-            raise InvalidDevices(f"annotation {DEVICES}: [{i}].count: {group.count} is not from 1 to {_MAX_COUNT}")
+        _check(group, f"[{i}]")
         first = counted.get((group.driver, group.name), 0)
         counted[group.driver, group.name] = first + group.count
-        content = {**group.device, **_content(group)}
-        names = (f"{group.name}-{number}" for number in range(first, first + group.count))
-        found.setdefault(group.driver, []).extend({"name": name, **content} for name in names)
+        pool = found.setdefault(group.driver, Devices([], []))
+        for number in range(first, first + group.count):
+            whole = {"name": f"{group.name}-{number}", **group.device, **_content(group.attributes, group.capacity)}
+            if group.partitions:
+                pool.shared_counters.append({"name": whole["name"], "counters": _counters(group.capacity)})
+                whole["consumesCounters"] = [{"counterSet": whole["name"], "counters": _counters(group.capacity)}]
+            pool.devices.append(whole)
+            pool.devices.extend(_parts(group, whole["name"]))
     return found
 
 
-def _content(group: _Group) -> dict[str, Any]:
+def _check(group: _Group, path: str) -> None:
+    _check_count(group.count, path)
+    for i, part in enumerate(group.partitions):
+        at = f"{path}.partitions[{i}]"
+        _check_count(part.count, at)
+        unknown = sorted(part.capacity.keys() - group.capacity.keys())
+        if unknown or not part.capacity:
+            problem = f"the whole has no {unknown[0]!r}" if unknown else "a part has some of the capacity of the whole"
+            raise InvalidDevices(f"annotation {DEVICES}: {at}.capacity: {problem}")
+
+
+def _check_count(count: int, path: str) -> None:
+    if not 1 <= count <= _MAX_COUNT:
+        raise InvalidDevices(f"annotation {DEVICES}: {path}.count: {count} is not from 1 to {_MAX_COUNT}")
+
+
+def _parts(group: _Group, whole: str) -> Iterator[dict[str, Any]]:
+    """All parts that a device can be had in; more than fit into it at a time."""
+    for part in group.partitions:
+        content = _content({**group.attributes, "parent": whole, **part.attributes}, part.capacity)
+        consumed = [{"counterSet": whole, "counters": _counters(part.capacity)}]
+        for number in range(part.count):
+            name = f"{whole}-{part.name}-{number}"
+            yield {"name": name, **group.device, **part.device, **content, "consumesCounters": consumed}
+
+
+def _counters(capacity: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    return {
+        _NO_COUNTER_NAME.sub("-", name.lower()): {"value": amount["value"]}
+        for name, amount in _amounts(capacity).items()
+    }
+
+
+def _content(attributes: dict[str, Any], capacity: dict[str, Any]) -> dict[str, Any]:
     content: dict[str, Any] = {}
-    if group.attributes:
-        content["attributes"] = {name: _attribute(value) for name, value in group.attributes.items()}
-    if group.capacity:
-        content["capacity"] = {
-            name: value if isinstance(value, dict) else {"value": str(value)} for name, value in group.capacity.items()
-        }
+    if attributes:
+        content["attributes"] = {name: _attribute(value) for name, value in attributes.items()}
+    if capacity:
+        content["capacity"] = _amounts(capacity)
     return content
+
+
+def _amounts(capacity: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    return {name: value if isinstance(value, dict) else {"value": str(value)} for name, value in capacity.items()}
 
 
 def _attribute(value: bool | int | str | dict[str, Any]) -> dict[str, Any]:
@@ -76,13 +141,19 @@ def _attribute(value: bool | int | str | dict[str, Any]) -> dict[str, Any]:
     return {"int": value} if isinstance(value, int) else {"string": value}
 
 
-def slices_of(node: str, driver: str, devices: list[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
-    """The slices of a pool, by name, with their devices."""
-    parts = [devices[at : at + _PER_SLICE] for at in range(0, len(devices), _PER_SLICE)]
-    return {f"{node}-{driver}-{i}": part for i, part in enumerate(parts)}
+def slices_of(node: str, driver: str, pool: Devices) -> dict[str, dict[str, Any]]:
+    """The slices of a pool, by name, with what they publish: devices or counters."""
+    found: dict[str, dict[str, Any]] = {}
+    for field, suffix, entries, size in (
+        ("devices", "", pool.devices, _PER_SLICE),
+        ("sharedCounters", "counters-", pool.shared_counters, _COUNTER_SETS_PER_SLICE),
+    ):
+        for i, at in enumerate(range(0, len(entries), size)):
+            found[f"{node}-{driver}-{suffix}{i}"] = {field: entries[at : at + size]}
+    return found
 
 
-def slice_spec(node: str, driver: str, devices: list[dict[str, Any]], *, generation: int, count: int) -> dict[str, Any]:
+def slice_spec(node: str, driver: str, part: dict[str, Any], *, generation: int, count: int) -> dict[str, Any]:
     """`count`: of the pool's slices."""
     pool = {"name": node, "generation": generation, "resourceSliceCount": count}
-    return {"driver": driver, "nodeName": node, "pool": pool, "devices": devices}
+    return {"driver": driver, "nodeName": node, "pool": pool, **part}

@@ -18,6 +18,7 @@ from stowplan.cel import values as v
 from stowplan.cel.declarations import function, member
 from stowplan.cel.environment import CompiledExpression, Environment, environment, walked
 from stowplan.cel.errors import CompileError, EvaluationError, EvaluationStopped, Interrupted, ValueProblem
+from stowplan.cel.estimates import most_cost
 from stowplan.cel.functions import quantities
 from stowplan.cel.functions.semvers import read_semver
 from stowplan.cel.syntax import Call, Literal, Node, Select
@@ -206,6 +207,11 @@ class DeviceSelector:
         return Evaluation(value, cost)
 
     @cached_property
+    def most_cost(self) -> int:
+        """What an evaluation may cost, whatever the device."""
+        return most_cost(self._expression.root, self._expression.checked, most_of_a_device)
+
+    @cached_property
     def reads(self) -> frozenset[Read]:
         """The attributes and capacities that the text names with constants: what an explanation shows values of."""
         return frozenset(_reads(self._expression.root))
@@ -262,6 +268,39 @@ def _includes(target: Value, wanted: Value) -> Value:
     if len(target) > _MAX_INCLUDES:
         raise ValueProblem(f"'includes' function cannot be applied to lists longer than {_MAX_INCLUDES} values")
     return False
+
+
+#: Lengths of names and values, and how many attributes or capacities a device has.
+_DRIVER, _DOMAIN, _ID, _VALUE, _ENTRIES = 63, 63, 32, 64, 32
+
+
+def most_of_a_device(path: tuple[str, ...]) -> int | None:
+    """How large what a device has may be. Attributes are told from maps of them by how deep they are."""
+    match path:
+        case ("device",):
+            return 0
+        case ("device", "driver"):
+            return _DRIVER
+        case ("device", "allowMultipleAllocations"):
+            return 1
+        case ("device", "attributes" | "capacity", *steps):
+            return _most_of_values(path[1], tuple(steps))
+    return None
+
+
+def _most_of_values(kind: str, steps: tuple[str, ...]) -> int | None:
+    match steps:
+        case () | ("@values" | "@items",):
+            return _ENTRIES
+        case ("@keys",):
+            return _DOMAIN
+        case ("@values" | "@items", "@keys"):
+            return _ID
+        case ("@values" | "@items", "@values" | "@items"):
+            return _VALUE if kind == "attributes" else 0
+        case ("@values" | "@items", _) if kind == "attributes":
+            return _VALUE
+    return None
 
 
 def _reads(root: Node) -> list[Read]:

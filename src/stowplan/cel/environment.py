@@ -31,12 +31,12 @@ from stowplan.cel.functions import (
     times,
     urls,
 )
-from stowplan.cel.functions.formatting import clauses
+from stowplan.cel.functions.formatting import Clause, OfType, clauses
 from stowplan.cel.parser import parsed
 from stowplan.cel.source import NOWHERE, Issues
 from stowplan.cel.syntax import Call, Comprehension, ListLiteral, Literal, MapLiteral, Node, Select, StructLiteral
 from stowplan.cel.times import read_duration, read_timestamp
-from stowplan.cel.values import ABSENT, Duration, Quantity, Timestamp, UInt, Value
+from stowplan.cel.values import Duration, Quantity, Timestamp, UInt, Value
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -182,7 +182,7 @@ def _check_same_type(
 
 
 #: A value of each type that the checker may know, to try the clauses of a format with.
-_SAMPLES: dict[str, Value] = {
+_SAMPLES: dict[str, Value | OfType] = {
     "bool": True,
     "int": 1,
     "uint": UInt(1),
@@ -207,16 +207,26 @@ def _validate_format(call: Call, text: str, args: ListLiteral, types: Checked, i
             used += 1
             if index >= len(args.elements):
                 raise ValueProblem(f"index {index} out of range")
-            sample = _SAMPLES.get(types.types[args.elements[index]].name, ABSENT)
-            problem = clause.problem_with(sample) if sample is not ABSENT else None
-            if problem is not None:
-                issues.report(args.elements[index].offset, problem)
-                return
+            for part in _formatted_parts(clause, args.elements[index]):
+                type = types.types[part]
+                sample = _SAMPLES.get(type.name, OfType(type.name))
+                problem = None if type == t.DYN else clause.problem_with(sample)
+                if problem is not None:
+                    issues.report(part.offset, problem)
+                    return
         if used < len(args.elements):
             given = len(args.elements)
             raise ValueProblem(f"too many arguments supplied to string.format (expected {used}, got {given})")
     except ValueProblem as error:
         issues.report(call.offset, str(error))
+
+
+def _formatted_parts(clause: Clause, node: Node) -> Iterator[Node]:
+    """What a clause is asked to format: also what literals of lists and maps have, as these may be texts."""
+    yield node
+    if clause.verb == "s" and isinstance(node, ListLiteral | MapLiteral):
+        for part in _parts(node):
+            yield from _formatted_parts(clause, part)
 
 
 def walked(root: Node) -> Iterator[Node]:

@@ -9,11 +9,11 @@ import click
 
 from stowplan.api.load import load_files
 from stowplan.api.types import Node, Pod, PriorityClass
-from stowplan.cli.about import about_a_cluster, answer, cluster_of
+from stowplan.cli.about import NAMESPACE, about_a_cluster, answer, cluster_of
 from stowplan.cli.shell_completion import complete_file, complete_node, complete_pod_or_file
 from stowplan.command_line.errors import InputError, reported
 from stowplan.loading.admission import admit
-from stowplan.sources.templates import POD_GROUP, pod_in, pod_named
+from stowplan.sources.templates import POD_GROUP, claim_templates_of, pod_in, pod_named
 from stowplan.what_if.fit import NodeKind
 from stowplan.what_if.fit import fit as how_many_fit
 from stowplan.what_if.group_fit import fit_group
@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     shell_complete=complete_file,
     help="The same for a Node in a file.",
 )
+@NAMESPACE
 @about_a_cluster()
 def fit(
     *, what: str, replicas: int | None, likes: tuple[str, ...], templates: tuple[str, ...], output: str, **source: Any
@@ -61,7 +62,7 @@ def fit(
     \b
     Examples:
       stowplan fit shop/web-0
-      stowplan fit deployment/shop/web --replicas 20
+      stowplan fit deployment/web -n shop --replicas 20
       stowplan fit -f cluster.json new-service.yaml --replicas 50 --like node-3
       stowplan fit -f cluster.json podgroup/research/train --replicas 4
       stowplan fit gpu-job.yaml --replicas 64 --like small=0.40 --like large=1.20 -o json
@@ -72,8 +73,12 @@ def fit(
             found = fit_group(about.cluster, about.find_group(group), replicas=replicas, kinds=_kinds(likes, templates))
             answer(found, group_fit_page, output)
             return
-        pod = _admitted(about, _pod_of(about, what, source["files"], recursive=source["recursive"]))
-        record = how_many_fit(about.cluster, pod, replicas=replicas, kinds=_kinds(likes, templates))
+        recursive = source["recursive"]
+        pod = _admitted(about, _pod_of(about, what, source["files"], recursive=recursive))
+        files = [*source["files"], what] if _is_file(what) else source["files"]
+        claims = claim_templates_of(pod, files, recursive=recursive)
+        kinds = _kinds(likes, templates)
+        record = how_many_fit(about.cluster, pod, replicas=replicas, kinds=kinds, claim_templates=claims)
         answer(record, fit_page, output)
 
 
@@ -86,8 +91,12 @@ def _kinds(likes: Sequence[str], templates: Sequence[str]) -> list[NodeKind] | N
     return [*_likes(likes), *_templates(templates)] or None
 
 
+def _is_file(what: str) -> bool:
+    return what.endswith((".yaml", ".yml", ".json")) or Path(what).is_file()
+
+
 def _pod_of(about: ClusterSource, what: str, files: Sequence[str], *, recursive: bool) -> Pod:
-    if what.endswith((".yaml", ".yml", ".json")) or Path(what).is_file():
+    if _is_file(what):
         return pod_in(what)
     return pod_named(about, files, what, recursive=recursive)
 

@@ -30,9 +30,9 @@ if TYPE_CHECKING:
     from stowplan.client.connection import Connection
     from stowplan.command_line.stop_signals import StopSignals
     from stowplan.config import Configuration
+    from stowplan.engine.input_recorder import Recorder
     from stowplan.framework.registry import Registry
     from stowplan.live.follower import Follower
-    from stowplan.live.recorder import Recorder
 
 #: Seconds between two looks at whether the recording can still be written.
 _CHECK_INTERVAL = 0.5

@@ -17,20 +17,23 @@ from stowplan.command_line.errors import InputError, reported
 from stowplan.config import load_config
 from stowplan.daemon.plugin_registry import registry_with
 from stowplan.engine.dumped import DumpError
-from stowplan.engine.recording import RecordingError, read_entries
+from stowplan.engine.recording import RecordingError
 from stowplan.engine.written_objects import as_written
 from stowplan.explain.tables import Grid, Line, write
 from stowplan.framework.explanations.formatting import count
 from stowplan.guarding.broken_off_calls import BrokenOffCalls
 from stowplan.recordings.anew import decide_anew, percentiles, waits
-from stowplan.recordings.files import moment_text, opened
+from stowplan.recordings.files import entries_of, files_of_run, header_of, moment_text, rotated
 from stowplan.recordings.moment import moment_of
 from stowplan.recordings.replaying import Replayed, difference
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
     from stowplan.explain.tables import Block
     from stowplan.framework.registry import Registry
     from stowplan.recordings.anew import Anew
+    from stowplan.recordings.replaying import Step
 
 #: With --check: something else was decided.
 _DIFFERENT = 3
@@ -65,7 +68,7 @@ def replay(
     output: str,
 ) -> None:
     """Say what is in a recording: of a cluster (stowplan record), or of our scheduler (kube-scheduler --record,
-    stowplan run --record), which has its decisions, too.
+    stowplan run --record), which has its decisions, too. A recording that was rotated is read with its older files.
 
     --check runs the scheduler again, from what it heard, and compares all that follows. --at rebuilds the cluster of a
     moment; `stowplan explain --recording FILE --at TIME` asks about it. With --config, the same pods and nodes come and
@@ -120,21 +123,22 @@ def _shown(data: dict[str, Any], page: list[Block], output: str) -> None:
 def _summarize(file: str, output: str) -> None:
     inputs: Counter[str] = Counter()
     binds = evictions = 0
-    with opened(file) as found:
-        next(found.lines)
-        header, ended = found.header, found.header.now
-        for entry in read_entries(found.lines, header):
-            inputs[type(entry.input).__name__] += 1
-            ended = entry.now
-            for decision in () if entry.outcomes is None else entry.outcomes.decisions:
-                binds += decision.what == "bind"
-                evictions += decision.what == "evict"
+    files = files_of_run(file)
+    header = header_of(files[0])
+    ended = header.now
+    for entry in entries_of(files):
+        inputs[type(entry.input).__name__] += 1
+        ended = entry.now
+        for decision in () if entry.outcomes is None else entry.outcomes.decisions:
+            binds += decision.what == "bind"
+            evictions += decision.what == "evict"
     profiles = [
         str(one.get("schedulerName", "default-scheduler")) for one in header.configuration.get("profiles") or ()
     ]
     data = {
         "kind": "Recording",
         "format": header.format,
+        "files": files,
         "from": moment_text(header.now),
         "to": moment_text(ended),
         "seconds": ended - header.now,
@@ -152,6 +156,11 @@ def _summarize(file: str, output: str) -> None:
         Line(f"from {moment_text(header.now)} to {moment_text(ended)}, {ended - header.now:,.1f} s"),
         Line(f"profiles: {', '.join(profiles) or 'default-scheduler'}"),
     ]
+    if len(files) > 1:
+        page.insert(1, Line(f"in {len(files)} files: {', '.join(files)}"))
+    before = len(rotated(file)) + 1 - len(files)
+    if before:
+        page.append(Line(f"{count(before, 'older file')} beside it: earlier runs, or what came before a gap"))
     if header.decides:
         page.append(Line(f"{count(binds, 'pod')} sent to a node, {count(evictions, 'pod')} evicted"))
     if inputs:
@@ -164,28 +173,41 @@ def _summarize(file: str, output: str) -> None:
 
 def _check(file: str, registry: Registry, calls: BrokenOffCalls, output: str) -> None:
     steps = decided = 0
-    found = None
-    with Replayed(file, registry, broken_off=calls) as again:
-        if not again.header.decides:
-            raise InputError(
-                f"{file}: a recording without decisions, of a cluster or of an older version: there is nothing to check"
-            )
-        for step in again.steps():
-            steps += 1
-            decided += 0 if step.entry.outcomes is None else len(step.entry.outcomes.decisions)
-            found = difference(step)
-            if found is not None:
-                break
+    found, where = None, ""
+    files = files_of_run(file)
+    for one, step in _played(files, registry, calls):
+        steps += 1
+        decided += 0 if step.entry.outcomes is None else len(step.entry.outcomes.decisions)
+        found = difference(step)
+        if found is not None:
+            where = one
+            break
     data: dict[str, Any] = {"kind": "Check", "same": found is None, "steps": steps, "decisions": decided}
     page: list[Block]
     if found is None:
         page = [Line(f"the same in all {steps:,} steps, with {count(decided, 'decision')}")]
     else:
-        data["difference"] = found.to_dict()
-        page = [Line(f"different after {steps - 1:,} steps that are the same:"), Line(found.text(), 2)]
+        data["difference"] = {"file": where, **found.to_dict()}
+        page = [
+            Line(f"different after {steps - 1:,} steps that are the same:"),
+            Line(f"{where}, {found.text()}" if len(files) > 1 else found.text(), 2),
+        ]
     _shown(data, page, output)
     if found is not None:
         raise SystemExit(_DIFFERENT)
+
+
+def _played(files: Sequence[str], registry: Registry, calls: BrokenOffCalls) -> Iterator[tuple[str, Step]]:
+    """The steps of each file, which begins with a state of its own."""
+    for file in files:
+        with Replayed(file, registry, broken_off=calls) as again:
+            if not again.header.decides:
+                raise InputError(
+                    f"{file}: a recording without decisions, of a cluster or of an older version: "
+                    "there is nothing to check"
+                )
+            for step in again.steps():
+                yield file, step
 
 
 # -- a moment ---------------------------------------------------------------------------------------------------------

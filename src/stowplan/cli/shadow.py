@@ -22,11 +22,11 @@ from stowplan.command_line.stop_signals import stop_signals
 from stowplan.config import load_config
 from stowplan.daemon.plugin_registry import registry_with
 from stowplan.engine.inputs import Changes, Served
-from stowplan.engine.recording import RecordingError, read_entries
+from stowplan.engine.recording import RecordingError
 from stowplan.explain.tables import write
 from stowplan.framework.explanations.formatting import count
 from stowplan.klog.setup import LogSettings, set_up
-from stowplan.recordings.files import opened
+from stowplan.recordings.files import entries_of, files_of_run, header_of
 from stowplan.recordings.replaying import engine_of
 from stowplan.shadow.report import Report
 from stowplan.shadow.shadow import Shadow
@@ -124,11 +124,11 @@ def shadow(
         if rbac:
             click.echo(role_text(configuration, registry, name="stowplan-shadow"), nl=False)
             return
-        report.notes += _notes(configuration)
         keep = _MetricsFile(metrics_file, report)
         if recording:
             _of_recording(recording, configuration if config else None, registry, report, pods)
         else:
+            report.notes += _notes(configuration)
             _live(
                 connection_of(configuration, kubeconfig, context), configuration, registry, report, pods, seconds, keep
             )
@@ -210,17 +210,18 @@ def _of_recording(
 
     shadow = Shadow(hear, meter=REAL_TIMES)
     try:
-        with opened(path) as found:
-            next(found.lines)
-            engine = engine_of(found.header, registry, configuration)
-            now = found.header.now
-            with suppress(_EnoughError):
-                for entry in read_entries(found.lines, found.header):
-                    now = entry.now
-                    # What a recorded scheduler itself did is seen by what the watch tells of it.
-                    if isinstance(entry.input, Changes | Served):
-                        shadow.step(engine, entry.input, now)
-                shadow.finish(engine, now)
+        files = files_of_run(path)
+        header = header_of(files[0])
+        engine = engine_of(header, registry, configuration)
+        report.notes += _notes(engine.profiles.configuration)
+        now = header.now
+        with suppress(_EnoughError):
+            for entry in entries_of(files):
+                now = entry.now
+                # What a recorded scheduler itself did is seen by what the watch tells of it.
+                if isinstance(entry.input, Changes | Served):
+                    shadow.step(engine, entry.input, now)
+            shadow.finish(engine, now)
     except RecordingError as error:
         raise InputError(str(error)) from error
 

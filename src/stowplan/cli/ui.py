@@ -11,7 +11,7 @@ import click
 from msgspec.structs import replace
 
 from stowplan import __version__
-from stowplan.cli.about import a_cluster, a_scheduler
+from stowplan.cli.about import a_cluster, a_scheduler, cluster_of
 from stowplan.cli.config.about import known_plugins
 from stowplan.cli.live_cluster import connection_of
 from stowplan.cli.moment_option import moment_from_option
@@ -23,7 +23,7 @@ from stowplan.command_line.event_loop import first_of, running
 from stowplan.command_line.named_plugins import named_plugins
 from stowplan.command_line.stop_signals import stop_signals
 from stowplan.config import DEFAULT_FEATURES, load_config
-from stowplan.config.features import with_chosen
+from stowplan.config.features import GROUP_GATES, with_chosen
 from stowplan.daemon.plugin_registry import registry_with
 from stowplan.explain.judging import judged, judged_group
 from stowplan.explain.reported_status import ReportedStatus
@@ -40,7 +40,7 @@ from stowplan.page.records import SourceRecord
 from stowplan.page.saved_copy import save_copy
 from stowplan.page.trials import Trials
 from stowplan.serving.errors import ServingError
-from stowplan.sources.cluster_source import GROUP_GATES, ClusterSource
+from stowplan.sources.cluster_source import ClusterSource
 from stowplan.sources.courses import simulated_course
 from stowplan.sources.tracks import NO_RERUN, anew_track, recorded_track, simulated_track
 from stowplan.what_if.comparison import objects_of
@@ -102,26 +102,7 @@ _ANSWERED = ("plan", "explain", "pending", "nodes", "podgroups", "configuration"
     type=click.Path(file_okay=False, path_type=Path),
     help="Write a copy into this folder that opens from a file, and end.",
 )
-def ui(
-    *,
-    files: tuple[str, ...],
-    recursive: bool,
-    recordings: tuple[str, ...],
-    simulations: tuple[str, ...],
-    at: str | None,
-    kubeconfig: str | None,
-    context: str | None,
-    config: str | None,
-    plugins: tuple[str, ...],
-    pod_groups: bool,
-    from_scheduler: str | None,
-    token_file: str | None,
-    certificate_authority: str | None,
-    insecure_skip_tls_verify: bool,
-    port: int,
-    opens: bool,
-    export: Path | None,
-) -> None:
+def ui(**given: Any) -> None:
     """Show the cluster as a ship's stow plan: nodes as bays, pods as boxes in them, pods that wait on the quay, and
     what keeps each of them there.
 
@@ -139,76 +120,109 @@ def ui(
       stowplan ui --from-scheduler https://10.0.0.7:10259 --certificate-authority scheduler-ca.crt
       stowplan ui -f cluster.json --export plan/     # then open plan/index.html
     """
-    _check_clusters(files, recordings, simulations, kubeconfig or context, at=at, config=config)
-    if recursive and not files:
-        raise click.UsageError("-R is for the directories of -f.")
-    if export is not None and (port or opens):
-        raise click.UsageError("--export writes files and serves nothing: give neither --port nor --open.")
-    if from_scheduler is None and (token_file or certificate_authority or insecure_skip_tls_verify):
-        raise click.UsageError(
-            "--token-file, --certificate-authority and --insecure-skip-tls-verify are for --from-scheduler."
-        )
-    if from_scheduler is not None and (files or recordings or simulations or config or plugins or export):
-        raise click.UsageError("--from-scheduler shows a scheduler that has its own cluster and configuration.")
-    when, show = moment_from_option(at), _Show(port, opens)
-    with reported(config):
-        if from_scheduler is not None:
-            _from_scheduler(
-                show,
-                url=from_scheduler,
-                kubeconfig=kubeconfig,
-                context=context,
-                token_file=token_file,
-                certificate_authority=certificate_authority,
-                insecure=insecure_skip_tls_verify,
-            )
-            return
-        tracks = _tracks(recordings, simulations, config, plugins) if at is None else {}
-        known = known_plugins(plugins)
-        if files:
-            about, mode = ClusterSource.of_files(files, config, plugins, recursive=recursive), "files"
-            title = count(len(files), "file") if len(files) > 1 else "stdin" if files[0] == "-" else files[0]
-        elif recordings:
-            about, mode, title = (
-                ClusterSource.of_recording(recordings[0], when, config, plugins),
-                "recording",
-                recordings[0],
-            )
-        elif simulations:
-            _show_simulation(show, export, simulations[0], tracks)
-            return
-        elif export is None:
-            _live(show, kubeconfig=kubeconfig, context=context, config=config, plugins=plugins, groups=pod_groups)
-            return
+    options = _Options(**given)
+    options.check()
+    show = _Show(options.port, options.opens)
+    with reported(options.config):
+        if options.from_scheduler is not None:
+            _from_scheduler(show, options, options.from_scheduler)
+        elif options.follows:
+            _live(show, options)
+        elif options.recordings or options.simulations:
+            _course(show, options)
         else:
-            reading = ClusterSource.of_live_cluster(
-                kubeconfig=kubeconfig, context=context, config=config, plugins=plugins, pod="", groups=pod_groups
+            about = cluster_of(
+                files=options.files,
+                recursive=options.recursive,
+                kubeconfig=options.kubeconfig,
+                context=options.context,
+                config=options.config,
+                plugins=options.plugins,
+                pod_groups=options.pod_groups,
             )
-            about, mode, title = event_loop.run(reading), "static", context or "a live cluster"
-        _standing(about, mode, title, known, tracks).show(show, export)
+            mode = "files" if options.files else "static"
+            _standing(about, mode, options.title, known_plugins(options.plugins), {}).show(show, options.export)
 
 
-def _check_clusters(
-    files: Sequence[str],
-    recordings: Sequence[str],
-    simulations: Sequence[str],
-    live: str | None,
-    *,
-    at: str | None,
-    config: str | None,
-) -> None:
-    """Which options go together; raise click.UsageError."""
-    if sum(map(bool, (files, recordings or simulations, live))) > 1:
-        raise click.UsageError(
-            "-f, --recording or --simulation, and --kubeconfig or --context are three clusters: give one."
-        )
-    courses = len(recordings) + len(simulations)
-    if courses > 2:
-        raise click.UsageError("--recording and --simulation: two are shown side by side, no more.")
-    if at is not None and (courses != 1 or not recordings):
-        raise click.UsageError("--at is for a moment of a recording: give one --recording FILE.")
-    if config is not None and courses and (courses != 1 or not recordings):
-        raise click.UsageError("--config is another configuration for one recording: give one --recording FILE.")
+@dataclass(frozen=True, kw_only=True)
+class _Options:
+    """The values of the options, under the names that click gives them."""
+
+    files: tuple[str, ...]
+    recursive: bool
+    recordings: tuple[str, ...]
+    simulations: tuple[str, ...]
+    at: str | None
+    kubeconfig: str | None
+    context: str | None
+    config: str | None
+    plugins: tuple[str, ...]
+    pod_groups: bool
+    from_scheduler: str | None
+    token_file: str | None
+    certificate_authority: str | None
+    insecure_skip_tls_verify: bool
+    port: int
+    opens: bool
+    export: Path | None
+
+    @property
+    def follows(self) -> bool:
+        """Whether a live cluster is shown as it changes."""
+        return not (self.files or self.recordings or self.simulations or self.export)
+
+    @property
+    def title(self) -> str:
+        """Of a cluster that is read once."""
+        if not self.files:
+            return self.context or "a live cluster"
+        if len(self.files) > 1:
+            return count(len(self.files), "file")
+        return "stdin" if self.files[0] == "-" else self.files[0]
+
+    def check(self) -> None:
+        """Which options go together; raise click.UsageError."""
+        self._check_clusters()
+        if self.recursive and not self.files:
+            raise click.UsageError("-R is for the directories of -f.")
+        if self.export is not None and (self.port or self.opens):
+            raise click.UsageError("--export writes files and serves nothing: give neither --port nor --open.")
+        if self.from_scheduler is None and (
+            self.token_file or self.certificate_authority or self.insecure_skip_tls_verify
+        ):
+            raise click.UsageError(
+                "--token-file, --certificate-authority and --insecure-skip-tls-verify are for --from-scheduler."
+            )
+        of_its_own = self.files or self.recordings or self.simulations or self.config or self.plugins or self.export
+        if self.from_scheduler is not None and of_its_own:
+            raise click.UsageError("--from-scheduler shows a scheduler that has its own cluster and configuration.")
+
+    def _check_clusters(self) -> None:
+        recorded = self.recordings or self.simulations
+        if sum(map(bool, (self.files, recorded, self.kubeconfig or self.context))) > 1:
+            raise click.UsageError(
+                "-f, --recording or --simulation, and --kubeconfig or --context are three clusters: give one."
+            )
+        courses = len(self.recordings) + len(self.simulations)
+        if courses > 2:
+            raise click.UsageError("--recording and --simulation: two are shown side by side, no more.")
+        one_recording = courses == 1 and bool(self.recordings)
+        if self.at is not None and not one_recording:
+            raise click.UsageError("--at is for a moment of a recording: give one --recording FILE.")
+        if self.config is not None and courses and not one_recording:
+            raise click.UsageError("--config is another configuration for one recording: give one --recording FILE.")
+
+
+def _course(show: _Show, options: _Options) -> None:
+    """What was recorded or simulated."""
+    recordings, config, plugins = options.recordings, options.config, options.plugins
+    moment = moment_from_option(options.at)
+    tracks = {} if moment is not None else _tracks(recordings, options.simulations, config, plugins)
+    if not recordings:
+        _show_simulation(show, options.export, options.simulations[0], tracks)
+        return
+    about = ClusterSource.of_recording(recordings[0], moment, config, plugins)
+    _standing(about, "recording", recordings[0], known_plugins(plugins), tracks).show(show, options.export)
 
 
 def _tracks(
@@ -350,23 +364,15 @@ def _show_simulation(show: _Show, export: Path | None, folder: str, tracks: Mapp
 # -- a live cluster ---------------------------------------------------------------------------------------------------
 
 
-def _live(
-    show: _Show,
-    *,
-    kubeconfig: str | None,
-    context: str | None,
-    config: str | None,
-    plugins: Sequence[str],
-    groups: bool,
-) -> None:
-    registry = registry_with(plugins)
-    features = with_chosen(GROUP_GATES) if groups else DEFAULT_FEATURES
-    configuration = load_config(config, plugins=registry.declarations, features=features)
-    connection = connection_of(configuration, kubeconfig, context)
+def _live(show: _Show, options: _Options) -> None:
+    registry = registry_with(options.plugins)
+    features = with_chosen(GROUP_GATES) if options.pod_groups else DEFAULT_FEATURES
+    configuration = load_config(options.config, plugins=registry.declarations, features=features)
+    connection = connection_of(configuration, options.kubeconfig, options.context)
     logs = set_up(LogSettings(verbosity=0, format="text"))
     try:
         with stop_signals(logs.flush) as stop:
-            event_loop.run(_follow(show, connection, configuration, registry, features, plugins, stop))
+            event_loop.run(_follow(show, connection, configuration, registry, features, options.plugins, stop))
     finally:
         logs.close()
 
@@ -444,17 +450,24 @@ class _Followed:
 # -- a running scheduler ----------------------------------------------------------------------------------------------
 
 
-def _from_scheduler(show: _Show, *, url: str, **access: Any) -> None:
+def _from_scheduler(show: _Show, options: _Options, url: str) -> None:
     with stop_signals() as stop:
-        event_loop.run(_pass_on(show, url, access, stop))
+        event_loop.run(_pass_on(show, options, url, stop))
 
 
-async def _pass_on(show: _Show, url: str, access: Mapping[str, Any], stop: StopSignals) -> None:
+async def _pass_on(show: _Show, options: _Options, url: str, stop: StopSignals) -> None:
     from stowplan.sources.passed_on import passed_on
     from stowplan.sources.running_scheduler import SchedulerEndpoint, check_scheduler
 
     stopped = stop.event()
-    endpoint = SchedulerEndpoint(url=url, **access)
+    endpoint = SchedulerEndpoint(
+        url=url,
+        kubeconfig=options.kubeconfig,
+        context=options.context,
+        token_file=options.token_file,
+        certificate_authority=options.certificate_authority,
+        insecure=options.insecure_skip_tls_verify,
+    )
     await check_scheduler(endpoint)
     async with passed_on(endpoint) as passed:
         await show.until(stopped.wait(), passed.pages(), passed, url)

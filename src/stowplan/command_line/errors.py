@@ -17,8 +17,8 @@ import click
 from stowplan.api.load import LoadError
 from stowplan.command_line.standard_streams import complain, into_nothing
 from stowplan.config import ConfigError, ConfigFileError
+from stowplan.framework.line_up import PluginInitError
 from stowplan.framework.registry import PluginLoadError
-from stowplan.framework.runtime import PluginInitError
 from stowplan.offline import ClusterError
 
 if TYPE_CHECKING:

@@ -49,6 +49,8 @@ class ComparisonRecord(Record, frozen=True, kw_only=True):
     failures: tuple[FailureRecord, ...] = ()
     #: Of a recording that is decided anew: what it can say, and what it cannot.
     notes: tuple[str, ...] = ()
+    #: Whether it was ended early: `seeds` are those that were done.
+    interrupted: bool = False
 
     @property
     def is_same(self) -> bool:
@@ -99,13 +101,17 @@ def _compared(
 ) -> ComparisonRecord:
     found: dict[tuple[int, int], Run] = {}
     failures: dict[int, FailureRecord] = {}
-    for outcome in run_all(workers, function, jobs):
-        job = jobs[outcome.job]
-        if outcome.result is None:
-            failures[outcome.job] = FailureRecord(config=names[job.side], seed=job.seed, error=outcome.error)
-        else:
-            found[job.seed, job.side] = outcome.result
-        progress()
+    interrupted = False
+    try:
+        for outcome in run_all(workers, function, jobs):
+            job = jobs[outcome.job]
+            if outcome.result is None:
+                failures[outcome.job] = FailureRecord(config=names[job.side], seed=job.seed, error=outcome.error)
+            else:
+                found[job.seed, job.side] = outcome.result
+            progress()
+    except KeyboardInterrupt:
+        interrupted = True
     sides = range(len(names))
     # A seed counts for all or for nobody: differences are taken between the same pods.
     by_seed = {seed: [found[seed, side] for side in sides] for seed in seeds if all((seed, s) in found for s in sides)}
@@ -116,6 +122,7 @@ def _compared(
         measures=tuple(_measures(by_seed)) if by_seed else (),
         placed_otherwise=tuple(_placed_otherwise(by_seed, side) for side in sides) if by_seed else (),
         failures=tuple(failures[job] for job in sorted(failures)),
+        interrupted=interrupted,
     )
 
 

@@ -17,7 +17,7 @@ from stowplan.config import DEFAULT_FEATURES, load_config
 from stowplan.framework.registry import installed_plugins, load_plugin
 from stowplan.in_tree.registry import in_tree_registry
 from stowplan.recordings.anew import decide_anew
-from stowplan.recordings.files import header_of
+from stowplan.recordings.files import files_of_run, header_of
 
 if TYPE_CHECKING:
     from stowplan.config import Configuration
@@ -55,7 +55,7 @@ def configuration_of(recording: str, config: str | None, plugins: tuple[str, ...
     registry = in_tree_registry()
     for plugin in dict.fromkeys((*installed_plugins(), *map(load_plugin, plugins))):
         registry.register(plugin)
-    header = header_of(recording)
+    header = header_of(files_of_run(recording)[0])
     features = DEFAULT_FEATURES.with_gates(header.gates)
     source = header.configuration if config is None else config
     return registry, load_config(source, plugins=registry.declarations, features=features)

@@ -72,7 +72,8 @@ def _blocks(found: ComparisonRecord) -> Iterator[Block]:
 
 
 def how_often(found: ComparisonRecord) -> str:
-    return "a recording decided anew" if found.notes else count(len(found.seeds), "seed")
+    how = "a recording decided anew" if found.notes else count(len(found.seeds), "seed")
+    return f"{how} (interrupted)" if found.interrupted else how
 
 
 def letters(found: ComparisonRecord) -> list[str]:

@@ -71,6 +71,8 @@ class FeatureGates(msgspec.Struct, frozen=True):
         return FeatureGates(MappingProxyType({**self.gates, **changes}))
 
 
+#: What it takes to schedule groups of pods as groups.
+GROUP_GATES = {"GenericWorkload": True, "GangScheduling": True, "TopologyAwareWorkloadScheduling": True}
 DEFAULT_FEATURES = FeatureGates(MappingProxyType({**dict.fromkeys(_ON, True), **dict.fromkeys(_OFF, False)}))
 
 

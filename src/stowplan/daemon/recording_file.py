@@ -19,9 +19,9 @@ from collections import deque
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
+from stowplan.engine.input_recorder import Recorder
 from stowplan.engine.recorded_annotations import RecordedAnnotations
 from stowplan.klog import get_logger
-from stowplan.live.recorder import Recorder
 from stowplan.recordings.container import packed
 from stowplan.recordings.files import rotated
 

@@ -77,7 +77,7 @@ class Bindings:
         self._pods_in_pre_bind = parts.pods_in_pre_bind
         self._parts = parts
         self._stories = parts.stories
-        self._report = parts.report
+        self._reporter = parts.reporter
         self._statuses = statuses
         self._failures = failures
         self._metrics = metrics
@@ -104,11 +104,18 @@ class Bindings:
             binding.groups = list(pre_bind_groups(flights))
         if attempt.permit_timeouts:
             binding.waiting = self._waiting_pods.get(binding.uid)
-        if (acts or binding.waiting is not None) and _announces_node(attempt.framework):
-            binding.stage = Stage.ANNOUNCING
-            self._statuses.patch(attempt.pod.pod, binding, nominated_node_name=attempt.node_name)
+        if acts and _announces_node(attempt.framework):
+            self._announce(binding)
+        elif binding.waiting is not None and _announces_node(attempt.framework):
+            # A gang that is complete goes with the last of its pods, in this step: nobody needs to hear of a wait. The
+            # reference writes a status for each of the others.
+            self.outbox.soon(binding)
         else:
             self._wait(binding)
+
+    def _announce(self, binding: Binding) -> None:
+        binding.stage = Stage.ANNOUNCING
+        self._statuses.patch(binding.attempt.pod.pod, binding, nominated_node_name=binding.attempt.node_name)
 
     def _pre_flights(self, attempt: Attempt) -> tuple[Status | None, Sequence[PreFlight]]:
         """Which PreBind plugins will act; without the feature gate all of them, one after the other."""
@@ -144,8 +151,14 @@ class Bindings:
         binding.timer = None if deadline is None else self.outbox.wake(deadline, binding)
 
     def woken(self, binding: Binding) -> None:
-        """Permit has decided, or its time may be up; or PreBind was stopped."""
-        if binding.stage is Stage.PERMIT:
+        """Permit has decided, or its time may be up; or PreBind was stopped; or the step ends in which it began."""
+        if binding.stage is Stage.BEGUN:
+            assert binding.waiting is not None
+            if binding.waiting.decision is None:
+                self._announce(binding)
+            else:
+                self._wait(binding)
+        elif binding.stage is Stage.PERMIT:
             assert binding.waiting is not None
             if binding.waiting.expire():
                 # It comes again, as Permit has decided now.
@@ -241,7 +254,7 @@ class Bindings:
         except Exception as e:
             self._bound(binding, error(e))
             return
-        binding.binders = iter([*binders, *(plugin.name for plugin in framework.bind)])
+        binding.binders = iter([*binders, *framework.points["bind"]])
         self._next_binder(binding, SKIP)
 
     def _next_binder(self, binding: Binding, skipped: Status) -> None:
@@ -383,7 +396,7 @@ class Bindings:
         except PROPAGATED:
             raise
         except BaseException as e:
-            self._report(f'plugin "{call.plugin}", broken off in {_POINTS[binding.stage]}: {described(e)}')
+            self._reporter.report(f'plugin "{call.plugin}", broken off in {_POINTS[binding.stage]}: {described(e)}')
 
     def _call_ended(self, binding: Binding, call: PluginCall, answer: Status | None) -> None:
         if call in binding.calls:
@@ -444,7 +457,7 @@ class Bindings:
             # Parity: about the pod as it was tried, even if its binding has been seen already.
             recorder.event(queued.pod.pod, type_="Normal", reason="Scheduled", action="Binding", note=note)
         binding.stage, binding.started = Stage.POST_BIND, attempt.metrics.now()
-        binding.binders = iter([plugin.name for plugin in attempt.framework.post_bind])
+        binding.binders = iter(attempt.framework.points["postBind"])
         self._next_listener(binding)
 
     def _next_listener(self, binding: Binding) -> None:
@@ -454,7 +467,7 @@ class Bindings:
             return
         binding.attempt.metrics.points["PostBind"].ran(binding.started)
         for problem in binding.problems:
-            self._report(problem)
+            self._reporter.report(problem)
         activate(self._parts.queue, binding.attempt.state)
         self._over(binding)
 
@@ -464,7 +477,7 @@ class Bindings:
         self._over(binding)
         self._stories.step(pod.key, pod.uid, "not bound", failure.status.plugin, failure.message)
         for problem in run_unreserve(attempt.framework, attempt.state, pod, attempt.node_name):
-            self._report(problem)
+            self._reporter.report(problem)
         was = on_node(attempt.queued.pod.pod, attempt.node_name)
         forgotten = self._forget(pod)
         if failure.status.rejected:

@@ -39,12 +39,8 @@ from stowplan.engine.dumping import Dumping
 from stowplan.engine.event_handlers import EventHandlers
 from stowplan.engine.evictions import Evictions
 from stowplan.engine.failure_handler import FailureHandler
-from stowplan.engine.group_cycle import GroupCycle
-from stowplan.engine.group_metrics import GroupMetrics
-from stowplan.engine.group_preemption import GroupPreemption
-from stowplan.engine.group_questions import GroupQuestion
-from stowplan.engine.group_statuses import GroupStatuses
-from stowplan.engine.group_trial import GroupTrials
+from stowplan.engine.group_scheduling import GroupScheduling
+from stowplan.engine.handles import Handles
 from stowplan.engine.inputs import (
     Adopted,
     Answer,
@@ -68,19 +64,15 @@ from stowplan.engine.profiles import Profiles
 from stowplan.engine.questions import Question
 from stowplan.engine.queue_timer import QueueTimer
 from stowplan.engine.queue_watcher import QueueWatcher
-from stowplan.engine.recorder import EffectRecorder
+from stowplan.engine.reporter import Reporter
 from stowplan.engine.scheduling_cycle import SchedulingCycle
 from stowplan.engine.settings import EngineSettings, Stopwatch
 from stowplan.engine.size_metrics import SizeMetrics
 from stowplan.engine.statuses import PodStatuses
 from stowplan.engine.suspendable_algorithm import SuspendableAlgorithm
-from stowplan.engine.suspendable_trial import SuspendableTrials
 from stowplan.engine.suspended_cycles import SuspendedCycles
-from stowplan.engine.suspended_groups import SuspendedGroups
 from stowplan.engine.validation import InvalidStateError, Validation
 from stowplan.framework.binding import call_plugin
-from stowplan.framework.handle import Handle
-from stowplan.framework.metrics import FrameworkMetrics
 from stowplan.framework.waiting_pods import PodsInPreBind, WaitingPods
 from stowplan.inspection.stories import NoStories, Stories
 from stowplan.klog import get_logger
@@ -98,11 +90,11 @@ if TYPE_CHECKING:
     from stowplan.engine.decision_listener import DecisionListener
     from stowplan.engine.dumped import EngineDump
     from stowplan.engine.effects import Effect, RunPlugin
+    from stowplan.engine.group_questions import GroupQuestion
     from stowplan.engine.plugin_inputs import Driver
     from stowplan.engine.settings import Chance, Meter
     from stowplan.framework.extender import Extender
     from stowplan.framework.registry import Registry
-    from stowplan.framework.requests import Request
     from stowplan.framework.runtime import Framework
     from stowplan.framework.status import Status
     from stowplan.metrics.scheduler import SchedulerMetrics
@@ -138,7 +130,9 @@ class Engine:
         `metrics` of None: nothing is counted. `api` is what plugins' coroutines are handed;
         `extenders` are in call order; None: those of the configuration.
         """
-        settings = settings or EngineSettings()
+        #: What it was built with, beside the configuration.
+        self.features, self.random = features, random
+        self.settings = settings = settings or EngineSettings()
         self._outbox = outbox = Outbox()
         outbox.now = now
         #: What the wall clock is ahead of the engine's time.
@@ -147,42 +141,35 @@ class Engine:
         #: Whether the pod that was tried last had been rejected before.
         self.tried_again = False
         self.metrics = metrics
+        #: Metrics' own time runs beside the engine's.
+        self._stopwatch = Stopwatch(meter, now)
+        self._is_stopped = False
         self.state = ClusterState()
         self.state.counts_claims = features.enabled("DRANodeAllocatableResources")
         self.state.in_flight.settled.append(lambda kind, key: outbox.changed((kind.__name__, key)))
-        self.stories = Stories(now=self.now) if settings.stories else NoStories()
-        self.waiting_pods = WaitingPods(now=self.now, outside=self.plugins)
-        self.parts = Parts(
-            outbox=outbox,
-            state=self.state,
-            waiting_pods=self.waiting_pods,
-            pods_in_pre_bind=PodsInPreBind(outside=self.plugins),
-            leaving=LeavingPods(),
-            stories=self.stories,
-            report=_report,
-        )
+        self.parts = self._new_parts(settings)
+        self.stories, self.waiting_pods = self.parts.stories, self.parts.waiting_pods
         self.plugins.begin(self.parts)
-        #: Metrics' own time runs beside the engine's.
-        stopwatch = Stopwatch(meter, now)
-        self.statuses = PodStatuses(outbox, wall_clock=self._wall_clock, random=_jitter(random), report=_report)
+        reporter = self.parts.reporter
+        self.statuses = PodStatuses(outbox, wall_clock=self._wall_clock, random=_jitter(random), report=reporter.report)
         self.evictions = Evictions(self.parts, statuses=self.statuses, metrics=metrics, now=meter.clock)
-        self.profiles = Profiles(
-            config,
-            registry=registry,
+        handles = Handles(
+            self.parts,
+            self.plugins,
+            evictions=self.evictions,
             features=features,
-            new_handle=partial(self._handle, features, random, api, meter, settings),
-            extenders=extenders,
-            report=_report,
+            random=random,
+            api=api,
+            meter=meter,
+            metrics=metrics,
+            events=settings.events,
+            wall_clock=self._wall_clock,
+        )
+        self.profiles = Profiles(
+            config, registry=registry, features=features, handles=handles, extenders=extenders, reporter=reporter
         )
         self.frameworks = self.profiles.in_force
-        self._queue_settings = partial(
-            QueueSettings,
-            max_in_unschedulable=settings.max_in_unschedulable,
-            pop_from_backoff=features.enabled("SchedulerPopFromBackoffQ"),
-        )
-        self.queue = self.parts.queue = self._new_queue(config, meter)
-        self._is_stopped = False
-        self._queue_timer = QueueTimer(self.parts, second=0.0 if features.enabled("SchedulerPopFromBackoffQ") else now)
+        self._begin_queue(config, features, settings, meter)
         self.algorithm = SchedulingAlgorithm(
             self.state,
             self.frameworks,
@@ -191,43 +178,7 @@ class Engine:
             percentage_of_nodes_to_score=config.percentage_of_nodes_to_score,
         )
         self._register_participants(random)
-        self._sizes = None if metrics is None else SizeMetrics(metrics, queue=self.queue, state=self.state)
-        attempts = NoAttemptMetrics() if metrics is None else AttemptMetrics(metrics, now=stopwatch.now)
-        self._failures = FailureHandler(
-            state=self.state,
-            profiles=self.frameworks,
-            queue=self.queue,
-            statuses=self.statuses,
-            metrics=attempts,
-            report=_report,
-            listener=listener,
-            rejections_are_errors=settings.rejections_are_errors,
-        )
-        self._cycle = SchedulingCycle(
-            algorithm=self.algorithm,
-            state=self.state,
-            queue=self.queue,
-            waiting_pods=self.waiting_pods,
-            stories=self.stories,
-            metrics=attempts,
-            report=_report,
-            listener=listener,
-        )
-        self.bindings = Bindings(
-            self.parts, statuses=self.statuses, failures=self._failures, metrics=attempts, listener=listener
-        )
-        self.suspended = SuspendedCycles(
-            self.parts,
-            algorithm=SuspendableAlgorithm(self.algorithm),
-            cycle=self._cycle,
-            settler=self,
-            overlaps=settings.overlaps,
-        )
-        self.suspended_groups = SuspendedGroups(self.parts)
-        self.group_statuses = GroupStatuses(outbox, self.state, wall_clock=self._wall_clock)
-        self._trials = self._new_trials(features) if features.enabled("GenericWorkload") else None
-        self._group_preemption = self._new_group_preemption(features)
-        self._groups = None if self._trials is None else self._new_group_cycle(self._trials, stopwatch)
+        self._begin_cycles(features, settings, listener)
         self.handlers = EventHandlers(
             self.parts,
             algorithm=self.algorithm,
@@ -245,41 +196,84 @@ class Engine:
             evictions=self.evictions,
             queue_timer=self._queue_timer,
         )
-        self._stopwatch = stopwatch
         self._take = self._takers()
 
-    def _new_trials(self, features: FeatureGates) -> GroupTrials:
-        placements = features.enabled("TopologyAwareWorkloadScheduling")
-        return GroupTrials(self.algorithm, self.state, _report, placements=placements)
-
-    def _new_group_preemption(self, features: FeatureGates) -> GroupPreemption | None:
-        if self._trials is None or not features.enabled("WorkloadAwarePreemption"):
-            return None
-        return GroupPreemption(self.algorithm, self._trials)
-
-    def _new_group_cycle(self, trials: GroupTrials, stopwatch: Stopwatch) -> GroupCycle:
-        return GroupCycle(
-            self.parts,
-            pods=self,
-            trials=trials,
-            suspendable=SuspendableTrials(self.algorithm, trials, _report),
-            suspended=self.suspended_groups,
-            preemption=self._group_preemption,
-            evictions=self.evictions,
-            cycle=self._cycle,
-            statuses=self.group_statuses,
-            metrics=GroupMetrics(self.metrics, now=stopwatch.now),
+    def _new_parts(self, settings: EngineSettings) -> Parts:
+        return Parts(
+            outbox=self._outbox,
+            state=self.state,
+            waiting_pods=WaitingPods(now=self.now, outside=self.plugins),
+            pods_in_pre_bind=PodsInPreBind(outside=self.plugins),
+            leaving=LeavingPods(),
+            stories=Stories(now=self.now) if settings.stories else NoStories(),
+            reporter=Reporter(),
         )
 
-    def _new_queue(self, config: Configuration, meter: Meter) -> SchedulingQueue:
-        return SchedulingQueue(
+    def _begin_queue(
+        self, config: Configuration, features: FeatureGates, settings: EngineSettings, meter: Meter
+    ) -> None:
+        pops_from_backoff = features.enabled("SchedulerPopFromBackoffQ")
+        self._queue_settings = partial(
+            QueueSettings, max_in_unschedulable=settings.max_in_unschedulable, pop_from_backoff=pops_from_backoff
+        )
+        self.queue = self.parts.queue = SchedulingQueue(
             self.frameworks,
             self.state.nominator,
             self.state.pending,
             now=self.now,
             metrics=NoQueueMetrics() if self.metrics is None else QueueMetrics(self.metrics, now=meter.clock),
             settings=self._settings_of(config),
-            observer=QueueWatcher(self.stories, _report),
+            observer=QueueWatcher(self.stories, self.parts.reporter),
+        )
+        self._queue_timer = QueueTimer(self.parts, second=0.0 if pops_from_backoff else self.now())
+        self._sizes = None if self.metrics is None else SizeMetrics(self.metrics, queue=self.queue, state=self.state)
+
+    def _begin_cycles(
+        self, features: FeatureGates, settings: EngineSettings, listener: DecisionListener | None
+    ) -> None:
+        """What pods and groups of pods go through."""
+        parts, metrics, stopwatch = self.parts, self.metrics, self._stopwatch.now
+        attempts = NoAttemptMetrics() if metrics is None else AttemptMetrics(metrics, now=stopwatch)
+        self._failures = FailureHandler(
+            state=self.state,
+            profiles=self.frameworks,
+            queue=self.queue,
+            statuses=self.statuses,
+            metrics=attempts,
+            reporter=parts.reporter,
+            listener=listener,
+            rejections_are_errors=settings.rejections_are_errors,
+        )
+        self._cycle = SchedulingCycle(
+            algorithm=self.algorithm,
+            state=self.state,
+            queue=self.queue,
+            waiting_pods=self.waiting_pods,
+            stories=self.stories,
+            metrics=attempts,
+            reporter=parts.reporter,
+            listener=listener,
+        )
+        self.bindings = Bindings(
+            parts, statuses=self.statuses, failures=self._failures, metrics=attempts, listener=listener
+        )
+        self.suspended = SuspendedCycles(
+            parts,
+            algorithm=SuspendableAlgorithm(self.algorithm),
+            cycle=self._cycle,
+            settler=self,
+            overlaps=settings.overlaps,
+        )
+        self.groups = GroupScheduling(
+            parts,
+            algorithm=self.algorithm,
+            features=features,
+            pods=self,
+            cycle=self._cycle,
+            evictions=self.evictions,
+            metrics=metrics,
+            wall_clock=self._wall_clock,
+            stopwatch=stopwatch,
         )
 
     def _settings_of(self, config: Configuration) -> QueueSettings:
@@ -313,37 +307,6 @@ class Engine:
         if hasattr(random, "getstate") and hasattr(random, "setstate"):
             register("random", CopiedAtBeginning(random.getstate, partial(set_chance, random)))
 
-    def _handle(
-        self,
-        features: FeatureGates,
-        random: Chance | None,
-        api: Api | None,
-        meter: Meter,
-        settings: EngineSettings,
-        profile: str,
-        extenders: Sequence[Extender],
-        in_force: bool,
-    ) -> Handle:
-        return Handle(
-            cluster=self.state,
-            profile_name=profile,
-            features=features,
-            random=random,
-            activation=self.plugins,
-            waiting_pods=self.waiting_pods,
-            pods_in_pre_bind=self.parts.pods_in_pre_bind,
-            api=api,
-            extenders=extenders,
-            event_recorder=EffectRecorder(self.plugins, profile) if settings.events else None,
-            preemptions=self.evictions,
-            wall_clock=self._wall_clock,
-            carry_out=self._carry_out,
-            metrics=None
-            if self.metrics is None
-            else FrameworkMetrics(self.metrics, profile=profile, now=meter.clock, chance=meter.random),
-            in_force=in_force,
-        )
-
     # -- steps --------------------------------------------------------------------------------------------------------
 
     def step(self, input_: Input, now: float) -> list[Effect]:
@@ -368,7 +331,7 @@ class Engine:
             self.queue.can_pop
             and not self._is_stopped
             and not self.suspended.holds_up
-            and not self.suspended_groups.holds_up
+            and not self.groups.suspended.holds_up
             and self.bindings.writes < MAX_BINDING_WRITES
         )
 
@@ -380,8 +343,8 @@ class Engine:
         self.handlers.handle(input_.kind, input_.changes)
         if input_.kind is Pod and self.suspended.under_way:
             self.suspended.pods_changed(input_.changes)
-        if input_.kind is Pod and self.suspended_groups.under_way:
-            self.suspended_groups.pods_changed(input_.changes)
+        if input_.kind is Pod and self.groups.suspended.under_way:
+            self.groups.suspended.pods_changed(input_.changes)
 
     def _answer(self, input_: Answer) -> None:
         self._outbox.answered(input_.number, input_.outcome)
@@ -395,7 +358,7 @@ class Engine:
         else:
             self.handlers.switch_off(input_.plugins)
         self.suspended.plugins_switched()
-        self.suspended_groups.plugins_switched()
+        self.groups.suspended.plugins_switched()
 
     def _offered(self, input_: Offered) -> None:
         self.profiles.take_offer(input_.configuration)
@@ -409,7 +372,7 @@ class Engine:
         config = self.profiles.configuration
         self.algorithm.reconfigure(percentage_of_nodes_to_score=config.percentage_of_nodes_to_score)
         self.queue.reconfigure(self._settings_of(config), swapped)
-        for suspended in (self.suspended, self.suspended_groups):
+        for suspended in (self.suspended, self.groups.suspended):
             suspended.profiles_swapped(self.frameworks)
             suspended.plugins_switched()
         self.handlers.profiles_swapped()
@@ -422,7 +385,7 @@ class Engine:
         self._queue_timer.stop()
         self._is_stopped = True
         self.suspended.stop()
-        self.suspended_groups.stop()
+        self.groups.suspended.stop()
 
     def _closing(self, input_: Closing) -> None:
         self.statuses.last_try()
@@ -432,9 +395,6 @@ class Engine:
 
     def _wall_clock(self) -> float:
         return self._outbox.now + self._ahead
-
-    def _carry_out(self, request: Request) -> None:
-        self._outbox.tell(request)
 
     # -- one pod ------------------------------------------------------------------------------------------------------
 
@@ -447,8 +407,8 @@ class Engine:
     def _try(self, queued: QueuedPod) -> None:
         """Run a popped pod's scheduling cycle, and set off its binding."""
         pod = queued.pod
-        if self._groups is not None and pod.pod.spec.scheduling_group is not None:
-            self._groups.run(queued, started=self._stopwatch.now())
+        if self.groups.cycle is not None and pod.pod.spec.scheduling_group is not None:
+            self.groups.cycle.run(queued, started=self._stopwatch.now())
             return
         verbose = _log.v(4)
         if verbose.enabled:
@@ -511,12 +471,7 @@ class Engine:
     @property
     def schedules_groups(self) -> bool:
         """Whether pods of a group are tried together."""
-        return self._groups is not None
-
-    @property
-    def preempts_for_groups(self) -> bool:
-        """Whether a group preempts as a whole."""
-        return self._group_preemption is not None
+        return self.groups.cycle is not None
 
     # -- questions ----------------------------------------------------------------------------------------------------
 
@@ -544,12 +499,12 @@ class Engine:
     @contextmanager
     def asking_about_group(self, group: str) -> Iterator[GroupQuestion]:
         """Ask about a pod group, `namespace/name`, in the same way."""
-        before, self.plugins.asking = self.plugins.asking, True
         version = self.state.version
+        before, self.plugins.asking = self.plugins.asking, True
         try:
             # The trial undoes what it does to the cluster; this undoes what it draws and what the question takes off.
             with self.state.transaction():
-                yield GroupQuestion(self.algorithm, self._trials, self._group_preemption, group, version=version)
+                yield self.groups.question(group, version)
         finally:
             self.plugins.asking = before
 
@@ -564,7 +519,7 @@ class Engine:
             self.parts,
             statuses=self.statuses,
             suspended=self.suspended,
-            suspended_groups=self.suspended_groups,
+            suspended_groups=self.groups.suspended,
             bindings=self.bindings,
             evictions=self.evictions,
             profiles=self.frameworks,
@@ -583,8 +538,7 @@ class Engine:
     def unfinished(self) -> list[str]:
         """What the engine is in the middle of, and cannot be dumped for."""
         offered = [] if self.profiles.offer is None else ["a configuration is offered"]
-        groups = (*self.suspended_groups.unfinished, *self.group_statuses.unfinished)
-        return [*offered, *self._dumping.unfinished(), *groups]
+        return [*offered, *self._dumping.unfinished(), *self.groups.unfinished()]
 
     def dump(self) -> EngineDump:
         """The whole engine as a plain value, between two steps; UnfinishedError while it is in the middle of something.
@@ -618,13 +572,13 @@ class Engine:
     @property
     def resting(self) -> int:
         """Cycles and evictions that only time, a plugin's word, or a change of some object moves on."""
-        asleep = self.bindings.asleep + self.suspended.asleep + self.suspended_groups.asleep
+        asleep = self.bindings.asleep + self.suspended.asleep + self.groups.suspended.asleep
         return len(self.waiting_pods) + self.evictions.delayed_retries + asleep
 
     @property
     def under_way(self) -> int:
         """Suspended and binding cycles, and evictions that are not over."""
-        suspended = len(self.suspended.under_way) + len(self.suspended_groups.trials)
+        suspended = len(self.suspended.under_way) + len(self.groups.suspended.trials)
         return suspended + len(self.bindings.under_way) + self.evictions.plans_under_way
 
 
@@ -634,7 +588,3 @@ def _jitter(random: Chance | None) -> Callable[[], float]:
 
 def _no_chance() -> float:
     return 0.5
-
-
-def _report(problem: str) -> None:
-    _log.warning(problem)

@@ -201,7 +201,7 @@ class Evictions:
         assert info is not None
         if failed is not None and not isinstance(failed, NotFound):
             preemption.cleared = False
-            self._parts.report(
+            self._parts.reporter.report(
                 f"Preemption {preemption.purpose}: cannot clear nominatedNodeName of pod {info.key}: {failed}"
             )
         self._outbox.soon(preemption)

@@ -16,7 +16,7 @@ from stowplan.klog import get_logger
 from stowplan.klog.values import stack_trace
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Container
+    from collections.abc import Container
 
     from stowplan.api.types import Pod
     from stowplan.cluster.pod_info import PodInfo
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from stowplan.engine.attempt import Failure
     from stowplan.engine.attempt_metrics import AttemptMetrics
     from stowplan.engine.decision_listener import DecisionListener
+    from stowplan.engine.reporter import Reporter
     from stowplan.engine.statuses import PodStatuses
     from stowplan.framework.runtime import Framework
     from stowplan.queue.queued_pod import QueuedPod
@@ -41,7 +42,7 @@ class FailureHandler:
         queue: SchedulingQueue,
         statuses: PodStatuses,
         metrics: AttemptMetrics,
-        report: Callable[[str], None],
+        reporter: Reporter,
         listener: DecisionListener | None = None,
         rejections_are_errors: bool = True,
     ) -> None:
@@ -57,7 +58,7 @@ class FailureHandler:
         self._queue = queue
         self._statuses = statuses
         self._metrics = metrics
-        self._report = report
+        self._reporter = reporter
         self._locations = LoggedLocations()
 
     def handle(self, framework: Framework, queued: QueuedPod, failure: Failure, *, started: float) -> None:
@@ -126,7 +127,7 @@ class FailureHandler:
         try:
             self._queue.add_unschedulable_if_not_present(queued)
         except ValueError as e:
-            self._report(str(e))
+            self._reporter.report(str(e))
 
 
 def _condition(pod: Pod, failure: Failure) -> PodCondition:

@@ -16,7 +16,10 @@ from stowplan.engine.attempt import Failure
 from stowplan.engine.group_stories import tell
 from stowplan.engine.group_trial import UNSCHEDULABLE, GroupTrial, TriedPod
 from stowplan.engine.scheduling_cycle import undecided
+from stowplan.engine.suspendable_algorithm import MAX_TRIES
+from stowplan.engine.suspendable_trial import GIVEN_UP, SuspendableTrials
 from stowplan.engine.suspended_groups import GroupOnTrial
+from stowplan.framework.extender import OvertakenError
 from stowplan.framework.status import Code, Status, error
 from stowplan.klog import get_logger
 
@@ -29,10 +32,10 @@ if TYPE_CHECKING:
     from stowplan.engine.group_metrics import GroupMetrics
     from stowplan.engine.group_preemption import GroupPreemption
     from stowplan.engine.group_statuses import GroupStatuses
-    from stowplan.engine.group_trial import GroupTrials
+    from stowplan.engine.group_trials import GroupTrials
     from stowplan.engine.parts import Parts
     from stowplan.engine.scheduling_cycle import SchedulingCycle
-    from stowplan.engine.suspendable_trial import SuspendableTrials
+    from stowplan.engine.suspendable_trial import TrialSteps
     from stowplan.engine.suspended_groups import SuspendedGroups
     from stowplan.framework.runtime import Framework
     from stowplan.queue.queued_pod import QueuedPod
@@ -59,7 +62,6 @@ class GroupCycle:
         *,
         pods: Pods,
         trials: GroupTrials,
-        suspendable: SuspendableTrials,
         suspended: SuspendedGroups,
         preemption: GroupPreemption | None,
         evictions: Evictions,
@@ -73,7 +75,7 @@ class GroupCycle:
         self._stories = parts.stories
         self._pods = pods
         self._trials = trials
-        self._suspendable = suspendable
+        self._suspendable = SuspendableTrials(trials)
         self._suspended = suspended
         self._preemption = preemption
         self._evictions = evictions
@@ -97,11 +99,28 @@ class GroupCycle:
         if not tried:
             return
         if framework.suspends:
-            steps = self._suspendable.run(framework, group, tried)
+            steps = self._in_steps(framework, group, tried, started)
             suspended = self._suspended
             suspended.begin(GroupOnTrial(suspended, framework, group, tried, steps, concluder=self, started=started))
             return
-        self._conclude(framework, group, tried, self._trials.run(framework, group, tried), started)
+        trial = self._trials.run(framework, group, tried)
+        self._metrics.decided(started)
+        if self._preemption is not None:
+            self._preemption.help(framework, group, tried, trial)
+        self._conclude(framework, group, tried, trial, started)
+
+    def _in_steps(self, framework: Framework, group: str, tried: Sequence[QueuedPod], started: float) -> TrialSteps:
+        """The same where trials may wait."""
+        for _ in range(MAX_TRIES):
+            trial = yield from self._suspendable.run(framework, group, tried)
+            self._metrics.decided(started)
+            try:
+                if self._preemption is not None:
+                    yield from self._preemption.help_in_steps(framework, group, tried, trial)
+            except OvertakenError:
+                continue
+            return trial
+        return GroupTrial(error(GIVEN_UP))
 
     def conclude(self, trial: GroupOnTrial, outcome: GroupTrial | Status) -> None:
         """What comes after a trial that may have waited."""
@@ -111,9 +130,6 @@ class GroupCycle:
     def _conclude(
         self, framework: Framework, group: str, tried: Sequence[QueuedPod], trial: GroupTrial, started: float
     ) -> None:
-        self._metrics.decided(started)
-        if self._preemption is not None:
-            self._preemption.help(framework, group, tried, trial)
         self._submit(framework, tried, trial, started)
         self._log(group, trial)
         tell(self._stories, group, trial)

@@ -1,8 +1,9 @@
 """Preemption for a pod group as a whole, once its trial has found no room: the gate WorkloadAwarePreemption.
 
-The group's PostFilter plugin takes pods off their nodes, in a transaction, and has the group tried anew, without
-PostFilter plugins for its single pods. What comes of it is said by the first trial: whether the group waits for
-preemption, and the plan of evictions.
+The group's PostFilter plugin says which pods it thinks away, and is told how the group fares on its trial without
+them, again and again; its pods' own PostFilter plugins are left out there. What comes of it is said by the first trial:
+whether the group waits for preemption, and the plan of evictions. Extenders filter and prioritize in these trials as in
+any other; they are not asked about the victims.
 
 Upstream: runWorkloadAwarePreemption in pkg/scheduler/schedule_one_podgroup.go.
 """
@@ -12,49 +13,57 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from stowplan.api.types import PodGroup
-from stowplan.cluster.pod_info import group_key
+from stowplan.engine.suspendable_trial import SuspendableTrials
+from stowplan.framework.extender import OvertakenError
 from stowplan.framework.interface import PodGroupPostFilterPlugin, PodGroupPostFilterResult, Reads
-from stowplan.framework.status import Code, Status, error, raised, unschedulable
+from stowplan.framework.status import PROPAGATED, Code, Status, error, raised, unschedulable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from stowplan.cluster.pod_info import PodInfo
     from stowplan.cluster.state import ClusterState
-    from stowplan.engine.algorithm import SchedulingAlgorithm
-    from stowplan.engine.group_trial import GroupTrial, GroupTrials
+    from stowplan.engine.group_trial import GroupTrial
+    from stowplan.engine.group_trials import GroupTrials
+    from stowplan.engine.suspendable_trial import Steps
+    from stowplan.framework.interface import PodGroupPostFilterSteps
     from stowplan.framework.runtime import Framework
     from stowplan.queue.queued_pod import QueuedPod
 
 NO_PLUGIN = "default preemption plugin is not registered, workload aware preemption is disabled"
-SUSPENDS = "Stowplan does not support workload aware preemption in profiles with extenders yet"
 PLACED_GROUP = "workload aware preemption is not supported for pod groups with scheduling constraints"
 
 
 class GroupPreemption:
-    def __init__(self, algorithm: SchedulingAlgorithm, trials: GroupTrials) -> None:
-        self._algorithm = algorithm
-        self._state: ClusterState = algorithm.cluster
+    def __init__(self, trials: GroupTrials) -> None:
+        self._state: ClusterState = trials.algorithm.cluster
+        self._sampling = trials.algorithm.sampling
         self._trials = trials
+        self._suspendable = SuspendableTrials(trials)
 
     def help(self, framework: Framework, group: str, pods: Sequence[QueuedPod], trial: GroupTrial) -> None:
-        """Look for pods to evict if the trial of these pods found no room for the group; it says what came of it."""
-        if trial.status.code != Code.Unschedulable:
-            return
-        found = self._found(framework, group, pods, trial)
-        if isinstance(found, Status):
-            if found.code == Code.Error:
-                trial.status, trial.waiting = found, False
-            else:
-                own = trial.status
-                trial.status = Status(own.code, (*own.reasons, found.message), error=own.error)
-            return
-        trial.waiting, trial.plan = True, found.plan
+        """Look for pods to evict if the trial of these pods found no room for the group; it says what came of it.
 
-    def _found(
+        No extender is asked.
+        """
+        search = self._search(framework, group, pods, trial)
+        if search is not None:
+            _say(trial, search if isinstance(search, Status) else self._at_once(search))
+
+    def help_in_steps(
         self, framework: Framework, group: str, pods: Sequence[QueuedPod], trial: GroupTrial
-    ) -> PodGroupPostFilterResult | Status:
-        if framework.suspends:
-            return unschedulable(SUSPENDS)
+    ) -> Steps[None]:
+        """The same where each trial may wait; OvertakenError: the group is to be tried anew."""
+        search = self._search(framework, group, pods, trial)
+        if search is not None:
+            _say(trial, search if isinstance(search, Status) else (yield from self._in_steps(search)))
+
+    def _search(
+        self, framework: Framework, group: str, pods: Sequence[QueuedPod], trial: GroupTrial
+    ) -> _Search | Status | None:
+        """What is to be done; a Status: why nothing; None: nothing has to be."""
+        if trial.status.code != Code.Unschedulable:
+            return None
         # Only one in-tree plugin is such a plugin; the message names it, as the reference's does.
         plugins = (found for found in framework.plugins.values() if isinstance(found, PodGroupPostFilterPlugin))
         if (plugin := next(plugins, None)) is None:
@@ -66,35 +75,117 @@ class GroupPreemption:
         constraints = found.spec.scheduling_constraints
         if constraints is not None and constraints.topology:
             return unschedulable(PLACED_GROUP)
+        infos, at_once = [queued.pod for queued in pods], _only_take_room(framework, trial)
+        steps = plugin.pod_group_post_filter(found, infos, pods_only_take_room=at_once)
+        return _Search(framework, group, pods, steps)
 
-        result = self._asked(plugin, found, framework, pods, only_take_room=_only_take_room(framework, trial))
-        return result if result.status.code == Code.Success else result.status
-
-    def _asked(
-        self,
-        plugin: PodGroupPostFilterPlugin,
-        group: PodGroup,
-        framework: Framework,
-        pods: Sequence[QueuedPod],
-        *,
-        only_take_room: bool,
-    ) -> PodGroupPostFilterResult:
-        key = group_key(pods[0].pod.pod)
-
-        def fits() -> Status:
-            return self._trials.run(framework, key, pods, helped=False).status
-
-        sampling = self._algorithm.sampling
+    def _at_once(self, search: _Search) -> PodGroupPostFilterResult:
         with self._state.transaction():
-            try:
-                infos = [queued.pod for queued in pods]
-                result = plugin.pod_group_post_filter(group, infos, fits, pods_only_take_room=only_take_room)
-            except Exception as e:
-                result = PodGroupPostFilterResult(raised(e))
-            start = sampling.start
+            off = _Off(self._state)
+            while (without := search.next_question()) is not None:
+                off.become(without)
+                search.status = self._fits(search)
+            start = self._sampling.start
         # As after a trial.
-        sampling.start = start
-        return result
+        self._sampling.start = start
+        return search.result
+
+    def _fits(self, search: _Search) -> Status:
+        return self._trials.run(search.framework, search.group, search.pods, helped=False).status
+
+    def _in_steps(self, search: _Search) -> Steps[PodGroupPostFilterResult]:
+        """No transaction is open while a trial waits: it takes the pods off itself, each time that it goes on."""
+        stand = self._state.stand
+        try:
+            while (without := search.next_question()) is not None:
+                trial = yield from self._suspendable.run(
+                    search.framework, search.group, search.pods, helped=False, without=without
+                )
+                search.status = trial.status
+        finally:
+            search.close()
+        if search.result.plan is not None and self._state.stand != stand:
+            self._confirm(search, search.result.plan.victims)
+        return search.result
+
+    def _confirm(self, search: _Search, victims: Sequence[PodInfo]) -> None:
+        """The cluster has moved: raise OvertakenError if the group fits without evictions by now, or not with these.
+
+        Extenders are not asked again.
+        """
+        if any(self._state.placed(victim.uid) is None for victim in victims):
+            raise OvertakenError
+        with self._state.transaction():
+            if self._fits(search).code == Code.Success:
+                raise OvertakenError
+            _Off(self._state).become(victims)
+            if self._fits(search).code != Code.Success:
+                raise OvertakenError
+
+
+class _Search:
+    """A plugin on its search for victims: which pods it thinks away, and what the group's trial says of that."""
+
+    def __init__(
+        self, framework: Framework, group: str, pods: Sequence[QueuedPod], steps: PodGroupPostFilterSteps
+    ) -> None:
+        self.framework = framework
+        self.group = group
+        self.pods = pods
+        self._steps = steps
+        #: How the last trial ended.
+        self.status: Status | None = None
+        self.result: PodGroupPostFilterResult
+
+    def next_question(self) -> Sequence[PodInfo] | None:
+        """The pods without which the group is to be tried; None: there is a result."""
+        try:
+            return self._steps.send(self.status)  # type: ignore[arg-type]
+        except StopIteration as end:
+            self.result = end.value
+        except PROPAGATED:
+            raise
+        except BaseException as e:
+            self.result = PodGroupPostFilterResult(raised(e))
+        return None
+
+    def close(self) -> None:
+        self._steps.close()
+
+
+class _Off:
+    """Pods that are off their nodes, in a transaction of the caller's."""
+
+    def __init__(self, state: ClusterState) -> None:
+        self._state = state
+        #: UID -> the pod, and the node if it is only assumed there.
+        self._off: dict[str, tuple[PodInfo, str]] = {}
+
+    def become(self, pods: Sequence[PodInfo]) -> None:
+        """Have these pods off, and no others."""
+        state, wanted = self._state, {info.uid for info in pods}
+        for uid in [uid for uid in self._off if uid not in wanted]:
+            info, assumed_on = self._off.pop(uid)
+            if assumed_on:
+                state.assume(info, assumed_on)
+            else:
+                state.add_pod(info.pod)
+        for info in pods:
+            if info.uid not in self._off:
+                self._off[info.uid] = info, info.node_name if state.is_assumed(info.uid) else ""
+                state.remove_pod(info.uid)
+
+
+def _say(trial: GroupTrial, found: PodGroupPostFilterResult | Status) -> None:
+    """Let the trial say what came of the search."""
+    status = found if isinstance(found, Status) else found.status
+    if not isinstance(found, Status) and status.code == Code.Success:
+        trial.waiting, trial.plan = True, found.plan
+    elif status.code == Code.Error:
+        trial.status, trial.waiting = status, False
+    else:
+        own = trial.status
+        trial.status = Status(own.code, (*own.reasons, status.message), error=own.error)
 
 
 def _only_take_room(framework: Framework, trial: GroupTrial) -> bool:
@@ -102,6 +193,9 @@ def _only_take_room(framework: Framework, trial: GroupTrial) -> bool:
 
     The trial was made with all pods on their nodes: a plugin that skipped the group's pods then skips them with fewer.
     """
+    if any(extender.filters for extender in framework.handle.extenders()):
+        # Who knows what they look at.
+        return False
     signatures = {framework.signature(tried.queued.pod) for tried in trial.pods}
     states = [tried.decision.state for tried in trial.pods]
     if len(signatures) != 1 or None in signatures:

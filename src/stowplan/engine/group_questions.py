@@ -5,34 +5,41 @@ pods all have nodes is judged as if it were to be placed now. Pods that PreEnque
 queue would not hand them out; if that is all of them, they are tried nevertheless, as the question is whether there
 is room.
 
+Extenders are asked by whoever can wait for them in the middle of the question. Else the group is judged as if there
+were none, and the judgement names them.
+
 Upstream: none; the trial is pkg/scheduler/schedule_one_podgroup.go.
 """
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from stowplan.api.types import PodGroup
 from stowplan.cluster.pod_info import scheduler_name_of
-from stowplan.engine.questions import NOT_EFFECT_FREE, unplaced
+from stowplan.engine.questions import NOT_EFFECT_FREE, is_interested, not_asked_to, unplaced
+from stowplan.engine.suspendable_trial import SuspendableTrials
 from stowplan.framework.status import Code, error
 from stowplan.queue.queued_pod import QueuedPod
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from stowplan.cluster.pod_info import PodInfo
     from stowplan.cluster.state import ClusterState
     from stowplan.engine.algorithm import SchedulingAlgorithm
     from stowplan.engine.group_preemption import GroupPreemption
-    from stowplan.engine.group_trial import GroupTrial, GroupTrials, TriedPod
+    from stowplan.engine.group_trial import GroupTrial, TriedPod
+    from stowplan.engine.group_trials import GroupTrials
+    from stowplan.engine.suspendable_trial import Steps, TrialSteps
     from stowplan.framework.placements import Placement
+    from stowplan.framework.requests import Ask, Outcome
     from stowplan.framework.runtime import Framework
     from stowplan.framework.status import Status
 
 WITHOUT_GATE = "the gate GenericWorkload is off: its pods are scheduled one by one"
-SUSPENDS = "its profile has extenders or a PostFilter that waits: a group is not judged with these yet"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,6 +103,8 @@ class GroupJudgement:
     waiting: bool = False
     #: In the order in which they were tried.
     domains: tuple[DomainJudgement, ...] = ()
+    #: Extenders that an attempt would ask and the question did not -> why.
+    not_asked: Mapping[str, str] = field(default_factory=dict)
 
 
 class GroupQuestion:
@@ -121,8 +130,11 @@ class GroupQuestion:
         self._version = version
         self._state: ClusterState = algorithm.cluster
 
-    def judgement(self, *, preempts: bool = True) -> GroupJudgement:
-        """Without `preempts`, nobody is looked for whose eviction would help the group as a whole."""
+    def judgement(self, *, preempts: bool = True, ask: Callable[[Ask], Outcome] | None = None) -> GroupJudgement:
+        """Without `preempts`, nobody is looked for whose eviction would help the group as a whole.
+
+        `ask` puts a question to an extender; None: they are left out.
+        """
         state, groups = self._state, self._state.pod_groups
         pending, staying = groups.unscheduled(self._group), tuple(groups.placed(self._group))
         anew = not pending and bool(staying)
@@ -140,8 +152,10 @@ class GroupQuestion:
             return found
         framework = self._framework(found, pending)
         if framework is not None:
-            with framework.unmeasured():
-                self._judge(found, framework, pending, preempts=preempts)
+            with framework.unmeasured(), nullcontext() if ask else framework.without_extenders():
+                self._judge(found, framework, pending, preempts=preempts, ask=ask)
+            if ask is None:
+                found.not_asked = dict(_not_asked(framework, found.pods))
         return found
 
     def _taken_off(self, info: PodInfo) -> PodInfo:
@@ -162,8 +176,6 @@ class GroupQuestion:
             found.status = error(f"its pods are for several schedulers: {', '.join(sorted(names))}")
         elif framework is None:
             found.status = error(f'no profile for scheduler name "{next(iter(names))}" in the configuration')
-        elif framework.suspends:
-            found.status = error(SUSPENDS)
         elif len(framework.effect_free_post_filter) < len(framework.post_filter):
             others = (
                 plugin.name for plugin in framework.post_filter if plugin not in framework.effect_free_post_filter
@@ -174,7 +186,13 @@ class GroupQuestion:
         return None
 
     def _judge(
-        self, found: GroupJudgement, framework: Framework, pending: Sequence[PodInfo], *, preempts: bool
+        self,
+        found: GroupJudgement,
+        framework: Framework,
+        pending: Sequence[PodInfo],
+        *,
+        preempts: bool,
+        ask: Callable[[Ask], Outcome] | None,
     ) -> None:
         assert self._trials is not None
         for info in pending:
@@ -185,9 +203,13 @@ class GroupQuestion:
         tried.sort(key=lambda info: -info.priority)
         found.pods = tuple(tried)
         queued = [QueuedPod(pod=info, timestamp=0.0) for info in tried]
-        trial = self._trials.run(framework, self._group, queued)
-        if self._preemption is not None and preempts:
-            self._preemption.help(framework, self._group, queued, trial)
+        preemption = self._preemption if preempts else None
+        if ask is not None and framework.suspends:
+            trial = _answered(_in_steps(self._trials, preemption, framework, self._group, queued), ask)
+        else:
+            trial = self._trials.run(framework, self._group, queued)
+            if preemption is not None:
+                preemption.help(framework, self._group, queued, trial)
         found.status, found.waiting = trial.status, trial.waiting
         found.domains = tuple(self._domains(trial))
 
@@ -200,6 +222,41 @@ class GroupQuestion:
         for placement, of_placement in trial.placements:
             chosen = of_placement is trial
             yield _domain(placement.name, _nodes(placement, names), of_placement, chosen=chosen)
+
+
+def _in_steps(
+    trials: GroupTrials,
+    preemption: GroupPreemption | None,
+    framework: Framework,
+    group: str,
+    pods: Sequence[QueuedPod],
+) -> TrialSteps:
+    trial = yield from SuspendableTrials(trials).run(framework, group, pods)
+    if preemption is not None:
+        yield from preemption.help_in_steps(framework, group, pods, trial)
+    return trial
+
+
+def _answered(steps: Steps[GroupTrial], ask: Callable[[Ask], Outcome]) -> GroupTrial:
+    """Go through a trial; each question is answered where it is put. Nothing else happens meanwhile."""
+    outcomes: tuple[Outcome, ...] | None = None
+    while True:
+        try:
+            needed = steps.send(outcomes)  # type: ignore[arg-type]
+        except StopIteration as end:
+            trial: GroupTrial = end.value
+            return trial
+        # Plugins that wait for anything else are not free of effects.
+        assert isinstance(needed, tuple)
+        outcomes = tuple(ask(question) for question in needed)  # type: ignore[arg-type]
+
+
+def _not_asked(framework: Framework, pods: Sequence[PodInfo]) -> Iterator[tuple[str, str]]:
+    for extender in framework.handle.extenders():
+        points = {"filter": extender.filters, "prioritize": extender.prioritizes, "preempt": extender.preempts}
+        verbs = [verb for verb, has in points.items() if has]
+        if verbs and any(is_interested(extender, info) for info in pods):
+            yield extender.name, not_asked_to(verbs)
 
 
 def _nodes(placement: Placement, names: Sequence[str]) -> tuple[str, ...]:

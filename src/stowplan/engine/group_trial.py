@@ -1,11 +1,7 @@
-"""Try to place the pods of a group one after the other, on the state each leaves behind.
+"""What a trial of a pod group finds: plain values.
 
-Everything happens in a transaction of the cluster and is undone in the end, success too: what comes of it is a
-`GroupTrial`, a plain value. Each pod sees those before it on their nodes. Victims of preemption stay where they are, so
-a node may look fuller than it will be. Permit says of each pod whether the group may go now; one that only has to wait
-is placed, too.
-
-With placements, the group is tried in each of them, and the best of those in which it fits is taken.
+Permit says of each pod whether the group may go now; one that only has to wait is placed, too. With placements, the
+group is tried in each of them, and the best of those in which it fits is taken.
 
 Upstream: the pod group's algorithms in pkg/scheduler/schedule_one_podgroup.go; docs/behaviour.md, Pod groups.
 """
@@ -15,46 +11,21 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from stowplan.cluster.pod_info import PodInfo
-from stowplan.engine.algorithm import Decision
-from stowplan.engine.equal_pods import EqualPods
-from stowplan.engine.reservation import reserve
-from stowplan.engine.scheduling_cycle import failure_of
-from stowplan.framework.binding import run_unreserve
-from stowplan.framework.cycle_state import CycleState
-from stowplan.framework.metrics import NO_FRAMEWORK_METRICS
-from stowplan.framework.placements import (
-    Placement,
-    PlacementScores,
-    PodGroupAssignments,
-    PodGroupInfo,
-    ProposedAssignment,
-    run_placement_generate,
-    run_placement_score,
-    whole_cluster,
-)
+from stowplan.framework.placements import PodGroupAssignments, ProposedAssignment, run_placement_score
 from stowplan.framework.status import SUCCESS, Code, Status, error
-from stowplan.framework.unfinished import unfinished_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Sequence
 
-    import numpy as np
-    import numpy.typing as npt
-
-    from stowplan.cluster.state import ClusterState
-    from stowplan.engine.algorithm import SchedulingAlgorithm
+    from stowplan.engine.algorithm import Decision
     from stowplan.engine.attempt import Failure
+    from stowplan.framework.cycle_state import CycleState
     from stowplan.framework.eviction_plan import GroupEvictionPlan
+    from stowplan.framework.placements import Placement, PlacementScores, PodGroupInfo
     from stowplan.framework.runtime import Framework
     from stowplan.queue.queued_pod import QueuedPod
 
-    Rows = npt.NDArray[np.intp]
-
 UNSCHEDULABLE = "pod group is unschedulable"
-#: Portions of work that takes long; they hold up other pods.
-MAX_PORTIONS = 60
-
 WAITING = "pod group is waiting for preemption to complete"
 
 
@@ -179,176 +150,6 @@ class InPlacements:
         best = [i for i, score in enumerate(scores) if score.total == most]
         random = self._framework.handle.random
         return best[random.randrange(len(best)) if random is not None and len(best) > 1 else 0]
-
-
-class GroupTrials:
-    """Tries groups of pods of one cluster."""
-
-    def __init__(
-        self, algorithm: SchedulingAlgorithm, state: ClusterState, report: Callable[[str], None], *, placements: bool
-    ) -> None:
-        """`placements`: whether groups may be bound to a domain."""
-        self._algorithm = algorithm
-        self._state = state
-        self._report = report
-        self._placements = placements
-        self._equal_pods = EqualPods(algorithm)
-
-    def run(self, framework: Framework, group: str, pods: Sequence[QueuedPod], *, helped: bool = True) -> GroupTrial:
-        """Try a group's pods, in this order; the cluster is as before in the end.
-
-        Without `helped`, no PostFilter plugin is asked.
-        """
-        placements = self.placements(framework, group, pods)
-        if isinstance(placements, GroupTrial):
-            return placements
-        for placement in placements.todo:
-            rows = self.restriction(placement)
-            if not placements.tried(placement, self._tried(framework, pods, rows, helped=helped)):
-                break
-        return placements.concluded()
-
-    def placements(self, framework: Framework, group: str, pods: Sequence[QueuedPod]) -> InPlacements | GroupTrial:
-        """The placements to try; or how it ends without any."""
-        if not self._placements:
-            return InPlacements(framework)
-        namespace, _, name = group.partition("/")
-        info = PodGroupInfo(namespace, name, tuple(queued.pod for queued in pods))
-        group_state, parent = CycleState(), whole_cluster(self._state)
-        found = run_placement_generate(framework, group_state, info, parent)
-        return GroupTrial(found) if isinstance(found, Status) else InPlacements(framework, found, group_state, info)
-
-    def restriction(self, placement: Placement | None) -> Rows | None:
-        """The placement's rows; None if it has all nodes."""
-        if placement is None or len(placement.nodes) == self._state.table.count:
-            return None
-        return placement.nodes.rows
-
-    # -- within one placement -----------------------------------------------------------------------------------------
-
-    def _tried(
-        self, framework: Framework, pods: Sequence[QueuedPod], within: Rows | None, *, helped: bool
-    ) -> GroupTrial:
-        sampling, groups = self._algorithm.sampling, self._state.pod_groups
-        with self._state.transaction():
-            attempts: list[tuple[TriedPod, PodInfo, CycleState]] = []
-            groups.on_trial = frozenset(queued.pod.uid for queued in pods)
-            try:
-                trial = self._one_after_the_other(framework, pods, within, attempts, helped=helped)
-            finally:
-                for tried, info, state in reversed(attempts):
-                    for problem in run_unreserve(framework, state, info, tried.host):
-                        self._report(problem)
-                    self._state.forget(info)
-                groups.on_trial = frozenset()
-            start = sampling.start
-        # Searches go on behind the nodes that this one has seen.
-        sampling.start = start
-        return trial
-
-    def _one_after_the_other(
-        self,
-        framework: Framework,
-        pods: Sequence[QueuedPod],
-        within: Rows | None,
-        attempts: list[tuple[TriedPod, PodInfo, CycleState]],
-        *,
-        helped: bool,
-    ) -> GroupTrial:
-        trial = GroupTrial(rejected())
-        for tried in self._in_turn(framework, pods, within, attempts, helped=helped):
-            if not trial.take(tried):
-                break
-        return trial
-
-    def _in_turn(
-        self,
-        framework: Framework,
-        pods: Sequence[QueuedPod],
-        within: Rows | None,
-        attempts: list[tuple[TriedPod, PodInfo, CycleState]],
-        *,
-        helped: bool,
-    ) -> Iterator[TriedPod]:
-        """What becomes of each pod; equal ones that follow each other are decided together as far as that goes."""
-        first = 0
-        while first < len(pods):
-            end = self._equal_pods.end(framework, pods, first)
-            together = self._equal_pods.decided(framework, [queued.pod for queued in pods[first:end]], within)
-            for i, decision in enumerate(together.decisions):
-                wait = together.wait if i < together.waiting else None
-                yield TriedPod(queued=pods[first + i], decision=decision, host=decision.node_name, wait=wait)
-            first += len(together.decisions)
-            if first < len(pods):
-                # Who comes next is to see them on their nodes. They set nothing aside there.
-                for decision in together.decisions:
-                    self._state.assume(PodInfo(decision.pod.pod, decision.pod.shape), decision.node_name)
-            while first < end:
-                tried = self._try(framework, pods[first], within, attempts, helped=helped)
-                yield tried
-                first += 1
-                if not tried.placed and tried.failed is None:
-                    rest = [queued.pod for queued in pods[first:end]]
-                    for decision in self._algorithm.refused(framework, tried.decision, rest, within=within):
-                        yield TriedPod(queued=pods[first], decision=decision)
-                        first += 1
-
-    def _try(
-        self,
-        framework: Framework,
-        queued: QueuedPod,
-        within: Rows | None,
-        attempts: list[tuple[TriedPod, PodInfo, CycleState]],
-        *,
-        helped: bool,
-    ) -> TriedPod:
-        (framework.metrics or NO_FRAMEWORK_METRICS).begin_cycle()
-        try:
-            decision = self._decided(framework, queued, within, helped=helped)
-        except Exception as e:
-            return TriedPod(queued=queued, decision=Decision(queued.pod, status=error(e)))
-        return self.placed(framework, queued, decision, attempts)
-
-    def placed(
-        self,
-        framework: Framework,
-        queued: QueuedPod,
-        decision: Decision,
-        attempts: list[tuple[TriedPod, PodInfo, CycleState]],
-    ) -> TriedPod:
-        """Put a pod on the node that was decided, or that preemption makes room on, if Reserve and Permit let it."""
-        host = decision.node_name or _made_room(decision)
-        # Equal pods share the decision's state, and it moves on with the next of them.
-        state = CycleState() if decision.state is None else decision.state.clone()
-        decision.state = state
-        tried = TriedPod(queued=queued, decision=decision)
-        if not host:
-            return tried
-        info = PodInfo(queued.pod.pod, queued.pod.shape)
-        reservation = reserve(framework, state, info, host)
-        for problem in reservation.problems:
-            self._report(problem)
-        if reservation.failed is not None:
-            tried.failed = failure_of(reservation.failed)
-            return tried
-        tried.host, tried.wait = host, reservation.wait
-        attempts.append((tried, info, state))
-        return tried
-
-    def _decided(self, framework: Framework, queued: QueuedPod, within: Rows | None, *, helped: bool) -> Decision:
-        """A trial cannot be suspended: a plugin with more work to do takes several portions in a row."""
-        decision = self._algorithm.schedule(framework, queued.pod, within=within, helped=helped)
-        for _ in range(MAX_PORTIONS):
-            if unfinished_of(decision.status) is None:
-                break
-            decision = self._algorithm.schedule(framework, queued.pod, within=within, helped=helped)
-        return decision
-
-
-def _made_room(decision: Decision) -> str:
-    """The node that a PostFilter plugin has just nominated the pod to; "" also where an earlier nomination stays."""
-    succeeded = decision.post_filter and decision.post_filter[-1][1].status.code == Code.Success
-    return (decision.nominated_node_name or "") if succeeded else ""
 
 
 def rejected(*reasons: str) -> Status:

@@ -6,11 +6,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from stowplan.cluster.state import ClusterState
     from stowplan.engine.leaving_pods import LeavingPods
     from stowplan.engine.outbox import Outbox
+    from stowplan.engine.reporter import Reporter
     from stowplan.framework.waiting_pods import PodsInPreBind, WaitingPods
     from stowplan.inspection.stories import Stories
     from stowplan.queue.scheduling_queue import SchedulingQueue
@@ -24,7 +23,6 @@ class Parts:
     pods_in_pre_bind: PodsInPreBind
     leaving: LeavingPods
     stories: Stories
-    #: Where problems go that are nobody's answer: one line each.
-    report: Callable[[str], None]
+    reporter: Reporter
     #: Set once there is one: plugins are built before it.
     queue: SchedulingQueue = None  # type: ignore[assignment]

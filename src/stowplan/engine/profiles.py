@@ -12,16 +12,18 @@ until the last binding cycle that began with it is over; then its plugins are cl
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from stowplan.config import ConfigError, load_config
 from stowplan.extenders.http_extender import configured_extenders
-from stowplan.framework.runtime import Framework, PluginInitError
+from stowplan.framework.line_up import PluginInitError
+from stowplan.framework.runtime import Framework
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from stowplan.config import Configuration, FeatureGates
+    from stowplan.engine.reporter import Reporter
     from stowplan.framework.extender import Extender
     from stowplan.framework.handle import Handle
     from stowplan.framework.registry import Registry
@@ -37,6 +39,12 @@ class Offer:
     extenders: tuple[Extender, ...]
 
 
+class HandleMaker(Protocol):
+    """Makes what plugins are handed: `handles.Handles`."""
+
+    def new(self, profile: str, extenders: Sequence[Extender], /, *, in_force: bool) -> Handle: ...
+
+
 class Profiles:
     def __init__(
         self,
@@ -44,25 +52,22 @@ class Profiles:
         *,
         registry: Registry,
         features: FeatureGates,
-        new_handle: Callable[[str, Sequence[Extender], bool], Handle],
+        handles: HandleMaker,
         extenders: Sequence[Extender] | None,
-        report: Callable[[str], None],
+        reporter: Reporter,
     ) -> None:
-        """`new_handle` is told the profile, its extenders, and whether it is in force from the beginning.
-
-        `extenders` are those of every configuration; None: each has its own.
-        """
+        """`extenders` are those of every configuration; None: each has its own."""
         self._registry = registry
         self._features = features
-        self._new_handle = new_handle
+        self._handles = handles
         self._given = None if extenders is None else tuple(extenders)
-        self._report = report
+        self._reporter = reporter
         self.configuration = configuration
         self._extenders = self._extenders_of(configuration)
         #: By name; this mapping stays, and everybody who has to know of a swap has it.
         self.in_force: dict[str, Framework] = {
             profile.scheduler_name: Framework(
-                profile, registry, new_handle(profile.scheduler_name, self._extenders, True)
+                profile, registry, handles.new(profile.scheduler_name, self._extenders, in_force=True)
             )
             for profile in configuration.profiles
         }
@@ -101,7 +106,7 @@ class Profiles:
                 if known is not None and known.profile == profile and same_extenders:
                     found[name] = known
                     continue
-                found[name] = Framework(profile, self._registry, self._new_handle(name, extenders, False))
+                found[name] = Framework(profile, self._registry, self._handles.new(name, extenders, in_force=False))
                 # The queue asks again; it must not be the first to hear that they cannot be registered.
                 found[name].registered_events()
         except BaseException:
@@ -155,4 +160,4 @@ class Profiles:
     def _close(self, frameworks: Iterable[Framework]) -> None:
         for framework in frameworks:
             for problem in framework.close():
-                self._report(problem)
+                self._reporter.report(problem)

@@ -26,7 +26,7 @@ from stowplan.framework.status import PROPAGATED
 from stowplan.klog import get_logger
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     import numpy.typing as npt
 
@@ -161,8 +161,8 @@ class Question:
                 "preempt": extender.preempts and not nodes,
             }
             verbs = [verb for verb, is_wanted in wanted.items() if is_wanted]
-            if verbs and _is_interested(extender, self.pod):
-                yield extender.name, _NOT_ASKED.format(verbs=" and ".join(verbs))
+            if verbs and is_interested(extender, self.pod):
+                yield extender.name, not_asked_to(verbs)
 
     # -- the same about another version of the pod, or of the cluster -------------------------------------------------
 
@@ -191,7 +191,12 @@ def unplaced(state: ClusterState, info: PodInfo) -> PodInfo:
     return state.pod_info(msgspec.structs.replace(pod, spec=msgspec.structs.replace(pod.spec, node_name="")))
 
 
-def _is_interested(extender: Extender, pod: PodInfo) -> bool:
+def not_asked_to(verbs: Sequence[str]) -> str:
+    """Why an extender was left out."""
+    return _NOT_ASKED.format(verbs=" and ".join(verbs))
+
+
+def is_interested(extender: Extender, pod: PodInfo) -> bool:
     try:
         return extender.is_interested(pod)
     except PROPAGATED:

@@ -11,8 +11,9 @@ from stowplan.queue.queued_pod import Place
 from stowplan.queue.scheduling_queue import QUEUE_NAMES
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
+    from stowplan.engine.reporter import Reporter
     from stowplan.framework.events import ClusterEvent
     from stowplan.inspection.stories import Stories
     from stowplan.queue.queued_pod import QueuedPod
@@ -21,9 +22,9 @@ _log = get_logger(__name__)
 
 
 class QueueWatcher(QueueObserver):
-    def __init__(self, stories: Stories, report: Callable[[str], None]) -> None:
+    def __init__(self, stories: Stories, reporter: Reporter) -> None:
         self._stories = stories
-        self._report = report
+        self._reporter = reporter
 
     def moved(self, queued: QueuedPod, place: Place, cause: str) -> None:
         self._stories.moved(queued, place, cause)
@@ -43,4 +44,4 @@ class QueueWatcher(QueueObserver):
         self._stories.woken(pods, event.label, changed)
 
     def problem(self, text: str) -> None:
-        self._report(text)
+        self._reporter.report(text)

@@ -22,12 +22,13 @@ from stowplan.framework.unfinished import unfinished_of
 from stowplan.klog import get_logger
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
     from stowplan.cluster.state import ClusterState
     from stowplan.engine.algorithm import Decision, SchedulingAlgorithm
     from stowplan.engine.attempt_metrics import AttemptMetrics
     from stowplan.engine.decision_listener import DecisionListener
+    from stowplan.engine.reporter import Reporter
     from stowplan.framework.runtime import Framework
     from stowplan.framework.waiting_pods import WaitingPods
     from stowplan.inspection.stories import Stories
@@ -47,7 +48,7 @@ class SchedulingCycle:
         waiting_pods: WaitingPods,
         stories: Stories,
         metrics: AttemptMetrics,
-        report: Callable[[str], None],
+        reporter: Reporter,
         listener: DecisionListener | None = None,
     ) -> None:
         self._listener = listener
@@ -57,7 +58,7 @@ class SchedulingCycle:
         self._waiting_pods = waiting_pods
         self._stories = stories
         self._metrics = metrics
-        self._report = report
+        self._reporter = reporter
 
     def run(self, framework: Framework, queued: QueuedPod, *, started: float) -> Attempt | Failure | None:
         """None: a plugin has more to do, and the cycle has to go on later. `started`: now."""
@@ -127,7 +128,7 @@ class SchedulingCycle:
             _log.error(e, "Scheduler cache AssumePod failed", pod=attempt.pod)
             return Failure(status=error(e))
         for problem in reservation.problems:
-            self._report(problem)
+            self._reporter.report(problem)
         if reservation.failed is not None:
             return failure_of(reservation.failed)
         if reservation.permit_timeouts:
@@ -144,7 +145,7 @@ class SchedulingCycle:
 
 def activate(queue: SchedulingQueue, state: CycleState) -> None:
     """Have the pods tried that plugins stashed away for the case that this attempt succeeds."""
-    if pods := state.pods_to_activate.take():
+    if pods := state.take_pods_to_activate():
         queue.activate(pods)
 
 

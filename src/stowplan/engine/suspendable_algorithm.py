@@ -28,7 +28,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from stowplan.cluster.pod_info import PodInfo
-from stowplan.engine.algorithm import Decision, PostFilterAnswers, row_tried_first, scored_nodes, without_nodes
+from stowplan.engine.algorithm import (
+    Decision,
+    PostFilterAnswers,
+    row_tried_first,
+    scored_nodes,
+    unhelped,
+    without_nodes,
+)
 from stowplan.engine.evaluation.evaluation import Evaluation
 from stowplan.engine.evaluation.scoring import INFEASIBLE
 from stowplan.engine.extender_words import SCORE_FACTOR, refusals_of, refuse
@@ -79,17 +86,23 @@ class SuspendableAlgorithm:
         self._algorithm = algorithm
 
     def schedule(
-        self, framework: Framework, pod: PodInfo, held: set[str] | None = None, *, within: Within | None = None
+        self,
+        framework: Framework,
+        pod: PodInfo,
+        held: set[str] | None = None,
+        *,
+        within: Within | None = None,
+        helped: bool = True,
     ) -> Cycle:
         """Find the best node for a pod.
 
         `held` takes up the nodes that were kept for it while it waited; None: none are. `within`: the rows that it may
-        be on, as they are when it is asked; None: all.
+        be on, as they are when it is asked; None: all. Without `helped`, no PostFilter plugin is asked.
         """
         tries = 0
         while tries < MAX_TRIES:
             try:
-                return (yield from _Try(self._algorithm, framework, pod, held, within).decide())
+                return (yield from _Try(self._algorithm, framework, pod, held, within, helped=helped).decide())
             except OvertakenError:
                 tries += 1
                 _log.v(4).info("Scheduling cycle begins anew, as other pods were faster", pod=pod)
@@ -126,9 +139,12 @@ class _Try:
         pod: PodInfo,
         held: set[str] | None,
         within: Within | None,
+        *,
+        helped: bool,
     ) -> None:
         """`held` takes up the nodes that were kept for the pod; None: none are."""
         self._within = within
+        self._helped = helped
         self._algorithm = algorithm
         self._held = held
         self._framework = framework
@@ -371,6 +387,8 @@ class _Try:
     # -- PostFilter ---------------------------------------------------------------------------------------------------
 
     def _post_filtered(self, diagnosis: Diagnosis) -> Cycle:
+        if not self._helped:
+            return unhelped(self._state, self._pod, diagnosis)
         framework, pod, answers = self._framework, self._pod, PostFilterAnswers()
         state, diagnosis = self._state.clone(), _own(diagnosis)
         started = framework.now()

@@ -12,15 +12,16 @@ Upstream: the pod group's algorithms in pkg/scheduler/schedule_one_podgroup.go, 
 from __future__ import annotations
 
 from collections.abc import Generator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
 from stowplan.engine.algorithm import Decision
-from stowplan.engine.group_trial import MAX_PORTIONS, GroupTrial, TriedPod, rejected
+from stowplan.engine.group_trial import GroupTrial, TriedPod, rejected
+from stowplan.engine.group_trials import MAX_PORTIONS
+from stowplan.engine.on_trial import OnTrial
 from stowplan.engine.reservation import reserve
 from stowplan.engine.suspendable_algorithm import MAX_TRIES, Needs, SuspendableAlgorithm
-from stowplan.framework.binding import run_unreserve
 from stowplan.framework.extender import OvertakenError
 from stowplan.framework.metrics import NO_FRAMEWORK_METRICS
 from stowplan.framework.requests import Done, Outcome
@@ -28,15 +29,13 @@ from stowplan.framework.status import Status, error
 from stowplan.framework.unfinished import UnfinishedError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     import numpy.typing as npt
 
     from stowplan.cluster.pod_info import PodInfo
-    from stowplan.cluster.state import ClusterState
-    from stowplan.cluster.transaction import Transaction
     from stowplan.engine.algorithm import SchedulingAlgorithm
-    from stowplan.engine.group_trial import GroupTrials
+    from stowplan.engine.group_trials import GroupTrials
     from stowplan.engine.suspendable_algorithm import Cycle, Within
     from stowplan.framework.cycle_state import CycleState
     from stowplan.framework.runtime import Framework
@@ -44,40 +43,47 @@ if TYPE_CHECKING:
 
     Rows = npt.NDArray[np.intp]
 
+GIVEN_UP = f"given up after {MAX_TRIES} tries: {OvertakenError()}"
+
+T = TypeVar("T")
 #: Resumed as a `Cycle` is.
+Steps = Generator[Needs, tuple[Outcome, ...], T]
 TrialSteps = Generator[Needs, tuple[Outcome, ...], GroupTrial]
 
 
 class SuspendableTrials:
     """Tries groups of pods of one cluster."""
 
-    def __init__(self, algorithm: SchedulingAlgorithm, trials: GroupTrials, report: Callable[[str], None]) -> None:
-        self._algorithm = algorithm
+    def __init__(self, trials: GroupTrials) -> None:
         self._trials = trials
-        self._report = report
 
-    def run(self, framework: Framework, group: str, pods: Sequence[QueuedPod]) -> TrialSteps:
-        """Try a group's pods, in this order; the cluster is as before in the end, and whenever it waits."""
+    def run(
+        self,
+        framework: Framework,
+        group: str,
+        pods: Sequence[QueuedPod],
+        *,
+        helped: bool = True,
+        without: Sequence[PodInfo] = (),
+    ) -> TrialSteps:
+        """Try a group's pods, in this order; the cluster is as before in the end, and whenever it waits.
+
+        Without `helped`, no PostFilter plugin is asked. `without`: pods that are off their nodes meanwhile.
+        """
         placements = self._trials.placements(framework, group, pods)
         if isinstance(placements, GroupTrial):
             return placements
-        table = self._algorithm.cluster.table
+        algorithm, reporter = self._trials.algorithm, self._trials.reporter
+        table = algorithm.cluster.table
         for placement in placements.todo:
             rows = self._trials.restriction(placement)
             # Rows may be given to other nodes while the trial waits.
             names = None if rows is None else [table.names[row] for row in rows.tolist()]
-            if not placements.tried(placement, (yield from self._tried(framework, pods, names))):
+            one = OnTrial(algorithm, framework, pods, reporter)
+            trial = _Trial(algorithm, one, names, without, helped=helped)
+            if not placements.tried(placement, (yield from trial.run(pods))):
                 break
         return placements.concluded()
-
-    def _tried(self, framework: Framework, pods: Sequence[QueuedPod], names: Sequence[str] | None) -> TrialSteps:
-        for _ in range(MAX_TRIES):
-            one = _Trial(self._algorithm, self._trials, framework, names, self._report)
-            try:
-                return (yield from one.run(pods))
-            except OvertakenError:
-                continue
-        return GroupTrial(error(f"given up after {MAX_TRIES} tries: {OvertakenError()}"))
 
 
 class _Trial:
@@ -86,40 +92,47 @@ class _Trial:
     def __init__(
         self,
         algorithm: SchedulingAlgorithm,
-        trials: GroupTrials,
-        framework: Framework,
+        on_trial: OnTrial,
         names: Sequence[str] | None,
-        report: Callable[[str], None],
+        without: Sequence[PodInfo],
+        *,
+        helped: bool,
     ) -> None:
+        """`names`: the nodes of the placement; None: all."""
         self._algorithm = algorithm
-        self._state: ClusterState = algorithm.cluster
-        self._trials = trials
-        self._framework = framework
+        self._on_trial = on_trial
+        self._state = on_trial.state
+        self._framework = on_trial.framework
         self._names = names
-        self._report = report
-        self._uids: frozenset[str] = frozenset()
-        self._transaction: Transaction | None = None
-        #: What was done in the transaction, to be undone: pods on their nodes, in order.
-        self._placed: list[tuple[TriedPod, PodInfo, CycleState]] = []
-        #: The state of each before Reserve wrote into it.
+        self._without = without
+        self._helped = helped
+        #: The state of each placed pod before Reserve wrote into it.
         self._before: list[CycleState] = []
 
     def run(self, pods: Sequence[QueuedPod]) -> TrialSteps:
-        trial = GroupTrial(rejected())
-        self._uids = frozenset(queued.pod.uid for queued in pods)
+        for _ in range(MAX_TRIES):
+            try:
+                return (yield from self._run(pods))
+            except OvertakenError:
+                self._on_trial.placed.clear()
+                self._before.clear()
+        return GroupTrial(error(GIVEN_UP))
+
+    def _run(self, pods: Sequence[QueuedPod]) -> TrialSteps:
+        trial, placed = GroupTrial(rejected()), self._on_trial.placed
         self._open()
         try:
             for queued in pods:
                 decision = yield from self._decided(queued)
                 before = None if decision.state is None else decision.state.clone()
-                tried = self._trials.placed(self._framework, queued, decision, self._placed)
-                if len(self._placed) > len(self._before):
+                tried = self._on_trial.place(queued, decision)
+                if len(placed) > len(self._before):
                     assert before is not None, "a pod on a node has been through the filters"
                     self._before.append(before)
                 if not trial.take(tried):
                     break
         finally:
-            self._undo()
+            self._on_trial.undo()
         return trial
 
     # -- one pod ------------------------------------------------------------------------------------------------------
@@ -128,7 +141,9 @@ class _Trial:
         """Where a pod goes; the transaction is undone while that takes time."""
         framework = self._framework
         (framework.metrics or NO_FRAMEWORK_METRICS).begin_cycle()
-        cycle = SuspendableAlgorithm(self._algorithm).schedule(framework, queued.pod, within=self._within())
+        cycle = SuspendableAlgorithm(self._algorithm).schedule(
+            framework, queued.pod, within=self._within(), helped=self._helped
+        )
         try:
             return (yield from self._through(cycle))
         except OvertakenError:
@@ -160,7 +175,7 @@ class _Trial:
         # Undoing winds chance back, and the next pod of the trial must not draw the same.
         random: Any = self._framework.handle.random
         chance = random.getstate() if hasattr(random, "getstate") else None
-        self._undo()
+        self._on_trial.undo()
         stand = self._state.stand
         outcomes = yield needed
         if metrics is not None:
@@ -181,29 +196,14 @@ class _Trial:
     # -- undone, and played again -------------------------------------------------------------------------------------
 
     def _open(self) -> None:
-        self._transaction = self._state.transaction().__enter__()
-        self._state.pod_groups.on_trial = self._uids
-
-    def _undo(self) -> None:
-        """No-op if it is undone already."""
-        transaction, self._transaction = self._transaction, None
-        if transaction is None:
-            return
-        for tried, info, state in reversed(self._placed):
-            if self._state.is_assumed(info.uid):
-                for problem in run_unreserve(self._framework, state, info, tried.host):
-                    self._report(problem)
-                self._state.forget(info)
-        self._state.pod_groups.on_trial = frozenset()
-        sampling = self._algorithm.sampling
-        start = sampling.start
-        transaction.rollback()
-        # Searches go on behind the nodes that this one has seen.
-        sampling.start = start
+        self._on_trial.open()
+        for info in self._without:
+            self._state.remove_pod(info.uid)
 
     def _play_again(self, *, moved: bool) -> None:
         """Put the pods back onto their nodes; raise OvertakenError if one does not fit there any more."""
-        for i, (tried, info, _) in enumerate(self._placed):
+        placed = self._on_trial.placed
+        for i, (tried, info, _) in enumerate(placed):
             if moved and not self._still_takes(tried, info):
                 raise OvertakenError
             state = self._before[i].clone()
@@ -213,11 +213,11 @@ class _Trial:
                 # Somebody has bound it meanwhile.
                 raise OvertakenError from None
             for problem in reservation.problems:
-                self._report(problem)
+                self._on_trial.reporter.report(problem)
             if reservation.failed is not None:
                 raise OvertakenError
             tried.decision.state = state
-            self._placed[i] = (tried, info, state)
+            placed[i] = (tried, info, state)
 
     def _still_takes(self, tried: TriedPod, info: PodInfo) -> bool:
         """Whether a pod's node is there and takes it; one that has to wait for its victims is not asked."""

@@ -28,19 +28,16 @@ Upstream: there is nothing like it. There, a cycle blocks until it is answered, 
 from __future__ import annotations
 
 from collections import Counter
-from enum import Enum
 from heapq import heappop, heappush
 from itertools import count
 from typing import TYPE_CHECKING, Protocol
 
-import msgspec
-
-from stowplan.api.types import Pod, PodStatus
 from stowplan.engine.attempt import on_node
 from stowplan.engine.portions import Portions
+from stowplan.engine.suspension import Need, Stage, Suspended, asks_the_same, closed
 from stowplan.framework.events import ASSIGNED_POD_DELETE, EQUAL_POD_DECIDED, PROFILE_SWAPPED
 from stowplan.framework.metrics import NO_FRAMEWORK_METRICS
-from stowplan.framework.requests import Ask, Done, Wait
+from stowplan.framework.requests import Done
 from stowplan.framework.unfinished import UnfinishedError
 from stowplan.klog import get_logger
 
@@ -48,9 +45,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from stowplan.api.changes import Change
+    from stowplan.api.types import Pod
     from stowplan.cluster.pod_info import PodInfo
     from stowplan.engine.attempt import Attempt, Failure
-    from stowplan.engine.outbox import Alarm
     from stowplan.engine.parts import Parts
     from stowplan.engine.scheduling_cycle import SchedulingCycle
     from stowplan.engine.suspendable_algorithm import Cycle, Needs, SuspendableAlgorithm
@@ -63,19 +60,7 @@ if TYPE_CHECKING:
 #: Cycles that may ask an extender side by side.
 MAX_CYCLES = 64
 
-_NO_STATUS = PodStatus()
-
 _log = get_logger(__name__)
-
-
-class Stage(Enum):
-    LINED_UP = "lined up"
-    RUNNING = "running"
-    ASKING = "asking"
-    ASLEEP = "asleep"
-    PORTIONS = "portions"
-    ANEW = "anew"
-    OVER = "over"
 
 
 class Settler(Protocol):
@@ -88,49 +73,17 @@ class Settler(Protocol):
     ) -> None: ...
 
 
-class Needing(Protocol):
-    """Waits for requests and questions."""
-
-    needs: tuple[Need, ...]
-
-    def need_answered(self) -> None:
-        """One of them is answered."""
-
-
-class Need:
-    """A request or question of a cycle that is under way, or answered."""
-
-    __slots__ = ("cycle", "number", "outcome")
-
-    def __init__(self, cycle: Needing) -> None:
-        self.cycle = cycle
-        self.number = 0
-        self.outcome: Outcome | None = None
-
-    def __str__(self) -> str:
-        return str(self.cycle)
-
-    def answered(self, number: int, outcome: Outcome) -> None:
-        self.outcome = outcome
-        self.cycle.need_answered()
-
-
-class SuspendedCycle:
+class SuspendedCycle(Suspended):
     """One pod's scheduling cycle that waits."""
 
     __slots__ = (
-        "alarm",
         "asks",
-        "asleep_since",
         "began",
         "framework",
         "held",
-        "needs",
-        "owner",
         "portions_before",
         "queued",
         "sample",
-        "stage",
         "started",
         "steps",
         "switched_off",
@@ -138,13 +91,12 @@ class SuspendedCycle:
     )
 
     def __init__(self, owner: SuspendedCycles, framework: Framework, queued: QueuedPod, *, started: float) -> None:
-        self.owner = owner
+        super().__init__(owner, owner.outbox)
         self.framework = framework
         self.queued = queued
         #: When the attempt began: by the engine's time, and by the stopwatch.
         self.began = owner.outbox.now
         self.started = started
-        self.stage = Stage.RUNNING
         self.steps: Cycle | None = None
         #: The extenders that it may ask, once it is its turn.
         self.asks: tuple[str, ...] = ()
@@ -156,11 +108,6 @@ class SuspendedCycle:
         self.turn = 0
         #: The plugins that do not take part in it.
         self.switched_off = framework.switched_off
-        #: What it waits for, in order; answers are kept there until all have come.
-        self.needs: tuple[Need, ...] = ()
-        self.alarm: Alarm | None = None
-        #: When it began to wait for objects or a time.
-        self.asleep_since = 0.0
         #: Times its calls of plugins, if it was drawn for that.
         self.sample: PluginTimes | None = None
 
@@ -170,12 +117,6 @@ class SuspendedCycle:
 
     def __str__(self) -> str:
         return f"suspended cycle of pod {self.queued.key} ({self.uid})"
-
-    def woken(self) -> None:
-        self.owner.woken(self)
-
-    def need_answered(self) -> None:
-        self.owner.answered(self)
 
 
 class SuspendedCycles:
@@ -331,40 +272,19 @@ class SuspendedCycles:
         self.under_way[cycle.uid] = cycle
         if isinstance(needed, UnfinishedError):
             self._work_later(cycle)
-            return
-        if isinstance(needed, Wait):
-            cycle.stage, cycle.asleep_since = Stage.ASLEEP, self.outbox.now
-            if needed.seconds is not None:
-                cycle.alarm = self.outbox.wake(self.outbox.now + needed.seconds, cycle)
-            for key in sorted(needed.keys):
-                self.outbox.watch(key, cycle)
-            return
-        cycle.stage = Stage.ASKING
-        if any(isinstance(action, Ask) for action in needed):
+        elif cycle.wait_for(needed):
             self._answers_awaited.add(cycle)
-        cycle.needs = tuple(Need(cycle) for _ in needed)
-        for need, action in zip(cycle.needs, needed, strict=True):
-            need.number = self.outbox.ask(action, need)
 
     def answered(self, cycle: SuspendedCycle) -> None:
         """Go on with a cycle if it waits for nothing more."""
-        outcomes = tuple(need.outcome for need in cycle.needs if need.outcome is not None)
-        if len(outcomes) == len(cycle.needs):
-            cycle.needs = ()
+        if (outcomes := cycle.take_outcomes()) is not None:
             self._go_on(cycle, outcomes)
 
     def woken(self, cycle: SuspendedCycle) -> None:
         if cycle.stage is Stage.ASLEEP:
-            self._rise(cycle)
-            self._go_on(cycle, (Done(self.outbox.now - cycle.asleep_since),))
+            self._go_on(cycle, cycle.rise())
         elif cycle.stage is Stage.ANEW:
             self._begin_anew(cycle)
-
-    def _rise(self, cycle: SuspendedCycle) -> None:
-        if cycle.alarm is not None:
-            cycle.alarm.cancel()
-            cycle.alarm = None
-        self.outbox.unwatch(cycle)
 
     # -- work in portions ---------------------------------------------------------------------------------------------
 
@@ -394,21 +314,16 @@ class SuspendedCycles:
         pod = cycle.queued.pod
         _log.v(4).info("Suspended scheduling cycle is broken off", pod=pod, reason=why)
         self._stories.step(pod.key, pod.uid, "attempt broken off", "", why)
-        for need in cycle.needs:
-            self.outbox.withdraw(need.number)
-        cycle.needs = ()
+        cycle.stop_waiting()
         self._answers_awaited.discard(cycle)
         self.portions.leave(cycle)
-        self._rise(cycle)
         steps, cycle.steps = cycle.steps, None
         # Others may be interested in the pod as it is now.
         self._give_way(cycle)
         if steps is None:
             return
-        try:
-            steps.close()
-        except Exception as e:
-            self._parts.report(f"a scheduling cycle that was broken off: {e}")
+        if (problem := closed(steps)) is not None:
+            self._parts.reporter.report(f"a scheduling cycle that was broken off: {problem}")
         self._free(cycle)
 
     def _end(self, cycle: SuspendedCycle, why: str) -> None:
@@ -482,7 +397,6 @@ class SuspendedCycles:
 
     def problems(self) -> Iterator[str]:
         """What is wrong between steps, if anything."""
-        asleep = {alarm.sleeper for alarm in self.outbox.alarms} | {sleeper for _, sleeper in self.outbox.watchers}
         for uid, cycle in self.under_way.items():
             whose = str(cycle)
             if cycle.uid != uid:
@@ -504,17 +418,11 @@ class SuspendedCycles:
                 yield f"{whose}: {cycle.stage.value}, but its work is {'' if cycle in self.portions else 'not '}in line"
             if cycle.stage not in (Stage.ASKING, Stage.ASLEEP, Stage.LINED_UP, Stage.PORTIONS):
                 yield f"{whose}: is {cycle.stage.value} between steps"
-            waited = [need for need in cycle.needs if need.outcome is None]
-            if any(self.outbox.awaited.get(need.number) is not need for need in waited):
-                yield f"{whose}: an effect has another waiter"
-            if cycle.stage is Stage.ASKING and not waited:
-                yield f"{whose}: waits for no answer"
-            if cycle.stage is Stage.ASLEEP and cycle not in asleep:
-                yield f"{whose}: nothing wakes it"
+            yield from cycle.problems()
         yield from self._problems_of_turns()
         yield from self.portions.problems()
         for number, waiter in self.outbox.awaited.items():
-            if isinstance(waiter, Need) and waiter not in waiter.cycle.needs:
+            if isinstance(waiter, Need) and waiter not in waiter.work.needs:
                 yield f"{waiter}: does not wait for effect {number}"
 
     def _problems_of_turns(self) -> Iterator[str]:
@@ -545,16 +453,3 @@ def _is_interested(extender: Extender, pod: PodInfo) -> bool:
 
 def _anyone_but(uid: str) -> Callable[[PodInfo], bool]:
     return lambda info: info.uid != uid
-
-
-def asks_the_same(old: PodInfo, new: PodInfo | None) -> bool:
-    """Whether a pod has not changed in anything that a cycle may depend on: not in more than its status."""
-    if new is None:
-        return False
-    # A resize has what it takes in its status.
-    return old is new or (old.shape.key == new.shape.key and _question(old.pod) == _question(new.pod))
-
-
-def _question(pod: Pod) -> Pod:
-    metadata = msgspec.structs.replace(pod.metadata, resource_version="", generation=0)
-    return msgspec.structs.replace(pod, metadata=metadata, status=_NO_STATUS)

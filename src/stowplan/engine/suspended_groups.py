@@ -14,10 +14,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
-from stowplan.engine.suspended_cycles import Need, Stage, asks_the_same
+from stowplan.engine.suspension import Stage, Suspended, asks_the_same, closed
 from stowplan.framework.events import PROFILE_SWAPPED
-from stowplan.framework.requests import Ask, Done, Wait
 from stowplan.framework.status import raised
+from stowplan.framework.unfinished import UnfinishedError
 from stowplan.klog import get_logger
 
 if TYPE_CHECKING:
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from stowplan.api.changes import Change
     from stowplan.api.types import Pod
     from stowplan.engine.group_trial import GroupTrial
-    from stowplan.engine.outbox import Alarm
     from stowplan.engine.parts import Parts
     from stowplan.engine.suspendable_algorithm import Needs
     from stowplan.engine.suspendable_trial import TrialSteps
@@ -45,24 +44,10 @@ class Concluder(Protocol):
         """`outcome` of Status: the trial has failed."""
 
 
-class GroupOnTrial:
+class GroupOnTrial(Suspended):
     """One group whose trial may wait."""
 
-    __slots__ = (
-        "alarm",
-        "asks",
-        "asleep_since",
-        "concluder",
-        "framework",
-        "group",
-        "members",
-        "needs",
-        "owner",
-        "stage",
-        "started",
-        "steps",
-        "switched_off",
-    )
+    __slots__ = ("asks", "concluder", "framework", "group", "members", "started", "steps", "switched_off")
 
     def __init__(
         self,
@@ -75,7 +60,7 @@ class GroupOnTrial:
         concluder: Concluder,
         started: float,
     ) -> None:
-        self.owner = owner
+        super().__init__(owner, owner.outbox)
         self.concluder = concluder
         self.framework = framework
         self.group = group
@@ -83,30 +68,19 @@ class GroupOnTrial:
         self.steps = steps
         #: By the stopwatch.
         self.started = started
-        self.stage = Stage.RUNNING
         self.switched_off = framework.switched_off
-        #: What it waits for, in order; answers are kept there until all have come.
-        self.needs: tuple[Need, ...] = ()
-        #: Whether an extender is among those.
+        #: Whether it waits for an extender.
         self.asks = False
-        self.alarm: Alarm | None = None
-        self.asleep_since = 0.0
 
     def __str__(self) -> str:
         return f"trial of pod group {self.group}"
-
-    def woken(self) -> None:
-        self.owner.woken(self)
-
-    def need_answered(self) -> None:
-        self.owner.answered(self)
 
 
 class SuspendedGroups:
     def __init__(self, parts: Parts) -> None:
         # The queue is there only once the profiles are built.
         self._parts = parts
-        self._outbox = parts.outbox
+        self.outbox = parts.outbox
         self._state = parts.state
         #: Those that wait, by the UIDs of their pods.
         self.under_way: dict[str, GroupOnTrial] = {}
@@ -154,51 +128,28 @@ class SuspendedGroups:
 
     def _wait(self, trial: GroupOnTrial, needed: Needs) -> None:
         self.under_way |= dict.fromkeys((queued.pod.uid for queued in trial.members), trial)
-        if isinstance(needed, Wait):
-            trial.stage, trial.asleep_since = Stage.ASLEEP, self._outbox.now
-            if needed.seconds is not None:
-                trial.alarm = self._outbox.wake(self._outbox.now + needed.seconds, trial)
-            for key in sorted(needed.keys):
-                self._outbox.watch(key, trial)
-            return
-        assert isinstance(needed, tuple), "the trial itself lets plugins take their portions"
-        trial.stage, trial.asks = Stage.ASKING, any(isinstance(action, Ask) for action in needed)
-        trial.needs = tuple(Need(trial) for _ in needed)
-        for need, action in zip(trial.needs, needed, strict=True):
-            need.number = self._outbox.ask(action, need)
+        assert not isinstance(needed, UnfinishedError), "the trial itself lets plugins take their portions"
+        trial.asks = trial.wait_for(needed)
 
     def answered(self, trial: GroupOnTrial) -> None:
         """Go on with a trial if it waits for nothing more."""
-        outcomes = tuple(need.outcome for need in trial.needs if need.outcome is not None)
-        if len(outcomes) == len(trial.needs):
-            trial.needs = ()
+        if (outcomes := trial.take_outcomes()) is not None:
             self._go_on(trial, outcomes)
 
     def woken(self, trial: GroupOnTrial) -> None:
         if trial.stage is Stage.ASLEEP:
-            self._rise(trial)
-            self._go_on(trial, (Done(self._outbox.now - trial.asleep_since),))
-
-    def _rise(self, trial: GroupOnTrial) -> None:
-        if trial.alarm is not None:
-            trial.alarm.cancel()
-            trial.alarm = None
-        self._outbox.unwatch(trial)
+            self._go_on(trial, trial.rise())
 
     # -- breaking off -------------------------------------------------------------------------------------------------
 
     def _break_off(self, trial: GroupOnTrial, why: str, *, give_back: bool = True) -> None:
         """End a trial where it waits; its pods go back to the queue as they are now, unless they are left to others."""
         _log.v(4).info("Suspended trial of a pod group is broken off", podGroup=trial.group, reason=why)
-        for need in trial.needs:
-            self._outbox.withdraw(need.number)
-        trial.needs, trial.asks = (), False
-        self._rise(trial)
+        trial.stop_waiting()
+        trial.asks = False
         self._over(trial)
-        try:
-            trial.steps.close()
-        except Exception as e:
-            self._parts.report(f"a trial of a pod group that was broken off: {e}")
+        if (problem := closed(trial.steps)) is not None:
+            self._parts.reporter.report(f"a trial of a pod group that was broken off: {problem}")
         for queued in trial.members:
             newest = self._state.pending.by_uid(queued.pod.uid)
             if newest is None or not give_back:
@@ -247,13 +198,9 @@ class SuspendedGroups:
     def problems(self) -> Iterator[str]:
         """What is wrong between steps, if anything."""
         for trial in self.trials:
-            waited = [need for need in trial.needs if need.outcome is None]
             if trial.stage not in (Stage.ASKING, Stage.ASLEEP):
                 yield f"{trial}: is {trial.stage.value} between steps"
-            if (trial.stage is not Stage.ASLEEP) is not bool(waited):
-                yield f"{trial}: is {trial.stage.value}, and waits for {len(waited)} answers"
-            if any(self._outbox.awaited.get(need.number) is not need for need in waited):
-                yield f"{trial}: an effect has another waiter"
+            yield from trial.problems()
             for queued in trial.members:
                 if self.under_way.get(queued.pod.uid) is not trial:
                     yield f"{trial}: pod {queued.pod.key} is not under way"

@@ -26,8 +26,9 @@ from stowplan.engine.eviction_records import Eviction, Preemption
 from stowplan.engine.group_statuses import GroupPatch
 from stowplan.engine.portions import Portions
 from stowplan.engine.statuses import PodWrites
-from stowplan.engine.suspended_cycles import Need, SuspendedCycle
+from stowplan.engine.suspended_cycles import SuspendedCycle
 from stowplan.engine.suspended_groups import GroupOnTrial
+from stowplan.engine.suspension import Need
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Iterator

@@ -93,7 +93,7 @@ class VictimEvictions:
         """A failure stops the plan. Evictions that have begun are finished: a pod that was deleted gets its event."""
         preemption = eviction.preemption
         preemption.stopped = preemption.refused = True
-        self._parts.report(f"Preemption {preemption.purpose}: cannot evict pod {eviction.victim.key}: {error}")
+        self._parts.reporter.report(f"Preemption {preemption.purpose}: cannot evict pod {eviction.victim.key}: {error}")
         self._over(eviction, None)
 
     def _over(self, eviction: Eviction, result: Result | None) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from stowplan.explain.group_domains import nodes_of_placed, refusals_of, victims_of
-from stowplan.explain.tables import Grid, Line
+from stowplan.explain.tables import Grid, Line, not_asked_block
 from stowplan.framework.explanations.formatting import count, joined, listed
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ class _GroupPage:
         blocks += self._victims(best)
         if len(verdict.domains) > 1:
             blocks += [Line(), Line((("Domains", "head"), (f" ({verdict.topology_key})", "dim"))), *self._domains()]
-        return blocks
+        return [*blocks, *not_asked_block(verdict.not_asked)]
 
     # -- headline -----------------------------------------------------------------------------------------------------
 

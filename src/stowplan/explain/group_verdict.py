@@ -134,6 +134,7 @@ class GroupVerdict(GroupJudgement):
             domain=best.name if best is not None and best.chosen else "",
             domains=tuple(self._domain(one) for one in self.ranked),
             condition=condition_of(self.pod_group),
+            not_asked=dict(self.not_asked),
         )
 
     def _domain(self, domain: DomainJudgement) -> GroupDomainRecord:

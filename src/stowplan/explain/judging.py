@@ -48,10 +48,13 @@ def _judged(engine: Engine, info: PodInfo, answers: Mapping[Asked, Outcome] | No
     return Verdict(**vars(found) | {"post_filter": (), "preemption": preemption})
 
 
-def judged_group(engine: Engine, group: str, *, preempts: bool = True) -> GroupVerdict:
+def judged_group(
+    engine: Engine, group: str, *, preempts: bool = True, ask: Callable[[Ask], Outcome] | None = None
+) -> GroupVerdict:
     """The verdict on a pod group, `namespace/name`; nothing changes.
 
-    Without `preempts`, nobody is looked for whose eviction would help the group as a whole.
+    Without `preempts`, nobody is looked for whose eviction would help the group as a whole. `ask` of None: extenders
+    are not asked.
     """
     with engine.asking_about_group(group) as question:
-        return GroupVerdict(**vars(question.judgement(preempts=preempts)))
+        return GroupVerdict(**vars(question.judgement(preempts=preempts, ask=ask)))

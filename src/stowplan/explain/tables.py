@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from typing import TextIO
 
 #: (text, style); styles are the keys of `STYLES`, "" for none.
@@ -104,6 +104,14 @@ def _write_rich(blocks: Sequence[Block], file: TextIO) -> None:
     for block in blocks:
         drawn = _rich_line(block) if isinstance(block, Line) else _rich_table(block)
         console.print(Padding(drawn, (0, 0, 0, block.indent)) if block.indent else drawn)
+
+
+def not_asked_block(not_asked: Mapping[str, str]) -> list[Block]:
+    """Whose word is missing in a verdict, and why."""
+    if not not_asked:
+        return []
+    head = Line((("Not asked", "head"),))
+    return [Line(), head, *(Line(((name, ""), (f": {why}", "dim")), 2) for name, why in not_asked.items())]
 
 
 def _rich_line(line: Line) -> Any:

@@ -147,6 +147,20 @@ HintFunction = "Callable[[PodInfo, Any, Any], Hint]"
 
 
 @dataclass(frozen=True, slots=True)
+class NamedObjects:
+    """How pods name the objects of a kind, such as their claims.
+
+    A hint that says Skip to every pod that does not name the changed object need not be called for them: thousands of
+    pods may wait, each for a claim of its own.
+    """
+
+    #: `namespace/name` of the objects that a pod names; it may read nothing but the pod.
+    of_pod: Callable[[PodInfo], Iterable[str]]
+    #: (old object, new object) -> whether the change concerns other pods, too. By default none does.
+    concerns_all: Callable[[Any, Any], bool] | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class ClusterEventWithHint:
     """A registered event; without a hint function it always means Queue."""
 
@@ -155,6 +169,8 @@ class ClusterEventWithHint:
     #: Whether all that the hint reads of a pod is its `shape`, and whether it is the changed object itself. Pods of one
     #: shape are then asked about once. What else a hint may read: the changed object, and the cluster.
     by_shape: bool = False
+    #: If given, the hint says Skip to pods that do not name the changed object.
+    named: NamedObjects | None = None
 
 
 def on(
@@ -163,8 +179,9 @@ def on(
     hint: Callable[[PodInfo, Any, Any], Hint] | None = None,
     *,
     by_shape: bool = False,
+    named: NamedObjects | None = None,
 ) -> ClusterEventWithHint:
-    return ClusterEventWithHint(ClusterEvent(resource, action), hint, by_shape)
+    return ClusterEventWithHint(ClusterEvent(resource, action), hint, by_shape, named)
 
 
 def queue_if(condition: bool) -> Hint:

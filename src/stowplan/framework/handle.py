@@ -8,6 +8,7 @@ Upstream: staging/src/k8s.io/kube-scheduler/framework (Handle).
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Protocol
 
 from stowplan.cluster.view import Nodes
@@ -15,7 +16,7 @@ from stowplan.framework.nominated_pods import statuses_with_nominated_pods
 from stowplan.framework.waiting_pods import PodsInPreBind, WaitingPods
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from stowplan.api.meta import ApiStruct
     from stowplan.api.port import Api
@@ -183,6 +184,14 @@ class Handle:
     def extenders(self) -> tuple[Extender, ...]:
         """The configured extenders, in call order; offline there are none."""
         return self._extenders
+
+    @contextmanager
+    def without_extenders(self) -> Iterator[None]:
+        before, self._extenders = self._extenders, ()
+        try:
+            yield
+        finally:
+            self._extenders = before
 
     def sign_pod(self, pod: PodInfo) -> Any:
         """A hashable value, equal for pods that the profile cannot tell apart; None for a pod like no other."""

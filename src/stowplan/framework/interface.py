@@ -314,18 +314,21 @@ class PodGroupPostFilterResult:
     plan: GroupEvictionPlan | None = None
 
 
+PodGroupPostFilterSteps = Generator["Sequence[PodInfo]", Status, PodGroupPostFilterResult]
+
+
 class PodGroupPostFilterPlugin(Plugin):
     """Asked for a pod group as a whole, behind the gate WorkloadAwarePreemption; DefaultPreemption is the only one."""
 
     @abstractmethod
     def pod_group_post_filter(
-        self, group: PodGroup, pods: Sequence[PodInfo], fits: Callable[[], Status], *, pods_only_take_room: bool
-    ) -> PodGroupPostFilterResult:
-        """Find pods whose eviction lets the group fit.
+        self, group: PodGroup, pods: Sequence[PodInfo], *, pods_only_take_room: bool
+    ) -> PodGroupPostFilterSteps:
+        """Find pods whose eviction lets the group fit; a generator.
 
-        Called in a transaction, so pods may be taken off their nodes and put back; all of it is undone afterwards.
-        `fits` tries the group on the cluster as it is then. `pods_only_take_room`: whether a group that fits beside
-        some pods fits beside fewer of them as well.
+        It yields pods on nodes, and is told how a trial of the group ends while those are off their nodes, and no
+        others. A trial may wait for extenders, and the cluster may have moved on when its answer comes.
+        `pods_only_take_room`: whether a group that fits beside some pods fits beside fewer of them as well.
         """
 
 
@@ -462,9 +465,17 @@ class SignPlugin(Plugin):
         """
         return False
 
+    def sign_version(self, pod: PodInfo) -> Hashable:
+        """What `sign_pod` hangs on beyond the pod's shape: while it is equal, pods of the shape are signed alike.
+
+        None: the plugin does not say, and signs every pod. Not inherited by a class with a `sign_pod` of its own.
+        """
+        return None
+
     def __init_subclass__(cls, **keys: Any) -> None:
         super().__init_subclass__(**keys)
         _not_inherited(cls, "signs_nothing", SignPlugin.signs_nothing, unless=("sign_pod",))
+        _not_inherited(cls, "sign_version", SignPlugin.sign_version, unless=("sign_pod",))
 
 
 class ShapeSigned(SignPlugin):

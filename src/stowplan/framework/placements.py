@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from stowplan.cluster.view import Nodes
+from stowplan.framework.answers import out_of_range
 from stowplan.framework.interface import MAX_SCORE, MIN_SCORE
-from stowplan.framework.runtime import out_of_range
 from stowplan.framework.status import Code, Status, error, raised, unschedulable, wrapped
 
 if TYPE_CHECKING:

@@ -7,56 +7,37 @@ plugin that raises fails the pod's attempt with an Error status that names the p
 Upstream: pkg/scheduler/framework/runtime/framework.go.
 """
 
-# mypy: disable-error-code="type-abstract"
 from __future__ import annotations
 
 from contextlib import contextmanager
 from dataclasses import dataclass
-from inspect import isgenerator, isgeneratorfunction
-from itertools import count
-from typing import TYPE_CHECKING, Any, TypeVar
+from inspect import isgenerator
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from stowplan.cluster.object_dependencies import ANY_OBJECT, ObjectDependency
 from stowplan.cluster.objects import ObjectWatch
-from stowplan.cluster.pod_info import PodInfo
-from stowplan.framework.concerned import Concerned
+from stowplan.framework.answers import checked_scores, failed_post_filter, out_of_range, post_filter_result
 from stowplan.framework.events import EVERYTHING, ClusterEventWithHint, with_implied
-from stowplan.framework.eviction_plan import EvictionPlan
 from stowplan.framework.extender import OvertakenError
 from stowplan.framework.interface import (
-    EXTENSION_POINTS,
     MAX_SCORE,
     MIN_SCORE,
-    BindPlugin,
-    CountsPods,
     EnqueueExtensions,
     FilterPlugin,
     NodePodExtensions,
-    PermitPlugin,
-    PlacementGeneratePlugin,
-    PlacementScorePlugin,
     Plugin,
     PodExtensions,
-    PostBindPlugin,
     PostFilterPlugin,
     PostFilterResult,
-    PreBindPlugin,
-    PreEnqueuePlugin,
     PreFilterPlugin,
     PreFilterResult,
     PreScorePlugin,
-    QueueSortPlugin,
     Reads,
-    ReadsNoObjects,
-    ReservePlugin,
     ScorePlugin,
-    ShapeSigned,
-    SignPlugin,
-    TemplateSigned,
-    trusted_reads,
 )
+from stowplan.framework.line_up import LineUp, PluginInitError
 from stowplan.framework.metrics import timed, watched
 from stowplan.framework.rejections import Rejections
 from stowplan.framework.status import (
@@ -73,35 +54,26 @@ from stowplan.framework.status import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Sequence
+    from collections.abc import Callable, Collection, Hashable, Iterator, Sequence
 
     import numpy.typing as npt
 
     from stowplan.cluster.hypothetical import HypotheticalNodes
-    from stowplan.cluster.pod_info import PodShape
+    from stowplan.cluster.pod_info import PodInfo, PodShape
     from stowplan.cluster.view import Nodes
     from stowplan.config import Profile
-    from stowplan.config.types import PluginRef
+    from stowplan.framework.concerned import Concerned
     from stowplan.framework.cycle_state import CycleState
     from stowplan.framework.diagnosis import Diagnosis
     from stowplan.framework.handle import Handle
-    from stowplan.framework.interface import PostFilterSteps
+    from stowplan.framework.interface import PostFilterSteps, SignPlugin
     from stowplan.framework.pod_shift import PodShift
     from stowplan.framework.registry import Registry
 
-P = TypeVar("P", bound=Plugin)
-
 #: An attribute of an enumeration takes its time.
 _SKIP = Code.Skip
-_SCORES = np.dtype(np.int64)
-#: Numbers of line-ups of plugins: what shapes keep of one is not for another.
-_arrangements = count()
 #: Points whose plugins can refuse a pod, and so are asked which events would help.
 _REFUSING_POINTS = ("preEnqueue", "preFilter", "filter", "reserve", "permit")
-
-
-class PluginInitError(ValueError):
-    """A plugin could not be built; the text is upstream's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,150 +86,17 @@ class PreFiltered:
     narrowed_by: tuple[str, ...] = ()
 
 
-class Framework:
-    """The plugins of a profile, point by point."""
+class Framework(LineUp):
+    """The plugins of a profile, as they are called."""
 
     def __init__(self, profile: Profile, registry: Registry, handle: Handle) -> None:
-        self.profile_name = profile.scheduler_name
-        self.profile = profile
-        self.handle = handle
+        super().__init__(profile, registry, handle)
         self.metrics = handle.metrics
-        self.plugins: dict[str, Plugin] = {}
-        #: Plugins that take no part for now.
-        self.switched_off: frozenset[str] = frozenset()
-        try:
-            self._build_all(registry)
-            self._arrange()
-        except BaseException:
-            self.close()
-            raise
-        #: What they declare, by name.
-        self.declarations = {name: registry.declarations[name] for name in self.plugins}
         if self.metrics is not None:
             self.metrics.count_calls_of(self.points)
         handle.set_framework(self)
 
-    def _build_all(self, registry: Registry) -> None:
-        enabled = {ref.name for point in EXTENSION_POINTS for ref in self.profile.points.get(point, ())}
-        for name in sorted(enabled):
-            plugin = self.plugins[name] = self._build(name, self.profile, registry, self.handle)
-            plugin.reads = trusted_reads(plugin)
-
-    def _arrange(self) -> None:
-        """Line up the plugins that take part, point by point, in the profile's order."""
-        refs = {
-            point: tuple(ref for ref in self.profile.points.get(point, ()) if ref.name not in self.switched_off)
-            for point in EXTENSION_POINTS
-        }
-        self.points = {point: tuple(ref.name for ref in of_point) for point, of_point in refs.items()}
-        self.pre_enqueue = self._at("preEnqueue", PreEnqueuePlugin)
-        self.queue_sort = self._at("queueSort", QueueSortPlugin)
-        self.pre_filter = self._at("preFilter", PreFilterPlugin)
-        self.filter = self._at("filter", FilterPlugin)
-        self.post_filter = self._at("postFilter", PostFilterPlugin)
-        self.pre_score = self._at("preScore", PreScorePlugin)
-        self.score = self._at("score", ScorePlugin)
-        self.reserve = self._at("reserve", ReservePlugin)
-        #: Those that change pods when they are assumed.
-        self.assuming = tuple(plugin for plugin in self.reserve if plugin.changes_assumed_pods)
-        self.permit = self._at("permit", PermitPlugin)
-        self.pre_bind = self._at("preBind", PreBindPlugin)
-        self.bind = self._at("bind", BindPlugin)
-        self.post_bind = self._at("postBind", PostBindPlugin)
-        self.placement_generate = self._at("placementGenerate", PlacementGeneratePlugin)
-        self.placement_score = self._at("placementScore", PlacementScorePlugin)
-        #: Point -> plugins that wait there in steps, not as coroutines.
-        self.stepping = {
-            "PreBind": frozenset(p.name for p in self.pre_bind if isgeneratorfunction(p.pre_bind)),
-            "Bind": frozenset(p.name for p in self.bind if isgeneratorfunction(p.bind)),
-            "PostBind": frozenset(p.name for p in self.post_bind if isgeneratorfunction(p.post_bind)),
-            "PostFilter": frozenset(p.name for p in self.post_filter if isgeneratorfunction(p.post_filter)),
-        }
-        #: Those that may be asked by who only wants to know.
-        self.effect_free_post_filter = tuple(
-            p for p in self.post_filter if p.effect_free and p.name not in self.stepping["PostFilter"]
-        )
-        extenders = self.handle.extenders()
-        #: Whether scheduling cycles may have to wait for somebody.
-        self.suspends = bool(extenders or self.stepping["PostFilter"])
-        #: Whether nobody could tell feasible nodes apart.
-        self.takes_any_node = not self.score and not any(e.filters or e.prioritizes for e in extenders)
-        self.weights = {ref.name: ref.weight or 1 for ref in refs["score"]}
-        self.placement_weights = {ref.name: ref.weight or 1 for ref in refs["placementScore"]}
-        self._arrangement = next(_arrangements)
-        deciding = {p.name: p for p in (*self.pre_filter, *self.filter, *self.pre_score, *self.score)}.values()
-        self._signers = self._find_signers(deciding)
-        #: Plugins whose answers are kept, and may depend on lookup objects.
-        self.object_readers = tuple(
-            p for p in deciding if p.reads is not Reads.ANYTHING and not isinstance(p, ReadsNoObjects)
-        )
-        #: What must be looked at again when pods came or went, and what all of it (see `Reads`).
-        self.node_pods_filters = tuple(p for p in self.filter if p.reads in (Reads.NODE_PODS, Reads.NODE_SUMS))
-        self.moving_filters = _moving(self.filter)
-        #: Those of them that say themselves whether what they wrote holds, by name.
-        self.pod_counters = {p.name: p for p in deciding if isinstance(p, CountsPods)}
-        self.moving_pre_filters = _moving(self.pre_filter)
-        self.moving_pre_scores = _moving(self.pre_score)
-        #: What is asked about any pod.
-        self.everyone = Concerned.all_of(self._signers or (), self.moving_pre_filters, self.reserve, self.pre_bind)
-
-    def switch_off(self, names: Collection[str]) -> None:
-        """Leave plugins out at every point until they are switched on again; names that are not here do not matter."""
-        self._switch(self.switched_off | self.plugins.keys() & names)
-
-    def switch_on(self, names: Collection[str]) -> None:
-        """Let plugins take part again, each in its place."""
-        self._switch(self.switched_off.difference(names))
-
-    def leave_out(self, names: Collection[str]) -> None:
-        """Leave these out, and nobody else."""
-        self._switch(frozenset(self.plugins.keys() & names))
-
-    def _switch(self, off: frozenset[str]) -> None:
-        if off != self.switched_off:
-            self.switched_off = off
-            self._arrange()
-
-    @staticmethod
-    def _build(name: str, profile: Profile, registry: Registry, handle: Handle) -> Plugin:
-        plugin = registry.get(name)
-        if plugin is None:
-            raise PluginInitError(f'initializing plugin "{name}": no plugin of that name is registered')
-        try:
-            return plugin(profile.plugin_args(name), handle)
-        except PROPAGATED:
-            raise
-        except BaseException as e:
-            raise PluginInitError(f'initializing plugin "{name}": {described(e)}') from e
-
-    def _at(self, point: str, kind: type[P]) -> tuple[P, ...]:
-        found = []
-        for name in self.points[point]:
-            plugin = self.plugins[name]
-            if not isinstance(plugin, kind):
-                raise PluginInitError(f'plugin "{name}" does not extend {kind.__name__} plugin')
-            found.append(plugin)
-        return tuple(found)
-
-    def list_plugins(self) -> dict[str, tuple[PluginRef, ...]]:
-        """Extension point -> plugins in the order in which they run; weights where they count, points without are out.
-
-        `points` has the bare names, of every point.
-        """
-        off = self.switched_off
-        taking_part = {
-            point: tuple(ref for ref in refs if ref.name not in off) for point, refs in self.profile.points.items()
-        }
-        return {point: refs for point, refs in taking_part.items() if refs}
-
     # -- signatures ---------------------------------------------------------------------------------------------------
-
-    def _find_signers(self, deciding: Collection[Plugin]) -> tuple[SignPlugin, ...] | None:
-        """Plugins that must agree on two pods for the pods to share results; None when some plugin cannot say."""
-        if not all(isinstance(plugin, SignPlugin) for plugin in deciding):
-            return None
-        self._by_shape = any(isinstance(p, ShapeSigned) and not isinstance(p, TemplateSigned) for p in deciding)
-        return tuple(p for p in deciding if isinstance(p, SignPlugin) and not isinstance(p, ShapeSigned))
 
     def signature(self, pod: PodInfo) -> Any:
         """A hashable value, equal for pods that this profile cannot tell apart; None for a pod like no other."""
@@ -268,6 +107,9 @@ class Framework:
         times = None if self.metrics is None else self.metrics.sample
         # What was found out while other plugins took part is not for now.
         concerned = self.concerned(pod.shape)
+        versions = self._sign_versions(concerned.signers, pod) if times is None else None
+        if versions is not None and (known := pod.shape.memo("signature", versions)) is not None:
+            return known
         same = pod.shape if self._by_shape else pod.shape.template
         fragments: list[Any] = [self.switched_off, same, concerned.signing]
         for plugin in concerned.signers:
@@ -285,7 +127,23 @@ class Framework:
                 # A signer that fails, or gives what cannot be hashed, costs the shortcut, not the pod.
                 return None
             fragments.append(fragment)
-        return tuple(fragments)
+        found = tuple(fragments)
+        return found if versions is None else pod.shape.remember("signature", versions, found)
+
+    def _sign_versions(self, signers: tuple[SignPlugin, ...], pod: PodInfo) -> list[Hashable] | None:
+        """What the signature hangs on beyond the pod's shape; None if some plugin does not say."""
+        versions: list[Hashable] = [self._arrangement]
+        try:
+            for plugin in signers:
+                version = plugin.sign_version(pod)
+                if version is None:
+                    return None
+                versions.append(version)
+        except PROPAGATED:
+            raise
+        except BaseException:
+            return None
+        return versions
 
     # -- who is asked -------------------------------------------------------------------------------------------------
 
@@ -441,11 +299,11 @@ class Framework:
     ) -> PostFilterResult:
         try:
             answer = watched(state, "PostFilter", plugin.name, plugin.post_filter, state, pod, diagnosis)
-            return _post_filter_result(answer, pod)
+            return post_filter_result(answer, pod)
         except PROPAGATED:
             raise
         except BaseException as e:
-            return _failed_post_filter(plugin, e)
+            return failed_post_filter(plugin, e)
 
     def run_post_filter_in_steps(
         self, plugin: PostFilterPlugin, state: CycleState, pod: PodInfo, diagnosis: Diagnosis
@@ -456,11 +314,11 @@ class Framework:
             answer: Any = plugin.post_filter(state, pod, diagnosis)
             if isgenerator(answer):
                 answer = yield from answer
-            result = _post_filter_result(answer, pod)
+            result = post_filter_result(answer, pod)
         except (*PROPAGATED, OvertakenError):
             raise
         except BaseException as e:
-            result = _failed_post_filter(plugin, e)
+            result = failed_post_filter(plugin, e)
         if state.plugin_times is not None:
             state.plugin_times.ended("PostFilter", plugin.name, started, result.status)
         return result
@@ -531,7 +389,7 @@ class Framework:
             raw = (
                 call(state, pod, nodes) if times is None else times.time("Score", plugin.name, call, state, pod, nodes)
             )
-            answer = _scores(raw, len(nodes))
+            answer = checked_scores(raw, len(nodes))
         except PROPAGATED:
             raise
         except BaseException as e:
@@ -556,7 +414,7 @@ class Framework:
                     raw = call(state, pod, scores, feasible)
                 else:
                     raw = times.time("ScoreExtensionNormalize", plugin.name, call, state, pod, scores, feasible)
-                answer = _scores(raw, len(scores))
+                answer = checked_scores(raw, len(scores))
             except PROPAGATED:
                 raise
             except BaseException as e:
@@ -583,23 +441,6 @@ class Framework:
                     own = _own_events(plugin)
                     registered[name] = with_implied(own) if implied else list(own)
         return registered
-
-    def close(self) -> list[str]:
-        """Close every plugin; what went wrong."""
-        problems = []
-        for plugin in self.plugins.values():
-            try:
-                plugin.close()
-            except PROPAGATED:
-                raise
-            except BaseException as e:
-                problems.append(f"{plugin.name} failed to close: {described(e)}")
-        return problems
-
-
-def _moving(plugins: tuple[P, ...]) -> tuple[P, ...]:
-    """Plugins whose answer may change with pods of other nodes."""
-    return tuple(p for p in plugins if p.reads in (Reads.CLUSTER_PODS, Reads.ANYTHING))
 
 
 def _objects_read(plugin: Plugin, pod: PodInfo) -> Collection[ObjectDependency]:
@@ -633,48 +474,6 @@ def _own_events(plugin: Plugin) -> Sequence[ClusterEventWithHint]:
     return own
 
 
-def _scores(answer: npt.NDArray[np.int64] | Status, count: int) -> npt.NDArray[np.int64] | Status:
-    if isinstance(answer, Status):
-        return answer
-    if not isinstance(answer, np.ndarray) or answer.shape != (count,):
-        raise unexpected(f"an array of {count} scores or a Status", answer)
-    if answer.dtype == _SCORES:
-        return answer
-    if answer.dtype.kind not in "iu":
-        # Cut off, the scores of several nodes would become equal without a word.
-        raise TypeError(f"want whole numbers as scores, got an array of {answer.dtype}: round them first")
-    return answer.astype(_SCORES)
-
-
-def _post_filter_result(answer: object, pod: PodInfo) -> PostFilterResult:
-    """Raise for what no PostFilter plugin may answer."""
-    if not isinstance(answer, PostFilterResult):
-        raise unexpected("a PostFilterResult", answer)
-    _check_plan(answer, pod)
-    return answer
-
-
-def _failed_post_filter(plugin: PostFilterPlugin, cause: BaseException) -> PostFilterResult:
-    return PostFilterResult(wrapped(f'running PostFilter plugin "{plugin.name}"', raised(cause)))
-
-
-def _check_plan(answer: PostFilterResult, pod: PodInfo) -> None:
-    """Raise if the answer's plan, should it have one, cannot be carried out for the pod."""
-    plan = answer.plan
-    if plan is None:
-        return
-    if not isinstance(plan, EvictionPlan):
-        raise unexpected("an EvictionPlan", plan)
-    if answer.status.code != Code.Success:
-        raise ValueError(f"an eviction plan goes with status Success, not {answer.status.code.name}")
-    if plan.preemptor.uid != pod.uid:
-        raise ValueError(f"the eviction plan is for pod {plan.preemptor.key}, not for {pod.key}")
-    if not isinstance(plan.victims, tuple) or not all(isinstance(victim, PodInfo) for victim in plan.victims):
-        raise unexpected("an EvictionPlan whose victims are a tuple of PodInfo", plan.victims)
-    if plan.node_name != answer.nominated_node_name:
-        raise ValueError(f"an eviction plan for node {plan.node_name} with nominated node {answer.nominated_node_name}")
-
-
 def _guarded(call: Callable[[], Status | None]) -> Status | None:
     try:
         return well_formed(call())
@@ -682,13 +481,6 @@ def _guarded(call: Callable[[], Status | None]) -> Status | None:
         raise
     except BaseException as e:
         return raised(e)
-
-
-def out_of_range(point: str, plugin: str, score: int) -> Status:
-    return error(
-        f'applying score defaultWeights on {point} plugins: plugin "{plugin}" returns an invalid score {score}, '
-        "it should in the range of [0, 100] after normalizing"
-    )
 
 
 def _unsatisfied(plugins: Sequence[str]) -> Status:

@@ -29,6 +29,7 @@ _POINTS = {
     "less": "QueueSort",
     "sign_pod": "SignPod",
     "signs_nothing": "SignPod",
+    "sign_version": "SignPod",
     "sums_question": "SumsQuestion",
     "reads_objects": "ReadsObjects",
     "pre_filter": "PreFilter",

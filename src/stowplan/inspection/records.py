@@ -351,6 +351,8 @@ class GroupVerdictRecord(Record, frozen=True, kw_only=True):
     condition: ConditionRecord | None = None
     #: Changes that let the group fit.
     relief: tuple[ReliefRecord, ...] = ()
+    #: Extenders that were left out -> why.
+    not_asked: dict[str, str] = {}
 
 
 class VerdictRecord(Record, frozen=True, kw_only=True):

@@ -1,8 +1,8 @@
 """Follow a live cluster read-only: an engine that is never started.
 
 It is what a scheduler of this configuration would know, kept up to date by the same informers; no pod is tried, and no
-request but lists and watches is made. Whoever follows takes each input to the engine: `live.recorder.Recorder` writes
-it down, a shadow compares what somebody else decided.
+request but lists and watches is made. Whoever follows takes each input to the engine:
+`engine.input_recorder.Recorder` writes it down, a shadow compares what somebody else decided.
 """
 
 from __future__ import annotations

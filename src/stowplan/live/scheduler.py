@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from stowplan.config import Configuration, FeatureGates
     from stowplan.engine.algorithm import SchedulingAlgorithm
     from stowplan.engine.effects import RunPlugin
+    from stowplan.engine.input_recorder import Recorder
     from stowplan.engine.inputs import Input
     from stowplan.engine.settings import Chance
     from stowplan.framework.extender import Extender
@@ -55,7 +56,6 @@ if TYPE_CHECKING:
     from stowplan.framework.waiting_pods import WaitingPods
     from stowplan.inspection.stories import Stories
     from stowplan.live.effects import Askers
-    from stowplan.live.recorder import Recorder
     from stowplan.queue.scheduling_queue import SchedulingQueue
 
 #: Seconds that the loop schedules before it yields to other tasks. Longer turns cost less per pod; after a rejected pod
@@ -129,10 +129,8 @@ class Scheduler:
         self._times = times
         self._started_at = times.wall_clock() - times.clock()
         self.metrics = metrics or SchedulerMetrics(MetricsRegistry(), gates=features)
-        now, rules = (
-            self.clock(),
-            EngineSettings(max_in_unschedulable=settings.max_in_unschedulable, overlaps=settings.overlaps),
-        )
+        rules = EngineSettings(max_in_unschedulable=settings.max_in_unschedulable, overlaps=settings.overlaps)
+        now = self.clock()
         self._recorder = recorder
         if recorder is not None:
             recorder.begin(config, now=now, features=features, settings=rules, random=random)
@@ -236,6 +234,13 @@ class Scheduler:
         if self._draining:
             raise RefusedConfigurationError("the scheduler is about to end")
         await self._reconfiguration.apply(configuration)
+
+    def record(self, recorder: Recorder) -> None:
+        """Record from now on, or from the next moment on at which the engine is in the middle of nothing."""
+        if self._recorder is not None:
+            raise RuntimeError("this scheduler is recorded already")
+        self._recorder = recorder
+        recorder.join(self.engine, self.clock())
 
     # -- the engine's inputs ------------------------------------------------------------------------------------------
 

@@ -34,7 +34,7 @@ def with_devices(
 ) -> tuple[list[ApiStruct], list[str]]:
     """(the objects with what was made for devices, what to say of it); raise LoadError."""
     slices = [made for node in objects if isinstance(node, Node) for made in _slices(node, objects)]
-    found, claims = _with_claims(_templates(manifests), objects)
+    found, claims = _with_claims(claim_templates(manifests), objects)
     notes = []
     if slices:
         notes.append(f"{count(len(slices), 'ResourceSlice')} made from the annotation {DEVICES} of nodes")
@@ -59,7 +59,7 @@ def claim_for(pod: Pod, entry: str, spec: ResourceClaimSpec) -> ResourceClaim:
     return ResourceClaim(metadata=metadata, spec=spec)
 
 
-def _templates(manifests: Iterable[Mapping[str, Any]]) -> dict[str, ResourceClaimSpec]:
+def claim_templates(manifests: Iterable[Mapping[str, Any]]) -> dict[str, ResourceClaimSpec]:
     """`namespace/name` -> what the claims of a template ask for."""
     found = {}
     for manifest in manifests:
@@ -112,8 +112,8 @@ def _slices(node: Node, objects: Sequence[ApiStruct]) -> Iterator[ResourceSlice]
     name = node.metadata.name
     there = {obj.spec.driver for obj in objects if isinstance(obj, ResourceSlice) and _is_of(obj, name)}
     try:
-        for driver, devices in pools_of(annotation).items():
-            wanted = slices_of(name, driver, devices) if driver not in there else {}
+        for driver, pool in pools_of(annotation).items():
+            wanted = slices_of(name, driver, pool) if driver not in there else {}
             for slice_name, part in wanted.items():
                 spec = slice_spec(name, driver, part, generation=1, count=len(wanted))
                 metadata = {"name": slice_name, "annotations": {DEVICES_OF: name}}

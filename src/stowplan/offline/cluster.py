@@ -260,16 +260,17 @@ class Cluster:
         self.framework_of(info)
         return advise(self.engine, judged(self.engine, info, ask=self._ask if extenders else None))
 
-    def explain_group(self, group: str) -> GroupVerdict:
+    def explain_group(self, group: str, *, extenders: bool = True) -> GroupVerdict:
         """Judge a pod group, `namespace/name`, as a whole without changing anything.
 
         Needs `feature_gates` with GenericWorkload, and GangScheduling or TopologyAwareWorkloadScheduling for groups
-        that use them. A group whose pods all have nodes is judged as if it were to be placed now.
+        that use them. A group whose pods all have nodes is judged as if it were to be placed now. `extenders`: whether
+        to call the extenders of the configuration.
         """
         key = group if "/" in group else f"default/{group}"
         if self.state.objects.get(t.PodGroup, key) is None and not self.state.pod_groups.known(key):
             raise ClusterError(f'pod group "{key}" not found, and no pod names it')
-        return judged_group(self.engine, key)
+        return judged_group(self.engine, key, ask=self._ask if extenders else None)
 
     def transaction(self) -> Transaction:
         """A context in which anything may be changed; leaving it undoes all changes that were not committed.

@@ -1,7 +1,7 @@
 """Which pods have to leave the cluster so that a pod group fits: victims are workloads, not pods.
 
 A *unit* is what is evicted whole: all pods of a group whose disruption mode is PodGroup, or any other pod alone. All
-units of lower priority than the group are taken off; if the group fits then, they are put back one by one, the most
+units of lower priority than the group are thought away; if the group fits then, they are put back one by one, the most
 important first, and those beside which the group still fits are spared. Whoever has a disruption budget that does not
 allow it is put back before the others.
 
@@ -13,7 +13,7 @@ Upstream: pkg/scheduler/framework/preemption/podgrouppreemption.go; docs/behavio
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from stowplan.api.types import PodGroup
@@ -23,7 +23,7 @@ from stowplan.preemption.disruption_budgets import violating_units
 from stowplan.preemption.eligibility import NEVER
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Collection, Generator, Iterable, Sequence
 
     from stowplan.cluster.pod_info import PodInfo
     from stowplan.cluster.state import ClusterState
@@ -40,8 +40,6 @@ class Unit:
     priority: int
     #: The order in which units were met, node by node.
     met: int
-    #: UID -> node of pods that are assumed there, while the unit is off.
-    assumed: dict[str, str] = field(default_factory=dict)
 
     def importance(self) -> tuple[int | bool, ...]:
         """A sort key: the most important unit comes first."""
@@ -54,12 +52,12 @@ class Unit:
 
 
 def victims_of(
-    cluster: ClusterState, group: PodGroup, pods: Sequence[PodInfo], fits: Callable[[], Status], *, at_once: bool
-) -> tuple[PodInfo, ...] | Status:
+    cluster: ClusterState, group: PodGroup, pods: Sequence[PodInfo], *, at_once: bool
+) -> Generator[Sequence[PodInfo], Status, tuple[PodInfo, ...] | Status]:
     """The pods whose eviction lets the group fit, most important first; or why there are none.
 
-    The caller undoes what happens to the cluster. `fits` tries the group on the cluster as it is. `at_once`: whether
-    it can only fit better with fewer pods on nodes.
+    It yields the pods without which the group is to be tried, and is told how that ended. `at_once`: whether it can
+    only fit better with fewer pods on nodes.
     """
     if any(info.pod.spec.preemption_policy == "Never" for info in pods):
         return unschedulable(NEVER)
@@ -67,9 +65,7 @@ def victims_of(
     units = [unit for unit in units_of(cluster, but=group_key(pods[0].pod)) if unit.priority < priority]
     if not units:
         return unresolvable(NO_VICTIMS)
-    for unit in units:
-        _take_off(cluster, unit)
-    without_all = fits()
+    without_all = yield _pods_of(units)
     if without_all.code != Code.Success:
         return without_all
     units.sort(key=Unit.importance)
@@ -78,7 +74,7 @@ def victims_of(
         *(unit for unit, violates in zip(units, violating, strict=True) if violates),
         *(unit for unit, violates in zip(units, violating, strict=True) if not violates),
     ]
-    victims = _not_spared(cluster, in_turn, fits, at_once=at_once)
+    victims = yield from _not_spared(in_turn, at_once=at_once)
     return tuple(info for unit in units if unit in victims for info in unit.pods)
 
 
@@ -104,42 +100,30 @@ def units_of(cluster: ClusterState, *, but: str) -> list[Unit]:
     return list(units.values())
 
 
-def _not_spared(
-    cluster: ClusterState, units: Sequence[Unit], fits: Callable[[], Status], *, at_once: bool
-) -> set[Unit]:
+def _not_spared(units: Sequence[Unit], *, at_once: bool) -> Generator[Sequence[PodInfo], Status, Collection[Unit]]:
     """Put the units back in this order, those beside which the group fits; return the others.
 
     With `at_once`, how many are tried together grows with success and shrinks with failure.
     """
-    victims: set[Unit] = set()
+    off = dict.fromkeys(units)
     # It does not fit beside all of them.
     begin, step = 0, max(1, len(units) // 2) if at_once else 1
     while begin < len(units):
         batch = units[begin : begin + step]
         for unit in batch:
-            _put_back(cluster, unit)
-        if fits().code == Code.Success:
+            del off[unit]
+        fits = yield _pods_of(off)
+        if fits.code == Code.Success:
             begin += len(batch)
             step *= 2 if at_once else 1
             continue
-        for unit in batch:
-            _take_off(cluster, unit)
+        off |= dict.fromkeys(batch)
         if len(batch) == 1:
-            victims.add(batch[0])
+            # A victim.
             begin += 1
         step = max(1, len(batch) // 2)
-    return victims
+    return off.keys()
 
 
-def _take_off(cluster: ClusterState, unit: Unit) -> None:
-    unit.assumed = {info.uid: info.node_name for info in unit.pods if cluster.is_assumed(info.uid)}
-    for info in unit.pods:
-        cluster.remove_pod(info.uid)
-
-
-def _put_back(cluster: ClusterState, unit: Unit) -> None:
-    for info in unit.pods:
-        if info.uid in unit.assumed:
-            cluster.assume(info, unit.assumed[info.uid])
-        else:
-            cluster.add_pod(info.pod)
+def _pods_of(units: Iterable[Unit]) -> list[PodInfo]:
+    return [info for unit in units for info in unit.pods]

@@ -2,7 +2,8 @@
 
 Plugins register the events that may help pods that they rejected, mostly with a queueing hint for each. Which
 registrations an event matches is looked up when it first occurs. Hints that read no more of a pod than its shape are
-asked once for all unschedulable pods of one shape.
+asked once for all unschedulable pods of one shape, and those about objects that pods name, such as their claims, for
+the pods that name the changed one.
 
 Upstream: pkg/scheduler/backend/queue/scheduling_queue.go (isPodWorthRequeuing),
 docs/behaviour.md, Return after an attempt.
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from stowplan.cluster.pod_info import PodInfo
+    from stowplan.framework.events import NamedObjects
     from stowplan.framework.runtime import Framework
     from stowplan.queue.in_flight import Happened
     from stowplan.queue.metrics import QueueMetrics
@@ -57,6 +59,14 @@ class Question(NamedTuple):
     pending_plugins: frozenset[str] | set[str]
     #: Whether pods of one shape get one answer.
     by_shape: bool
+    #: How pods name the objects, if no listener says Queue to pods that do not name the changed one; else empty.
+    named: tuple[NamedObjects, ...]
+
+    def concerns_all(self, happened: Happened) -> bool:
+        """Whether pods that do not name the changed object have to be asked, too."""
+        if not self.named:
+            return True
+        return any(n.concerns_all is not None and n.concerns_all(happened.old, happened.new) for n in self.named)
 
 
 class Interest:
@@ -80,7 +90,9 @@ class Interest:
         for plugin in plugins:
             listeners += self.listeners.get((profile, plugin), ())
         by_shape = all(listener.registered.hint is None or listener.registered.by_shape for listener in listeners)
-        return Question(tuple(listeners), pending, by_shape)
+        named = dict.fromkeys(listener.registered.named for listener in listeners)
+        each = () if None in named else tuple(n for n in named if n is not None)
+        return Question(tuple(listeners), pending, by_shape, each)
 
 
 class Requeueing:
@@ -192,9 +204,29 @@ class Requeueing:
                 continue
             rejectors = sorted(rejection.unschedulable_plugins | rejection.pending_plugins)
             question = interest.question(rejection.profile, rejectors, rejection.pending_plugins)
+            # The log has a line for each pod that is not helped.
+            if not _log.v(5).enabled and not question.concerns_all(happened):
+                yield from self._helped_that_name(question, group, happened, pre_check)
+                continue
             # A copy, as hints may activate pods.
             for pods in list(group.by_shape.values()):
                 yield from self._helped_of_shape(question, pods, own_key, happened, pre_check)
+
+    def _helped_that_name(
+        self, question: Question, group: Group, happened: Happened, pre_check: Callable[[PodInfo], bool] | None
+    ) -> Iterator[tuple[QueuedPod, Strategy]]:
+        """The pods of a group that name the changed object, and that the event may help."""
+        label = self.interest(happened.event).label
+        name = _name_of(happened.old if happened.new is None else happened.new)
+        pods: dict[str, QueuedPod] = {}
+        for named in question.named:
+            pods.update(group.naming(named, name))
+        for queued in pods.values():
+            if pre_check is not None and not pre_check(queued.pod):
+                continue
+            strategy = self._ask(question, queued.pod, happened, label)
+            if strategy is not Strategy.SKIP:
+                yield queued, strategy
 
     def _helped_of_shape(
         self,
@@ -246,8 +278,8 @@ def _is(obj: Any, pod: PodInfo) -> bool:
     return isinstance(obj, Pod) and (obj.metadata.uid or _name_of(obj)) == pod.uid
 
 
-def _name_of(pod: Pod) -> str:
-    return f"{pod.metadata.namespace or 'default'}/{pod.metadata.name}"
+def _name_of(obj: Any) -> str:
+    return f"{obj.metadata.namespace or 'default'}/{obj.metadata.name}"
 
 
 def _key_of(happened: Happened) -> str | None:

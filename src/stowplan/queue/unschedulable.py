@@ -1,8 +1,9 @@
 """Unschedulable pods, indexed by the plugins that rejected them.
 
 There may be thousands of them while hundreds of events occur per second. So pods are grouped by profile, rejecting
-plugins and gating plugin, groups are found by their rejecting plugins, and within a group pods are kept by shape: the
-cost of an event depends on the registrations for it, not on the number of pods.
+plugins and gating plugin, groups are found by their rejecting plugins, and within a group pods are kept by shape, and
+by the objects that they name where a hint is about those: the cost of an event depends on the registrations for it, not
+on the number of pods.
 
 Upstream: pkg/scheduler/backend/queue/unschedulable_pods.go, a map that is walked for each event.
 """
@@ -11,10 +12,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from stowplan.queue.by_name import PodsByName
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from stowplan.cluster.pod_info import PodShape
+    from stowplan.framework.events import NamedObjects
     from stowplan.queue.queued_pod import QueuedPod
 
 
@@ -44,11 +48,44 @@ class Rejection(NamedTuple):
 class Group:
     """Unschedulable pods of one `Rejection`: shape -> `namespace/name` -> pod."""
 
-    __slots__ = ("by_shape", "rejection")
+    __slots__ = ("_by_name", "by_shape", "rejection")
 
     def __init__(self, rejection: Rejection) -> None:
         self.rejection = rejection
         self.by_shape: dict[PodShape, dict[str, QueuedPod]] = {}
+        #: Made when first asked.
+        self._by_name: dict[NamedObjects, PodsByName] = {}
+
+    def pods(self) -> dict[str, QueuedPod]:
+        return {key: queued for pods in self.by_shape.values() for key, queued in pods.items()}
+
+    def naming(self, named: NamedObjects, name: str) -> dict[str, QueuedPod]:
+        """Key -> pod that names this object."""
+        found = self._by_name.get(named)
+        if found is None:
+            found = self._by_name[named] = PodsByName(named)
+            for key, queued in self.pods().items():
+                found.put(key, queued)
+        return found.naming(name)
+
+    def put(self, key: str, queued: QueuedPod) -> None:
+        """Add the pod, or another version of it that has the same shape."""
+        self.by_shape.setdefault(queued.pod.shape, {})[key] = queued
+        for by_name in self._by_name.values():
+            by_name.put(key, queued)
+
+    def discard(self, key: str, shape: PodShape) -> None:
+        pods = self.by_shape[shape]
+        del pods[key]
+        if not pods:
+            del self.by_shape[shape]
+        for by_name in self._by_name.values():
+            by_name.discard(key)
+
+    def problems(self) -> Iterator[str]:
+        """Invariants that do not hold."""
+        for by_name in self._by_name.values():
+            yield from by_name.problems(self.pods())
 
 
 class UnschedulablePods:
@@ -84,7 +121,8 @@ class UnschedulablePods:
         if known is not None:
             group, shape = known
             if shape is queued.pod.shape and group.rejection.holds(queued):
-                self._pods[key] = group.by_shape[shape][key] = queued
+                self._pods[key] = queued
+                group.put(key, queued)
                 return
             self._take_out(key)
         self._pods[key] = queued
@@ -95,9 +133,8 @@ class UnschedulablePods:
             self._take_out(key)
 
     def _add_to_group(self, key: str, group: Group, queued: QueuedPod) -> None:
-        shape = queued.pod.shape
-        group.by_shape.setdefault(shape, {})[key] = queued
-        self._bucket[key] = (group, shape)
+        group.put(key, queued)
+        self._bucket[key] = (group, queued.pod.shape)
         if group.rejection.gating_plugin:
             self.gated += 1
 
@@ -105,12 +142,9 @@ class UnschedulablePods:
         group, shape = self._bucket.pop(key)
         if group.rejection.gating_plugin:
             self.gated -= 1
-        bucket = group.by_shape[shape]
-        del bucket[key]
-        if not bucket:
-            del group.by_shape[shape]
-            if not group.by_shape:
-                self._remove(group.rejection)
+        group.discard(key, shape)
+        if not group.by_shape:
+            self._remove(group.rejection)
 
     def _group(self, rejection: Rejection) -> Group:
         group = self._groups.get(rejection)
@@ -141,6 +175,8 @@ class UnschedulablePods:
             yield f"pod {key}: in a group, but not unschedulable"
         for key in self._pods.keys() & self._bucket.keys():
             yield from self._problems_of_group(key, self._pods[key])
+        for group in self._groups.values():
+            yield from group.problems()
         yield from self._problems_of_sums()
 
     def _problems_of_group(self, key: str, queued: QueuedPod) -> Iterator[str]:

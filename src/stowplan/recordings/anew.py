@@ -21,15 +21,15 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from stowplan.api.api_errors import ApiError
+from stowplan.api.changes import Change
 from stowplan.api.types import Pod
 from stowplan.config import DEFAULT_FEATURES, load_config
 from stowplan.engine.dumped import objects_of, set_chance
 from stowplan.engine.engine import Engine
 from stowplan.engine.inputs import Changes, Schedule, Served, Started
-from stowplan.engine.recording import read_entries
 from stowplan.engine.settings import EngineSettings
 from stowplan.framework.requests import Create, Delete, Update
-from stowplan.recordings.files import opened
+from stowplan.recordings.files import entries_of, files_of_run, header_of
 from stowplan.simulate.driver import VirtualTime
 from stowplan.simulate.object_store import ObjectStore
 from stowplan.simulate.virtual_api import VirtualApi
@@ -39,7 +39,6 @@ from stowplan.timing.waits import Waits
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from stowplan.api.changes import Change
     from stowplan.cluster.state import ClusterState
     from stowplan.config import Configuration
     from stowplan.engine.algorithm import Decision
@@ -88,14 +87,12 @@ class Anew:
 
 
 def decide_anew(path: str, registry: Registry, configuration: Configuration | None) -> Anew:
-    """None: with the recorded configuration. Raise RecordingError, ConfigError."""
-    with opened(path) as found:
-        next(found.lines)
-        header = found.header
-        run = DecidedAnew(header, registry, configuration)
-        for entry in read_entries(found.lines, header):
-            run.take(entry.now, entry.input)
-        return run.end()
+    """A run with all its files; None: with the recorded configuration. Raise RecordingError, ConfigError."""
+    files = files_of_run(path)
+    run = DecidedAnew(header_of(files[0]), registry, configuration)
+    for entry in entries_of(files):
+        run.take(entry.now, entry.input)
+    return run.end()
 
 
 class _PacedEngine:
@@ -152,7 +149,8 @@ class DecidedAnew:
         self._listed = False
         if header.dump is not None:
             for _, obj in objects_of(header.dump):
-                self._write(Create(obj=obj))
+                for request in self._requests(Change(None, obj), header.now):
+                    self._write(request)
             self._listed = True
 
     @property

@@ -1,6 +1,8 @@
 """The files of a rotated recording: FILE, FILE.1, FILE.2 and so on.
 
-A higher number is newer, and FILE the newest of all. Each stands alone: it begins with all that is needed.
+A higher number is newer, and FILE the newest of all. Each stands alone: it begins with all that is needed. One that
+begins with a dump goes on where the file before it ends; one without begins a run, as a recorder that is started again
+moves the files of the run before aside, too.
 """
 
 from __future__ import annotations
@@ -11,11 +13,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from stowplan.config.errors import os_error_text
-from stowplan.engine.recording import Header, RecordingError, read_header
+from stowplan.engine.recording import Header, RecordingError, read_entries, read_header
 from stowplan.recordings.container import lines_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
+
+    from stowplan.engine.recording import Entry
 
 
 class Opened(NamedTuple):
@@ -34,6 +38,29 @@ def rotated(path: str) -> list[tuple[int, str]]:
         if number.isascii() and number.isdecimal():
             found.append((int(number), os.path.join(os.path.dirname(path), other.name)))
     return sorted(found)
+
+
+def files_of_run(path: str) -> list[str]:
+    """The files that the newest run was recorded into, as far as they are still there, the oldest first.
+
+    Raise RecordingError.
+    """
+    files, older = [path], rotated(path)
+    while older and header_of(files[0]).dump is not None:
+        number, name = older.pop()
+        files.insert(0, name)
+        if older and older[-1][0] != number - 1:
+            # The one before it was taken away, and with it what happened in between.
+            break
+    return files
+
+
+def entries_of(files: Sequence[str]) -> Iterator[Entry]:
+    """What was heard, file after file; raise RecordingError."""
+    for file in files:
+        with opened(file) as found:
+            next(found.lines)
+            yield from read_entries(found.lines, found.header)
 
 
 def _literally(name: str) -> str:

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from itertools import groupby
+from operator import itemgetter
 from random import Random
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from stowplan.api.changes import Change
 from stowplan.config import DEFAULT_FEATURES, load_config
+from stowplan.engine.dumped import objects_of
 from stowplan.engine.engine import Engine
-from stowplan.engine.inputs import Changes
-from stowplan.engine.recording import BrokenOffCalls, RecordingError, Replay, outcomes_of
+from stowplan.engine.inputs import Changes, Served
+from stowplan.engine.recording import BrokenOffCalls, Replay, outcomes_of
 from stowplan.engine.settings import EngineSettings
+from stowplan.engine.written_objects import kind_named
 from stowplan.recordings.files import moment_text, opened
 from stowplan.timing.manual_time import ManualTime
 
@@ -48,16 +53,10 @@ class Difference(NamedTuple):
 
 
 def engine_of(header: Header, registry: Registry, configuration: Configuration | None) -> Engine:
-    """An engine for who follows a recording; None: with its configuration. Raise RecordingError, ConfigError."""
+    """An engine for who follows a recording; None: with its configuration. Raise ConfigError."""
     features = DEFAULT_FEATURES.with_gates(header.gates)
-    own = configuration is None
     if configuration is None:
         configuration = load_config(header.configuration, plugins=registry.declarations, features=features)
-    if header.dump is not None and not own:
-        raise RecordingError(
-            "this file of a rotated recording begins in the middle of a run, with the state of its own configuration; "
-            "begin with the first file, or leave --config out"
-        )
     engine = Engine(
         configuration,
         registry=registry,
@@ -67,7 +66,12 @@ def engine_of(header: Header, registry: Registry, configuration: Configuration |
         settings=EngineSettings(stories=False, events=False),
     )
     if header.dump is not None:
-        engine.load(header.dump)
+        # Not loaded: it is of an engine with chance, and perhaps another configuration, which has other parts.
+        off = frozenset[str]().union(*header.dump.switched_off.values())
+        engine.step(Served(off, served=False), header.now)
+        for kind, objects in groupby(objects_of(header.dump), key=itemgetter(0)):
+            changes = tuple(Change(None, obj) for _, obj in objects)
+            engine.step(Changes(kind_named(kind), changes), header.now)
     return engine
 
 

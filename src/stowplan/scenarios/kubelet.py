@@ -34,11 +34,19 @@ class Kubelets:
 
     def _run(self, entry: Entry) -> None:
         startup = self._startup.draw(self._chance)
+        entry.starts = starts = self._world.now + startup
+        if entry.origin.on_start is not None:
+            self._world.later(startup, partial(self._start, entry, starts))
         lifetime = entry.origin.lifetime
         if lifetime is None:
             return
         entry.ends = ends = self._world.now + startup + lifetime
         self._world.later(startup + lifetime, partial(self._end, entry, ends))
+
+    @staticmethod
+    def _start(entry: Entry, starts: float) -> None:
+        if entry.starts == starts and entry.origin.on_start is not None:
+            entry.origin.on_start()
 
     def _end(self, entry: Entry, ends: float) -> None:
         # It was stopped meanwhile, and may have begun again.
@@ -49,7 +57,7 @@ class Kubelets:
         """The node fails: what runs there comes to no end."""
         self._stopped.add(node)
         for entry in self._world.entries_on(node):
-            entry.ends = inf
+            entry.starts = entry.ends = inf
 
     def resume(self, node: str) -> None:
         """The node is back: what is still there begins again."""

@@ -63,6 +63,8 @@ class Origin:
     #: Seconds that it runs; None: for ever.
     lifetime: float | None = None
     owner: Owner | None = None
+    #: Told whenever the pod has begun to run.
+    on_start: Callable[[], object] | None = None
 
 
 _UNKNOWN = Origin()
@@ -86,7 +88,8 @@ class Entry:
     cause_since: float = 0.0
     node: str = ""
     placed: float | None = None
-    #: When it ends by itself.
+    #: When it runs, and when it ends by itself.
+    starts: float = inf
     ends: float = inf
     evicted: float | None = None
     #: Why it goes, once that is known.

@@ -1,8 +1,13 @@
 """Model the StatefulSet controller: pods with stable names, each with claims of its own that outlive it.
 
 Pods are name-0, name-1 and on; one that is lost is made anew under its name once the old one is gone, with the same
-claims. Scaling down removes the highest numbers and keeps their claims. Pods start together, as with
-`podManagementPolicy: Parallel`.
+claims. Scaling down removes the highest numbers and keeps their claims.
+
+With `podManagementPolicy: OrderedReady`, the default, there is one move at a time: a pod is made when all those before
+it run, and have for `minReadySeconds`; one is removed when all others run and the one after it is gone. With Parallel
+nobody waits. A pod counts as running from its start-up time until it goes or its node fails.
+
+Left out: updates of the template.
 
 Upstream: pkg/controller/statefulset.
 """
@@ -41,14 +46,56 @@ class StatefulKeeper(Keeper):
         #: Name -> its spec, with its claims.
         self._specs: dict[str, PodSpec] = {}
         self._will_look = False
+        #: UID of the pod that was removed last.
+        self._removed = ""
+        if template.ordered:
+            self._on_start = self._started
 
     def _reconcile(self) -> None:
-        names = [f"{self._name}-{index}" for index in range(self.replicas)]
-        for index, name in enumerate(names):
+        ordered = self._template.ordered
+        for index in range(self.replicas):
+            name = f"{self._name}-{index}"
             if name not in self._active:
+                if not self._may_make(name):
+                    continue
                 self._make_named(name, index)
-        for name in reversed([name for name in self._active if name not in names]):
-            self._remove(name)
+            if ordered and not self._runs(name):
+                return
+        surplus = sorted((name for name in self._active if _index(name) >= self.replicas), key=_index)
+        if not ordered:
+            for name in reversed(surplus):
+                self._remove(name)
+        elif surplus:
+            self._remove_last(surplus)
+
+    def _may_make(self, name: str) -> bool:
+        return self._world.models.controllers or not self._times[name]
+
+    def _remove_last(self, surplus: list[str]) -> None:
+        """The next one goes when it has gone."""
+        last, failing = surplus[-1], next((name for name in surplus if not self._runs(name)), None)
+        if self._world.ledger.of(self._removed) is not None:
+            self._look_again()
+        elif self._runs(last) or last == failing:
+            self._removed = self._active[last]
+            self._remove(last)
+            self._look_again()
+
+    def _replace(self) -> None:
+        # Somebody may also have waited for a pod that is gone now.
+        self._world.later(self._world.models.controller_delay, self._reconcile)
+
+    # -- what runs ----------------------------------------------------------------------------------------------------
+
+    def _started(self) -> None:
+        self._world.later(self._world.models.controller_delay + self._template.min_ready, self._reconcile)
+
+    def _runs(self, name: str) -> bool:
+        """Whether it runs, and has for long enough."""
+        entry = self._world.ledger.of(self._active.get(name, ""))
+        return entry is not None and entry.starts + self._template.min_ready <= self._world.now
+
+    # -- pods and claims ----------------------------------------------------------------------------------------------
 
     def _make_named(self, name: str, index: int) -> None:
         template, metadata = self._template, self._template.pod.metadata
@@ -100,3 +147,7 @@ class StatefulKeeper(Keeper):
             pass
         except ApiError as error:
             self._world.note(f"workload {self._template.workload}: {error}")
+
+
+def _index(name: str) -> int:
+    return int(name.rpartition("-")[2])

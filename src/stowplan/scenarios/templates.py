@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from stowplan.scenarios.schema import WorkloadSpec
 
 KINDS = ("Pod", "Deployment", "ReplicaSet", "StatefulSet", "DaemonSet", "Job")
+#: The default first.
+_POLICIES = ("OrderedReady", "Parallel")
 _COMPANIONS: dict[str, tuple[type[ApiStruct], str]] = {
     "Deployment": (ReplicaSet, "ReplicaSet"),
     "ReplicaSet": (ReplicaSet, "ReplicaSet"),
@@ -53,12 +55,15 @@ def template_of(spec: WorkloadSpec, folder: Path, classes: Sequence[PriorityClas
     if kind == "Job" and spec.lifetime is None:
         raise ScenarioError(f"{where}: a Job's pods end: give a lifetime")
     claims = _claims(_with_name(manifest, spec.name), where) if kind == "StatefulSet" else None
+    ordered, min_ready = _order(of_spec, where) if kind == "StatefulSet" else (False, 0.0)
     template = Template(
         workload=spec.name,
         kind=kind,
         pod=found,
         replicas=replicas,
         completions=completions,
+        ordered=ordered,
+        min_ready=min_ready,
         lifetime=spec.lifetime,
         claims=claims,
         companion=_companion(kind, of_spec, found.metadata.namespace, where),
@@ -91,6 +96,16 @@ def _numbers(kind: str, spec: dict[str, Any], where: str) -> tuple[int, int]:
         return _number(spec.get("replicas"), f"{where}: spec.replicas"), 1
     completions = _number(spec.get("completions"), f"{where}: spec.completions")
     return _number(spec.get("parallelism"), f"{where}: spec.parallelism"), completions
+
+
+def _order(spec: dict[str, Any], where: str) -> tuple[bool, float]:
+    """(whether a StatefulSet's pods start one after the other, seconds that each must have run before the next one)."""
+    policy = spec.get("podManagementPolicy", _POLICIES[0])
+    if policy not in _POLICIES:
+        hint = next(did_you_mean(str(policy), _POLICIES), f"want one of {', '.join(_POLICIES)}")
+        raise ScenarioError(f"{where}: spec.podManagementPolicy: there is no {policy!r}; {hint}")
+    seconds = spec.get("minReadySeconds")
+    return policy == _POLICIES[0], float(_number(0 if seconds is None else seconds, f"{where}: spec.minReadySeconds"))
 
 
 def _number(value: object, where: str) -> int:

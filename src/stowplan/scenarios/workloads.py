@@ -57,6 +57,9 @@ class Template:
     replicas: int = 1
     #: Of a Job: how many must run to their end.
     completions: int = 1
+    #: Of a StatefulSet: whether a pod waits for the one before it (OrderedReady), which must have run for so long.
+    ordered: bool = False
+    min_ready: float = 0.0
     lifetime: Distribution | None = None
     #: The object that default spreading reads, made for a name; None: there is none of this kind.
     companion: Callable[[str], ApiStruct] | None = None
@@ -91,6 +94,8 @@ class Keeper:
         #: Name -> UID.
         self._active: dict[str, str] = {}
         self._completed = 0
+        #: Called whenever one of its pods has begun to run.
+        self._on_start: Callable[[], object] | None = None
         self._is_job = template.kind == "Job"
         kind = "ReplicaSet" if template.kind == "Deployment" else template.kind
         self._owner = OwnerReference(
@@ -138,7 +143,12 @@ class Keeper:
     def _arrive(self, pod: Pod) -> None:
         template = self._template
         self._active[pod.metadata.name] = pod.metadata.uid
-        origin = Origin(workload=template.workload, lifetime=template.draw_lifetime(self._chance), owner=self)
+        origin = Origin(
+            workload=template.workload,
+            lifetime=template.draw_lifetime(self._chance),
+            owner=self,
+            on_start=self._on_start,
+        )
         self._world.arrive(pod, origin)
 
     def lost(self, entry: Entry) -> None:

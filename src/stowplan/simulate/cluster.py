@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from stowplan.api.changes import Change
 from stowplan.api.pod import FINISHED, Pod
 from stowplan.api.port import Listing
+from stowplan.api.timestamps import parse_timestamp
 from stowplan.framework.requests import Bind, Delete, Done, Read, Refused
 from stowplan.simulate.object_store import runs
 from stowplan.simulate.virtual_api import ListObjects
-from stowplan.simulate.volume_controllers import VolumeControllers
+from stowplan.simulate.volume_controllers import FOLLOWED, VolumeControllers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
@@ -38,6 +39,13 @@ class Ending(NamedTuple):
     namespace: str
     name: str
     uid: str
+
+
+class Look(NamedTuple):
+    """Whoever binds volumes looks at the claims that wait for no pod."""
+
+
+LOOK = Look()
 
 
 class Watcher(Protocol):
@@ -69,6 +77,8 @@ class SimulatedCluster:
         self._runs_for = runs_for
         self._volume_controllers = None if binds_volumes_after is None else VolumeControllers(store)
         self._binds_volumes_after = binds_volumes_after or 0.0
+        #: Whether claims are looked after at this moment.
+        self._will_look = False
         #: They see every change at once, in this order.
         self.watchers: list[Watcher] = []
         #: Kind -> when the last of its news is told, unless that is at once.
@@ -126,10 +136,9 @@ class SimulatedCluster:
             return
         for watcher in self.watchers:
             watcher.changed(change)
-        if self._volume_controllers is not None:
-            for request in self._volume_controllers.requests_after(change):
-                self._agenda.put(self._agenda.now + self._binds_volumes_after, request)
         kind = type(new) if old is None else type(old)
+        if self._volume_controllers is not None and kind in FOLLOWED:
+            self._tell_volume_controllers(self._volume_controllers, change)
         if kind is Pod:
             visible = self._seen(old, new, change)
             if visible is None:
@@ -141,6 +150,22 @@ class SimulatedCluster:
             self._agenda.join(kind, change)
         else:
             self._tell_later(kind, change)
+
+    def _tell_volume_controllers(self, controllers: VolumeControllers, change: Change[Any]) -> None:
+        for request in controllers.requests_after(change):
+            self._agenda.put(self._agenda.now + self._binds_volumes_after, request)
+        if controllers.want_to_look and not self._will_look:
+            # In its turn: what comes at this moment, too, counts.
+            self._will_look = True
+            self._agenda.put(self._agenda.now, LOOK)
+
+    def look_after_claims(self, look: Look) -> None:
+        """Claims that wait for no pod are seen to."""
+        self._will_look = False
+        assert self._volume_controllers is not None
+        now = self._agenda.now
+        for request, takes_time in self._volume_controllers.look():
+            self._agenda.put(now + self._binds_volumes_after if takes_time else now, request)
 
     def _tell_later(self, kind: type[ApiStruct], change: Change[Any]) -> None:
         at = max(self._agenda.now + self._latency.watch(kind), self._told_at.get(kind, 0.0))
@@ -173,6 +198,16 @@ class SimulatedCluster:
         metadata = pod.metadata
         ending = Ending(Pod, metadata.namespace, metadata.name, metadata.uid)
         self._agenda.put(self._agenda.now + seconds, ending)
+
+    def take_over(self, pod: Pod) -> None:
+        """See to it that a pod ends that had its node before time began."""
+        now, goes_at = self._agenda.now, pod.metadata.deletion_timestamp
+        if goes_at is not None:
+            self._end_in(pod, parse_timestamp(goes_at) - now)
+        elif self._runs_for is not None and (seconds := self._runs_for(pod)) is not None:
+            times = (one.last_transition_time for one in pod.status.conditions if one.type == "PodScheduled")
+            since = next(times, None)
+            self._end_in(pod, seconds if since is None else parse_timestamp(since) + seconds - now)
 
     def end(self, ending: Ending) -> None:
         change = self._store.end(*ending)

@@ -26,7 +26,7 @@ from stowplan.engine.engine import SCHEDULE
 from stowplan.engine.inputs import Answer, Changes, Input, Schedule, Started
 from stowplan.framework.requests import Ask, Bind, Create, Delete, Done, Patch, Read, Refused, Request, Update
 from stowplan.simulate.agenda import Agenda
-from stowplan.simulate.cluster import Ending, SimulatedCluster
+from stowplan.simulate.cluster import Ending, Look, SimulatedCluster
 from stowplan.simulate.latency import NO_LATENCY, Latency
 from stowplan.simulate.plugin_calls import PluginCall
 from stowplan.simulate.virtual_api import Asked
@@ -163,6 +163,7 @@ class VirtualTime:
             _Sent: self._arrive,
             PluginCall: self._resume,
             Ending: self._cluster.end,
+            Look: self._cluster.look_after_claims,
             _Feed: self._take_from,
             Call: _make,
             **dict.fromkeys(_REQUESTS, self._callers),
@@ -175,6 +176,17 @@ class VirtualTime:
     @property
     def now(self) -> float:
         return self._agenda.now
+
+    def resume(self, wake_at: float | None, running: Iterable[Pod]) -> None:
+        """Go on with an engine that has begun elsewhere, before anything else; see `resuming`.
+
+        It wants to be woken then, if at all; these pods have their nodes already, and end like others.
+        """
+        self._started = True
+        if wake_at is not None:
+            self._agenda.wake(wake_at)
+        for pod in running:
+            self._cluster.take_over(pod)
 
     def write(self, request: Request, *, grace: int | None = None) -> Any:
         """Write to the store, as somebody else than the scheduler, and return the object; an ApiError if it refuses.

@@ -60,11 +60,15 @@ class ObjectStore:
 
     def get(self, kind: type[T], namespace: str, name: str) -> T:
         """The object; NotFound if there is none."""
-        found = self._of(kind).get((namespace or _default_namespace(kind), name))
+        found = self.find(kind, namespace, name)
         if found is None:
             resource = resource_of(kind)
             raise not_found(resource.plural, resource.group, name)
-        return cast("T", found)
+        return found
+
+    def find(self, kind: type[T], namespace: str, name: str) -> T | None:
+        """The object; None if there is none."""
+        return cast("T | None", self._of(kind).get((namespace or _default_namespace(kind), name)))
 
     def list(self, kind: type[T], namespace: str = "") -> list[T]:
         """The objects of a kind, of one namespace if it is given, as an API server lists them."""
@@ -169,6 +173,12 @@ class ObjectStore:
         if not old.metadata.finalizers:
             return self._remove(old)
         return self._replace(old, _with_metadata(old, replace(old.metadata, deletion_grace_period_seconds=0)))
+
+    def restore(self, obj: ApiStruct) -> None:
+        """Put an object in as it was elsewhere, with its version; the next write has a later one."""
+        version = self._keep(obj).metadata.resource_version
+        if version.isdecimal():
+            self.version = max(self.version, int(version))
 
     # -- how it is kept -----------------------------------------------------------------------------------------------
 

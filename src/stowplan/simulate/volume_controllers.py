@@ -3,9 +3,7 @@
 The scheduler names a node for a claim, or gives a volume to one, and waits until the claim is bound. On a cluster the
 provisioner of the class makes the volume, and the binder binds it. Here both do so a fixed time later, and refuse
 nothing. A volume that is made can be used from where the node is: by the keys that the driver names in the CSINode,
-those of the class's allowedTopologies, or the zone.
-
-Left out: claims that need no pod to be bound (class of mode Immediate); they stay as they are.
+those of the class's allowedTopologies, or the zone. Claims that need no pod to be bound are `immediate_claims`.
 """
 
 from __future__ import annotations
@@ -13,7 +11,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from stowplan.api.affinity import NodeSelector, NodeSelectorRequirement, NodeSelectorTerm
-from stowplan.api.api_errors import NotFound
 from stowplan.api.meta import ObjectMeta, reference_to
 from stowplan.api.types import (
     CSINode,
@@ -26,54 +23,73 @@ from stowplan.api.types import (
     VolumeNodeAffinity,
 )
 from stowplan.api.volumes import CSIPersistentVolumeSource
-from stowplan.framework.requests import Create, Patch
+from stowplan.framework.requests import Create, Patch, Update
+from stowplan.in_tree.common.annotations import BIND_COMPLETED, SELECTED_NODE
+from stowplan.in_tree.common.volume_claims import class_name_of
+from stowplan.in_tree.volume_binding.claims import is_fully_bound
+from stowplan.in_tree.volume_binding.reserving import bound_to
+from stowplan.simulate.immediate_claims import NO_PROVISIONER, ImmediateClaims, topology_keys
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from stowplan.api.changes import Change
-    from stowplan.api.meta import ApiStruct
     from stowplan.framework.requests import Request
     from stowplan.simulate.object_store import ObjectStore
 
-_SELECTED_NODE = "volume.kubernetes.io/selected-node"
-_BIND_COMPLETED = "pv.kubernetes.io/bind-completed"
-_CLASS = "volume.beta.kubernetes.io/storage-class"
-_NO_PROVISIONER = ("", "kubernetes.io/no-provisioner")
-_ZONE = "topology.kubernetes.io/zone"
+#: The kinds whose changes it wants to see.
+FOLLOWED = frozenset((CSINode, Node, PersistentVolume, PersistentVolumeClaim, StorageClass))
 
 
 class VolumeControllers:
     def __init__(self, store: ObjectStore) -> None:
         self._store = store
+        self._immediate = ImmediateClaims(store)
 
     def requests_after(self, change: Change[Any]) -> Iterator[Request]:
         """What they write once they see a change."""
+        self._immediate.follow(change)
         old, new = change.old, change.new
         if type(new) is PersistentVolumeClaim and not new.spec.volume_name:
-            node = new.metadata.annotations.get(_SELECTED_NODE)
-            if node and (old is None or old.metadata.annotations.get(_SELECTED_NODE) != node):
+            node = new.metadata.annotations.get(SELECTED_NODE)
+            if node and (old is None or old.metadata.annotations.get(SELECTED_NODE) != node):
                 yield from self._provisioned(new, node)
-        elif type(new) is PersistentVolume and old is not None and old.spec.claim_ref != new.spec.claim_ref:
-            yield from self._bound(new)
+        elif type(new) is PersistentVolume:
+            if old is None and new.spec.claim_ref is None and new.status.phase in ("", "Pending"):
+                yield _phase(new, "Available")
+            elif old is not None and old.spec.claim_ref != new.spec.claim_ref:
+                yield from self._bound(new)
+
+    @property
+    def want_to_look(self) -> bool:
+        """Whether there may be something to do for claims that wait for no pod; then `look` at this moment."""
+        return self._immediate.are_due
+
+    def look(self) -> Iterator[tuple[Request, bool]]:
+        """What they write for these, and whether that takes its time: a volume is promised at once, and bound later."""
+        for claim, volume, node in self._immediate.served():
+            if volume is None:
+                yield from ((request, True) for request in self._provisioned(claim, node))
+            elif (promised := bound_to(volume, claim)) is not volume:
+                yield Update(obj=promised), False
+            else:
+                yield from ((request, True) for request in self._bound(volume))
 
     def _bound(self, volume: PersistentVolume) -> Iterator[Request]:
         """A volume was given to a claim."""
         reference = volume.spec.claim_ref
         if reference is None:
             return
-        claim = self._find(PersistentVolumeClaim, reference.namespace, reference.name)
-        if claim is not None and claim.metadata.uid == reference.uid and not claim.spec.volume_name:
-            status = {"status": {"phase": "Bound"}}
-            yield Patch(kind=PersistentVolume, namespace="", name=volume.metadata.name, body=status, type_="merge")
+        claim = self._store.find(PersistentVolumeClaim, reference.namespace, reference.name)
+        if claim is not None and claim.metadata.uid == reference.uid and not is_fully_bound(claim):
+            yield _phase(volume, "Bound")
             yield _naming(claim, volume.metadata.name)
 
     def _provisioned(self, claim: PersistentVolumeClaim, node_name: str) -> Iterator[Request]:
         """A node was named for a claim."""
-        class_name = claim.metadata.annotations.get(_CLASS, claim.spec.storage_class_name or "")
-        storage_class = self._find(StorageClass, "", class_name)
-        node = self._find(Node, "", node_name)
-        if storage_class is None or node is None or storage_class.provisioner in _NO_PROVISIONER:
+        storage_class = self._store.find(StorageClass, "", class_name_of(claim))
+        node = self._store.find(Node, "", node_name)
+        if storage_class is None or node is None or storage_class.provisioner in NO_PROVISIONER:
             return
         name = f"pvc-{claim.metadata.uid or claim.metadata.name}"
         yield Create(obj=self._volume(name, claim, storage_class, node))
@@ -83,7 +99,7 @@ class VolumeControllers:
         self, name: str, claim: PersistentVolumeClaim, storage_class: StorageClass, node: Node
     ) -> PersistentVolume:
         labels, driver = node.metadata.labels, storage_class.provisioner
-        keys = [key for key in self._topology_keys(node.metadata.name, storage_class) if key in labels]
+        keys = [key for key in topology_keys(self._store, node.metadata.name, storage_class) if key in labels]
         term = NodeSelectorTerm(
             match_expressions=tuple(NodeSelectorRequirement(key=k, operator="In", values=(labels[k],)) for k in keys)
         )
@@ -103,25 +119,16 @@ class VolumeControllers:
             status=PersistentVolumeStatus(phase="Bound"),
         )
 
-    def _topology_keys(self, node_name: str, storage_class: StorageClass) -> list[str]:
-        csi_node = self._find(CSINode, "", node_name)
-        for driver in () if csi_node is None else csi_node.spec.drivers:
-            if driver.name == storage_class.provisioner and driver.topology_keys:
-                return list(driver.topology_keys)
-        terms = storage_class.allowed_topologies
-        return [one.key for term in terms[:1] for one in term.match_label_expressions] or [_ZONE]
 
-    def _find(self, kind: type[ApiStruct], namespace: str, name: str) -> Any:
-        try:
-            return self._store.get(kind, namespace, name)
-        except NotFound:
-            return None
+def _phase(volume: PersistentVolume, phase: str) -> Patch:
+    body = {"status": {"phase": phase}}
+    return Patch(kind=PersistentVolume, namespace="", name=volume.metadata.name, body=body, type_="merge")
 
 
 def _naming(claim: PersistentVolumeClaim, volume: str) -> Patch:
     """The claim is bound to the volume."""
     body = {
-        "metadata": {"annotations": {_BIND_COMPLETED: "yes"}},
+        "metadata": {"annotations": {BIND_COMPLETED: "yes"}},
         "spec": {"volumeName": volume},
         "status": {"phase": "Bound"},
     }

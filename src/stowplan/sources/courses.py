@@ -11,14 +11,13 @@ from stowplan.command_line.errors import InputError
 from stowplan.command_line.named_plugins import named_plugins
 from stowplan.config import DEFAULT_FEATURES, load_config
 from stowplan.engine.inputs import Changes
-from stowplan.engine.recording import read_entries
 from stowplan.framework.registry import installed_plugins
 from stowplan.guarding.broken_off_calls import BrokenOffCalls
 from stowplan.guarding.guarded_plugins import guarded_registry
 from stowplan.page.course import Run, course_of
 from stowplan.page.course_file import NAME, CourseFileError, read_course
 from stowplan.recordings.anew import DecidedAnew
-from stowplan.recordings.files import opened, rotated
+from stowplan.recordings.files import entries_of, files_of_run, header_of, rotated
 from stowplan.recordings.moment import objects_of
 from stowplan.recordings.replaying import Replayed
 from stowplan.timing.waits import Waits
@@ -28,7 +27,7 @@ if TYPE_CHECKING:
 
     from stowplan.config import Configuration
     from stowplan.engine.inputs import Input
-    from stowplan.engine.recording import Entry, Header
+    from stowplan.engine.recording import Header
     from stowplan.framework.registry import Registry
     from stowplan.page.course import Course
     from stowplan.page.course_file import CourseHeader
@@ -91,7 +90,7 @@ class _RecordedWaits(Waits):
 
 def course_decided_anew(path: str, config: str, plugins: Sequence[str]) -> Course:
     """The same pods and nodes under another configuration. Raise RecordingError, ConfigError."""
-    files = _files(path)
+    files = files_of_run(path)
     anew, _ = _decided_anew(files, config, plugins)
     return course_of([Run(anew.state, _moments_anew(anew, files))], anew.waits)
 
@@ -100,9 +99,9 @@ def anew_until(
     path: str, config: str, plugins: Sequence[str], at: float | None
 ) -> tuple[list[Any], Mapping[str, bool]]:
     """What there was at that time of such a course, None: at its end; and the recorded feature gates."""
-    files = _files(path)
+    files = files_of_run(path)
     anew, gates = _decided_anew(files, config, plugins)
-    for entry in _entries(files):
+    for entry in entries_of(files):
         if at is not None and entry.now > at:
             # At its end everybody is tried once more.
             objects = objects_of(anew.state)
@@ -114,8 +113,7 @@ def anew_until(
 
 
 def _decided_anew(files: Sequence[str], config: str, plugins: Sequence[str]) -> tuple[DecidedAnew, Mapping[str, bool]]:
-    with opened(files[0]) as found:
-        header = found.header
+    header = header_of(files[0])
     registry = _registry(plugins, BrokenOffCalls())
     return DecidedAnew(header, registry, _configuration(config, registry, header)), header.gates
 
@@ -128,16 +126,9 @@ def _configuration(config: str, registry: Registry, header: Header) -> Configura
 def _moments_anew(anew: DecidedAnew, files: Sequence[str]) -> Iterator[float]:
     with ExitStack() as ending:
         ending.callback(anew.end)
-        for entry in _entries(files):
+        for entry in entries_of(files):
             anew.take(entry.now, entry.input)
             yield entry.now
-
-
-def _entries(files: Sequence[str]) -> Iterator[Entry]:
-    for file in files:
-        with opened(file) as found:
-            next(found.lines)
-            yield from read_entries(found.lines, found.header)
 
 
 # -- simulations ------------------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Pod templates of workloads."""
+"""Pod templates of workloads, and templates of the claims that pods name."""
 
 from __future__ import annotations
 
@@ -6,11 +6,13 @@ from typing import TYPE_CHECKING
 
 from stowplan.api.load import load_manifests
 from stowplan.command_line.errors import InputError
+from stowplan.loading.unmade_devices import claim_templates
 from stowplan.loading.workloads import belongs_to, pod_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from stowplan.api.device_claims import ResourceClaimSpec
     from stowplan.api.types import Pod
     from stowplan.sources.cluster_source import ClusterSource
 
@@ -68,3 +70,11 @@ def pod_named(about: ClusterSource, files: Sequence[str], text: str, *, recursiv
         if info.namespace == namespace and belongs_to(info.pod, kind, name):
             return info.pod
     raise InputError(f'{kind} "{namespace}/{name}" not found, and no pod of it')
+
+
+def claim_templates_of(pod: Pod, files: Sequence[str], *, recursive: bool) -> dict[str, ResourceClaimSpec]:
+    """What the ResourceClaimTemplates in files ask for, by `namespace/name`; read if the pod names any."""
+    if all(entry.resource_claim_template_name is None for entry in pod.spec.resource_claims):
+        return {}
+    given = [path for path in files if path != "-"]
+    return claim_templates(manifest for _, manifest in load_manifests(given, recursive=recursive))

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 FORMATS: dict[str, tuple[str, str]] = {
     "csv": ("stowplan.traces.csv_trace", "open_csv"),
     "openb": ("stowplan.traces.openb", "open_openb"),
+    "recording": ("stowplan.traces.recorded", "open_recording"),
 }
 
 

@@ -7,6 +7,7 @@ those of the original asked for.
 
 from __future__ import annotations
 
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -18,16 +19,22 @@ from stowplan.api.types import ResourceClaim
 from stowplan.loading.unmade_devices import claim_for
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
+    from stowplan.api.device_claims import ResourceClaimSpec
     from stowplan.api.types import Pod, PodResourceClaim
     from stowplan.offline import Cluster
 
+_NO_TEMPLATES: Mapping[str, ResourceClaimSpec] = MappingProxyType({})
 
-def with_own_claims(cluster: Cluster, fresh: Pod, original: Pod) -> Pod:
+
+def with_own_claims(
+    cluster: Cluster, fresh: Pod, original: Pod, templates: Mapping[str, ResourceClaimSpec] = _NO_TEMPLATES
+) -> Pod:
     """The pod, with claims as those that were made for the original; they are added to the cluster.
 
-    An original without claims, such as the template of a workload, gets what other pods have from the same templates.
+    An original without claims, such as the template of a workload, gets what `templates` (by `namespace/name`) say, or
+    what other pods have from the same templates.
     """
     statuses = []
     known = {status.name: status.resource_claim_name for status in original.status.resource_claim_statuses}
@@ -36,20 +43,21 @@ def with_own_claims(cluster: Cluster, fresh: Pod, original: Pod) -> Pod:
             continue
         if entry.name in known:
             claim = _claim_named(cluster, original, known[entry.name])
-            name = known[entry.name]
+            spec, name = claim.spec if claim is not None else None, known[entry.name]
         else:
-            claim, name = _like_others(cluster, original, entry), None
-        if claim is not None:
-            made = claim_for(fresh, entry.name, claim.spec)
+            template = f"{original.metadata.namespace or 'default'}/{entry.resource_claim_template_name}"
+            spec, name = templates.get(template) or _like_others(cluster, original, entry), None
+        if spec is not None:
+            made = claim_for(fresh, entry.name, spec)
             cluster.add(made)
             name = made.metadata.name
-        if claim is not None or entry.name in known:
+        if spec is not None or entry.name in known:
             statuses.append(PodResourceClaimStatus(name=entry.name, resource_claim_name=name))
     return replace(fresh, status=replace(fresh.status, resource_claim_statuses=tuple(statuses))) if statuses else fresh
 
 
-def _like_others(cluster: Cluster, pod: Pod, entry: PodResourceClaim) -> ResourceClaim | None:
-    """The claim of another pod that is made from the same template."""
+def _like_others(cluster: Cluster, pod: Pod, entry: PodResourceClaim) -> ResourceClaimSpec | None:
+    """What the claim of another pod asks for that is made from the same template."""
     wanted = pod.metadata.namespace or "default", entry.resource_claim_template_name
     for info in (*cluster.state.pending.values(), *cluster.state.placed_pods()):
         for other in info.pod.spec.resource_claims:
@@ -57,7 +65,7 @@ def _like_others(cluster: Cluster, pod: Pod, entry: PodResourceClaim) -> Resourc
                 names = (s.resource_claim_name for s in info.pod.status.resource_claim_statuses if s.name == other.name)
                 claim = _claim_named(cluster, info.pod, next(names, None))
                 if claim is not None:
-                    return claim
+                    return claim.spec
     return None
 
 

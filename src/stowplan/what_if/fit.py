@@ -12,13 +12,14 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from stowplan.offline import ClusterError
 from stowplan.what_if.claims import with_own_claims
-from stowplan.what_if.nodes import NodeTemplate, node_at, node_named, nodes_of, zone_of
+from stowplan.what_if.nodes import NodeTemplate, fewest_nodes, node_at, node_named, nodes_of, zone_of
 from stowplan.what_if.pods import copy_of
 from stowplan.what_if.records import FitRecord, LimitRecord, MixRecord, NodesToAddRecord
 from stowplan.what_if.room import limits_of, room_for
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Hashable, Iterable, Mapping, Sequence
     from typing import Any
 
+    from stowplan.api.device_claims import ResourceClaimSpec
     from stowplan.api.types import Node, Pod
     from stowplan.offline import Cluster
     from stowplan.what_if.room import Limit
@@ -58,16 +60,20 @@ def fit(
     *,
     replicas: int | None = None,
     kinds: Sequence[NodeKind] | None = None,
+    claim_templates: Mapping[str, ResourceClaimSpec] = MappingProxyType({}),
 ) -> FitRecord:
     """`replicas`: how many are wanted; None: as many as there is room for.
 
     `kinds` of nodes to add for those that do not fit; None: those of the cluster. Without `replicas`, a note says what
     another node of each kind given would take.
+
+    `claim_templates`: what ResourceClaimTemplates ask for, by `namespace/name`, besides those that pods of the cluster
+    have claims from.
     """
     if replicas is not None and replicas < 0:
         raise ClusterError(f"replicas: want 0 or more, got {replicas}")
     info = cluster.pod(pod)
-    question = _Question(cluster, info.pod, replicas)
+    question = _Question(cluster, info.pod, replicas, claim_templates)
     with cluster.transaction():
         found = question.answer()
     missing = 0 if replicas is None else replicas - found.count
@@ -116,16 +122,19 @@ class _Found:
 class _Question:
     """Asked of the cluster as it is, within a transaction of the caller's."""
 
-    def __init__(self, cluster: Cluster, pod: Pod, wanted: int | None) -> None:
+    def __init__(
+        self, cluster: Cluster, pod: Pod, wanted: int | None, claim_templates: Mapping[str, ResourceClaimSpec]
+    ) -> None:
         self._cluster = cluster
         self._pod = pod
         self._wanted = wanted
+        self._claim_templates = claim_templates
         self._made = 0
 
     def copy(self) -> Pod:
         self._made += 1
         fresh = copy_of(self._pod, f"{self._pod.metadata.name}-copy-{self._made}")
-        return with_own_claims(self._cluster, fresh, self._pod)
+        return with_own_claims(self._cluster, fresh, self._pod, self._claim_templates)
 
     def answer(self) -> _Found:
         cluster, found = self._cluster, _Found()
@@ -241,17 +250,8 @@ def _count_to_add(cluster: Cluster, question: _Question, template: NodeTemplate,
             template.add_to(cluster, count)
             return all(cluster.schedule([question.copy()])[0].node_name for _ in range(wanted))
 
-    high = 1
-    while not all_fit(high):
-        # Somewhere each new node would have one of them.
-        if high > wanted or high >= MOST_NODES:
-            return None
-        high *= 2
-    low = high // 2
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if all_fit(middle) else (middle, high)
-    return high
+    # With more than that, each new node would have one of them.
+    return fewest_nodes(all_fit, min(wanted, MOST_NODES - 1))
 
 
 def _cheapest(missing: int, each: Mapping[str, int], prices: Mapping[str, float]) -> MixRecord | None:

@@ -7,6 +7,7 @@ Nobody is evicted for it, and everything is undone.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -31,7 +32,7 @@ _RECREATE = "the spec of a PodGroup cannot be changed: create another one"
 
 
 def group_relief(cluster: Cluster, verdict: GroupVerdict) -> list[ReliefRecord]:
-    """Of a group that does not fit, by the verdict on it; what places most pods first."""
+    """Of a group that does not fit, by the verdict on it; what places most pods first. Extenders are not asked."""
     best = verdict.best
     if best is None or verdict.pod_group is None or verdict.anew or (best.works and not best.waiting):
         return []
@@ -50,7 +51,7 @@ class _Relief:
 
     def _placed(self) -> int:
         """How many pods get a node at once; 0 when the group does not fit, or only after evictions."""
-        best = self._cluster.explain_group(self._group).best
+        best = self._cluster.explain_group(self._group, extenders=False).best
         return len(best.placed) if best is not None and best.works and not best.waiting else 0
 
     # -- nodes --------------------------------------------------------------------------------------------------------
@@ -64,14 +65,11 @@ class _Relief:
                 yield self._fewest(template, most)
 
     def _fewest(self, template: NodeTemplate, most: int) -> ReliefRecord:
-        low, high = 0, most
-        while high - low > 1:
-            middle = (low + high) // 2
-            low, high = (low, middle) if self._with_nodes(template, middle) else (middle, high)
+        fewest = bisect_left(range(most), True, 1, key=lambda nodes: self._with_nodes(template, nodes) > 0)
         like = template.node.metadata.name
-        change = {"kind": "addNodes", "nodes": high, "like": like}
-        placed = self._with_nodes(template, high)
-        return ReliefRecord(text=f"add {count(high, 'node')} like {like}", pods=placed, changes=(change,))
+        change = {"kind": "addNodes", "nodes": fewest, "like": like}
+        placed = self._with_nodes(template, fewest)
+        return ReliefRecord(text=f"add {count(fewest, 'node')} like {like}", pods=placed, changes=(change,))
 
     def _with_nodes(self, template: NodeTemplate, nodes: int) -> int:
         with self._cluster.transaction():
@@ -85,7 +83,7 @@ class _Relief:
         made: dict[tuple[str, ...], Suggestion] = {}
         with self._cluster.transaction():
             for _ in range(_ROUNDS):
-                verdict = self._cluster.explain_group(self._group)
+                verdict = self._cluster.explain_group(self._group, extenders=False)
                 suggestion = self._for_first_refused(verdict)
                 if suggestion is None:
                     return

@@ -21,6 +21,7 @@ from stowplan.api.pod import DEFAULT_SCHEDULER_NAME
 from stowplan.command_line.commands import Command
 from stowplan.command_line.errors import reported
 from stowplan.command_line.event_loop import end_of_input, first_of, run, running
+from stowplan.command_line.feature_gates import feature_gates_option, features_of
 from stowplan.command_line.named_plugins import plugin_names
 from stowplan.command_line.stop_signals import stop_signals
 from stowplan.config import load_config
@@ -42,7 +43,7 @@ if TYPE_CHECKING:
 
     from stowplan.api.port import Api
     from stowplan.command_line.stop_signals import StopSignals
-    from stowplan.config import Configuration
+    from stowplan.config import Configuration, FeatureGates
     from stowplan.daemon.page import SchedulerPage
     from stowplan.explain.tables import Line
     from stowplan.framework.registry import Registry
@@ -78,6 +79,7 @@ class Resident(Protocol):
 @click.option("--until-end-of-input", is_flag=True, hidden=True, help="For a parent: end when it does.")
 @click.option("--config", metavar="FILE", help="KubeSchedulerConfiguration. Default: kube-scheduler's defaults.")
 @click.option("--plugin", "plugins", metavar="MODULE:CLASS", multiple=True, help="Plugin of your own. Repeatable.")
+@feature_gates_option("Feature gates of the scheduler, as kube-scheduler takes them.")
 @click.option(
     "-v",
     "verbosity",
@@ -92,6 +94,7 @@ def up(
     until_end_of_input: bool,
     config: str | None,
     plugins: tuple[str, ...],
+    gates: tuple[str, ...],
     verbosity: int | None,
     **options: Any,
 ) -> None:
@@ -112,7 +115,8 @@ def up(
     with reported(config), _logging(verbosity):
         guard = HangGuard()
         registry = registry_with(plugins, guard=guard)
-        configuration = load_config(config, plugins=registry.declarations, asked_for=plugin_names(plugins))
+        features, known = features_of(gates), registry.declarations
+        configuration = load_config(config, plugins=known, features=features, asked_for=plugin_names(plugins))
         with open_cluster(ClusterOptions(**options)) as cluster, stop_signals() as stop:
             documents = Documents(kinds_wanted(configuration))
             serving = _guarded(
@@ -120,9 +124,9 @@ def up(
                 _serve(
                     cluster,
                     stop,
-                    lambda api: _scheduler(api, configuration, registry, documents),
+                    lambda api: _scheduler(api, configuration, registry, documents, features),
                     documents=documents,
-                    page_of=lambda scheduler: _page_of(scheduler, configuration, registry, plugins),
+                    page_of=lambda scheduler: _page_of(scheduler, configuration, registry, plugins, features),
                 ),
             )
             run(_with_a_parent(serving, stop) if until_end_of_input else serving)
@@ -144,11 +148,13 @@ def _logging(verbosity: int | None) -> Iterator[None]:
         logs.close()
 
 
-def _scheduler(api: Api, configuration: Configuration, registry: Registry, documents: Documents) -> Resident:
+def _scheduler(
+    api: Api, configuration: Configuration, registry: Registry, documents: Documents, features: FeatureGates
+) -> Resident:
     from stowplan.live.scheduler import Scheduler, SchedulerSettings
 
     settings = SchedulerSettings(hostname=socket.gethostname())
-    return Scheduler(api, configuration, registry=registry, settings=settings, documents=documents)
+    return Scheduler(api, configuration, registry=registry, settings=settings, documents=documents, features=features)
 
 
 async def _guarded(guard: HangGuard, serving: Coroutine[Any, Any, None]) -> None:
@@ -185,7 +191,7 @@ async def _serve(
         await first_of(stopped.wait(), scheduler.ready.wait(), controllers, scheduling)
         if stopped.is_set():
             return
-        # What there is now will stay: the collector need not look at it again.
+        # Long-lived objects: exclude them from garbage collection.
         gc.freeze()
         async with _page(scheduler, page_of) as page:
             with kubeconfig_written(cluster), _reported(cluster.server.store):
@@ -208,7 +214,11 @@ async def _page(scheduler: Resident, page_of: Callable[[Scheduler], SchedulerPag
 
 
 def _page_of(
-    scheduler: Scheduler, configuration: Configuration, registry: Registry, plugins: Sequence[str]
+    scheduler: Scheduler,
+    configuration: Configuration,
+    registry: Registry,
+    plugins: Sequence[str],
+    features: FeatureGates,
 ) -> SchedulerPage:
     from stowplan.command_line.named_plugins import named_plugins
     from stowplan.config import DEFAULT_FEATURES
@@ -218,7 +228,7 @@ def _page_of(
     from stowplan.what_if.comparison import objects_of
 
     def copied() -> Cluster:
-        """Nothing is scheduled while it is made and asked."""
+        """A copy; the scheduler pauses while it is made and queried."""
         state = scheduler.state
         size = state.table.count + len(state.placed_pods()) + len(state.pending)
         if size > _MOST_TRIED:
@@ -227,28 +237,30 @@ def _page_of(
             )
         return Cluster(objects_of(state), configuration, plugins=list(named_plugins(plugins)))
 
+    # A copy has the gates that are the default.
+    usual = all(features.enabled(gate) == on for gate, on in DEFAULT_FEATURES.gates.items())
     return SchedulerPage(
         scheduler,
         title="stowplan up",
         plugins=registry.declarations,
-        features=DEFAULT_FEATURES,
-        trials=Trials(copied),
+        features=features,
+        trials=Trials(copied) if usual else None,
     )
 
 
 def _pages(scheduler: Resident) -> Mapping[str, Page]:
-    """What the scheduler tells of its decisions, at the API server's address."""
+    """The scheduler's pages about its decisions, at the API server's address."""
     from stowplan.daemon.pages import SchedulerPages
     from stowplan.live.scheduler import Scheduler
 
-    # A stand-in of a test has nothing to tell.
+    # A test's stand-in has no pages.
     return SchedulerPages(scheduler).pages() if isinstance(scheduler, Scheduler) else {}
 
 
 def _announcement(cluster: EmbeddedCluster, profiles: Collection[str], page: str) -> list[str]:
     nodes, pods = (len(cluster.server.store.list(storage)) for storage in ("nodes", "pods"))
     inside = f"{count(nodes, 'node')}, {count(pods, 'pod')}"
-    # Whoever has pods for another name wants to see that it is the right one.
+    # Show other scheduler names, so that users see whether theirs is served.
     named = "" if set(profiles) == {DEFAULT_SCHEDULER_NAME} else f", scheduling for {joined(sorted(profiles))}"
     return [
         f"Serving on {cluster.front.url}: {inside}{named}",
@@ -278,7 +290,7 @@ def _reported(store: Store) -> AbstractContextManager[None]:
 
 def _write(lines: Sequence[Line]) -> None:
     if _in_background():
-        # Somebody else has the terminal.
+        # Another process is in the foreground of the terminal.
         return
     write(lines, sys.stdout)
     sys.stdout.flush()
@@ -288,5 +300,5 @@ def _in_background() -> bool:
     try:
         return os.tcgetpgrp(sys.stdout.fileno()) != os.getpgrp()
     except OSError:
-        # A terminal, but not ours to be moved away from.
+        # Not the controlling terminal of this process.
         return False

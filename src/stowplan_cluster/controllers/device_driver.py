@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from stowplan.api.annotated_devices import DEVICES, DEVICES_OF, InvalidDevices, pools_of, slice_spec, slices_of
+from stowplan.api.annotated_devices import DEVICES, DEVICES_OF, Devices, InvalidDevices, pools_of, slice_spec, slices_of
 from stowplan.api.api_errors import ApiError
 from stowplan_cluster.controllers.client import ControllerClient
 from stowplan_cluster.controllers.device_views import SLICES
@@ -27,6 +27,9 @@ if TYPE_CHECKING:
     from stowplan_cluster.apiserver.registry import Registry
     from stowplan_cluster.apiserver.store import Event, Stored
 
+_NOTHING = Devices([], [])
+#: What a slice has of a pool.
+_PUBLISHED = ("devices", "sharedCounters")
 _MARK = f'"{DEVICES}":'.encode()
 
 
@@ -66,18 +69,20 @@ class FakeDeviceDriver:
             by_driver.setdefault(stored.to_dict()["spec"]["driver"], []).append(stored)
         for driver, published in by_driver.items():
             try:
-                self._publish(node, driver, pools.get(driver, []), published)
+                self._publish(node, driver, pools.get(driver, _NOTHING), published)
             except ApiError as error:
                 self._tell(node, f"annotation {DEVICES}: devices of {driver}: {error}")
                 raise
         return None
 
-    def _publish(self, node: Stored, driver: str, devices: list[JsonObject], published: list[Stored]) -> None:
+    def _publish(self, node: Stored, driver: str, pool: Devices, published: list[Stored]) -> None:
         """Make the slices of a pool those of its devices, unless they are."""
         before = {stored.name: stored for stored in published}
         specs = {name: stored.to_dict()["spec"] for name, stored in before.items()}
-        present = {name: spec.get("devices") for name, spec in specs.items()}
-        wanted = slices_of(node.name, driver, devices)
+        present = {name: {field: spec[field] for field in _PUBLISHED if field in spec} for name, spec in specs.items()}
+        wanted = slices_of(node.name, driver, pool)
+        for name, part in wanted.items():
+            _keep_times(part.get("devices", ()), present.get(name, {}).get("devices", ()))
         generations = {spec["pool"]["generation"] for spec in specs.values()}
         if present == wanted and len(generations) <= 1:
             return
@@ -101,6 +106,23 @@ def _made_for(stored: Stored) -> str:
     annotations = stored.to_dict()["metadata"].get("annotations") or {}
     node: str = annotations.get(DEVICES_OF, "")
     return node
+
+
+def _keep_times(devices: Sequence[JsonObject], before: Sequence[JsonObject]) -> None:
+    """A taint that stays was not added now."""
+    times = {
+        _taint_key(device, taint): taint.get("timeAdded") for device in before for taint in device.get("taints") or ()
+    }
+    for device in devices:
+        if "taints" in device:
+            device["taints"] = [
+                {"timeAdded": time, **taint} if (time := times.get(_taint_key(device, taint))) else taint
+                for taint in device["taints"]
+            ]
+
+
+def _taint_key(device: JsonObject, taint: JsonObject) -> tuple[Any, ...]:
+    return device["name"], taint.get("key"), taint.get("value"), taint.get("effect")
 
 
 def _slice(node: Stored, name: str, spec: JsonObject) -> JsonObject:

@@ -4,18 +4,25 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from stowplan.api.decode import decode_json
 from stowplan.api.meta import ApiStruct, ObjectMeta
 from stowplan.api.pod import FINISHED
+from stowplan_cluster.controllers.workloads import Key
 
 if TYPE_CHECKING:
-    from stowplan_cluster.apiserver.store import Stored
+    from stowplan_cluster.apiserver.store import Event, Stored
 
 RESOURCE_CLAIMS = "resourceclaims.resource.k8s.io"
 CLAIM_TEMPLATES = "resourceclaimtemplates.resource.k8s.io"
 SLICES = "resourceslices.resource.k8s.io"
+TAINT_RULES = "devicetaintrules.resource.k8s.io"
+POD_GROUPS = "podgroups.scheduling.k8s.io"
+#: The API group of pod groups, as references to them name it.
+GROUPS_API = "scheduling.k8s.io"
 
 #: What the JSON of a pod has that has to do with claims for devices; others need not be decoded.
 _MARKS = (b'"resourceClaims":', b'"extendedResourceClaimStatus":')
+_GROUP_MARK = b'"podGroupName":'
 
 
 class DeviceClaimKey(NamedTuple):
@@ -38,9 +45,14 @@ class ExtendedClaim(ApiStruct, frozen=True, kw_only=True):
     resource_claim_name: str = ""
 
 
+class SchedulingGroup(ApiStruct, frozen=True, kw_only=True):
+    pod_group_name: str = ""
+
+
 class ClaimingSpec(ApiStruct, frozen=True, kw_only=True):
     node_name: str = ""
     resource_claims: tuple[PodClaim, ...] = ()
+    scheduling_group: SchedulingGroup | None = None
 
 
 class ClaimingStatus(ApiStruct, frozen=True, kw_only=True):
@@ -65,10 +77,14 @@ class ClaimingPod(ApiStruct, frozen=True, kw_only=True):
         return self.status.phase in FINISHED or (self.deleting and not self.spec.node_name)
 
     @property
+    def group(self) -> str:
+        """The name of its pod group; "" if it has none."""
+        return self.spec.scheduling_group.pod_group_name if self.spec.scheduling_group is not None else ""
+
+    @property
     def generated(self) -> dict[str, str]:
         """Entry of the spec -> the claim that was made for it."""
-        statuses = self.status.resource_claim_statuses
-        return {one.name: one.resource_claim_name for one in statuses if one.resource_claim_name}
+        return _generated(self.status.resource_claim_statuses)
 
     @property
     def claims(self) -> dict[DeviceClaimKey, None]:
@@ -78,6 +94,68 @@ class ClaimingPod(ApiStruct, frozen=True, kw_only=True):
         if self.status.extended_resource_claim_status is not None:
             names.append(self.status.extended_resource_claim_status.resource_claim_name)
         return dict.fromkeys(DeviceClaimKey(self.metadata.namespace, name) for name in names if name)
+
+
+class GroupSpec(ApiStruct, frozen=True, kw_only=True):
+    resource_claims: tuple[PodClaim, ...] = ()
+
+
+class GroupStatus(ApiStruct, frozen=True, kw_only=True):
+    resource_claim_statuses: tuple[PodClaim, ...] = ()
+
+
+class ClaimingGroup(ApiStruct, frozen=True, kw_only=True):
+    """A pod group with claims of its own, which its pods share."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: GroupSpec = GroupSpec()
+    status: GroupStatus = GroupStatus()
+
+    @property
+    def deleting(self) -> bool:
+        return self.metadata.deletion_timestamp is not None
+
+    @property
+    def generated(self) -> dict[str, str]:
+        """Entry of the spec -> the claim that was made for it."""
+        return _generated(self.status.resource_claim_statuses)
+
+    @property
+    def claims(self) -> dict[DeviceClaimKey, None]:
+        """All claims it names, in order."""
+        names = [*(one.resource_claim_name for one in self.spec.resource_claims), *self.generated.values()]
+        return dict.fromkeys(DeviceClaimKey(self.metadata.namespace, name) for name in names if name)
+
+
+def _generated(statuses: tuple[PodClaim, ...]) -> dict[str, str]:
+    return {one.name: one.resource_claim_name for one in statuses if one.resource_claim_name}
+
+
+class GroupMembers:
+    """Which pods with claims belong to which pod group."""
+
+    def __init__(self) -> None:
+        #: Namespace, group -> pods; and back.
+        self._pods: dict[tuple[str, str], dict[Key, None]] = {}
+        self._groups: dict[Key, tuple[str, str]] = {}
+
+    def follow(self, event: Event) -> None:
+        """Take in a change of a pod."""
+        stored = event.stored
+        key = Key(stored.namespace, stored.name, stored.uid)
+        if event.type == "DELETED":
+            if (group := self._groups.pop(key, None)) is not None:
+                del self._pods[group][key]
+                if not self._pods[group]:
+                    del self._pods[group]
+        elif key not in self._groups and may_claim(stored) and _GROUP_MARK in stored.data:
+            # A pod stays in its group.
+            group = stored.namespace, decode_json(stored.data, ClaimingPod).group
+            self._groups[key] = group
+            self._pods.setdefault(group, {})[key] = None
+
+    def of(self, namespace: str, group: str) -> tuple[Key, ...]:
+        return tuple(self._pods.get((namespace, group), ()))
 
 
 def may_claim(pod: Stored) -> bool:

@@ -1,17 +1,17 @@
 """ResourceClaims: create from templates, release when their pods are done.
 
 A pod's entry that names a template gets a claim of its own, `<pod>-<entry>-<random>`, owned by the pod and noted in its
-status. Who has reserved a claim and is done is taken off it; with the last one the devices are given back, and a claim
-that was made for a pod which has ended goes. A claim that somebody deletes while it is in use stays until it is not.
-
-Left out: claims of pod groups.
+status. A pod group gets claims in the same way; pods of it whose entries have the same name and template share them,
+and they are reserved for the group as long as that is there. Who has reserved a claim and is done is taken off it; with
+the last one the devices are given back, and a claim that was made for a pod which has ended goes. A claim that somebody
+deletes while it is in use stays until it is not.
 
 Upstream: pkg/controller/resourceclaim.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from stowplan.api.api_errors import ApiError, NotFound, not_found
 from stowplan.api.decode import decode_json
@@ -19,9 +19,13 @@ from stowplan.api.meta import controller_of
 from stowplan_cluster.controllers.client import ControllerClient
 from stowplan_cluster.controllers.device_views import (
     CLAIM_TEMPLATES,
+    GROUPS_API,
+    POD_GROUPS,
     RESOURCE_CLAIMS,
+    ClaimingGroup,
     ClaimingPod,
     DeviceClaimKey,
+    GroupMembers,
     PodClaim,
     may_claim,
 )
@@ -46,14 +50,26 @@ _MAX_GENERATE_NAME = 57
 _MAX_CONSUMERS = 256
 
 
+class GroupKey(NamedTuple):
+    """A pod group; one that is made again under the same name is another one."""
+
+    namespace: str
+    name: str
+    uid: str
+
+    def __str__(self) -> str:
+        return f"{self.namespace}/{self.name}"
+
+
 class ResourceClaimController:
     def __init__(self, registry: Registry) -> None:
         self.name = "resourceclaim-controller"
-        self.watches = (RESOURCE_CLAIMS, PODS)
+        self.watches = (RESOURCE_CLAIMS, PODS, POD_GROUPS)
         self._client = ControllerClient(registry, "resource_claim")
-        #: The pods that use a claim, and back.
-        self._pods: dict[DeviceClaimKey, dict[Key, None]] = {}
-        self._claims: dict[Key, dict[DeviceClaimKey, None]] = {}
+        #: The pods and groups that use a claim, and back.
+        self._users: dict[DeviceClaimKey, dict[Key | GroupKey, None]] = {}
+        self._claims: dict[Key | GroupKey, dict[DeviceClaimKey, None]] = {}
+        self._members = GroupMembers()
 
     # -- following ----------------------------------------------------------------------------------------------------
 
@@ -61,8 +77,11 @@ class ResourceClaimController:
         stored = event.stored
         if stored.resource == RESOURCE_CLAIMS:
             claim = DeviceClaimKey(stored.namespace, stored.name)
-            pods = self._pods.get(claim, ())
-            return [*pods] if event.type == "DELETED" else [claim, *pods]
+            users = self._users.get(claim, ())
+            return [*users] if event.type == "DELETED" else [claim, *users]
+        if stored.resource == POD_GROUPS:
+            return self._follow_group(event)
+        self._members.follow(event)
         if not may_claim(stored):
             return ()
         pod, key = decode_json(stored.data, ClaimingPod), Key(stored.namespace, stored.name, stored.uid)
@@ -72,25 +91,36 @@ class ResourceClaimController:
             return [*claims]
         return [key] if not pod.deleting else ()
 
-    def _note(self, pod: Key, claims: dict[DeviceClaimKey, None]) -> None:
-        before = self._claims.pop(pod, {})
+    def _follow_group(self, event: Event) -> Sequence[Hashable]:
+        stored = event.stored
+        group, key = decode_json(stored.data, ClaimingGroup), GroupKey(stored.namespace, stored.name, stored.uid)
+        self._note(key, group.claims if event.type != "DELETED" else {})
+        if event.type == "DELETED":
+            return [*group.claims]
+        # Pods wait for their group, and for the claims that are made for it.
+        return [key, *self._members.of(stored.namespace, stored.name)]
+
+    def _note(self, user: Key | GroupKey, claims: dict[DeviceClaimKey, None]) -> None:
+        before = self._claims.pop(user, {})
         for gone in before.keys() - claims.keys():
-            self._pods[gone].pop(pod)
-            if not self._pods[gone]:
-                del self._pods[gone]
+            self._users[gone].pop(user)
+            if not self._users[gone]:
+                del self._users[gone]
         for claim in claims:
-            self._pods.setdefault(claim, {})[pod] = None
+            self._users.setdefault(claim, {})[user] = None
         if claims:
-            self._claims[pod] = claims
+            self._claims[user] = claims
 
     def reconcile(self, key: Any) -> float | None:
         if isinstance(key, Key):
             self._serve(key)
+        elif isinstance(key, GroupKey):
+            self._serve_group(key)
         else:
             self._release(key)
         return None
 
-    # -- pods ---------------------------------------------------------------------------------------------------------
+    # -- pods and groups ----------------------------------------------------------------------------------------------
 
     def _serve(self, key: Key) -> None:
         stored = self._client.find(PODS, key)
@@ -100,31 +130,61 @@ class ResourceClaimController:
         if pod.deleting or pod.done:
             # Upstream makes claims for pods that have ended, too, and deletes them again.
             return
+        group = self._client.store.get(POD_GROUPS, stored.namespace, pod.group) if pod.group else None
+        if pod.group and group is None:
+            # Whose claims they are is not known before.
+            return
+        shared = () if group is None else decode_json(group.data, ClaimingGroup).spec.resource_claims
         names = dict(pod.generated)
         for entry in pod.spec.resource_claims:
-            if entry.resource_claim_template_name is not None:
-                names[entry.name] = self._claim_of(stored, pod, entry)
+            if entry.resource_claim_template_name is None:
+                continue
+            if group is not None and entry in shared:
+                if (claim := self._claim_made_for(group, entry.name)) is not None:
+                    names[entry.name] = claim
+            else:
+                names[entry.name] = self._claim_of(stored, entry, names.get(entry.name, ""))
         if names != pod.generated:
             self._note_in_status(stored, names)
         if pod.spec.node_name:
-            self._reserve(stored, pod, names)
+            self._reserve(stored, pod, names, group, shared)
 
-    def _claim_of(self, stored: Stored, pod: ClaimingPod, entry: PodClaim) -> str:
+    def _serve_group(self, key: GroupKey) -> None:
+        stored = self._client.store.get(POD_GROUPS, key.namespace, key.name)
+        if stored is None or stored.uid != key.uid:
+            return
+        group = decode_json(stored.data, ClaimingGroup)
+        if group.deleting:
+            return
+        names = dict(group.generated)
+        for entry in group.spec.resource_claims:
+            if entry.resource_claim_template_name is not None:
+                names[entry.name] = self._claim_of(stored, entry, names.get(entry.name, ""))
+        if names != group.generated:
+            self._note_in_status(stored, names)
+
+    def _claim_of(self, owner: Stored, entry: PodClaim, noted: str) -> str:
         """The claim of an entry with a template; it is made unless there is one."""
-        known = self._client.store.get(RESOURCE_CLAIMS, stored.namespace, pod.generated.get(entry.name, ""))
-        if known is not None and _is_of(known, stored):
+        known = self._client.store.get(RESOURCE_CLAIMS, owner.namespace, noted)
+        if known is not None and _is_of(known, owner):
             return known.name
         # Made by a reconcile that could not note it.
-        for made in self._client.store.dependents(stored.uid):
-            if made.resource == RESOURCE_CLAIMS and _entry_of(made) == entry.name and _is_of(made, stored):
-                return made.name
+        if (made := self._claim_made_for(owner, entry.name)) is not None:
+            return made
+        kind, _ = _KINDS[owner.resource]
         try:
-            template = self._template(stored.namespace, entry.resource_claim_template_name or "")
-            return self._client.create(RESOURCE_CLAIMS, _claim(stored, entry.name, template)).name
+            template = self._template(owner.namespace, entry.resource_claim_template_name or "")
+            return self._client.create(RESOURCE_CLAIMS, _claim(owner, entry.name, template)).name
         except ApiError as error:
-            problem = f"PodResourceClaim {entry.name}: {error}"
-            self._client.events.record(stored.to_dict(), WARNING, "FailedResourceClaimCreation", problem)
+            problem = f"{kind}ResourceClaim {entry.name}: {error}"
+            self._client.events.record(owner.to_dict(), WARNING, "FailedResourceClaimCreation", problem)
             raise
+
+    def _claim_made_for(self, owner: Stored, entry: str) -> str | None:
+        for made in self._client.store.dependents(owner.uid):
+            if made.resource == RESOURCE_CLAIMS and _entry_of(made) == entry and _is_of(made, owner):
+                return made.name
+        return None
 
     def _template(self, namespace: str, name: str) -> JsonObject:
         stored = self._client.store.get(CLAIM_TEMPLATES, namespace, name)
@@ -140,7 +200,9 @@ class ResourceClaimController:
         obj.setdefault("status", {})["resourceClaimStatuses"] = statuses
         self._client.update(stored, obj, subresource="status")
 
-    def _reserve(self, stored: Stored, pod: ClaimingPod, names: dict[str, str]) -> None:
+    def _reserve(
+        self, stored: Stored, pod: ClaimingPod, names: dict[str, str], group: Stored | None, shared: Sequence[PodClaim]
+    ) -> None:
         """A pod that came to its node without a scheduler reserves those of its claims that have devices."""
         for entry in pod.spec.resource_claims:
             claim = self._client.store.get(
@@ -153,8 +215,9 @@ class ResourceClaimController:
             users = status.get("reservedFor") or []
             if "allocation" not in status or len(users) >= _MAX_CONSUMERS:
                 continue
-            if all(user.get("uid") != stored.uid for user in users):
-                status["reservedFor"] = [*users, {"resource": "pods", "name": stored.name, "uid": stored.uid}]
+            consumer = _consumer(group if group is not None and entry in shared else stored)
+            if all(user.get("uid") not in (stored.uid, consumer["uid"]) for user in users):
+                status["reservedFor"] = [*users, consumer]
                 self._client.update(claim, obj, subresource="status")
 
     # -- claims -------------------------------------------------------------------------------------------------------
@@ -177,6 +240,9 @@ class ResourceClaimController:
             self._drop_of_ended_pod(key)
 
     def _uses(self, namespace: str, user: JsonObject) -> bool:
+        if (user.get("apiGroup"), user.get("resource")) == (GROUPS_API, "podgroups"):
+            group = self._client.store.get(POD_GROUPS, namespace, user["name"])
+            return group is not None and group.uid == user["uid"]
         if user.get("apiGroup") or user.get("resource") != "pods":
             return True
         pod = self._client.find(PODS, Key(namespace, user["name"], user["uid"]))
@@ -212,21 +278,32 @@ class ResourceClaimController:
             self._client.delete(RESOURCE_CLAIMS, key.namespace, key.name, uid=stored.uid)
 
 
-def _is_of(claim: Stored, pod: Stored) -> bool:
+#: Kind and apiVersion of those that claims are made for.
+_KINDS = {PODS: ("Pod", "v1"), POD_GROUPS: ("PodGroup", f"{GROUPS_API}/v1alpha2")}
+
+
+def _is_of(claim: Stored, user: Stored) -> bool:
     owner = controller_of(decode_json(claim.data, AnyObject).metadata)
-    return owner is not None and owner.uid == pod.uid
+    return owner is not None and owner.uid == user.uid
+
+
+def _consumer(user: Stored) -> JsonObject:
+    if user.resource == POD_GROUPS:
+        return {"apiGroup": GROUPS_API, "resource": "podgroups", "name": user.name, "uid": user.uid}
+    return {"resource": "pods", "name": user.name, "uid": user.uid}
 
 
 def _entry_of(claim: Stored) -> str:
     return decode_json(claim.data, AnyObject).metadata.annotations.get(POD_CLAIM_NAME, "")
 
 
-def _claim(pod: Stored, entry: str, template: JsonObject) -> JsonObject:
+def _claim(user: Stored, entry: str, template: JsonObject) -> JsonObject:
     wanted = template.get("metadata") or {}
-    owner = {"apiVersion": "v1", "kind": "Pod", "name": pod.name, "uid": pod.uid, "controller": True}
+    kind, version = _KINDS[user.resource]
+    owner = {"apiVersion": version, "kind": kind, "name": user.name, "uid": user.uid, "controller": True}
     metadata = {
-        "generateName": generate_name(pod.name, entry),
-        "namespace": pod.namespace,
+        "generateName": generate_name(user.name, entry),
+        "namespace": user.namespace,
         "ownerReferences": [owner],
         "annotations": {**(wanted.get("annotations") or {}), POD_CLAIM_NAME: entry},
     }

@@ -18,6 +18,7 @@ from aiohttp import web
 
 from stowplan.api.users import AUTHENTICATED, MASTERS, UserInfo
 from stowplan_cluster.apiserver.authorization import Authorizer
+from stowplan_cluster.front.acceptor import Acceptor
 from stowplan_cluster.front.access import Access, Tokens
 from stowplan_cluster.front.certificates import certificates_for
 from stowplan_cluster.front.handler import Handler
@@ -80,11 +81,12 @@ class Front:
         )
         self._certificates: Certificates | None = None
         self._runner: _Runner | None = None
+        self._acceptor: Acceptor | None = None
         #: Where it is served, once it is.
         self.url = ""
 
     def mount(self, pages: Mapping[str, Page]) -> None:
-        """Serve pages of somebody else in this process, too; a path that ends with a slash is all that is below it."""
+        """Serve pages of another component in this process; a path with a trailing slash includes all below it."""
         self._pages.of_others = {**self._pages.of_others, **pages}
 
     @property
@@ -107,26 +109,37 @@ class Front:
         runner = _Runner(self._handler, settings, self._sleep)
         await runner.setup()
         self._runner = runner
+        assert runner.server is not None
+        self._acceptor = Acceptor(
+            runner.server,
+            context=context,
+            handshake_timeout=settings.handshake_timeout,
+            max_handshakes=settings.max_handshakes,
+            sleep=self._sleep,
+        )
         try:
-            await web.TCPSite(runner, settings.host, settings.port, ssl_context=context).start()
+            await self._acceptor.start(settings.host, settings.port)
         except OSError:
             await self.stop()
             raise
         host = _WILDCARDS.get(settings.host) or (f"[{settings.host}]" if ":" in settings.host else settings.host)
-        port = runner.addresses[0][1]
+        port = self._acceptor.addresses[0][1]
         self.url = f"{'https' if settings.tls else 'http'}://{host}:{port}"
         self._pages.address = f"{host}:{port}"
 
     async def stop(self) -> None:
         """End watches, let other requests finish, close every connection."""
         self._handler.stop()
+        if self._acceptor is not None:
+            acceptor, self._acceptor = self._acceptor, None
+            await acceptor.close()
         if self._runner is not None:
             runner, self._runner = self._runner, None
             await runner.cleanup()
 
 
 class _Runner(web.BaseRunner):
-    """Makes aiohttp's server ours."""
+    """Connects aiohttp's server with our protocol."""
 
     __slots__ = ("_handler", "_settings", "_sleep")
 
@@ -160,4 +173,4 @@ class _Runner(web.BaseRunner):
         )
 
     async def _cleanup_server(self) -> None:
-        """Nothing but connections, and those are closed."""
+        """A listener that closes every connection."""

@@ -34,12 +34,15 @@ class FrontSettings:
     max_heads_bytes: int = 16 * 1024 * 1024
     #: For each more, one that waits for its client is closed.
     max_connections: int = 4096
+    #: Beside the connections; for each more, the oldest is closed.
+    max_handshakes: int = 512
     #: Requests at once: reading, writing; and watches, which are not among them.
     max_reading: int = 400
     max_mutating: int = 200
     max_watches: int = 2000
 
-    #: Seconds for a head to arrive, for a body, for an answer to be read, for a connection to stay unused.
+    #: Seconds for a TLS handshake, for a head, for a body, for an answer to be read, for a connection to stay unused.
+    handshake_timeout: float = 32
     head_timeout: float = 32
     read_timeout: float = 60
     write_timeout: float = 60

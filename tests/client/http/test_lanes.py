@@ -325,9 +325,13 @@ async def test_closing_ends_the_wait_for_tokens():
             pass
 
     await request()
+    before = asyncio.all_tasks()
     waiting = asyncio.create_task(request())
     await asyncio.sleep(0)
+    assert len(asyncio.all_tasks() - before) == 2, "who waits, and what waits for the token"
     await turns.close()
+    assert asyncio.all_tasks() - before == {waiting}
     waiting.cancel()
-    with suppress(asyncio.CancelledError):
+    with pytest.raises(asyncio.CancelledError):
         await waiting
+    assert turns.lanes.waiting["default"] == 0

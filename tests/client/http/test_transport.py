@@ -599,7 +599,7 @@ def tls(ca=CA, **options):
 )
 async def test_tls(server_context, names, settings):
     async with Misbehaving(POD, context=server_context(*names)) as server, an_api(server, tls=settings) as api:
-        await get(api)
+        assert (await get(api)).metadata.name == "web-0"
 
 
 @pytest.mark.parametrize(

@@ -247,7 +247,10 @@ def test_no_wrong_event_raises_anything_else(data, type_):
 def test_no_wrong_page_raises_anything_else(data):
     text = garbled(data, mutated(data, a_pod_list(a_pod("a"), a_pod("b", labels={"a": "b"}))))
     with suppress(Unreachable):
-        decode_page(text, Pod)
+        page = decode_page(text, Pod)
+        # What is a page has pods, and says of each item that is none what is wrong with it.
+        assert all(isinstance(pod, Pod) for pod in page.items)
+        assert all(bad.why for bad in page.bad)
 
 
 # --- lists and single objects

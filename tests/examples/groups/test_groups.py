@@ -1,17 +1,18 @@
 """examples/groups: a training job over two racks, by files and with kubectl on the embedded cluster."""
 
-import json
 from pathlib import Path
 
 import pytest
 
 import stowplan
+from support.processes.cluster_commands import serving
 from support.processes.own_process import run_here
 from support.processes.scheduler_process import kube_scheduler
-from support.processes.servers import embedded_server
+from support.processes.servers import Server, embedded_server
 
 GROUPS = Path(__file__).parents[3] / "examples" / "groups"
 GATES = {"GenericWorkload": True, "GangScheduling": True, "TopologyAwareWorkloadScheduling": True}
+FLAG = "--feature-gates=" + ",".join(f"{name}=true" for name in GATES)
 
 
 def files(*names):
@@ -33,18 +34,28 @@ def test_what_would_help_a_larger_one():
     assert "add 1 node like b1: places 6 pods" in out
 
 
+def goes_to_the_rack_that_has_room(server):
+    server.kubectl("create", "-f", files("training.yaml")[0])
+    server.kubectl("wait", "--for=condition=PodGroupScheduled", "podgroup/training", "--timeout=20s")
+    server.kubectl("wait", "--for=condition=PodScheduled", "pods", "-l", "job-name=training", "--timeout=20s")
+    pods = server.json("get", "pods", "-l", "job-name=training")["items"]
+    assert sorted(pod["spec"]["nodeName"] for pod in pods) == ["b1", "b1", "b2", "b2"]
+    (row,) = server.json("get", "podgroups")["items"]
+    assert row["status"]["conditions"][0]["reason"] == "Scheduled"
+
+
 def test_with_kubectl(tmp_path):
     with embedded_server(tmp_path) as server:
         server.kubectl("create", "-f", files("racks.yaml")[0])
-        gates = "--feature-gates=" + ",".join(f"{name}=true" for name in GATES)
-        with kube_scheduler(tmp_path, server.kubeconfig, gates, "--leader-elect=false"):
-            server.kubectl("create", "-f", files("training.yaml")[0])
-            server.kubectl("wait", "--for=condition=PodGroupScheduled", "podgroup/training", "--timeout=20s")
-            server.kubectl("wait", "--for=condition=PodScheduled", "pods", "-l", "job-name=training", "--timeout=20s")
-            pods = server.json("get", "pods", "-l", "job-name=training")["items"]
-            assert sorted(pod["spec"]["nodeName"] for pod in pods) == ["b1", "b1", "b2", "b2"]
-            (row,) = json.loads(server.kubectl("get", "podgroups", "-o", "json").stdout)["items"]
-            assert row["status"]["conditions"][0]["reason"] == "Scheduled"
+        with kube_scheduler(tmp_path, server.kubeconfig, FLAG, "--leader-elect=false"):
+            goes_to_the_rack_that_has_room(server)
+
+
+def test_in_one_process(tmp_path):
+    with serving("up", tmp_path, "--nodes=0", FLAG) as (process, _, _):
+        server = Server("embedded", tmp_path / "kubeconfig", tmp_path, process)
+        server.kubectl("create", "-f", files("racks.yaml")[0])
+        goes_to_the_rack_that_has_room(server)
 
 
 @pytest.mark.parametrize("name", ["racks.yaml", "training.yaml", "too-large.yaml"])

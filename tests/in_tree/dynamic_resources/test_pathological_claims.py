@@ -6,6 +6,8 @@ import pytest
 from stowplan.api.decode import decode_object
 from stowplan.cel.device_selectors import compile_selector
 from stowplan.cluster.state import ClusterState
+from stowplan.engine.effects import Pause
+from stowplan.framework.requests import Done
 from stowplan.in_tree.dynamic_resources import answers
 from stowplan.in_tree.dynamic_resources.allocator import selectors
 from stowplan.in_tree.dynamic_resources.allocator.claims import Features, compile_claim
@@ -15,13 +17,15 @@ from stowplan.in_tree.dynamic_resources.allocator.search import Verdict
 from stowplan.in_tree.dynamic_resources.allocator.selectors import LOOK, Budget, BudgetSpentError, SelectorVerdicts
 from stowplan.in_tree.dynamic_resources.answers import Answers
 from stowplan.in_tree.dynamic_resources.inventory import Inventory
-from stowplan.testing import a_node
+from stowplan.testing import a_node, a_pod
 from support.plugins.devices import DRIVER, a_claim, a_class, a_device, a_slice, exactly
+from support.scheduling.engines import DrivenEngine
 
 GPU = decode_object(a_class())
 TEXT = f'device.attributes["{DRIVER}"].text.split("")'
 #: Some 100,000 of cost a device, which is 1/10 of what one may cost.
 COSTLY = f'{TEXT}.all(a, {TEXT}.all(b, {TEXT}.exists(c, a + b + c != "")))'
+PLAIN = f'"plain" in device.attributes["{DRIVER}"]'
 NEVER = f'{TEXT}.exists(a, {TEXT}.exists(b, a + b == "no"))'
 
 
@@ -185,3 +189,52 @@ def test_an_evaluation_that_nobody_asks_for_any_more_ends():
     del evaluation
     thread.join(timeout=10)
     assert not thread.is_alive()
+
+
+@pytest.mark.parametrize(("claim", "slices"), CASES)
+def test_other_pods_are_decided_between_portions(claim, slices, monkeypatch):
+    """Counted in steps, not in time: what other pods wait for is one portion, and theirs is what it is without."""
+    budgets = []
+
+    class Recorded(CountedBudget):
+        __slots__ = ("given",)
+
+        def __init__(self, steps):
+            super().__init__(steps)
+            self.given = steps
+            budgets.append(self)
+
+    monkeypatch.setattr(answers, "Budget", Recorded)
+
+    def spent():
+        total = sum(budget.given - budget.left for budget in budgets)
+        budgets.clear()
+        return total
+
+    def others(driven, i):
+        """A pod with a claim and one without; the steps that they took."""
+        driven.create(a_claim(f"o{i}", exactly("r", selectors=(PLAIN,))), a_pod(f"o{i}").claims_devices(f"o{i}"))
+        driven.create(a_pod(f"q{i}"))
+        assert driven.bound[f"q{i}"] == "n0"
+        assert driven.suspended() == [] if "slow" not in driven.unbound() else ["slow"]
+        return spent()
+
+    def world():
+        driven = DrivenEngine(a_node("n0").allocatable(cpu=100, pods=100), a_class(), *slices)
+        driven.create(a_slice("plain", *[a_device(f"p{i}", plain=True) for i in range(8)], nodeName="n0"))
+        return driven
+
+    alone = world()
+    steps_alone = [others(alone, i) for i in range(4)]
+
+    beside = world()
+    beside.create(claim, a_pod("slow").claims_devices("c"))
+    steps_beside = []
+    for i in range(4):
+        assert beside.suspended() == ["slow"]
+        # Once for the attempt and once for the node.
+        assert 0 < spent() < 2 * (answers.PORTION_STEPS + 6_000)
+        steps_beside.append(others(beside, i))
+        (pause,) = [number for number, action in beside.under_way.items() if isinstance(action, Pause)]
+        beside.answer_number(pause, Done())
+    assert steps_beside == steps_alone

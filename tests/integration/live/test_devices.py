@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 
+from stowplan.api.port import Unreachable
 from stowplan.api.types import ResourceClaim
 from support.api.manifests import node, pod
 from support.live.http_scheduler import scheduled
@@ -117,6 +118,30 @@ async def test_a_driver_that_leaves(api_server, namespace):
         await c.create(*offered(a_device("g0"), a_device("g1")))
         await c.advance(BACKOFF)
         assert (await c.node_of("q"), await devices_of(c, "d")) == ("n1", ["g1"])
+
+
+class SlowToStart:
+    """An Api whose first list of each kind fails."""
+
+    def __init__(self, api):
+        self._api = api
+        self._listed = set()
+
+    def __getattr__(self, name):
+        return getattr(self._api, name)
+
+    async def list(self, kind, **options):
+        if kind not in self._listed:
+            self._listed.add(kind)
+            raise Unreachable("busy")
+        return await self._api.list(kind, **options)
+
+
+async def test_a_server_that_is_slow_to_answer_at_first(api_server, namespace):
+    before = [NODE, CLASS, offered(), (CLAIMS, claim())]
+    async with scheduled(api_server, namespace, before=before, wrap=SlowToStart) as c:
+        await c.pods(user("p"))
+        assert (await c.node_of("p"), await devices_of(c)) == ("n1", ["g0"])
 
 
 # -- others write, too ------------------------------------------------------------------------------------------------

@@ -225,7 +225,7 @@ async def test_a_large_gang_in_the_only_rack_that_has_room(api_server, namespace
         pods = [member(name, "big", cpu="100m") for name in names("big", 500)]
         for start in range(0, 500, 50):
             await asyncio.gather(*(c.objects.create("pods", one) for one in pods[start : start + 50]))
-        await c.settle()
+        await c.settle(patience=120.0)
         hosts = [one["spec"].get("nodeName", "") for one in await c.objects.list("pods")]
         assert sorted(set(hosts)) == [f"b-{i}" for i in range(5)]
         assert len(hosts) == 500

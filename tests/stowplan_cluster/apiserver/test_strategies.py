@@ -34,7 +34,7 @@ def created(obj):
 def updated(old, subresource="", **changes):
     new = copy.deepcopy(old)
     new.update(copy.deepcopy(changes))
-    strategies.prepare_for_update(resource_of(old), new, old, subresource)
+    strategies.prepare_for_update(resource_of(old), new, old, subresource, now=NOW)
     strategies.count_generation(resource_of(old), new, old, subresource)
     return new
 
@@ -270,7 +270,7 @@ class TestCustomResources:
     def test_without_a_status_subresource_all_is_one(self):
         old = {"metadata": {"generation": 1}, "spec": {"a": 1}, "status": {"b": 1}}
         new = {"metadata": {}, "spec": {"a": 1}, "status": {"b": 2}}
-        strategies.prepare_for_update(QUEUES, new, old, "")
+        strategies.prepare_for_update(QUEUES, new, old, "", now=NOW)
         strategies.count_generation(QUEUES, new, old, "")
         assert new == {"metadata": {"generation": 2}, "spec": {"a": 1}, "status": {"b": 2}}
 
@@ -280,7 +280,7 @@ class TestCustomResources:
         assert new == {"metadata": {"generation": 1}, "spec": {"a": 1}}
         old = copy.deepcopy(new)
         new["spec"], new["status"], new["metadata"]["labels"] = {"a": 2}, {"b": 3}, {"l": "x"}
-        strategies.prepare_for_update(QUEUES_WITH_STATUS, new, old, "status")
+        strategies.prepare_for_update(QUEUES_WITH_STATUS, new, old, "status", now=NOW)
         assert new == old | {"status": {"b": 3}}
 
 
@@ -297,3 +297,32 @@ def test_versions_in_which_objects_were_stored_are_remembered():
     old = created(definition)
     assert old["status"]["storedVersions"] == ["v1"]
     assert updated(old, spec={"versions": versions("v2")})["status"]["storedVersions"] == ["v1", "v2"]
+
+
+RULE = named(
+    "resource.k8s.io/v1beta2", "DeviceTaintRule", spec={"taint": {"key": "k", "effect": "NoSchedule"}}, status={"x": 1}
+)
+EARLIER = "2025-01-01T00:00:00Z"
+
+
+def test_a_taint_by_rule_is_of_now_and_again_when_its_effect_changes():
+    rule = created(RULE)
+    assert rule["spec"]["taint"]["timeAdded"] == WHEN
+    assert (rule["status"], rule["metadata"]["generation"]) == ({}, 1)
+    rule["spec"]["taint"]["timeAdded"] = EARLIER
+    evicting = {**rule["spec"]["taint"], "effect": "NoExecute"}
+    assert updated(rule, spec={"taint": evicting})["spec"]["taint"]["timeAdded"] == WHEN
+    assert updated(rule, spec={"taint": evicting})["metadata"]["generation"] == 2
+    assert updated(rule, spec={"taint": {**evicting, "timeAdded": "2024-01-01T00:00:00Z"}})["spec"]["taint"][
+        "timeAdded"
+    ] == ("2024-01-01T00:00:00Z")
+    other = {**rule["spec"]["taint"], "value": "v"}
+    assert updated(rule, spec={"taint": other})["spec"]["taint"]["timeAdded"] == EARLIER
+    assert updated(rule, "status", spec={"taint": evicting}, status={"y": 1})["spec"] == rule["spec"]
+
+
+def test_a_taint_that_a_driver_adds_is_of_now():
+    of_slice = named("resource.k8s.io/v1", "ResourceSlice", spec={"devices": [{"name": "d"}]})
+    old = created(of_slice)
+    devices = [{"name": "d", "taints": [{"key": "k", "effect": "NoExecute"}]}]
+    assert updated(old, spec={"devices": devices})["spec"]["devices"][0]["taints"][0]["timeAdded"] == WHEN

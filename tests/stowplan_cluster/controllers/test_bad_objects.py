@@ -122,3 +122,8 @@ def test_nothing_that_is_stored_stops_the_loop(plan, restart):
         cluster.loop.close()
         cluster.restart()
     cluster.advance(70)
+    # The others' work goes on.
+    cluster.create(workload("ReplicaSet", "after", replicas=2))
+    cluster.advance(1)
+    owners = [owner["name"] for pod in cluster.pods() for owner in pod["metadata"].get("ownerReferences") or ()]
+    assert owners.count("after") == 2

@@ -114,6 +114,14 @@ def test_slices_go_with_their_node(cluster):
             "Object contains unknown field `cuont` - at `$[0]`; it is a JSON list of devices",
         ),
         ('[{"driver": "d", "count": 0}]', "[0].count: 0 is not from 1 to 1024"),
+        (
+            '[{"driver": "d", "capacity": {"a": 2}, "partitions": [{"name": "h", "capacity": {"b": 1}}]}]',
+            "[0].partitions[0].capacity: the whole has no 'b'",
+        ),
+        (
+            '[{"driver": "d", "capacity": {"a": 2}, "partitions": [{"name": "h", "capacity": {}}]}]',
+            "[0].partitions[0].capacity: a part has some of the capacity of the whole",
+        ),
     ],
 )
 def test_an_annotation_that_cannot_be_read_changes_nothing(cluster, annotation, problem):
@@ -133,3 +141,68 @@ def test_slices_that_are_refused_are_told(cluster):
     assert 'spec.devices[0].name: Invalid value: "GPU-0"' in message
     annotate(cluster, GPUS)
     assert devices(cluster) == ["gpu-0", "gpu-1"]
+
+
+PARTED = {
+    "driver": DRIVER,
+    "count": 2,
+    "name": "gpu",
+    "attributes": {"model": "A100"},
+    "capacity": {"memory": "40Gi", "computeUnits": 8},
+    "partitions": [
+        {
+            "name": "half",
+            "count": 2,
+            "attributes": {"profile": "half"},
+            "capacity": {"memory": "20Gi", "computeUnits": 4},
+        },
+        {"name": "tiny", "capacity": {"computeUnits": 1}},
+    ],
+}
+
+
+def counters(**amounts):
+    return {name.replace("_", "-"): {"value": value} for name, value in amounts.items()}
+
+
+def test_devices_in_parts(cluster):
+    cluster.create(with_devices(PARTED))
+    cluster.settle()
+    assert cluster.names(SLICE) == [f"n-{DRIVER}-0", f"n-{DRIVER}-counters-0"]
+    spec = cluster.find(SLICE, f"n-{DRIVER}-counters-0")["spec"]
+    assert spec["pool"] == {"name": "n", "generation": 1, "resourceSliceCount": 2}
+    of_whole = counters(memory="40Gi", computeunits="8")
+    assert spec["sharedCounters"] == [{"name": "gpu-0", "counters": of_whole}, {"name": "gpu-1", "counters": of_whole}]
+    found = cluster.find(SLICE, f"n-{DRIVER}-0")["spec"]["devices"]
+    assert [device["name"] for device in found[:4]] == ["gpu-0", "gpu-0-half-0", "gpu-0-half-1", "gpu-0-tiny-0"]
+    assert found[0]["consumesCounters"] == [{"counterSet": "gpu-0", "counters": of_whole}]
+    assert found[1] == {
+        "name": "gpu-0-half-0",
+        "attributes": {"model": {"string": "A100"}, "parent": {"string": "gpu-0"}, "profile": {"string": "half"}},
+        "capacity": {"memory": {"value": "20Gi"}, "computeUnits": {"value": "4"}},
+        "consumesCounters": [{"counterSet": "gpu-0", "counters": counters(memory="20Gi", computeunits="4")}],
+    }
+    version = cluster.store.version
+    cluster.restart()
+    cluster.settle()
+    assert cluster.store.version == version
+
+
+def test_a_taint_keeps_its_time_when_the_pool_changes(cluster):
+    tainted = {**GPUS, "device": {"taints": [{"key": "broken", "effect": "NoExecute"}]}}
+    cluster.create(with_devices(tainted))
+    cluster.settle()
+
+    def times():
+        (spec,) = [cluster.find(SLICE, name)["spec"] for name in cluster.names(SLICE)]
+        return spec["pool"]["generation"], {taint["timeAdded"] for one in spec["devices"] for taint in one["taints"]}
+
+    generation, before = times()
+    assert generation == len(before) == 1
+    cluster.advance(60)
+    assert times() == (1, before)
+    annotate(cluster, {**tainted, "count": 3})
+    generation, after = times()
+    assert generation == 2
+    assert len(after) == 2
+    assert before < after

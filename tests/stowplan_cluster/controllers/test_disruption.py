@@ -229,6 +229,9 @@ def test_pods_without_a_budget_are_not_looked_at(monkeypatch, cluster):
     cluster.add("a")
     cluster.set_pod("a", ready=False)
     cluster.settle()
+    # It would have been told: a budget has its pods decoded.
+    with pytest.raises(AssertionError, match="decoded"):
+        cluster.create(budget(minAvailable=1))
 
 
 # Against a plain recount

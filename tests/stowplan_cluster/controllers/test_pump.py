@@ -86,4 +86,4 @@ async def test_waiting_ends_with_a_change():
 
 
 async def test_waiting_ends_with_time():
-    await wait_for_change(asyncio.Event(), 0.0)
+    assert await asyncio.wait_for(wait_for_change(asyncio.Event(), 0.0), 60) is None

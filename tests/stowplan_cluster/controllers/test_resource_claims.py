@@ -191,3 +191,111 @@ def test_others_than_pods_keep_their_reservation(cluster):
     cluster.edit(CLAIM, "c", lambda obj: obj["status"].update(reservedFor=[user]), subresource="status")
     cluster.settle()
     assert users(cluster) == ["g"]
+
+
+GROUP = "podgroups.scheduling.k8s.io"
+ENTRY = {"name": "gpu", "resourceClaimTemplateName": "t"}
+
+
+def group(name="train", *entries, policy=None):
+    spec = {"schedulingPolicy": policy or {"basic": {}}, "resourceClaims": list(entries or [ENTRY])}
+    return of("PodGroup", name, "scheduling.k8s.io/v1alpha2", metadata={"namespace": "default"}, spec=spec)
+
+
+def member(name="web", entry=ENTRY, **rest):
+    return pod(name, resourceClaims=[entry], schedulingGroup={"podGroupName": "train"}, **rest)
+
+
+def entries_of(cluster, kind, name):
+    statuses = cluster.find(kind, name).get("status", {}).get("resourceClaimStatuses", [])
+    return {one["name"]: one["resourceClaimName"] for one in statuses}
+
+
+@pytest.mark.parametrize("group_first", [True, False])
+def test_a_group_has_one_claim_that_its_pods_share(cluster, group_first):
+    objects = [group(), member("a"), member("b")]
+    for obj in [template(), *(objects if group_first else objects[::-1])]:
+        cluster.create(obj)
+        cluster.settle()
+    (made,) = cluster.names(CLAIM)
+    assert made.startswith("train-gpu-")
+    assert [entries_of(cluster, *one) for one in ((GROUP, "train"), ("Pod", "a"), ("Pod", "b"))] == [{"gpu": made}] * 3
+    (owner,) = cluster.find(CLAIM, made)["metadata"]["ownerReferences"]
+    assert owner == {
+        "apiVersion": "scheduling.k8s.io/v1alpha2",
+        "kind": "PodGroup",
+        "name": "train",
+        "uid": cluster.find(GROUP, "train")["metadata"]["uid"],
+        "controller": True,
+    }
+    version = cluster.store.version
+    cluster.restart()
+    cluster.settle()
+    assert cluster.store.version == version
+
+
+def test_a_pod_that_asks_otherwise_than_its_group_has_a_claim_of_its_own(cluster):
+    cluster.create(template())
+    cluster.create(template("u"))
+    cluster.create(group())
+    cluster.create(member("a", {"name": "gpu", "resourceClaimTemplateName": "u"}))
+    cluster.settle()
+    assert entries_of(cluster, "Pod", "a")["gpu"].startswith("a-gpu-")
+    assert entries_of(cluster, GROUP, "train")["gpu"].startswith("train-gpu-")
+
+
+def test_a_pod_waits_for_its_group(cluster):
+    cluster.create(template())
+    cluster.create(member("a"))
+    cluster.settle()
+    assert cluster.names(CLAIM) == []
+
+
+def test_a_claim_of_a_group_that_is_gone_is_made_again(cluster):
+    cluster.create(template())
+    cluster.create(group())
+    cluster.create(member("a"))
+    cluster.settle()
+    (first,) = cluster.names(CLAIM)
+    cluster.remove(CLAIM, first)
+    cluster.settle()
+    (second,) = cluster.names(CLAIM)
+    assert second != first
+    assert entries_of(cluster, "Pod", "a") == entries_of(cluster, GROUP, "train") == {"gpu": second}
+
+
+def test_a_group_without_template_says_so(cluster):
+    cluster.create(group())
+    cluster.settle()
+    (event,) = cluster.events("train")
+    assert event[:2] == ("Warning", "FailedResourceClaimCreation")
+    assert event[2].startswith('PodGroupResourceClaim gpu: resource claim template "t"')
+    cluster.create(template())
+    cluster.advance(120)
+    assert len(cluster.names(CLAIM)) == 1
+
+
+def test_what_is_reserved_for_a_group_is_free_when_the_group_is_gone(cluster):
+    cluster.create(claim())
+    cluster.create(group("train", {"name": "gpu", "resourceClaimName": "c"}))
+    cluster.settle()
+    cluster.edit(CLAIM, "c", lambda obj: obj["metadata"].update(finalizers=[FINALIZER]))
+    uid = cluster.find(GROUP, "train")["metadata"]["uid"]
+    user = {"apiGroup": "scheduling.k8s.io", "resource": "podgroups", "name": "train", "uid": uid}
+    status = {**allocation("g0"), "reservedFor": [user]}
+    cluster.edit(CLAIM, "c", lambda obj: obj.update(status=status), subresource="status")
+    cluster.settle()
+    assert users(cluster) == ["train"]
+    cluster.remove(GROUP, "train")
+    cluster.settle()
+    assert cluster.find(CLAIM, "c")["status"] == {}
+
+
+def test_a_pod_with_a_node_reserves_for_its_group(cluster):
+    entry = {"name": "gpu", "resourceClaimName": "c"}
+    cluster.create(claim())
+    cluster.create(group("train", entry))
+    allocate(cluster, "c")
+    cluster.create(member("a", entry, nodeName="n"))
+    cluster.settle()
+    assert users(cluster) == ["train"]

@@ -79,6 +79,41 @@ async def test_what_is_no_tls_is_dropped_in_silence(server, caplog):
     assert [record for record in caplog.records if record.levelno >= logging.WARNING] == []
 
 
+async def test_clients_that_connect_and_say_nothing_are_few_and_keep_nobody_out(server):
+    front = Front(server, settings=FrontSettings(max_handshakes=3))
+    await front.start()
+    acceptor = front._acceptor
+    assert acceptor is not None
+    port = int(front.url.rpartition(":")[2])
+    try:
+        silent = [await asyncio.open_connection("127.0.0.1", port) for _ in range(8)]
+        for reader, _ in silent[:5]:
+            # The oldest: closed, as there are more.
+            assert await reader.read(-1) == b""
+        assert acceptor.handshakes == 3
+        assert await status_of(front, f"{front.url}/livez", trusting(front)) == 200
+        assert not silent[-1][0].at_eof()
+    finally:
+        await front.stop()
+    assert acceptor.handshakes == 0
+    for reader, writer in silent:
+        assert await reader.read(-1) == b""
+        writer.close()
+        await writer.wait_closed()
+
+
+async def test_a_handshake_that_does_not_come(server):
+    front = Front(server, settings=FrontSettings(handshake_timeout=0.05))
+    await front.start()
+    try:
+        reader, writer = await asyncio.open_connection("127.0.0.1", int(front.url.rpartition(":")[2]))
+        assert await reader.read(-1) == b""
+        writer.close()
+        await writer.wait_closed()
+    finally:
+        await front.stop()
+
+
 async def test_each_front_makes_up_its_token(server):
     tokens = {Front(server).token for _ in range(3)}
     assert len(tokens) == 3
@@ -91,8 +126,8 @@ async def test_it_listens_only_at_the_loopback_unless_told(server):
     front = Front(server, settings=FrontSettings(tls=False))
     await front.start()
     try:
-        assert front._runner is not None
-        assert [address[0] for address in front._runner.addresses] == ["127.0.0.1"]
+        assert front._acceptor is not None
+        assert [address[0] for address in front._acceptor.addresses] == ["127.0.0.1"]
     finally:
         await front.stop()
 

@@ -20,6 +20,7 @@ import yaml
 from stowplan.api.types import Pod
 from stowplan.client.connection import connect_from_flags
 from stowplan.client.http_api import HttpApi
+from stowplan.command_line.event_loop import beside
 from stowplan.config import DEFAULT_FEATURES
 from stowplan.engine.engine import TICK
 from stowplan.live.scheduler import SchedulerSettings
@@ -342,9 +343,9 @@ class Scheduled:
                 raise AssertionError(f"waited in vain for {what or inspect.getsource(predicate).strip()}")
             await asyncio.sleep(0.01)
 
-    async def settle(self):
+    async def settle(self, patience=PATIENCE):
         """Until everything that the test did has been heard, and nothing is under way any more."""
-        deadline = real_time.monotonic() + PATIENCE
+        deadline = real_time.monotonic() + patience
         self.scheduler.submit(TICK)
         calm = 0
         while calm < 4:
@@ -382,6 +383,13 @@ class Scheduled:
                 await asyncio.sleep(0.001)
 
 
+async def _retried(time):
+    """Let waits after a failure end while the scheduler starts: its time stands still, and a busy server may fail."""
+    while True:
+        await asyncio.sleep(0.5)
+        time.next_alarm(time.now + 0.5)
+
+
 @asynccontextmanager
 async def scheduled(
     server,
@@ -413,7 +421,7 @@ async def scheduled(
         async with HttpApi.open(connection, client_settings=UNLIMITED, agent=AGENT) as http, AsyncExitStack() as stack:
             heard = Heard(http, objects.births)
             api = heard if wrap is None else wrap(heard)
-            async with asyncio.timeout(PATIENCE):
+            async with asyncio.timeout(PATIENCE), beside(_retried(time)):
                 parts = await stack.enter_async_context(opened(api, time, **options))
             found = Scheduled(server, objects, heard, api, *parts)
             await found.settle()

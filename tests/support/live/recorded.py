@@ -2,9 +2,9 @@
 
 from random import Random
 
+from stowplan.engine.input_recorder import Recorder
 from stowplan.engine.recording import Replay
 from stowplan.in_tree.registry import in_tree_registry
-from stowplan.live.recorder import Recorder
 from stowplan.timing.manual_time import ManualTime
 
 

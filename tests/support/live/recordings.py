@@ -2,7 +2,7 @@
 
 import msgspec
 
-from stowplan.live.recorder import Recorder
+from stowplan.engine.input_recorder import Recorder
 from stowplan.recordings.container import lines_of, packed
 from stowplan.testing import a_node, a_pod
 from support.live.live_scheduler import live
@@ -21,6 +21,27 @@ class RecordedToFile:
         self.path.write_bytes(b"".join(map(packed, self._written)))
 
 
+class RotatedToFiles:
+    """A recorder whose lines go into a new file whenever the test says so."""
+
+    def __init__(self, path):
+        self._path, self._written = path, [[]]
+        self.is_due = False
+        self.recorder = Recorder(lambda lines: self._written[-1].append(lines), rotation=self)
+
+    def rotate(self):
+        self.is_due = False
+        self._written.append([])
+
+    def close(self):
+        self.recorder.flush()
+        for number, lines in enumerate(self._written, 1):
+            last = number == len(self._written)
+            path = self._path if last else self._path.with_name(f"{self._path.name}.{number}")
+            path.write_bytes(b"".join(map(packed, lines)))
+        return len(self._written)
+
+
 async def a_short_run(path):
     """A scheduler places a pod, and finds no node for another one ten seconds later."""
     to_file = RecordedToFile(path)
@@ -31,6 +52,22 @@ async def a_short_run(path):
         await cluster.create(a_pod("huge").requests(cpu="100").obj())
         await cluster.advance(10)
     to_file.close()
+
+
+async def a_run_in_two_files(path):
+    """Four pods, one every ten seconds, and a file that ends after two of them; another waits for ten seconds."""
+    files = RotatedToFiles(path)
+    nodes = [a_node(name).allocatable(cpu="8", memory="32Gi", pods=10).obj() for name in "ab"]
+    async with live(*nodes, recorder=files.recorder) as cluster:
+        for number in range(4):
+            await cluster.create(a_pod(f"p{number}").requests(cpu="1").obj())
+            await cluster.advance(10)
+            files.is_due = number == 1
+        await cluster.create(a_pod("large").requests(cpu="20").obj())
+        await cluster.advance(10)
+        await cluster.create(a_node("c").allocatable(cpu="32", memory="32Gi", pods=10).obj())
+        await cluster.advance(10)
+    assert files.close() == 2
 
 
 def changed_line(path, number, change):

@@ -6,6 +6,7 @@ from stowplan.engine.outbox import Outbox
 from stowplan.engine.parts import Parts
 from stowplan.framework.waiting_pods import PodsInPreBind, WaitingPods
 from stowplan.inspection.stories import Stories
+from support.scheduling.kept_reports import KeptReports
 
 
 def parts(*, reports=None, **given):
@@ -21,6 +22,6 @@ def parts(*, reports=None, **given):
         "pods_in_pre_bind": PodsInPreBind(),
         "leaving": LeavingPods(),
         "stories": Stories(now=now),
-        "report": (reports if reports is not None else []).append,
+        "reporter": KeptReports(reports),
     }
     return Parts(**(made | given))

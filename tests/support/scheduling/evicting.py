@@ -23,6 +23,7 @@ from stowplan_cluster.apiserver.embedded import EmbeddedApi
 from support.api.embedded import Api as Cluster
 from support.api.embedded import pod as a_manifest
 from support.observing.metrics import scheduler_metrics
+from support.scheduling.kept_reports import KeptReports
 from support.scheduling.scripted_effects import as_outcome
 from support.scheduling.worlds import struct
 
@@ -171,7 +172,7 @@ class World:
             waiting_pods=self.waiting_pods,
             pods_in_pre_bind=self.pods_in_pre_bind,
             leaving=self.leaving,
-            report=self.reports.append,
+            reporter=KeptReports(self.reports),
             queue=None,
         )
         #: None: patches are asked of `calls`.

@@ -45,7 +45,7 @@ class Clause:
         except _FormatError as error:
             raise ValueProblem(f"error during formatting: {error}") from None
 
-    def problem_with(self, value: Value) -> str | None:
+    def problem_with(self, value: Value | OfType) -> str | None:
         """What is wrong with a value as the argument."""
         try:
             _VERBS[self.verb](value, 0)
@@ -109,11 +109,22 @@ class _FormatError(Exception):
     pass
 
 
-def _refused(clause: str, kinds: str, value: Value) -> _FormatError:
-    return _FormatError(f"{clause} clause can only be used on {kinds}, was given {v.type_name(value)}")
+class OfType:
+    """Stands for any value of a type that no clause takes."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
 
 
-def _string(value: Value, _precision: int) -> str:
+def _given(value: Value | OfType) -> str:
+    return f"was given {value.name if isinstance(value, OfType) else v.type_name(value)}"
+
+
+def _refused(clause: str, kinds: str, value: Value | OfType) -> _FormatError:
+    return _FormatError(f"{clause} clause can only be used on {kinds}, {_given(value)}")
+
+
+def _string(value: Value | OfType, _precision: int) -> str:
     match value:
         case None:
             return "null"
@@ -164,13 +175,13 @@ def _element(value: Value) -> str:
     raise _FormatError(f"no formatting function for {v.type_name(value)}")
 
 
-def _decimal(value: Value, _precision: int) -> str:
+def _decimal(value: Value | OfType, _precision: int) -> str:
     if isinstance(value, int) and not isinstance(value, bool):
         return str(int(value))
     raise _refused("decimal", "integers", value)
 
 
-def _number(clause: str, value: Value) -> float:
+def _number(clause: str, value: Value | OfType) -> float:
     if isinstance(value, float):
         return value
     if isinstance(value, str) and value in _NUMBER_WORDS:
@@ -178,12 +189,12 @@ def _number(clause: str, value: Value) -> float:
     raise _refused(clause, "doubles", value)
 
 
-def _fixed(value: Value, precision: int) -> str:
+def _fixed(value: Value | OfType, precision: int) -> str:
     number = _number("fixed-point", value)
     return f"{number:,.{precision}f}" if math.isfinite(number) else _not_finite(number)
 
 
-def _scientific(value: Value, _precision: int) -> str:
+def _scientific(value: Value | OfType, _precision: int) -> str:
     number = _number("scientific", value)
     if not math.isfinite(number):
         return _not_finite(number)
@@ -196,13 +207,13 @@ def _not_finite(number: float) -> str:
     return "NaN" if math.isnan(number) else "∞" if number > 0 else "-∞"
 
 
-def _binary(value: Value, _precision: int) -> str:
+def _binary(value: Value | OfType, _precision: int) -> str:
     if isinstance(value, int):
         return f"{int(value):b}"
-    raise _refused("binary", "integers and bools", value)
+    raise _FormatError(f"only integers and bools can be formatted as binary, {_given(value)}")
 
 
-def _hex(value: Value, _precision: int) -> str:
+def _hex(value: Value | OfType, _precision: int) -> str:
     match value:
         case bool():
             pass
@@ -212,20 +223,20 @@ def _hex(value: Value, _precision: int) -> str:
             return value.encode(errors="surrogatepass").hex()
         case bytes():
             return value.hex()
-    raise _refused("hex", "integers, byte buffers, and strings", value)
+    raise _FormatError(f"only integers, byte buffers, and strings can be formatted as hex, {_given(value)}")
 
 
-def _upper_hex(value: Value, precision: int) -> str:
+def _upper_hex(value: Value | OfType, precision: int) -> str:
     return _hex(value, precision).upper()
 
 
-def _octal(value: Value, _precision: int) -> str:
+def _octal(value: Value | OfType, _precision: int) -> str:
     if isinstance(value, int) and not isinstance(value, bool):
         return f"{int(value):o}"
     raise _refused("octal", "integers", value)
 
 
-_VERBS: dict[str, Callable[[Value, int], str]] = {
+_VERBS: dict[str, Callable[[Value | OfType, int], str]] = {
     "s": _string,
     "d": _decimal,
     "f": _fixed,

@@ -10,8 +10,7 @@ import click
 
 from stowplan.cli.shell_completion import complete_file
 from stowplan.command_line.errors import InputError
-from stowplan.command_line.flags.flag_set import FlagError
-from stowplan.command_line.flags.gates import gates_of
+from stowplan.command_line.feature_gates import feature_gates_option
 from stowplan.config import ConfigError
 from stowplan.config.documents import parse_document
 from stowplan.config.errors import ConfigFileError
@@ -31,18 +30,12 @@ _STDIN = "-"
 
 _OPTIONS = (
     click.option("--plugin", "plugins", metavar="MODULE:CLASS", multiple=True, help="Plugin of your own. Repeatable."),
-    click.option(
-        "--feature-gates",
-        "gates",
-        metavar="GATE=BOOL,…",
-        multiple=True,
-        help="Feature gates; they decide which plugins run by default and which arguments are valid.",
-    ),
+    feature_gates_option("Feature gates; they decide which plugins run by default and which arguments are valid."),
 )
 
 
 def what_exists(command: Callable[..., Any]) -> Any:
-    """Options whose values `known_plugins` and `features_of` take."""
+    """Options whose values `known_plugins` and `command_line.feature_gates.features_of` take."""
     return reduce(lambda made, option: option(made), reversed(_OPTIONS), command)
 
 
@@ -60,14 +53,6 @@ def known_plugins(paths: Sequence[str]) -> Declarations:
         return registry_with(paths).declarations
     except PluginLoadError as error:
         raise InputError(str(error)) from error
-
-
-def features_of(gates: Sequence[str]) -> FeatureGates:
-    settings = [("", setting) for text in gates for setting in text.split(",") if setting]
-    try:
-        return gates_of(settings).features
-    except FlagError as error:
-        raise InputError(f"--feature-gates: {error}") from error
 
 
 def read(file: str) -> Document:

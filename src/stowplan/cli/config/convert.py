@@ -7,7 +7,6 @@ import json
 import click
 
 from stowplan.cli.config.about import (
-    features_of,
     file_argument,
     known_plugins,
     output_option,
@@ -16,6 +15,7 @@ from stowplan.cli.config.about import (
     shown,
     what_exists,
 )
+from stowplan.command_line.feature_gates import features_of
 from stowplan.config import ConfigError
 from stowplan.config.documents import parse_document
 from stowplan.config.load import load_document

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import click
 
-from stowplan.cli.config.about import features_of, known_plugins, output_option, what_exists
+from stowplan.cli.config.about import known_plugins, output_option, what_exists
 from stowplan.cli.data_output import write_data
+from stowplan.command_line.feature_gates import features_of
 from stowplan.config.load import load_document
 
 

@@ -10,7 +10,6 @@ import click
 from msgspec.structs import replace
 
 from stowplan.cli.config.about import (
-    features_of,
     file_argument,
     known_plugins,
     output_option,
@@ -20,6 +19,7 @@ from stowplan.cli.config.about import (
     what_exists,
 )
 from stowplan.cli.data_output import write_data
+from stowplan.command_line.feature_gates import features_of
 from stowplan.config import ConfigError
 from stowplan.config.load import load_document
 from stowplan.config.reports.differences import differences

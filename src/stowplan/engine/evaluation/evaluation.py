@@ -44,7 +44,6 @@ if TYPE_CHECKING:
     Mask = npt.NDArray[np.bool_]
     Rows = npt.NDArray[np.intp]
 
-_NO_ROWS = np.zeros(0, np.intp)
 _NOTHING: frozenset[str] = frozenset()
 
 #: With more changed rows than this share of the table, everything is worked out anew.
@@ -120,14 +119,14 @@ class Evaluation:
         self._scoring.outdate(rows, outdated)
         reused = rows is not None
         self._stand_now(pod, outdated)
-        outcome = self._known(pod, within) if rows is not None and not len(rows) else None
+        outcome = None if rows is None or rows else self._known(pod, within)
         if outcome is None:
             outcome = self._judgement(pod, within)
         outcome.reused, outcome.preparing = reused, filtering.preparing
         outcome.ended_early = None if filtering.pre_filtered is None else filtering.pre_filtered.status
         return outcome
 
-    def _changed_rows(self) -> Rows | None:
+    def _changed_rows(self) -> list[int] | None:
         """Rows whose pods changed since; None when everything must be done anew."""
         table, filtering = self._cluster.table, self._filtering
         if self._objects is None or self._generation != table.generation:
@@ -138,7 +137,7 @@ class Evaluation:
         rows = self._cluster.changes.since(self._position)
         if rows is None or len(rows) > max(1, table.n * MAX_CHANGED_SHARE):
             return None
-        return np.array(rows, np.intp) if rows else _NO_ROWS
+        return rows
 
     def _stand_now(self, pod: PodInfo, outdated: frozenset[str]) -> None:
         if self._objects is not None:
@@ -198,8 +197,7 @@ class Evaluation:
         # `any` would be a function in Python.
         if len(feasible) and feasible[feasible.argmax()]:
             return Outcome(filtering.state, None, feasible, filtering.examined, filtering.seen, None, refused)
-        if filtering.patched or not filtering.whole:
-            # Reasons are not kept up to date, only masks.
+        if not filtering.explain(pod):
             filtering.run(pod, within=within)
             self._scoring.outdate(None)
             if filtering.error is not None:

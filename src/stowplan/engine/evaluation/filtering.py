@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from stowplan.cluster.view import Nodes
+from stowplan.engine.evaluation.node_sums import FEW
 from stowplan.engine.evaluation.object_watches import asked_again
 from stowplan.framework.cycle_state import CycleState
 from stowplan.framework.diagnosis import Diagnosis
@@ -61,8 +62,10 @@ class Filtering:
         self.feasible: Mask = np.zeros(0, np.bool_)
         #: Each Filter's answer over all rows, in the order of the plugins; None: refuses nobody.
         self._answers: dict[str, Rejections | None] = {}
-        #: Whether masks were brought up to date without their reasons.
-        self.patched = False
+        #: Plugins whose masks were brought up to date without their reasons.
+        self._without_reasons: set[str] = set()
+        #: Whether a plugin joined late: it stands in the wrong place for a diagnosis.
+        self._disordered = False
         #: Whether plugins that look at nodes one by one took part.
         self.whole = True
         #: Plugins whose PreFilter state was renewed by the last update, and those that were outdated.
@@ -87,7 +90,8 @@ class Filtering:
         self.whole = one_by_one
         self.state = CycleState(asking=self._asking)
         self.sample()
-        self._answers, self.error, self.patched, self.renewed = {}, None, False, set()
+        self._answers, self.error, self.renewed = {}, None, set()
+        self._without_reasons, self._disordered = set(), False
         nodes = Nodes(self._cluster)
         run_pre_filter = self._framework.run_pre_filter
         pre, seconds = measured(self._metrics, run_pre_filter, self.state, pod, nodes)
@@ -149,7 +153,7 @@ class Filtering:
 
     # -- up to date again ---------------------------------------------------------------------------------------------
 
-    def update(self, pod: PodInfo, rows: Rows, *, within: Rows | None, outdated: frozenset[str]) -> bool:
+    def update(self, pod: PodInfo, rows: list[int], *, within: Rows | None, outdated: frozenset[str]) -> bool:
         """Bring the verdicts up to date after pods of some rows changed; False when only a run can do that.
 
         `outdated`: plugins that are asked about every node, as lookup objects changed that they depend on.
@@ -162,7 +166,7 @@ class Filtering:
             return False
         changed = within is not self._within and self.restrict(within)
         skipped = self.state.skip_filter
-        for plugin in self._framework.node_pods_filters if len(rows) else ():
+        for plugin in self._framework.node_pods_filters if rows else ():
             if plugin.name not in skipped and plugin.name not in outdated:
                 fresh = self._filter_rows(plugin, pod, rows)
                 if fresh is None:
@@ -214,28 +218,29 @@ class Filtering:
             # The full run that follows finds it again and reports it.
             return raised(e)
 
-    def _filter_rows(self, plugin: FilterPlugin, pod: PodInfo, rows: Rows) -> Mask | None:
+    def _filter_rows(self, plugin: FilterPlugin, pod: PodInfo, rows: list[int]) -> list[bool] | None:
         """A plugin's fresh verdict on some rows; None for an error."""
         if plugin.reads is Reads.NODE_SUMS:
             column = self._columns.get(plugin.name)
             if column is None:
                 column = self._columns[plugin.name] = self._sums.refused(plugin, pod)
             values = column.values(self.state, pod)
-            return None if isinstance(values, Status) else values.take(rows)
-        answer = self._framework.run_filter(plugin, self.state, pod, Nodes(self._cluster, rows))
+            return None if isinstance(values, Status) else _of(values, rows)
+        nodes = Nodes(self._cluster, np.array(rows, np.intp))
+        answer = self._framework.run_filter(plugin, self.state, pod, nodes)
         if isinstance(answer, Status):
             return None
-        return np.zeros(len(rows), np.bool_) if answer is None else answer.mask
+        return [False] * len(rows) if answer is None else answer.mask.tolist()
 
-    def _patch(self, name: str, rows: Rows, fresh: Mask) -> bool:
+    def _patch(self, name: str, rows: list[int], fresh: list[bool]) -> bool:
         """Put a plugin's fresh verdict on some rows into its mask; whether the mask changed."""
         old = self._answers[name]
-        self.patched = True
+        self._without_reasons.add(name)
         if old is None:
-            if not any(fresh.tolist()):
+            if not any(fresh):
                 return False
             mask = np.zeros(self._cluster.table.n, np.bool_)
-        elif old.mask.take(rows).tolist() == fresh.tolist():
+        elif _of(old.mask, rows) == fresh:
             self._answers[name] = Rejections(old.mask, ())
             return False
         else:
@@ -249,11 +254,24 @@ class Filtering:
         known = name in self._answers
         old = self._answers.get(name)
         self._answers[name] = answer
-        # A plugin that joins late stands in the wrong place for a diagnosis.
-        self.patched = self.patched or not known
+        self._without_reasons.discard(name)
+        self._disordered = self._disordered or not known
         if old is None or answer is None:
             return old is not answer
         return old.mask is not answer.mask
+
+    def explain(self, pod: PodInfo) -> bool:
+        """Ask those again whose masks are up to date and whose reasons are not; False when only a run gives all."""
+        if self._disordered or not self.whole:
+            return False
+        for plugin in self._framework.active_filters(self.state) if self._without_reasons else ():
+            if plugin.name in self._without_reasons:
+                answer = self._framework.run_filter(plugin, self.state, pod, Nodes(self._cluster))
+                if isinstance(answer, Status):
+                    return False
+                self._answers[plugin.name] = answer
+        self._without_reasons.clear()
+        return True
 
     def _join(self) -> None:
         feasible = self.examined
@@ -317,3 +335,9 @@ class Filtering:
             diagnosis.absent = Status(Code.UnschedulableAndUnresolvable, (reason,))
             diagnosis.pre_filter_plugins = frozenset(pre.narrowed_by)
         return diagnosis
+
+
+def _of(mask: Mask, rows: list[int]) -> list[bool]:
+    """A mask's values of some rows."""
+    found: list[bool] = mask.take(rows).tolist() if len(rows) > FEW else [mask.item(row) for row in rows]
+    return found

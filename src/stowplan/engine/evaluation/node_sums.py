@@ -2,8 +2,8 @@
 
 Whether a node has room, and how full it would be, does not hang on a pod's affinity or labels: pods of many templates
 with equal requests get the same answer from such plugins (`Reads.NODE_SUMS`). So each distinct question has one
-column over all rows, brought up to date when somebody asks: usually a single row changed since. And as the nodes of a
-kind pass through the same states, even that row's answer is often known.
+column over all rows, brought up to date when somebody asks: usually one or two rows changed since. And as the nodes of
+a kind pass through the same states, even those rows' answers are often known.
 
 The evaluations hold the columns that they ask; a column goes with the last of them.
 """
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from stowplan.framework.interface import FilterPlugin, ScorePlugin
     from stowplan.framework.runtime import Framework
 
+#: So many changed rows are brought up to date one by one, in numbers: with arrays these few would cost more.
+FEW = 8
 #: States of rows whose answers are remembered, of all columns together.
 _MAX_STATES = 1 << 17
 
@@ -38,8 +40,9 @@ class NodeSums:
         self._framework = framework
         self._cluster = framework.handle.cluster
         self._columns: WeakValueDictionary[tuple[Any, ...], _Column] = WeakValueDictionary()
-        self._last_asked = (-1, -1)
-        self._last_state: tuple[Any, ...] = ()
+        #: Where the changes stood when these states were looked up: by row.
+        self._position = -1
+        self._states: dict[int, tuple[Any, ...]] = {}
 
     def refused(self, plugin: FilterPlugin, pod: PodInfo) -> RefusedColumn:
         """Rows that a Filter refuses pods that ask what this one does."""
@@ -59,10 +62,13 @@ class NodeSums:
 
     def state_of(self, row: int, position: int) -> tuple[Any, ...]:
         """What a row sums up to at that position of the changes; several columns ask in a cycle."""
-        asked = (row, position)
-        if self._last_asked != asked:
-            self._last_asked, self._last_state = asked, self._cluster.table.sums(row)
-        return self._last_state
+        if position != self._position:
+            self._position = position
+            self._states.clear()
+        found = self._states.get(row)
+        if found is None:
+            found = self._states[row] = self._cluster.table.sums(row)
+        return found
 
     @property
     def max_states(self) -> int:
@@ -82,7 +88,7 @@ class _Column:
         "_objects",
         "_plugin",
         "_position",
-        "_state",
+        "_states",
         "_sums",
         "_values",
     )
@@ -98,10 +104,10 @@ class _Column:
         self._generation = -1
         self._objects: ObjectWatch = framework.watch_objects(pod, plugin)
         self._position = -1
-        #: State of the single row that is being asked about.
-        self._state: tuple[Any, ...] | None = None
+        #: States of the few rows that are being asked about; none of many.
+        self._states: list[tuple[Any, ...]] = []
         #: State of a row -> its answer.
-        self._known: dict[tuple[Any, ...] | None, Any] = {}
+        self._known: dict[tuple[Any, ...], Any] = {}
 
     def values(self, state: CycleState, pod: PodInfo) -> npt.NDArray[Any] | Status:
         """The answers of all rows, for one of the pods that ask this."""
@@ -120,7 +126,7 @@ class _Column:
         raise NotImplementedError
 
     def _outdated(self, pod: PodInfo) -> list[int] | None:
-        """Rows that are to be asked about; None: all. A single row in a state that is known is told at once."""
+        """Rows that are to be asked about; None: all. Few rows in states that are known are told at once."""
         cluster = self._cluster
         changes, table = cluster.changes, cluster.table
         if self._objects.changed():
@@ -128,19 +134,22 @@ class _Column:
             self._objects, self._generation = self._framework.watch_objects(pod, self._plugin), -1
         rows = changes.since(self._position) if self._generation == table.generation else None
         self._position = here = changes.position
+        self._states = states = []
         if rows is None or len(rows) > table.n // 8 + 1:
-            self._generation, self._state = table.generation, None
+            self._generation = table.generation
             return None
-        if len(rows) != 1:
-            self._state = None
+        if len(rows) > FEW:
             return rows
-        (row,) = rows
-        self._state = self._sums.state_of(row, here)
-        known = self._known.get(self._state)
-        if known is None:
-            return rows
-        self._values[row] = known
-        return []
+        unknown = []
+        for row in rows:
+            state = self._sums.state_of(row, here)
+            known = self._known.get(state)
+            if known is None:
+                unknown.append(row)
+                states.append(state)
+            else:
+                self._values[row] = known
+        return unknown
 
     def _take_over(self, rows: list[int] | None, answer: npt.NDArray[Any]) -> npt.NDArray[Any]:
         """Write the answers for some rows (None: all) down; the whole column."""
@@ -149,10 +158,10 @@ class _Column:
             self._known.clear()
             return self._values
         self._values[rows] = answer
-        if self._state is not None:
+        if self._states:
             if len(self._known) >= self._sums.max_states:
                 self._known.clear()
-            self._known[self._state] = answer[0]
+            self._known.update(zip(self._states, answer, strict=True))
         return self._values
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from stowplan.cluster.view import Nodes
+from stowplan.engine.evaluation.node_sums import FEW
 from stowplan.engine.evaluation.object_watches import asked_again
 from stowplan.framework.cycle_state import CycleState
 from stowplan.framework.interface import Reads
@@ -31,8 +32,6 @@ if TYPE_CHECKING:
 
 #: Total of a node that is out of the question.
 INFEASIBLE = np.iinfo(np.int64).min
-
-_NO_ROWS = np.zeros(0, np.intp)
 
 
 @dataclass(eq=False)
@@ -95,19 +94,19 @@ class Scoring:
         #: Plugins whose scores hang on lookup objects that changed since.
         self._outdated: frozenset[str] = frozenset()
         #: Rows that the scores do not know of yet.
-        self._dirty: npt.NDArray[np.intp] | None = None
+        self._dirty: list[int] | None = None
 
-    def outdate(self, rows: npt.NDArray[np.intp] | None, plugins: frozenset[str] = frozenset()) -> None:
+    def outdate(self, rows: list[int] | None, plugins: frozenset[str] = frozenset()) -> None:
         """The scores of these rows, and those of these plugins, no longer hold; None: nothing does."""
         if plugins:
             self._outdated |= plugins
         if rows is None:
             self._scored = None
             self._dirty = None
-        elif self._dirty is None or not len(self._dirty):
+        elif not self._dirty:
             self._dirty = rows
-        elif len(rows):
-            self._dirty = np.union1d(self._dirty, rows)
+        elif rows:
+            self._dirty = sorted({*self._dirty, *rows})
 
     def run(self, state: CycleState, pod: PodInfo, feasible: Mask) -> Scored:
         """Score all rows, or bring the scores up to date."""
@@ -151,7 +150,7 @@ class Scoring:
             totals += part.weighted
         self._totals, self._scored = totals, feasible
         self._ranked = self._only_feasible(feasible)
-        self._dirty, self._outdated = _NO_ROWS, frozenset()
+        self._dirty, self._outdated = [], frozenset()
         return None
 
     def _only_feasible(self, feasible: Mask) -> Ints:
@@ -169,7 +168,7 @@ class Scoring:
         assert self._scored is not None
         assert self._dirty is not None
         moved = feasible is not self._scored and bool((feasible != self._scored).any())
-        rows, self._dirty = self._dirty, _NO_ROWS
+        rows, self._dirty = self._dirty, []
         outdated, self._outdated = self._outdated, frozenset()
         whole = Nodes(self._cluster)
         whole.candidates = feasible
@@ -178,7 +177,7 @@ class Scoring:
         if not renewed:
             return self._run(pod, feasible)
         everywhere = self._drop_skipped() or moved
-        single = int(rows[0]) if len(rows) == 1 else None
+        few = len(rows) <= FEW
         for plugin in self._framework.active_scores(self._state):
             part = self._scores.get(plugin.name)
             failed: Status | None = None
@@ -186,9 +185,9 @@ class Scoring:
                 before = None if part is None else part.normal
                 failed = self._replace_score(plugin, pod, whole, feasible)
                 everywhere = everywhere or before is None or self._scores[plugin.name].normal is not before
-            elif len(rows) and plugin.reads in (Reads.NODE_SUMS, Reads.NODE_PODS):
-                if single is not None and plugin.reads is Reads.NODE_SUMS and plugin.in_range and not plugin.normalizes:
-                    failed = self._patch_row(part, pod, single)
+            elif rows and plugin.reads in (Reads.NODE_SUMS, Reads.NODE_PODS):
+                if few and plugin.reads is Reads.NODE_SUMS and plugin.in_range and not plugin.normalizes:
+                    failed = self._patch_few(part, pod, rows)
                 else:
                     failed = self._patch_score(part, pod, rows, feasible)
                 everywhere = everywhere or plugin.normalizes
@@ -198,9 +197,10 @@ class Scoring:
                 return failed
         if everywhere:
             self._ranked = self._only_feasible(feasible)
-        elif single is not None:
-            self._ranked[single] = self._totals[single] if feasible[single] else INFEASIBLE
-        elif len(rows):
+        elif few:
+            for row in rows:
+                self._ranked[row] = self._totals.item(row) if feasible.item(row) else INFEASIBLE
+        else:
             self._ranked[rows] = np.where(feasible[rows], self._totals[rows], INFEASIBLE)
         self._scored = feasible
         return None
@@ -247,8 +247,9 @@ class Scoring:
         old.raw = raw
         return self._renormalize(old, pod, feasible)
 
-    def _patch_score(self, part: Score, pod: PodInfo, rows: npt.NDArray[np.intp], feasible: Mask) -> Status | None:
+    def _patch_score(self, part: Score, pod: PodInfo, changed: list[int], feasible: Mask) -> Status | None:
         """Score some rows anew with one plugin."""
+        rows = np.array(changed, np.intp)
         raw = self._score_rows(part.plugin, pod, rows)
         if isinstance(raw, Status):
             return raw
@@ -263,16 +264,17 @@ class Scoring:
         part.weighted[rows] = weighted
         return None
 
-    def _patch_row(self, part: Score, pod: PodInfo, row: int) -> Status | None:
-        """The same of a single row and a plugin whose scores count as they are: one number, where arrays would cost."""
+    def _patch_few(self, part: Score, pod: PodInfo, rows: list[int]) -> Status | None:
+        """The same of few rows and a plugin whose scores count as they are: numbers, where arrays would cost."""
         values = self._column(part.plugin, pod).values(self._state, pod)
         if isinstance(values, Status):
             return values
-        raw = values.item(row)
-        weighted = raw * part.weight
-        part.raw[row] = raw
-        self._totals[row] += weighted - part.weighted.item(row)
-        part.weighted[row] = weighted
+        for row in rows:
+            raw = values.item(row)
+            weighted = raw * part.weight
+            part.raw[row] = raw
+            self._totals[row] += weighted - part.weighted.item(row)
+            part.weighted[row] = weighted
         return None
 
     def _score_rows(self, plugin: ScorePlugin, pod: PodInfo, rows: npt.NDArray[np.intp]) -> Ints | Status:

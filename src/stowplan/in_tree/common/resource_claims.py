@@ -51,6 +51,15 @@ def resource_claims_by_entry(
     return found
 
 
+def keys_of_claims(pod: PodInfo) -> list[str]:
+    """`namespace/name` of the claims that the pod names; none while one of them has no name yet."""
+    try:
+        names = [_claim_name(pod, entry) for entry in pod.pod.spec.resource_claims]
+    except ClaimError:
+        return []
+    return [f"{pod.namespace}/{name}" for name in names if name is not None]
+
+
 def _claim_name(pod: PodInfo, entry: PodResourceClaim) -> str | None:
     if entry.resource_claim_name is not None:
         return entry.resource_claim_name

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from stowplan.framework.events import Hint, queue_if
+from stowplan.framework.events import Hint, NamedObjects, queue_if
 from stowplan.in_tree.common.annotations import STORAGE_CLASS
 
 if TYPE_CHECKING:
@@ -31,6 +31,13 @@ def claim_names(pod: Pod) -> Iterator[str]:
             yield volume.persistent_volume_claim.claim_name
         elif volume.ephemeral is not None:
             yield f"{pod.metadata.name}-{volume.name}"
+
+
+def _keys_of_claims(pod: PodInfo) -> list[str]:
+    return [f"{pod.namespace}/{name}" for name in claim_names(pod.pod)]
+
+
+CLAIMS_OF_POD = NamedObjects(_keys_of_claims)
 
 
 def names_claim(pod: PodInfo, claim: PersistentVolumeClaim) -> bool:

@@ -34,7 +34,7 @@ from stowplan.preemption.plan import eviction_plan
 from stowplan.preemption.workloads import victims_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from stowplan.cluster.pod_info import PodInfo
     from stowplan.framework.cycle_state import CycleState
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from stowplan.framework.events import ClusterEventWithHint
     from stowplan.framework.explanations.preemption import Preemption
     from stowplan.framework.extender import Extender
-    from stowplan.framework.interface import PostFilterSteps
+    from stowplan.framework.interface import PodGroupPostFilterSteps, PostFilterSteps
 
 GROUP_PREEMPTING = Reason("PreemptionUnderWay", "waiting for the preemption for this pod group to be finished")
 PREEMPTING = Reason("PreemptionUnderWay", "waiting for the preemption for this pod to be finished")
@@ -139,9 +139,9 @@ class DefaultPreemption(PreEnqueuePlugin, PostFilterPlugin, PodGroupPostFilterPl
         return PostFilterResult(unschedulable(f"preemption: {run.message}"), "", outcome)
 
     def pod_group_post_filter(
-        self, group: PodGroup, pods: Sequence[PodInfo], fits: Callable[[], Status], *, pods_only_take_room: bool
-    ) -> PodGroupPostFilterResult:
-        found = victims_of(self.handle.cluster, group, pods, fits, at_once=pods_only_take_room)
+        self, group: PodGroup, pods: Sequence[PodInfo], *, pods_only_take_room: bool
+    ) -> PodGroupPostFilterSteps:
+        found = yield from victims_of(self.handle.cluster, group, pods, at_once=pods_only_take_room)
         if isinstance(found, Status):
             return PodGroupPostFilterResult(found)
         plan = GroupEvictionPlan(group=group, pods=tuple(pods), victims=found, plugin=self.name)

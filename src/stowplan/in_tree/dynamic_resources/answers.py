@@ -17,7 +17,6 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from typing import TYPE_CHECKING, Any
-from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -29,7 +28,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from stowplan.in_tree.dynamic_resources.allocator.claims import Claim, Features
-    from stowplan.in_tree.dynamic_resources.allocator.devices import PoolView, Usage, World
+    from stowplan.in_tree.dynamic_resources.allocator.devices import Usage, ViewKind, World
     from stowplan.in_tree.dynamic_resources.inventory import Inventory
 
     Rows = npt.NDArray[np.intp]
@@ -60,7 +59,7 @@ class _Known:
         #: What a search can tell of a node -> its answer.
         self.seen: dict[Any, Answer] = {}
         #: A bit per device that some request admits.
-        self.admitted: WeakKeyDictionary[PoolView, int] = WeakKeyDictionary()
+        self.admitted: dict[ViewKind, int] = {}
 
     def reserve(self, size: int) -> None:
         if size > len(self.verdicts):
@@ -160,14 +159,16 @@ class Answers:
 
     def _told(self, known: _Known, claims: tuple[Claim, ...], world: World) -> Any:
         """Equal for worlds between which the search cannot tell."""
-        return tuple((view.key, _within(usage, self._admitted(known, claims, view))) for view, usage in world.pools)
+        return tuple(
+            (view.kind, _within(usage, self._admitted(known, claims, view.kind))) for view, usage in world.pools
+        )
 
-    def _admitted(self, known: _Known, claims: tuple[Claim, ...], view: PoolView) -> int:
+    def _admitted(self, known: _Known, claims: tuple[Claim, ...], kind: ViewKind) -> int:
         """A bit per device that some request admits; also where that is not known so far, and where it is an error.
 
         Nothing is evaluated for this: the search may never come to a device.
         """
-        found = known.admitted.get(view)
+        found = known.admitted.get(kind)
         if found is not None:
             return found
         verdicts = [
@@ -177,13 +178,13 @@ class Answers:
             for wanted in request.alternatives
         ]
         found, complete = 0, True
-        for place, device in enumerate(view.devices):
-            of_device = [verdict.get(device.content) for verdict in verdicts]
+        for place, (content, _) in enumerate(kind.devices):
+            of_device = [verdict.get(content) for verdict in verdicts]
             if any(verdict is not False for verdict in of_device):
                 found |= 1 << place
             complete = complete and None not in of_device
         if complete:
-            known.admitted[view] = found
+            known.admitted[kind] = found
         return found
 
 

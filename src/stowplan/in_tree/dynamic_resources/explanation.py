@@ -1,33 +1,38 @@
-"""Which request of which claim fails on a node, and why: as data (`RequestProblem`), and as text."""
+"""Which request of which claim fails on a node, and why.
+
+Claims are judged each by itself first, and within one its requests; where each could be had alone, what comes last of
+what cannot be had together is told of. Extended resources that devices serve are told of by their own names.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from enum import Enum
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 import numpy as np
 
 from stowplan.api.node_selectors import compile_node_selector
-from stowplan.api.quantity import Format, format_quantity
 from stowplan.api.taints import untolerated
 from stowplan.api.types import DeviceClass, ResourceClaim
 from stowplan.cel.device_selectors import compile_selector
 from stowplan.cel.errors import CelError
+from stowplan.cluster.view import Nodes
 from stowplan.framework.explanations.explanation import Explanation
-from stowplan.framework.explanations.formatting import count, joined, sentence, taint_text
+from stowplan.framework.explanations.formatting import count, sentence, taint_text
 from stowplan.in_tree.dynamic_resources.allocator.devices import PoolState
 from stowplan.in_tree.dynamic_resources.allocator.search import Search, Verdict
 from stowplan.in_tree.dynamic_resources.allocator.selectors import Budget, SelectorVerdicts
 from stowplan.in_tree.dynamic_resources.answers import NODE_STEPS
 from stowplan.in_tree.dynamic_resources.demand import RefusedError, claim_key
+from stowplan.in_tree.dynamic_resources.extended_resources import in_memory_claim
 from stowplan.in_tree.dynamic_resources.plugin import NOT_ALLOCATABLE
+from stowplan.in_tree.dynamic_resources.request_problems import Kind, Lacking, RequestProblem, distinct, some, together
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping, Sequence
 
-    from stowplan.api.affinity import Taint
+    from stowplan.api.device_claims import DeviceSubRequest, ExactDeviceRequest
     from stowplan.cel.device_selectors import Read
     from stowplan.framework.explanations.explanation import Mask, Rows
     from stowplan.framework.explanations.inspection import Inspection
@@ -37,82 +42,17 @@ if TYPE_CHECKING:
     from stowplan.in_tree.dynamic_resources.allocator.devices import PooledDevice, PoolView, World
     from stowplan.in_tree.dynamic_resources.plugin import DynamicResources
 
-#: Values and names that are spelled out; nodes that are summed up, and that other nodes' devices are compared with.
-_SHOWN, _SUMMED_UP, _TRIED_NODES = 4, 64, 8
+#: Nodes that are summed up, and that other nodes' devices are compared with.
+_SUMMED_UP, _TRIED_NODES = 64, 8
 
 
-class Kind(Enum):
-    NO_DEVICES = "NoDevices"
-    NONE_MATCHES = "NoDeviceMatches"
-    TAINTED = "DevicesTainted"
-    TAKEN = "DevicesTaken"
-    COUNTERS_SPENT = "CountersSpent"
-    NO_CAPACITY = "CapacitySpent"
-    CONSTRAINT = "ConstraintNotMet"
-    TOO_FEW = "TooFewDevices"
+class _Asked(NamedTuple):
+    """A claim that waits for devices."""
 
-
-def amount_text(amount: int) -> str:
-    """An amount as a quantity, by powers of 1024 where that is shorter."""
-    return min((format_quantity(amount, format_) for format_ in (Format.DECIMAL_SI, Format.BINARY_SI)), key=len)
-
-
-class Lacking(NamedTuple):
-    """A counter or capacity that does not suffice, in units of 10^-9."""
-
-    name: str
-    wanted: int
-    left: int
-
-    def __str__(self) -> str:
-        return f"{self.name} ({amount_text(self.wanted)} wanted, {amount_text(max(0, self.left))} left)"
-
-
-@dataclass(frozen=True, slots=True)
-class RequestProblem:
-    """Why a request cannot be satisfied on a node."""
-
-    kind: Kind
-    claim: str
-    #: "": it is not about one request.
-    request: str = ""
-    #: Devices that the node reaches; those of them that the selectors admit; and how many are wanted.
-    devices: int = 0
-    matching: int = 0
-    wanted: int = 0
-    #: Attribute or capacity that selectors ask about -> the values that devices have.
-    values: tuple[tuple[str, tuple[str, ...]], ...] = ()
-    #: Claims that have matching devices.
-    holders: tuple[str, ...] = ()
-    #: Taints, counters or attributes that are in the way.
-    names: tuple[str, ...] = ()
-    taints: tuple[Taint, ...] = ()
-    #: Counters or capacities of which there is too little.
-    lacking: tuple[Lacking, ...] = ()
-
-    def __str__(self) -> str:
-        where = f"request {self.request} of claim {self.claim}" if self.request else f"claim {self.claim}"
-        return f"{where}: {self._what()}"
-
-    def _what(self) -> str:
-        matching = count(self.matching, "matching device")
-        if self.kind is Kind.NO_DEVICES:
-            return "the node has no devices"
-        if self.kind is Kind.NONE_MATCHES:
-            seen = "; ".join(f"{name} is {_some(values)}" for name, values in self.values)
-            return f"none of {count(self.devices, 'device')} matches" + (f" ({seen})" if seen else "")
-        if self.kind is Kind.TAINTED:
-            return f"{matching}, all with taints that are not tolerated: {_some(self.names)}"
-        if self.kind is Kind.TAKEN:
-            return f"{self.wanted} wanted, and of {matching} too many are allocated to {_some(self.holders)}"
-        if self.kind is Kind.COUNTERS_SPENT:
-            return f"{matching}, and too little is left of counter {_some(tuple(map(str, self.lacking)))}"
-        if self.kind is Kind.NO_CAPACITY:
-            short = f": {_some(tuple(map(str, self.lacking)))}" if self.lacking else ""
-            return f"{matching}, none with enough capacity left{short}"
-        if self.kind is Kind.CONSTRAINT:
-            return f"no devices together meet the constraint on {_some(self.names)}"
-        return f"{self.wanted} wanted, {matching}" if self.request else "its requests cannot all be met at once"
+    claim: ResourceClaim
+    asked: Claim
+    #: Request -> the extended resource that it stands for; of a claim that is made up for the pod.
+    resources: Mapping[str, str] = {}
 
 
 class DynamicResourcesExplanation(Explanation):
@@ -143,7 +83,7 @@ class DynamicResourcesExplanation(Explanation):
                 continue
             if not compile_node_selector(allocation.node_selector).matches(labels, name):
                 devices = [f"{r.pool}/{r.device}" for r in allocation.devices.results]
-                yield f"claim {claim_key(claim)} has {_some(tuple(devices))}, not usable from here"
+                yield f"claim {claim_key(claim)} has {some(tuple(devices))}, not usable from here"
 
     def _invalid(self, row: int) -> Iterator[str]:
         for view, _ in self._plugin.inventory.world(row).pools:
@@ -158,7 +98,7 @@ class DynamicResourcesExplanation(Explanation):
         for row in rows[:_SUMMED_UP].tolist():
             for problem in self.problems(row):
                 alike.setdefault((problem.kind, problem.claim, problem.request), []).append(problem)
-        parts = sorted((_together(problems) for problems in alike.values()), key=lambda part: -part[0])
+        parts = sorted((together(problems) for problems in alike.values()), key=lambda part: -part[0])
         if len(parts) == 1:
             return str(parts[0][1]) + (", …" if len(rows) > _SUMMED_UP else "")
         return sentence(f"{count(number, 'node')}: {problem}" for number, problem in parts)
@@ -176,11 +116,8 @@ class DynamicResourcesExplanation(Explanation):
 
     def _would_do(self, row: int) -> bool:
         """Whether a node with the same devices, all of them free, would satisfy the pod's claims."""
-        asked = [self._plugin.demands.compiled(claim).asked for claim in self.waiting]
-        claims = tuple(claim for claim in asked if claim is not None)
-        if not claims or len(claims) < len(asked):
-            return False
-        return self._fits(claims, self._plugin.inventory.unused_world(row))
+        claims = tuple(one.asked for one in self._asked(row))
+        return bool(claims) and self._fits(claims, self._plugin.inventory.unused_world(row))
 
     def remedy(self, mask: Mask) -> Remedy:
         from stowplan.in_tree.dynamic_resources.remedies import DeviceRemedy
@@ -203,30 +140,64 @@ class DynamicResourcesExplanation(Explanation):
 
     # -- requests -----------------------------------------------------------------------------------------------------
 
+    def _asked(self, row: int) -> list[_Asked]:
+        """What has to be allocated on a node; claims that cannot be on any are left out."""
+        compiled, pod = self._plugin.demands.compiled, self.inspection.pod
+        found = [_Asked(claim, asked) for claim in self.waiting if (asked := compiled(claim).asked) is not None]
+        try:
+            demand = self._plugin.demands.of(pod)
+        except (RefusedError, ValueError):
+            return found
+        if demand.extended is None:
+            return found
+        view = Nodes(self.inspection.cluster, np.array([row], np.intp))
+        served = self._plugin.finding.variant_on(pod, demand, view)
+        claim = in_memory_claim(pod, served.devices)
+        asked = compiled(claim).asked if served.devices.requests else None
+        if asked is not None:
+            resources = {mapping.request_name: mapping.resource_name for mapping in served.mappings}
+            found.append(_Asked(claim, asked, resources))
+        return found
+
     def problems(self, row: int) -> list[RequestProblem]:
         """Why the pod's claims cannot be allocated on a node; empty if that is not known."""
-        world = self._plugin.inventory.world(row)
-        found: list[RequestProblem] = []
-        for claim in self.waiting:
-            asked = self._plugin.demands.compiled(claim).asked
-            if asked is not None and not self._fits((asked,), world):
-                found.append(self._problem_of(claim, asked, world))
-        return found
+        world, claims = self._plugin.inventory.world(row), self._asked(row)
+        found = [self._problem_of(one, (), world) for one in claims if not self._fits((one.asked,), world)]
+        if found:
+            return found
+        for i, one in enumerate(claims):
+            if i and not self._fits(tuple(before.asked for before in claims[: i + 1]), world):
+                return [self._problem_of(one, claims[:i], world)]
+        return []
 
     def _fits(self, claims: tuple[Claim, ...], world: World) -> bool:
         search = Search(claims, world, features=self._plugin.features, verdicts=self._verdicts)
         answer = search.run(Budget(NODE_STEPS))
         return answer is not None and answer.verdict is Verdict.FOUND
 
-    def _problem_of(self, claim: ResourceClaim, asked: Claim, world: World) -> RequestProblem:
-        key = claim_key(claim)
-        for request in asked.requests:
-            alone = asked._replace(requests=(request,), constraints=())
-            if not self._fits((alone,), world):
-                return self._of_request(key, request.alternatives[-1], world)
-        if self._fits((asked._replace(constraints=()),), world):
+    def _problem_of(self, one: _Asked, others: Sequence[_Asked], world: World) -> RequestProblem:
+        """`others`: claims of the pod beside which it cannot be had."""
+        found = self._problem_beside(one, others, world)
+        if not one.resources:
+            return found
+        return replace(found, claim="", request=one.resources.get(found.request, ""))
+
+    def _problem_beside(self, one: _Asked, others: Sequence[_Asked], world: World) -> RequestProblem:
+        key, asked = claim_key(one.claim), one.asked
+        beside = tuple(other.asked for other in others)
+        free = asked._replace(constraints=())
+        if asked.constraints and self._fits((*beside, free), world):
             return RequestProblem(Kind.CONSTRAINT, key, names=tuple(sorted({c.attribute for c in asked.constraints})))
-        return RequestProblem(Kind.TOO_FEW, key)
+        for request in () if others else asked.requests:
+            if not self._fits((free._replace(requests=(request,)),), world):
+                *before, last = (self._of_request(key, wanted, world) for wanted in request.alternatives)
+                return replace(last, earlier=tuple(before))
+        for i, request in enumerate(asked.requests):
+            if not self._fits((*beside, free._replace(requests=asked.requests[: i + 1])), world):
+                last = self._of_request(key, request.alternatives[-1], world)
+                names = tuple(claim_key(other.claim) if not other.resources else "" for other in others)
+                return replace(last, kind=Kind.NOT_TOGETHER, names=tuple(filter(None, names)))
+        return RequestProblem(Kind.NOT_TOGETHER, key)
 
     def _of_request(self, claim: str, wanted: Wanted, world: World) -> RequestProblem:
         devices = [(view, device) for view, _ in world.pools for device in view.devices]
@@ -240,7 +211,7 @@ class DynamicResourcesExplanation(Explanation):
         tainted = [t for _, d in matching if (t := untolerated(d.content.taints, wanted.tolerations))]
         if len(tainted) == len(matching):
             taints = tuple(dict.fromkeys(tainted))
-            return replace(base, kind=Kind.TAINTED, names=_distinct(map(taint_text, tainted)), taints=taints)
+            return replace(base, kind=Kind.TAINTED, names=distinct(map(taint_text, tainted)), taints=taints)
         holders = self._holders(matching)
         if holders:
             return replace(base, kind=Kind.TAKEN, holders=holders)
@@ -257,7 +228,7 @@ class DynamicResourcesExplanation(Explanation):
 
     def _holders(self, matching: list[tuple[PoolView, PooledDevice]]) -> tuple[str, ...]:
         holders = self._plugin.inventory.holders
-        return _distinct(h for view, d in matching for h in holders((view.driver, view.name), d.name))
+        return distinct(h for view, d in matching for h in holders((view.driver, view.name), d.name))
 
     def _spent(self, world: World, matching: list[PooledDevice]) -> tuple[Lacking, ...]:
         """Counters of which matching devices want more than is left: by what the least of them wants."""
@@ -315,38 +286,30 @@ def _value(read: Read, device: PooledDevice) -> str | None:
     return None
 
 
-def _together(problems: list[RequestProblem]) -> tuple[int, RequestProblem]:
-    """Problems of the same kind with the same request on several nodes, as one."""
-    values: dict[str, dict[str, None]] = {}
-    for problem in problems:
-        for name, of_node in problem.values:
-            values.setdefault(name, {}).update(dict.fromkeys(of_node))
-    merged = replace(
-        problems[0],
-        devices=max(problem.devices for problem in problems),
-        matching=max(problem.matching for problem in problems),
-        values=tuple((name, tuple(found)) for name, found in values.items()),
-        holders=_distinct(holder for problem in problems for holder in problem.holders),
-        names=_distinct(name for problem in problems for name in problem.names),
-    )
-    return len(problems), merged
+def request_of(claim: ResourceClaim, name: str) -> ExactDeviceRequest | DeviceSubRequest | None:
+    """A request, or an alternative of one (`request/alternative`)."""
+    parent, _, alternative = name.partition("/")
+    for request in claim.spec.devices.requests:
+        if request.name == parent:
+            if not alternative:
+                return request.exactly
+            return next((one for one in request.first_available if one.name == alternative), None)
+    return None
 
 
-def with_request(claim: ResourceClaim, request: str, **fields: Any) -> ResourceClaim | None:
-    """The claim with other values in one of its exact requests; None if it has no such request."""
-    devices = claim.spec.devices
-    found = next((r for r in devices.requests if r.name == request), None)
-    if found is None or found.exactly is None:
+def with_request(claim: ResourceClaim, name: str, **fields: Any) -> ResourceClaim | None:
+    """The claim with other values in one of its requests or alternatives; None if it has no such request."""
+    found = request_of(claim, name)
+    if found is None:
         return None
-    changed = msgspec.structs.replace(found, exactly=msgspec.structs.replace(found.exactly, **fields))
-    requests = tuple(changed if r is found else r for r in devices.requests)
+    changed, devices = msgspec.structs.replace(found, **fields), claim.spec.devices
+    requests = tuple(
+        msgspec.structs.replace(
+            request,
+            exactly=changed if request.exactly is found else request.exactly,
+            first_available=tuple(changed if one is found else one for one in request.first_available),
+        )
+        for request in devices.requests
+    )
     spec = msgspec.structs.replace(claim.spec, devices=msgspec.structs.replace(devices, requests=requests))
     return msgspec.structs.replace(claim, spec=spec)
-
-
-def _distinct(names: Iterator[str]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(names))
-
-
-def _some(names: tuple[str, ...]) -> str:
-    return joined(names) if len(names) <= _SHOWN else f"{', '.join(names[:_SHOWN])}, …"

@@ -20,7 +20,7 @@ from stowplan.cluster.object_dependencies import ObjectIndex
 from stowplan.in_tree.common.device_classes import device_class_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from stowplan.api.pod import Container
     from stowplan.cluster.pod_info import PodInfo, PodShape
@@ -88,8 +88,17 @@ def extended_demand(pod: PodInfo, cluster: ClusterState) -> ExtendedDemand | Non
     return ExtendedDemand(tuple(sorted(classes.items())), others, stored_claim(pod, cluster) is not None)
 
 
-def variant(pod: PodInfo, classes: dict[str, str]) -> Variant:
+def variant(pod: PodInfo, classes: Mapping[str, str]) -> Variant:
     """The requests of a claim for these resources, and which container is served by which."""
+    key = "extended variant", tuple(sorted(classes.items()))
+    found: Variant | None = pod.shape.template.memo(key, 0)
+    if found is None:
+        found = _variant(pod, classes)
+        pod.shape.template.remember(key, 0, found)
+    return found
+
+
+def _variant(pod: PodInfo, classes: Mapping[str, str]) -> Variant:
     requests: dict[str, DeviceRequest] = {}
     mappings: list[ContainerExtendedResourceRequest] = []
     for resource in sorted(classes):

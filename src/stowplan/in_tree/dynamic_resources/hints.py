@@ -17,11 +17,12 @@ from stowplan.framework.events import (
     RESOURCE_SLICE,
     Action,
     Hint,
+    NamedObjects,
     on,
     queue_if,
 )
 from stowplan.in_tree.common.pod_hints import same_pod
-from stowplan.in_tree.common.resource_claims import ClaimError, pod_resource_claims
+from stowplan.in_tree.common.resource_claims import ClaimError, keys_of_claims, pod_resource_claims
 from stowplan.in_tree.dynamic_resources.taint_rules import concerns
 
 if TYPE_CHECKING:
@@ -46,7 +47,7 @@ def events(handle: Handle, features: Features) -> tuple[ClusterEventWithHint, ..
     rules = [on(DEVICE_TAINT_RULE, Action.Add | Action.Update | Action.Delete, after_rule_change)]
     return (
         on(NODE, Action.Add | Action.UpdateNodeLabel | Action.UpdateNodeAllocatable),
-        on(RESOURCE_CLAIM, Action.Add | Action.Update, after_claim_change),
+        on(RESOURCE_CLAIM, Action.Add | Action.Update, after_claim_change, named=_CLAIMS_OF_POD),
         on(POD, Action.UpdatePodGeneratedResourceClaim, after_pod_change, by_shape=True),
         on(DEVICE_CLASS, Action.Add | Action.Update),
         on(RESOURCE_SLICE, Action.Add | Action.Update),
@@ -82,12 +83,19 @@ def _after_resource_claim_change(
         claims = pod_resource_claims(pod, handle.cluster, of_groups=features.group_claims)
     except ClaimError:
         return Hint.SKIP
-    if old is not None and old.status.allocation is not None and new.status.allocation is None:
-        # Whoever held devices has given them back: that may help anybody.
+    if _is_deallocated(old, new):
         return Hint.QUEUE
     if all(_identity(claim) != _identity(new) for claim in claims):
         return Hint.SKIP
     return queue_if(old is None or old.status != new.status)
+
+
+def _is_deallocated(old: t.ResourceClaim | None, new: t.ResourceClaim) -> bool:
+    """Whether devices were given back, which may help every pod that asks for some."""
+    return old is not None and old.status.allocation is not None and new.status.allocation is None
+
+
+_CLAIMS_OF_POD = NamedObjects(keys_of_claims, concerns_all=_is_deallocated)
 
 
 def _identity(claim: t.ResourceClaim) -> str:

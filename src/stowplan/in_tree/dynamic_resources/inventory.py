@@ -546,7 +546,7 @@ class Inventory:
             pool = self.pools[pool_id]
             if pool.local is not None:
                 rank = bisect_left(self._shared_names.get(pool_id[0], ()), pool_id[1])
-                key.append((pool.local.order, pool.local.key, self._usage(pool, pool.local), rank))
+                key.append((pool.local.order, pool.local.kind, self._usage(pool, pool.local), rank))
         key.sort(key=lambda part: part[0])
         return self._interning(tuple(part[1:] for part in key)) if key else 0
 
@@ -561,7 +561,7 @@ class Inventory:
                 [
                     self._interning(
                         tuple(
-                            (view.order, view.key, self._usage(self.pools[pool_id], view))
+                            (view.order, view.kind, self._usage(self.pools[pool_id], view))
                             for pool_id, view in zip(ids, views, strict=True)
                         )
                     )

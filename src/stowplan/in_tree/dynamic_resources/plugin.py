@@ -153,12 +153,12 @@ class DynamicResources(
         )
         self.demands = Demands(handle.cluster, self.features, readiness)
         timeout = _seconds(settings.filter_timeout)
-        self._finding = Finding(handle.cluster, self.features, self.demands, filter_timeout=timeout)
-        self._reserving = Reserving(handle, self.features, self.demands, self._finding, readiness)
+        self.finding = Finding(handle.cluster, self.features, self.demands, filter_timeout=timeout)
+        self._reserving = Reserving(handle, self.features, self.demands, self.finding, readiness)
 
     @property
     def inventory(self) -> Inventory:
-        return self._finding.inventory
+        return self.finding.inventory
 
     def _needs_devices(self, shape: PodShape) -> bool:
         """Whether pods of the shape may have claims, or ask for devices by extended resources."""
@@ -243,15 +243,15 @@ class DynamicResources(
             if demand.extended.stale:
                 refuse(~refused, STALE_CLAIM)
             for name in demand.extended.others:
-                refuse(self._finding.lacking(nodes, name), NO_SUCH_RESOURCE)
-        for asked, places in self._finding.asked(pod, demand, nodes, ~refused):
+                refuse(self.finding.lacking(nodes, name), NO_SUCH_RESOURCE)
+        for asked, places in self.finding.asked(pod, demand, nodes, ~refused):
             problem = next((claim.problem for claim in asked if claim.problem), "")
             within = _marked(places, len(nodes))
             if problem:
                 if (self._in_question(nodes) & within).any():
                     return error(problem)
                 continue
-            verdicts = self._finding.verdicts(asked, nodes, places, asking=state.asking)
+            verdicts = self.finding.verdicts(asked, nodes, places, asking=state.asking)
             failed = self._failure(pod, asked, nodes, verdicts, asking=state.asking)
             if failed is not None:
                 return failed
@@ -297,7 +297,7 @@ class DynamicResources(
         places = np.flatnonzero(broken & in_question)
         if not len(places):
             return None
-        row, answers = nodes.row(int(places[0])), self._finding.answers[asking]
+        row, answers = nodes.row(int(places[0])), self.finding.answers[asking]
         if verdicts[places[0]] == Verdict.UNFINISHED.value:
             return unfinished(self._timed_out(row), answers.max_portions)
         return error(self._problem_text(pod, answers.answer(asked_by(asked), row), row))
@@ -341,7 +341,7 @@ class DynamicResources(
         found = []
         for code in np.unique(codes).tolist():
             of_code = places[codes == code]
-            taken = self._finding.footprint(pod, asked, nodes.row(int(of_code[0])), asking=asking)
+            taken = self.finding.footprint(pod, asked, nodes.row(int(of_code[0])), asking=asking)
             if taken is not None:
                 found += shortages(nodes, _marked(of_code, len(nodes)), taken)
         return found
@@ -352,9 +352,9 @@ class DynamicResources(
         row = self.handle.cluster.table.row_of.get(node_name)
         if row is not None and self._needs_devices(pod.shape):
             try:
-                for asked in self._finding.asked_on(pod, row):
+                for asked in self.finding.asked_on(pod, row):
                     self.inventory.refresh()
-                    taken = self._finding.footprint(pod, asked, row, asking=state.asking)
+                    taken = self.finding.footprint(pod, asked, row, asking=state.asking)
                     statuses = taken.statuses if taken is not None else ()
             except (RefusedError, MappingError):
                 # Reserve says so.
@@ -448,14 +448,14 @@ class DynamicResources(
         if not self.features.prioritized_list or not (demand.waiting or demand.extended):
             return total
         of_allocated = sum(self._score_of_allocated(claim) for claim in self._allocated_claims(pod))
-        for asked, places in self._finding.asked(pod, demand, nodes, np.ones(len(nodes), np.bool_)):
+        for asked, places in self.finding.asked(pod, demand, nodes, np.ones(len(nodes), np.bool_)):
             claims = asked_by(asked)
             if len(claims) < len(asked):
                 continue
             if of_allocated or any(request.prioritized for claim in claims for request in claim.requests):
                 self.inventory.refresh()
                 rows = places if nodes.rows is None else nodes.rows[places]
-                scored = self._finding.answers[state.asking].scores(claims, rows)
+                scored = self.finding.answers[state.asking].scores(claims, rows)
                 total[places] = np.where(scored >= 0, scored + of_allocated, 0)
         return total
 

@@ -1,12 +1,14 @@
 """Changes that let a pod's claims be satisfied on a node: others give devices back, or the claim asks for less.
 
-What is proposed follows from why a request fails there; each change is tried out before it is suggested. Claims cannot
-be changed in place, so a claim that asks for something else is one to be made anew.
+What is proposed follows from why a request fails there; each change is tried out before it is suggested. Of a
+prioritized list each alternative may be helped; where several claims fail, each of them has to be. Claims cannot be
+changed in place, so a claim that asks for something else is one to be made anew.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import product
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -19,24 +21,27 @@ from stowplan.framework.explanations.changes import Change, Dial, move
 from stowplan.framework.explanations.formatting import taint_text
 from stowplan.framework.explanations.remedy import Remedy
 from stowplan.in_tree.dynamic_resources.demand import claim_key
-from stowplan.in_tree.dynamic_resources.explanation import Kind, amount_text, with_request
+from stowplan.in_tree.dynamic_resources.explanation import request_of, with_request
 from stowplan.in_tree.dynamic_resources.plugin import NOT_ALLOCATABLE
+from stowplan.in_tree.dynamic_resources.request_problems import Kind, amount_text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from stowplan.framework.explanations.changes import Way
     from stowplan.framework.explanations.explanation import Mask, Rows
-    from stowplan.in_tree.dynamic_resources.explanation import DynamicResourcesExplanation, RequestProblem
+    from stowplan.in_tree.dynamic_resources.explanation import DynamicResourcesExplanation
+    from stowplan.in_tree.dynamic_resources.request_problems import RequestProblem
 
-#: Claims and classes that are tried; nodes that remedies are looked for on.
-_TRIED, _TRIED_NODES = 4, 8
+#: Claims and classes that are tried; alternatives of a list that are helped besides the last; ways for each of several
+#: claims; nodes that remedies are looked for on.
+_TRIED, _TRIED_ALTERNATIVES, _TRIED_TOGETHER, _TRIED_NODES = 4, 2, 3, 8
 
 ANEW = "A claim cannot be changed: make it anew, or change the template that it is made from."
 
 
 class DeviceRemedy(Remedy):
-    """For each of the first refused nodes by itself, and one claim at a time."""
+    """For each of the first refused nodes by itself."""
 
     def __init__(self, explanation: DynamicResourcesExplanation, mask: Mask) -> None:
         super().__init__(explanation.inspection, mask)
@@ -46,11 +51,16 @@ class DeviceRemedy(Remedy):
             self.add_class(np.array([row], np.intp))
 
     def ways(self, kind: int, rows: Rows) -> list[Way]:
-        problems = self._explanation.problems(int(rows[0]))
-        if len(problems) != 1:
-            return []
-        (problem,) = problems
-        return [*self._given_back(problem), *self._asked_otherwise(problem, int(rows[0]))]
+        row = int(rows[0])
+        of_each = [list(self._ways_for(problem, row)) for problem in self._explanation.problems(row)]
+        if len(of_each) < 2:
+            return of_each[0] if of_each else []
+        return [_joined(ways) for ways in product(*(ways[:_TRIED_TOGETHER] for ways in of_each[:_TRIED_TOGETHER]))]
+
+    def _ways_for(self, problem: RequestProblem, row: int) -> Iterator[Way]:
+        for one in (*problem.earlier[:_TRIED_ALTERNATIVES], problem):
+            yield from self._given_back(one)
+            yield from self._asked_otherwise(one, row)
 
     # -- others leave -------------------------------------------------------------------------------------------------
 
@@ -73,22 +83,33 @@ class DeviceRemedy(Remedy):
     # -- the claim asks for something else ----------------------------------------------------------------------------
 
     def _asked_otherwise(self, problem: RequestProblem, row: int) -> Iterator[Way]:
-        claim = next(claim for claim in self._explanation.waiting if claim_key(claim) == problem.claim)
+        claim = next((claim for claim in self._explanation.waiting if claim_key(claim) == problem.claim), None)
+        if claim is None:
+            # An extended resource: a pod cannot ask for less of it without being another one.
+            return
         if problem.kind is Kind.CONSTRAINT:
             for attribute in problem.names:
                 yield (_without_constraint(claim, attribute),)
-        if not problem.request or with_request(claim, problem.request) is None:
-            # Alternatives of a prioritized list: the last of them is what the claim makes do with.
+        if request_of(claim, problem.request) is None:
             return
         if problem.kind is Kind.TAINTED:
             yield tuple(_tolerating(claim, problem))
-        elif problem.kind in (Kind.TAKEN, Kind.TOO_FEW, Kind.COUNTERS_SPENT) and problem.wanted > 1:
+        elif problem.kind in (Kind.TAKEN, Kind.TOO_FEW, Kind.COUNTERS_SPENT, Kind.NOT_TOGETHER) and problem.wanted > 1:
             yield (Dial(1, problem.wanted - 1, lambda fewer: _with_fewer(claim, problem, fewer)),)
         elif problem.kind is Kind.NO_CAPACITY and problem.lacking:
             yield (_with_less(claim, problem),)
-        if problem.kind in (Kind.NONE_MATCHES, Kind.TAKEN, Kind.TOO_FEW):
+        if problem.kind in (Kind.NONE_MATCHES, Kind.TAKEN, Kind.TOO_FEW, Kind.NOT_TOGETHER):
             for device_class in list(self._explanation.classes_that_fit(claim, problem.request, row))[:_TRIED]:
                 yield (_of_class(claim, problem, device_class.metadata.name),)
+
+
+def _joined(ways: Sequence[Way]) -> Way:
+    """All of them; what two have in common once."""
+    found: list[Change | Dial] = []
+    for step in (step for way in ways for step in way):
+        if not any(isinstance(step, Change) and isinstance(one, Change) and step.text == one.text for one in found):
+            found.append(step)
+    return tuple(found)
 
 
 def _where(problem: RequestProblem) -> str:
@@ -114,26 +135,24 @@ def _of_class(claim: ResourceClaim, problem: RequestProblem, name: str) -> Chang
 
 def _with_less(claim: ResourceClaim, problem: RequestProblem) -> Change:
     left = {lacking.name: amount_text(lacking.left) for lacking in problem.lacking}
-    (request,) = (r for r in claim.spec.devices.requests if r.name == problem.request)
-    assert request.exactly is not None
-    assert request.exactly.capacity is not None
-    requests = {**request.exactly.capacity.requests, **left}
+    request = request_of(claim, problem.request)
+    assert request is not None
+    assert request.capacity is not None
+    requests = {**request.capacity.requests, **left}
     amounts = " and ".join(f"{amount} of {name}" for name, amount in left.items())
     capacity = CapacityRequirements(requests=requests)
     return _asking(claim, problem, f"ask for {amounts}", {"capacity": left}, capacity=capacity)
 
 
 def _tolerating(claim: ResourceClaim, problem: RequestProblem) -> Iterator[Change]:
-    (request,) = (r for r in claim.spec.devices.requests if r.name == problem.request)
-    assert request.exactly is not None
+    request = request_of(claim, problem.request)
+    assert request is not None
     added = tuple(
         Toleration(key=taint.key, operator="Equal", value=taint.value, effect=taint.effect) for taint in problem.taints
     )
     names = " and ".join(taint_text(taint) for taint in problem.taints)
     text = f"tolerate the device {'taint' if len(added) == 1 else 'taints'} {names}"
-    yield _asking(
-        claim, problem, text, {"tolerate": list(problem.names)}, tolerations=(*request.exactly.tolerations, *added)
-    )
+    yield _asking(claim, problem, text, {"tolerate": list(problem.names)}, tolerations=(*request.tolerations, *added))
 
 
 def _without_constraint(claim: ResourceClaim, attribute: str) -> Change:

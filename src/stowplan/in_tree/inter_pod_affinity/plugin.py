@@ -261,6 +261,11 @@ class InterPodAffinity(
         shape.remember("affinity signature", 0, (held, terms, found))
         return found
 
+    def sign_version(self, pod: PodInfo) -> tuple[int, int]:
+        cluster = self.handle.cluster
+        # Namespaces are among the objects.
+        return cluster.held.epoch, cluster.objects.total_version
+
     def filter_holds(self, state: CycleState, pod: PodInfo) -> bool:
         found: _FilterState | None = state.get(PRE_FILTER_KEY)
         return found is not None and found.epoch == self._epoch() and self._still(found.versions)

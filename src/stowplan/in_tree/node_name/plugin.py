@@ -45,5 +45,8 @@ class NodeName(FilterPlugin, SignPlugin, ReadsNoObjects, EnqueueExtensions):
         # The node name is no part of a pod's shape: pods that are placed share the shape of those that wait.
         return {"v1.Pod.Spec.NodeName": pod.pod.spec.node_name}
 
+    def sign_version(self, pod: PodInfo) -> str:
+        return pod.pod.spec.node_name
+
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
         return (on(NODE, Action.Add),)

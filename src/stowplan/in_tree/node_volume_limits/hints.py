@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from stowplan.framework.events import CSI_NODE, POD, PVC, VOLUME_ATTACHMENT, Action, Hint, on, queue_if
 from stowplan.in_tree.common.csi_migration import inline_handle, migration_of
 from stowplan.in_tree.common.pod_hints import is_placed_or_nominated
-from stowplan.in_tree.common.volume_claims import after_claim_change
+from stowplan.in_tree.common.volume_claims import CLAIMS_OF_POD, after_claim_change
 
 if TYPE_CHECKING:
     from stowplan.api import types as t
@@ -23,7 +23,7 @@ def events() -> tuple[ClusterEventWithHint, ...]:
         on(CSI_NODE, Action.Add),
         on(CSI_NODE, Action.Update, _after_limits_update, by_shape=True),
         on(POD, Action.Delete, _after_volumes_freed, by_shape=True),
-        on(PVC, Action.Add, after_claim_change),
+        on(PVC, Action.Add, after_claim_change, named=CLAIMS_OF_POD),
         on(VOLUME_ATTACHMENT, Action.Delete, _after_detachment, by_shape=True),
     )
 

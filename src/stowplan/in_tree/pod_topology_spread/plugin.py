@@ -249,6 +249,9 @@ class PodTopologySpread(
             shape.remember("spread signature", 0, found)
         return found
 
+    def sign_version(self, pod: PodInfo) -> int:
+        return self.handle.cluster.objects.total_version
+
     def _number_of(self, said: tuple[tuple[Selector, bool], ...]) -> int:
         """A number instead of the selectors, as it is hashed in every cycle; never given to anything else."""
         if said not in self._numbers:

@@ -24,7 +24,7 @@ from stowplan.framework.events import (
     queue_if,
 )
 from stowplan.in_tree.common.annotations import MIGRATED_PLUGINS
-from stowplan.in_tree.common.volume_claims import after_claim_change
+from stowplan.in_tree.common.volume_claims import CLAIMS_OF_POD, after_claim_change
 
 if TYPE_CHECKING:
     from stowplan.api import types as t
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 def events() -> tuple[ClusterEventWithHint, ...]:
     return (
         on(STORAGE_CLASS, Action.Add | Action.Update, _after_storage_class_change, by_shape=True),
-        on(PVC, Action.Add | Action.Update, after_claim_change),
+        on(PVC, Action.Add | Action.Update, after_claim_change, named=CLAIMS_OF_POD),
         on(PV, Action.Add | Action.Update),
         on(NODE, Action.Add | Action.UpdateNodeLabel),
         on(CSI_NODE, Action.Add | Action.Update, _after_migration_change, by_shape=True),

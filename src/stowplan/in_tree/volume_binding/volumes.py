@@ -3,7 +3,7 @@
 A claim gets the smallest volume of its class that is large enough, has its modes, and can be used from the node. The
 volumes of a class stand in groups by mode, and within a group by node selector: of those with one selector, the first
 that is large enough is as good as all. The best volumes of every row are so found a distinct selector at a time, and
-kept until a free volume of the class comes or goes.
+kept. When a free volume of the class comes or goes, only the rows that it can be used from are looked at again.
 
 Volumes are followed as they are assumed to be (`cluster.assumed`): what a pod was promised is not free for others.
 
@@ -13,7 +13,7 @@ Upstream: FindMatchingVolume of k8s.io/component-helpers/storage/volume/pv_helpe
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections import OrderedDict, defaultdict
+from collections import OrderedDict, defaultdict, deque
 from dataclasses import dataclass, field
 from itertools import islice
 from operator import itemgetter
@@ -47,6 +47,12 @@ NONE = -1
 _MAX_KEPT = 256
 #: (row, volume) pairs that are looked at in one go.
 _PAIRS = 1 << 20
+#: Changes of a class that are remembered.
+_MAX_CHANGES = 64
+#: Queues without volumes that an index by row may have.
+_MAX_GONE = 1000
+#: Rows from which a selector's volumes are found by row.
+_WIDE = 64
 
 
 def is_free(volume: PersistentVolume) -> bool:
@@ -101,10 +107,11 @@ _Group = tuple[str, str, frozenset[str]]
 _Place = tuple[int, str, int]
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class _Queue:
     """Free volumes of one group that can be used from the same nodes."""
 
+    group: _Group
     affinity: NodeSelectorMatcher | None
     #: Ascending.
     places: list[_Place] = field(default_factory=list)
@@ -114,10 +121,46 @@ class _Queue:
 
 
 @dataclass(slots=True)
+class _ByRow:
+    """The queues of a class by the rows of their selectors, as of a version of the sets; some may be empty."""
+
+    version: int
+    queues: dict[int, list[_Queue]] = field(default_factory=dict)
+    #: Those of many rows.
+    wide: list[_Queue] = field(default_factory=list)
+    #: How many there are in all.
+    count: int = 0
+
+
+@dataclass(slots=True)
 class _Class:
     groups: dict[_Group, dict[NodeSelectorMatcher | None, _Queue]] = field(default_factory=dict)
     #: Moves when a free volume of the class comes or goes.
     version: int = 0
+    #: Where one came or went: versions and queues, the last ones; and the version before the first of them.
+    changes: deque[tuple[int, _Queue]] = field(default_factory=deque)
+    before: int = 0
+    by_row: _ByRow | None = None
+    #: Queues that `by_row` does not have yet.
+    fresh: list[_Queue] = field(default_factory=list)
+
+    @property
+    def count(self) -> int:
+        return sum(map(len, self.groups.values()))
+
+    @property
+    def queues(self) -> Iterator[_Queue]:
+        return (queue for queues in self.groups.values() for queue in queues.values())
+
+    def changed(self, queue: _Queue, version: int) -> None:
+        self.changes.append((version, queue))
+        if len(self.changes) > _MAX_CHANGES:
+            self.before, _ = self.changes.popleft()
+        self.version = version
+
+    def changed_since(self, version: int) -> list[_Queue] | None:
+        """None: it is not known any more."""
+        return [queue for at, queue in self.changes if at > version] if version >= self.before else None
 
 
 class Volumes:
@@ -174,9 +217,11 @@ class Volumes:
             queues = of_class.groups.setdefault(volume.group, {})
             queue = queues.get(volume.affinity)
             if queue is None:
-                queue = queues[volume.affinity] = _Queue(volume.affinity)
+                queue = queues[volume.affinity] = _Queue(volume.group, volume.affinity)
+                if of_class.by_row is not None:
+                    of_class.fresh.append(queue)
             insort(queue.places, (volume.size, volume.name, volume.id))
-            of_class.version = self._clock
+            of_class.changed(queue, self._clock)
 
     def _take_out(self, volume: Volume) -> None:
         del self._by_name[volume.name], self.known[volume.id]
@@ -189,13 +234,13 @@ class Volumes:
         if volume.free:
             of_class = self._classes[volume.class_name]
             queues = of_class.groups[volume.group]
-            places = queues[volume.affinity].places
-            del places[bisect_left(places, (volume.size, volume.name, volume.id))]
-            if not places:
+            queue = queues[volume.affinity]
+            del queue.places[bisect_left(queue.places, (volume.size, volume.name, volume.id))]
+            if not queue.places:
                 del queues[volume.affinity]
                 if not queues:
                     del of_class.groups[volume.group]
-            of_class.version = self._clock
+            of_class.changed(queue, self._clock)
 
     # -- what is there ------------------------------------------------------------------------------------------------
 
@@ -228,9 +273,11 @@ class Volumes:
         if found is not None and found[0] == stamp:
             self._best.move_to_end(key)
             return found[1]
-        candidates = self._candidates(wanted, number)
-        rows = ((place[2], self._rows(queue)) for place, queue in candidates)
-        ids = first_on_rows(rows, number, self._cluster.table.n)
+        ids = None if found is None or of_class is None else self._patched(of_class, *found, wanted, number)
+        if ids is None:
+            candidates = self._candidates(() if of_class is None else of_class.queues, wanted, number)
+            rows = ((place[2], self._rows(queue)) for place, queue in candidates)
+            ids = first_on_rows(rows, number, self._cluster.table.n)
         # What was looked up may have made the sets forget.
         self._best[key] = (stamp[0], self._node_sets.version), ids
         self._best.move_to_end(key)
@@ -238,17 +285,56 @@ class Volumes:
             self._best.popitem(last=False)
         return ids
 
-    def _candidates(self, wanted: Wanted, number: int) -> list[tuple[_Place, _Queue]]:
-        """Of each distinct selector the first volumes that would do, smallest first."""
-        of_class = self._classes.get(wanted.class_name)
+    def _patched(self, of_class: _Class, stamp: tuple[int, int], ids: Ids, wanted: Wanted, number: int) -> Ids | None:
+        """The same as it is now; None: too much has changed."""
+        sets, n = self._node_sets, self._cluster.table.n
+        changed = of_class.changed_since(stamp[0])
+        if changed is None or stamp[1] != sets.version:
+            return None
+        here = np.zeros(n, np.bool_)
+        for queue in changed:
+            here[self._rows(queue)] = True
+        rows = np.flatnonzero(here)
+        if 2 * len(rows) > n:
+            return None
+        candidates = self._candidates(self._queues_on(of_class, rows.tolist()), wanted, number)
+        rows_of = ((place[2], self._rows(queue)) for place, queue in candidates)
+        now = first_on_rows(((id, admitted[here[admitted]]) for id, admitted in rows_of), number, n)
+        if stamp[1] != sets.version:
+            # What was looked up has made the sets forget.
+            return None
+        ids = ids.copy()
+        ids[:, rows] = now[:, rows]
+        return ids
+
+    def _queues_on(self, of_class: _Class, rows: Iterable[int]) -> Iterable[_Queue]:
+        """Those that can be used from some of these rows, and others."""
+        by_row, version = of_class.by_row, self._node_sets.version
+        if by_row is None or by_row.version != version or by_row.count > _MAX_GONE + 2 * of_class.count:
+            by_row = of_class.by_row = _ByRow(version)
+            of_class.fresh = list(of_class.queues)
+        for queue in of_class.fresh:
+            admitted = self._rows(queue)
+            by_row.count += 1
+            if len(admitted) > _WIDE:
+                by_row.wide.append(queue)
+            else:
+                for row in admitted.tolist():
+                    by_row.queues.setdefault(row, []).append(queue)
+        of_class.fresh = []
+        found = dict.fromkeys(by_row.wide)
+        for row in rows:
+            found |= dict.fromkeys(by_row.queues.get(row, ()))
+        return [queue for queue in found if queue.places]
+
+    def _candidates(self, queues: Iterable[_Queue], wanted: Wanted, number: int) -> list[tuple[_Place, _Queue]]:
+        """Of each of these queues the first volumes that would do, smallest first."""
         found: list[tuple[_Place, _Queue]] = []
-        for group, queues in () if of_class is None else of_class.groups.items():
-            volume_mode, attributes_class, access_modes = group
-            if (volume_mode, attributes_class) != (wanted.volume_mode, wanted.attributes_class):
-                continue
-            if wanted.access_modes <= access_modes:
-                for queue in queues.values():
-                    found += [(place, queue) for place in islice(self._fitting(queue.places, wanted), number)]
+        mode = wanted.volume_mode, wanted.attributes_class
+        for queue in queues:
+            volume_mode, attributes_class, access_modes = queue.group
+            if (volume_mode, attributes_class) == mode and wanted.access_modes <= access_modes:
+                found += [(place, queue) for place in islice(self._fitting(queue.places, wanted), number)]
         # Places are distinct.
         found.sort(key=_place)
         return found

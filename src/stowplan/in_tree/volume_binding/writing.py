@@ -9,18 +9,21 @@ Upstream: BindPodVolumes, bindAPIUpdate and checkBindings of volumebinding/binde
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Generator
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
+from stowplan.api.api_errors import Conflict
 from stowplan.api.types import PersistentVolume, PersistentVolumeClaim
+from stowplan.cluster.object_dependencies import key_of
 from stowplan.framework.requests import Done, Patch, Wait
 from stowplan.framework.status import Status, error
 from stowplan.in_tree.common.annotations import BOUND_BY_CONTROLLER, SELECTED_NODE
 from stowplan.in_tree.volume_binding.claims import is_fully_bound, usable_where
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
+    from collections.abc import Callable
 
     from stowplan.cluster.pod_info import PodInfo
     from stowplan.cluster.state import ClusterState
@@ -30,6 +33,12 @@ if TYPE_CHECKING:
     from stowplan.in_tree.volume_binding.reserving import Reserved
 
 TIMED_OUT = "context deadline exceeded"
+#: Seconds in which the watch tells of a version that the API server has.
+_NEWS = 10.0
+
+V = TypeVar("V", PersistentVolume, PersistentVolumeClaim)
+T = TypeVar("T")
+Writing = Generator["Request | Wait", "Outcome", T]
 
 
 class BindingError(Exception):
@@ -67,19 +76,39 @@ class Writer:
 
     # -- writing ------------------------------------------------------------------------------------------------------
 
-    def _write(self, reserved: Reserved) -> Generator[Request | Wait, Outcome, Status | None]:
+    def _write(self, reserved: Reserved) -> Writing[Status | None]:
         """The first failure ends it: what is not written by then is given back."""
         for i, binding in enumerate(reserved.bindings):
-            outcome = yield _binding_of(binding.volume)
-            if not isinstance(outcome, Done):
-                return self._failed(reserved, outcome.error, bindings=i, provisions=0)
-            binding.volume = _answered(outcome, binding.volume)
+            written = yield from self._written(binding.volume, _binding_of(binding.volume), _is_same_binding)
+            if isinstance(written, Exception):
+                return self._failed(reserved, written, bindings=i, provisions=0)
+            binding.volume = written
         for i, claim in enumerate(reserved.provisions):
-            outcome = yield _selection_of(claim)
-            if not isinstance(outcome, Done):
-                return self._failed(reserved, outcome.error, bindings=len(reserved.bindings), provisions=i)
-            reserved.provisions[i] = _answered(outcome, claim)
+            selected = yield from self._written(claim, _selection_of(claim), _is_same_selection)
+            if isinstance(selected, Exception):
+                return self._failed(reserved, selected, bindings=len(reserved.bindings), provisions=i)
+            reserved.provisions[i] = selected
         return None
+
+    def _written(self, obj: V, request: Patch, says_the_same: Callable[[V, V], bool]) -> Writing[V | Exception]:
+        """Have an object written; it as it is then, or why it is not.
+
+        Another pod with the same claim may have written the same before. The reference fails over that, and tries the
+        pod anew.
+        """
+        outcome = yield request
+        if isinstance(outcome, Done):
+            return _answered(outcome, obj)
+        if not isinstance(outcome.error, Conflict):
+            return outcome.error
+        key, known = key_of(obj.metadata), self._cluster.objects
+        newest = known.get(type(obj), key)
+        if newest is not None and newest.metadata.resource_version == obj.metadata.resource_version:
+            # There is a newer version, and it is about to be told of.
+            name = f"{obj.metadata.namespace}/{obj.metadata.name}"
+            yield Wait(keys=frozenset({(type(obj).__name__, name)}), seconds=_NEWS)
+            newest = known.get(type(obj), key)
+        return newest if newest is not None and says_the_same(newest, obj) else outcome.error
 
     def _failed(self, reserved: Reserved, problem: Exception, *, bindings: int, provisions: int) -> Status:
         for binding in reserved.bindings[bindings:]:
@@ -190,6 +219,24 @@ def _selection_of(claim: PersistentVolumeClaim) -> Patch:
     return Patch(kind=PersistentVolumeClaim, namespace=namespace, name=claim.metadata.name, body=body, type_="merge")
 
 
+def _is_same_binding(volume: PersistentVolume, wanted: PersistentVolume) -> bool:
+    mine, wants = volume.spec.claim_ref, wanted.spec.claim_ref
+    return (
+        mine is not None
+        and wants is not None
+        and (mine.namespace, mine.name, mine.uid)
+        == (
+            wants.namespace,
+            wants.name,
+            wants.uid,
+        )
+    )
+
+
+def _is_same_selection(claim: PersistentVolumeClaim, wanted: PersistentVolumeClaim) -> bool:
+    return claim.metadata.annotations.get(SELECTED_NODE) == wanted.metadata.annotations[SELECTED_NODE]
+
+
 def _metadata(obj: PersistentVolume | PersistentVolumeClaim, annotations: dict[str, str]) -> dict[str, Any]:
     """With the version that was decided on: the API server refuses to change another one."""
     found: dict[str, Any] = {"annotations": annotations} if annotations else {}
@@ -200,7 +247,7 @@ def _metadata(obj: PersistentVolume | PersistentVolumeClaim, annotations: dict[s
     return found
 
 
-def _answered(outcome: Done, sent: Any) -> Any:
+def _answered(outcome: Done, sent: V) -> V:
     """The object as it was written."""
     return outcome.value if isinstance(outcome.value, type(sent)) else sent
 

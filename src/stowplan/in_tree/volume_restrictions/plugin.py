@@ -29,7 +29,7 @@ from stowplan.framework.interface import (
 )
 from stowplan.framework.rejections import Entry, Rejections
 from stowplan.framework.status import SKIP, Code, Reason, Status, error, unresolvable
-from stowplan.in_tree.common.volume_claims import names_claim, same_namespace
+from stowplan.in_tree.common.volume_claims import CLAIMS_OF_POD, names_claim, same_namespace
 from stowplan.in_tree.volume_restrictions.declaration import DECLARATION
 
 if TYPE_CHECKING:
@@ -155,7 +155,7 @@ class VolumeRestrictions(PreFilterPlugin, FilterPlugin, PodExtensions, SignPlugi
         return (
             on(POD, Action.Delete, self._after_pod_deletion, by_shape=True),
             on(NODE, Action.Add),
-            on(PVC, Action.Add, _after_claim_added, by_shape=True),
+            on(PVC, Action.Add, _after_claim_added, by_shape=True, named=CLAIMS_OF_POD),
         )
 
     def _after_pod_deletion(self, pod: PodInfo, old: Pod, new: None) -> Hint:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from stowplan.framework.events import NODE, PV, PVC, STORAGE_CLASS, Action, Hint, on, queue_if
-from stowplan.in_tree.common.volume_claims import names_claim
+from stowplan.in_tree.common.volume_claims import CLAIMS_OF_POD, names_claim
 
 if TYPE_CHECKING:
     from stowplan.api import types as t
@@ -28,7 +28,7 @@ def events() -> tuple[ClusterEventWithHint, ...]:
     return (
         on(STORAGE_CLASS, Action.Add, _after_storage_class_added, by_shape=True),
         on(NODE, Action.Add | Action.UpdateNodeLabel),
-        on(PVC, Action.Add | Action.Update, _after_claim_change, by_shape=True),
+        on(PVC, Action.Add | Action.Update, _after_claim_change, by_shape=True, named=CLAIMS_OF_POD),
         on(PV, Action.Add | Action.Update, _after_volume_change, by_shape=True),
     )
 

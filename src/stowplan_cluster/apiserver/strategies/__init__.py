@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from stowplan_cluster.apiserver.json_values import equal
 from stowplan_cluster.apiserver.objects import keep, metadata_of
-from stowplan_cluster.apiserver.strategies import claims, daemon_sets, jobs, pods, services, status
+from stowplan_cluster.apiserver.strategies import claims, daemon_sets, device_taints, jobs, pods, services, status
 from stowplan_cluster.apiserver.validation.changes import same
 
 if TYPE_CHECKING:
@@ -41,7 +41,6 @@ _PREPARE: dict[str, Prepare] = {
     "jobs.batch": jobs.generate_selector,
     "persistentvolumes": claims.prepare_new_volume,
     "persistentvolumeclaims": claims.prepare_new_claim,
-    "resourceslices.resource.k8s.io": status.date_taints,
     "customresourcedefinitions.apiextensions.k8s.io": status.note_stored_version,
 }
 
@@ -51,6 +50,7 @@ def prepare_for_create(resource: Resource, obj: JsonObject, *, now: float) -> No
     if resource.generation:
         metadata_of(obj)["generation"] = 1
     if not resource.custom:
+        device_taints.date(resource, obj, None, now)
         status.start(resource, obj)
         prepare = _PREPARE.get(resource.storage)
         if prepare is not None:
@@ -87,25 +87,28 @@ _STATUS_KEEPS_METADATA = frozenset(
     {
         "volumeattachments.storage.k8s.io",
         "resourceclaims.resource.k8s.io",
+        "devicetaintrules.resource.k8s.io",
         "podgroups.scheduling.k8s.io",
     }
 )
 _NOT_OF_STATUS = ("deletionTimestamp", "generation", "labels", "annotations", "finalizers", "ownerReferences")
 
 
-def prepare_for_update(resource: Resource, obj: JsonObject, old: JsonObject, subresource: str) -> None:
-    """Take back what this way of writing cannot change."""
+def prepare_for_update(resource: Resource, obj: JsonObject, old: JsonObject, subresource: str, *, now: float) -> None:
+    """Restore fields that this subresource cannot change."""
     if subresource == "status":
         _keep_all_but_status(resource, obj, old)
     elif resource.has_status:
         keep(obj, old, "status")
+    if not subresource and not resource.custom:
+        device_taints.date(resource, obj, old, now)
     update = None if resource.custom else _UPDATE.get(resource.storage)
     if update is not None:
         update(obj, old, subresource)
 
 
 def count_generation(resource: Resource, obj: JsonObject, old: JsonObject, subresource: str) -> None:
-    """After admission: what that puts back has not changed."""
+    """Runs after admission, which may have restored fields."""
     if resource.generation and subresource != "status":
         _count(resource, obj, old)
 

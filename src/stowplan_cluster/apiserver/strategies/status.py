@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from stowplan.api.timestamps import timestamp
-
 if TYPE_CHECKING:
     from stowplan_cluster.apiserver.objects import JsonObject
     from stowplan_cluster.apiserver.resources import Resource
@@ -37,6 +35,7 @@ _STARTS: dict[str, JsonObject] = {
     },
     "podgroups.scheduling.k8s.io": {},
     "resourceclaims.resource.k8s.io": {},
+    "devicetaintrules.resource.k8s.io": {},
     "customresourcedefinitions.apiextensions.k8s.io": {},
     "ingresses.networking.k8s.io": {"loadBalancer": {}},
     "horizontalpodautoscalers.autoscaling": {"desiredReplicas": 0},
@@ -53,13 +52,6 @@ def start(resource: Resource, obj: JsonObject) -> None:
 
 def _fresh(value: Any) -> Any:
     return dict(value) if isinstance(value, dict) else value
-
-
-def date_taints(resource_slice: JsonObject, now: float) -> None:
-    for device in (resource_slice.get("spec") or {}).get("devices") or ():
-        for taint in device.get("taints") or ():
-            if not taint.get("timeAdded"):
-                taint["timeAdded"] = timestamp(now)
 
 
 def note_stored_version(definition: JsonObject, now: float) -> None:

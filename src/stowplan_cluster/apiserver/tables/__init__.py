@@ -58,6 +58,7 @@ _PRINTERS: dict[str, Printer] = {
     "resourceclaims.resource.k8s.io": scheduling.RESOURCE_CLAIMS,
     "resourceclaimtemplates.resource.k8s.io": core.NAME_AND_AGE,
     "resourceslices.resource.k8s.io": scheduling.RESOURCE_SLICES,
+    "devicetaintrules.resource.k8s.io": scheduling.DEVICE_TAINT_RULES,
     "clusterrolebindings.rbac.authorization.k8s.io": access.BINDINGS,
     "rolebindings.rbac.authorization.k8s.io": access.BINDINGS,
     "networkpolicies.networking.k8s.io": inert.NETWORK_POLICIES,

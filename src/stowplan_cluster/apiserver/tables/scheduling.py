@@ -23,6 +23,7 @@ from stowplan_cluster.apiserver.tables.cells import (
     part,
     text,
 )
+from stowplan_cluster.apiserver.tables.durations import time_since
 
 if TYPE_CHECKING:
     from stowplan_cluster.apiserver.objects import JsonObject
@@ -108,6 +109,17 @@ def _resource_slice(obj: JsonObject, now: float) -> list[Cell]:
     ]
 
 
+def _device_taint_rule(obj: JsonObject, now: float) -> list[Cell]:
+    taint = part(obj, "spec", "taint")
+    added = taint.get("timeAdded")
+    return [
+        name_of(obj),
+        *(taint.get(field) or "" for field in ("key", "value", "effect")),
+        time_since(added, now) if added else "",
+        age_of(obj, now),
+    ]
+
+
 PRIORITY_CLASSES = Printer(
     (
         NAME,
@@ -161,4 +173,15 @@ RESOURCE_SLICES = Printer(
         AGE,
     ),
     _resource_slice,
+)
+DEVICE_TAINT_RULES = Printer(
+    (
+        NAME,
+        text("Key", "The key of the taint."),
+        text("Value", "The value of the taint."),
+        text("Effect", "What it does to pods whose claims do not tolerate it."),
+        text("TimeAdded", "Since when the devices have the taint."),
+        AGE,
+    ),
+    _device_taint_rule,
 )

@@ -126,6 +126,7 @@ _DEVICES = {
     "resourceclaims.resource.k8s.io": _Rules(device_claims.check_claim, device_claims.check_claim_update),
     "resourceclaimtemplates.resource.k8s.io": _Rules(device_claims.check_template, device_claims.check_template_update),
     "resourceslices.resource.k8s.io": _Rules(device_slices.check_slice, device_slices.check_slice_update),
+    "devicetaintrules.resource.k8s.io": _Rules(device_slices.check_taint_rule, device_slices.check_taint_rule_update),
 }
 _ACCESS = {
     f"{plural}.{GROUP}": _Rules(check, check_update, names.path_segment)

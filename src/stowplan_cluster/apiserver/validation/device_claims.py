@@ -1,6 +1,6 @@
 """ResourceClaims, their templates, and DeviceClasses.
 
-CEL expressions are compiled. What one may cost is not estimated beforehand: the scheduler stops at the limit.
+CEL expressions are compiled, and refused if an evaluation may cost too much.
 
 Upstream: pkg/apis/resource/validation.
 """
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from stowplan.api.field_errors import go_json
 from stowplan.api.labels import label_key_errors, label_value_errors
 from stowplan.api.resource_names import is_extended
-from stowplan.cel.device_selectors import CompileError, compile_selector
+from stowplan.cel.device_selectors import MAX_COST, CompileError, compile_selector
 from stowplan_cluster.apiserver.validation import names
 from stowplan_cluster.apiserver.validation.bounded import check_list, check_set
 from stowplan_cluster.apiserver.validation.changes import check_immutable, same
@@ -217,9 +217,12 @@ def _check_selector(errors: Errors, path: str, selector: JsonObject) -> None:
 
 def _check_expression(errors: Errors, path: str, expression: str) -> None:
     try:
-        compile_selector(expression)
+        selector = compile_selector(expression)
     except CompileError as error:
         errors.append(invalid(path, expression, str(error)))
+        return
+    if selector.most_cost > MAX_COST:
+        errors.append(forbidden(path, "too complex, exceeds cost limit"))
 
 
 def _check_toleration(errors: Errors, path: str, toleration: JsonObject) -> None:

@@ -1,8 +1,8 @@
-"""Validate ResourceSlices: the devices of a driver and the nodes that can reach them.
+"""Validate ResourceSlices: the devices of a driver and the nodes that can reach them. And rules that taint devices.
 
 Left out: request policies of consumable capacity, and mappings to node-allocatable resources.
 
-Upstream: pkg/apis/resource/validation (validateResourceSliceSpec, validateDevice).
+Upstream: pkg/apis/resource/validation (validateResourceSliceSpec, validateDevice, validateDeviceTaintRuleSpec).
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from stowplan.api.labels import label_key_errors, label_value_errors
 from stowplan_cluster.apiserver.validation import names, semantic_versions
 from stowplan_cluster.apiserver.validation.bounded import check_list, check_map, check_set
 from stowplan_cluster.apiserver.validation.changes import check_immutable
+from stowplan_cluster.apiserver.validation.conditions import check_conditions
 from stowplan_cluster.apiserver.validation.device_claims import (
     EFFECTS,
     check_binding_conditions,
@@ -28,6 +29,7 @@ from stowplan_cluster.apiserver.validation.fields import (
     forbidden,
     invalid,
     required,
+    too_many,
 )
 from stowplan_cluster.apiserver.validation.selectors import check_node_selector
 from stowplan_cluster.apiserver.validation.volumes import check_csi_driver_name
@@ -38,6 +40,7 @@ if TYPE_CHECKING:
 _MAX_DEVICES, _MAX_ADVANCED_DEVICES = 128, 64
 _MAX_COUNTER_SETS, _MAX_COUNTERS, _MAX_CONSUMPTIONS = 8, 32, 2
 _MAX_ATTRIBUTES, _MAX_ATTRIBUTE_VALUES, _MAX_VALUE, _MAX_TAINTS = 32, 48, 64, 16
+_MAX_CONDITIONS = 8
 _NO_LIMIT = 1 << 30
 _SCALARS, _LISTS = ("bool", "int", "string", "version"), ("bools", "ints", "strings", "versions")
 
@@ -219,3 +222,25 @@ def check_slice_update(errors: Errors, resource_slice: JsonObject, old: JsonObje
     check_immutable(errors, "spec.pool.name", pool.get("name", ""), old_pool.get("name", ""))
     check_immutable(errors, "spec.driver", spec.get("driver", ""), old_spec.get("driver", ""))
     check_immutable(errors, "spec.nodeName", spec.get("nodeName"), old_spec.get("nodeName"))
+
+
+def check_taint_rule(errors: Errors, rule: JsonObject) -> None:
+    spec = rule.get("spec") or {}
+    selector, path = spec.get("deviceSelector") or {}, "spec.deviceSelector"
+    if "driver" in selector:
+        check_csi_driver_name(errors, f"{path}.driver", selector["driver"])
+    if "pool" in selector:
+        check_pool_name(errors, f"{path}.pool", selector["pool"])
+    if "device" in selector:
+        check_texts(errors, f"{path}.device", selector["device"], names.dns_label(selector["device"]))
+    _check_taint(errors, "spec.taint", spec.get("taint") or {})
+
+
+def check_taint_rule_update(errors: Errors, rule: JsonObject, old: JsonObject, subresource: str) -> None:
+    if subresource != "status":
+        check_taint_rule(errors, rule)
+        return
+    conditions, path = (rule.get("status") or {}).get("conditions") or [], "status.conditions"
+    check_conditions(errors, path, conditions)
+    if len(conditions) > _MAX_CONDITIONS:
+        errors.append(too_many(path, len(conditions), _MAX_CONDITIONS))

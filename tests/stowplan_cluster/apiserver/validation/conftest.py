@@ -43,7 +43,7 @@ class Server:
         resource = self.resource_of(obj)
         conform(schema_of(resource), obj)
         apply_defaults(resource, obj)
-        strategies.prepare_for_update(resource, obj, old, subresource)
+        strategies.prepare_for_update(resource, obj, old, subresource, now=0.0)
         strategies.count_generation(resource, obj, old, subresource)
         errors = validation.validate_update(resource, obj, old, subresource=subresource)
         return [str(error) for error in errors]

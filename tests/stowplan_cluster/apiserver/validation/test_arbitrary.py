@@ -139,11 +139,14 @@ def test_any_object_gets_an_answer(name, data):
     obj = conforming(resource, data.draw(objects(resource)))
     try:
         errors = created(resource, obj)
-    except ApiError:
-        return
-    for error in errors:
-        assert error.message
-        json.dumps(error.message)
+    except ApiError as error:
+        errors = [error.status]
+    assert are_told(errors)
+
+
+def are_told(errors):
+    """Each has words that JSON can carry."""
+    return all(error.message and json.dumps(error.message) for error in errors)
 
 
 @pytest.mark.parametrize("name", BY_NAME)
@@ -157,12 +160,13 @@ def test_any_change_gets_an_answer(name, data):
         created(resource, old)
         new["metadata"]["name"] = old["metadata"]["name"]
         apply_defaults(resource, new)
-        strategies.prepare_for_update(resource, new, old, subresource)
+        strategies.prepare_for_update(resource, new, old, subresource, now=NOW)
         strategies.count_generation(resource, new, old, subresource)
         cluster().update(resource, new, old, subresource)
-        validation.validate_update(resource, new, old, subresource=subresource)
-    except ApiError:
-        return
+        errors = validation.validate_update(resource, new, old, subresource=subresource)
+    except ApiError as error:
+        errors = [error.status]
+    assert are_told(errors)
 
 
 WRITTEN = ("status", "finalize", "ephemeralcontainers", "resize")
@@ -198,7 +202,7 @@ def test_an_accepted_object_may_be_written_again_as_it_is(name, data):
         return
     same = copy.deepcopy(obj)
     apply_defaults(resource, same)
-    strategies.prepare_for_update(resource, same, obj, "")
+    strategies.prepare_for_update(resource, same, obj, "", now=NOW)
     strategies.count_generation(resource, same, obj, "")
     cluster().update(resource, same, obj)
     assert same == obj

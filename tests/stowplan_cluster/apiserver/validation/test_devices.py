@@ -33,13 +33,19 @@ SLICE = {
         "devices": [{"name": "gpu-0", "attributes": {"model": {"string": "a"}, "v": {"version": "1.0.0-rc.1+b"}}}],
     },
 }
+RULE = {
+    "apiVersion": "resource.k8s.io/v1beta2",
+    "kind": "DeviceTaintRule",
+    "metadata": {"name": "r"},
+    "spec": {"deviceSelector": {"driver": "gpu.example.com"}, "taint": {"key": "a.b/c", "effect": "NoExecute"}},
+}
 RESULT = {"request": "gpu", "driver": "gpu.example.com", "pool": "n1", "device": "gpu-0"}
 ALLOCATION = {"devices": {"results": [RESULT]}}
 CONSUMER = {"resource": "pods", "name": "p", "uid": "1"}
 REFERENCE = "must be the name of a request in the claim or the name of a request and a subrequest separated by '/'"
 
 
-@pytest.mark.parametrize("obj", [CLAIM, TEMPLATE, CLASS, SLICE], ids=lambda obj: obj["kind"])
+@pytest.mark.parametrize("obj", [CLAIM, TEMPLATE, CLASS, SLICE, RULE], ids=lambda obj: obj["kind"])
 def test_good_objects_are_good(server, obj):
     assert server.refusals(obj) == []
 
@@ -219,3 +225,41 @@ class TestClaimStatus:
     def test_consumers_are_whole(self, server):
         changes = ("status.allocation", ALLOCATION, "status.reservedFor", [{"resource": "pods", "name": "p"}])
         assert self.refusals(server, *changes) == ["status.reservedFor[0].uid: Required value"]
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "expected"),
+    [
+        pytest.param("spec.deviceSelector", {}, [], id="all devices"),
+        pytest.param("spec.taint.effect", "None", [], id="no effect"),
+        pytest.param(
+            "spec.taint.effect",
+            "PreferNoSchedule",
+            [
+                'spec.taint.effect: Unsupported value: "PreferNoSchedule": '
+                'supported values: "NoExecute", "NoSchedule", "None"'
+            ],
+            id="unknown effect",
+        ),
+        pytest.param("spec.taint.effect", "", ["spec.taint.effect: Required value"], id="without effect"),
+        pytest.param(
+            "spec.deviceSelector.device",
+            "A",
+            [
+                'spec.deviceSelector.device: Invalid value: "A": a lowercase RFC 1123 label must consist of lower case '
+                "alphanumeric characters or '-', and must start and end with an alphanumeric character (e.g. "
+                "'my-name',  or '123-abc', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?')"
+            ],
+            id="device",
+        ),
+    ],
+)
+def test_taint_rules(server, path, value, expected):
+    assert server.refusals(RULE, path, value) == expected
+
+
+def test_the_status_of_a_taint_rule_has_at_most_eight_conditions(server):
+    good = {"status": "True", "reason": "R", "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z"}
+    conditions = [{"type": f"T{i}", **good} for i in range(9)]
+    told = server.update_refusals(RULE, "status", {"conditions": conditions}, subresource="status")
+    assert told == ["status.conditions: Too many: 9: must have at most 8 items"]

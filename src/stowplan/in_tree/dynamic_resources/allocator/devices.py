@@ -2,7 +2,7 @@
 
 Whether a device suits a request depends on what it is, not on its name: devices that agree in everything but the name
 share a `DeviceContent`, and whatever was found out about one holds for all of them. A `PoolView` is what one node can
-reach of a pool; views that agree in their contents have equal keys, so nodes with equal hardware share answers.
+reach of a pool; views that agree in their contents share a `ViewKind`, so nodes with equal hardware share answers.
 
 Upstream: pools_incubating.go of k8s.io/dynamic-resource-allocation/structured.
 """
@@ -54,47 +54,66 @@ class Capacity(NamedTuple):
 
 
 class DeviceContent:
-    """What a device is, whatever its name; one object per distinct content, compared by identity."""
+    """What a device is, whatever its name; one object per distinct content, compared by identity.
 
-    __slots__ = (
-        "__weakref__",
-        "_values",
-        "attributes",
-        "capacities",
-        "conditional",
-        "consumes",
-        "driver",
-        "mappings",
-        "selected",
-        "shareable",
-        "taints",
-    )
+    What it means is worked out when somebody asks: of most devices of a large cluster nobody does.
+    """
 
-    def __init__(
-        self,
-        selected: SelectedDevice,
-        attributes: Mapping[str, Any],
-        *,
-        capacities: Mapping[str, Capacity],
-        consumes: tuple[tuple[CounterId, Amount], ...],
-        taints: tuple[Taint, ...],
-        conditional: bool,
-        mappings: tuple[Any, ...] = (),
-    ) -> None:
-        #: For selectors.
-        self.selected = selected
-        self.driver = selected.driver
-        self.attributes = attributes
-        self.capacities = capacities
-        self.consumes = consumes
-        #: Those that block.
-        self.taints = taints
+    def __init__(self, device: api.Device, driver: str, *, list_attributes: bool) -> None:
+        self.driver = driver
+        self._device = device
+        self._list_attributes = list_attributes
         #: Whether it has binding conditions.
-        self.conditional = conditional
-        #: What it stands for of its node.
-        self.mappings = mappings
-        self.shareable = selected.allow_multiple_allocations
+        self.conditional = bool(device.binding_conditions)
+        self.shareable = bool(device.allow_multiple_allocations)
         self._values: dict[str, Values | None] = {}
+
+    @cached_property
+    def attributes(self) -> Mapping[str, Any]:
+        lists = self._list_attributes
+        return {name: attribute_value(value, lists) for name, value in self._device.attributes.items()}
+
+    @cached_property
+    def capacities(self) -> Mapping[str, Capacity]:
+        return {
+            name: Capacity(parse_quantity(c.value), _policy(c.request_policy))
+            for name, c in self._device.capacity.items()
+        }
+
+    @cached_property
+    def selected(self) -> SelectedDevice:
+        """For selectors."""
+        return SelectedDevice(
+            driver=self.driver,
+            attributes=self.attributes,
+            capacity={name: c.value for name, c in self.capacities.items()},
+            allow_multiple_allocations=self.shareable,
+        )
+
+    @cached_property
+    def consumes(self) -> tuple[tuple[CounterId, Amount], ...]:
+        return tuple(
+            sorted(
+                ((consumption.counter_set, name), parse_quantity(counter.value))
+                for consumption in self._device.consumes_counters
+                for name, counter in consumption.counters.items()
+            )
+        )
+
+    @cached_property
+    def taints(self) -> tuple[Taint, ...]:
+        """Those that block."""
+        return tuple(
+            Taint(key=t.key, value=t.value, effect=t.effect)
+            for t in self._device.taints
+            if t.effect in DO_NOT_SCHEDULE_EFFECTS
+        )
+
+    @cached_property
+    def mappings(self) -> tuple[Any, ...]:
+        """What it stands for of its node."""
+        mapped = self._device.node_allocatable_resource_mappings
+        return tuple(sorted((name, m.capacity_key, m.allocation_multiplier) for name, m in mapped.items()))
 
     def values(self, name: str) -> Values | None:
         """What constraints compare of a fully qualified attribute; None: the device lacks it."""
@@ -133,6 +152,16 @@ class PoolState(Enum):
     INVALID = "invalid"
 
 
+class ViewKind:
+    """What a search can tell of a view, whatever the names; one object per distinct kind, compared by identity."""
+
+    __slots__ = ("__weakref__", "devices")
+
+    def __init__(self, devices: tuple[tuple[DeviceContent, bool], ...]) -> None:
+        #: Each with whether the node can use it.
+        self.devices = devices
+
+
 class PoolView:
     """What one node sees of a pool."""
 
@@ -157,9 +186,13 @@ class PoolView:
         self.order = (self.last, driver, name)
 
     @cached_property
-    def key(self) -> tuple[Any, ...]:
-        """Equal for views between which a search cannot tell."""
-        return self.driver, self.state, tuple((d.content, d.reachable) for d in self.devices)
+    def kind(self) -> ViewKind:
+        devices = tuple((d.content, d.reachable) for d in self.devices)
+        key = self.driver, self.state, devices
+        found = _kinds.get(key)
+        if found is None:
+            found = _kinds[key] = ViewKind(devices)
+        return found
 
     @cached_property
     def positions(self) -> dict[str, int]:
@@ -184,58 +217,22 @@ class World(NamedTuple):
     pools: tuple[tuple[PoolView, Usage], ...]
 
 
-#: By what is published, which is quick to compare, and by what that means: the same may be written in several ways.
-_published: WeakValueDictionary[tuple[str, bool, bytes], DeviceContent] = WeakValueDictionary()
-_contents: WeakValueDictionary[Any, DeviceContent] = WeakValueDictionary()
+#: By what is published.
+_contents: WeakValueDictionary[tuple[str, bool, bytes], DeviceContent] = WeakValueDictionary()
+_kinds: WeakValueDictionary[tuple[Any, ...], ViewKind] = WeakValueDictionary()
 
 _encode = msgspec.msgpack.Encoder().encode
+_replace = msgspec.structs.replace
 
 
 def content_of(device: api.Device, driver: str, *, list_attributes: bool = False) -> DeviceContent:
     """The content of a device, which others like it share."""
-    key = driver, list_attributes, _encode(msgspec.structs.replace(device, name=""))
-    found = _published.get(key)
-    if found is None:
-        found = _published[key] = _content_of(device, driver, list_attributes)
-    return found
-
-
-def _content_of(device: api.Device, driver: str, list_attributes: bool) -> DeviceContent:
-    attributes = {name: attribute_value(value, list_attributes) for name, value in device.attributes.items()}
-    capacities = {
-        name: Capacity(parse_quantity(c.value), _policy(c.request_policy)) for name, c in device.capacity.items()
-    }
-    selected = SelectedDevice(
-        driver=driver,
-        attributes=attributes,
-        capacity={name: c.value for name, c in capacities.items()},
-        allow_multiple_allocations=bool(device.allow_multiple_allocations),
-    )
-    consumes = tuple(
-        sorted(
-            ((consumption.counter_set, name), parse_quantity(counter.value))
-            for consumption in device.consumes_counters
-            for name, counter in consumption.counters.items()
-        )
-    )
-    taints = tuple(
-        Taint(key=t.key, value=t.value, effect=t.effect) for t in device.taints if t.effect in DO_NOT_SCHEDULE_EFFECTS
-    )
-    conditional = bool(device.binding_conditions)
-    mapped = device.node_allocatable_resource_mappings
-    mappings = tuple(sorted((name, m.capacity_key, m.allocation_multiplier) for name, m in mapped.items()))
-    key = selected, tuple(sorted(capacities.items())), consumes, taints, conditional, mappings
+    # When a device was tainted does not matter.
+    taints = tuple(_replace(taint, time_added=None) for taint in device.taints) if device.taints else ()
+    key = driver, list_attributes, _encode(_replace(device, name="", taints=taints))
     found = _contents.get(key)
     if found is None:
-        found = _contents[key] = DeviceContent(
-            selected,
-            attributes,
-            capacities=capacities,
-            consumes=consumes,
-            taints=taints,
-            conditional=conditional,
-            mappings=mappings,
-        )
+        found = _contents[key] = DeviceContent(device, driver, list_attributes=list_attributes)
     return found
 
 

@@ -1,14 +1,17 @@
-"""Record the inputs and effects of a running scheduler's engine.
+"""Record the inputs and effects of an engine that runs, whichever driver runs it.
 
-The scheduler goes on whatever becomes of the recording: if a line cannot be written, the recording ends there.
+The engine goes on whatever becomes of the recording: if a line cannot be written, the recording ends there.
 
-A recording is rotated where the engine is in the middle of nothing: only then can it be dumped, and each file begins
-with a dump, so that it can be read without those before it.
+A recording that begins in the middle of a run begins with a dump of the engine, and so does each file of a rotated one,
+so that it can be read without those before it. An engine can be dumped only while it is in the middle of nothing: both
+wait for such a moment.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
+
+from msgspec.structs import replace
 
 from stowplan.engine.recording import Header, Recording
 from stowplan.klog import get_logger
@@ -62,6 +65,8 @@ class Recorder:
         self._rotation = rotation
         #: None before it begins, and once it has ended early.
         self._recording: Recording | None = None
+        #: Whether it is to begin with a dump, at the next moment at which there can be one.
+        self._joins = False
         #: Why it ended early.
         self.failure: Exception | None = None
         #: What a header has that does not change.
@@ -91,6 +96,20 @@ class Recorder:
         )
         self._start(header)
 
+    def join(self, engine: Engine, now: float, *, decides: bool = True) -> None:
+        """Begin in the middle of the engine's run, now or as soon as it is in the middle of nothing."""
+        self._random = engine.random
+        self._header = Header(
+            now=now,
+            configuration={},
+            gates=dict(engine.features.gates),
+            max_in_unschedulable=engine.settings.max_in_unschedulable,
+            overlaps=engine.settings.overlaps,
+            decides=decides,
+        )
+        self._joins = True
+        self._begin_with_dump(engine, now)
+
     def _chance(self) -> object:
         # Chance of another kind cannot be set back; ties then go elsewhere when it is played again.
         random = self._random
@@ -113,7 +132,10 @@ class Recorder:
             return effects
         finally:
             recording = self._recording
-            if recording is not None:
+            if recording is None:
+                if self._joins:
+                    self._begin_with_dump(engine, now)
+            else:
                 try:
                     recording.add(input_, now, () if guard is None else guard.broken_off_in_step, effects)
                 except Exception as e:
@@ -121,25 +143,24 @@ class Recorder:
                     self.end(e)
                 else:
                     if self._rotation is not None and self._rotation.is_due:
-                        self._rotate(engine, self._rotation, now)
+                        self._begin_with_dump(engine, now)
 
-    def _rotate(self, engine: Engine, rotation: Rotation, now: float) -> None:
-        """Begin another file, unless the engine is in the middle of something."""
+    def _begin_with_dump(self, engine: Engine, now: float) -> None:
+        """Begin, or go on in another file, unless the engine is in the middle of something."""
         if engine.under_way or engine.unfinished():
             return
-        assert self._recording is not None
         assert self._header is not None
+        self._joins = False
         try:
-            self._recording.flush()
-            rotation.rotate()
-            header = Header(
+            if self._recording is not None:
+                assert self._rotation is not None
+                self._recording.flush()
+                self._rotation.rotate()
+            header = replace(
+                self._header,
                 now=now,
                 configuration=engine.profiles.configuration.to_dict(),
-                gates=self._header.gates,
-                max_in_unschedulable=self._header.max_in_unschedulable,
-                overlaps=self._header.overlaps,
                 chance=self._chance(),
-                decides=self._header.decides,
                 dump=engine.dump(),
             )
         except Exception as e:
@@ -158,5 +179,22 @@ class Recorder:
     def end(self, why: Exception) -> None:
         """Record nothing more, and say why; no-op once it has ended."""
         if self.failure is None:
-            self._recording, self.failure = None, why
+            self._recording, self._joins, self.failure = None, False, why
             _log.error(why, "Cannot write the recording; it ends here")
+
+
+class RecordedEngine:
+    """An engine as its driver sees it, whose steps are recorded."""
+
+    def __init__(self, engine: Engine, recorder: Recorder) -> None:
+        self._engine = engine
+        self._recorder = recorder
+        self.attach = engine.attach
+        self.run_plugin = engine.run_plugin
+
+    @property
+    def wants_turn(self) -> bool:
+        return self._engine.wants_turn
+
+    def step(self, input_: Input, now: float) -> list[Effect]:
+        return self._recorder.step(self._engine, input_, now)

@@ -1,0 +1,68 @@
+"""Begin simulated time where an engine was dumped.
+
+    dump = engine.dump()                              # of any engine, live or simulated, in the middle of nothing
+    time = resumed(Engine(config, now=dump.now, ...), dump, runs_for=...)
+    time.run()
+
+The store has what the dumped engine had heard of. What the API server had beyond that is written as soon as time
+begins, so that the engine hears of it: pods that were bound, statuses and objects that were written, victims that were
+deleted. Pods that were on nodes end when their time has come, counted from when they were scheduled.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import replace
+
+from stowplan.api.types import Pod
+from stowplan.engine.dumped import objects_of
+from stowplan.engine.written_objects import kind_named, read_object
+from stowplan.framework.requests import Bind, Create, Delete, Update
+from stowplan.simulate.driver import VirtualTime
+from stowplan.simulate.object_store import ObjectStore
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from stowplan.engine.dumped import EngineDump
+    from stowplan.engine.engine import Engine
+    from stowplan.framework.requests import Request
+
+
+def resumed(engine: Engine, dump: EngineDump, **options: Any) -> VirtualTime:
+    """Load the dump into an engine that has not taken a step; `options` are those of `VirtualTime`."""
+    engine.load(dump)
+    store = ObjectStore()
+    for _, obj in objects_of(dump):
+        store.restore(obj)
+    time = VirtualTime(engine, store, start=dump.now, **options)
+    time.resume(dump.outbox.told, [placed.pod for placed in dump.state.placements.pods if not placed.assumed])
+    for request in _unheard_of(dump, store):
+        time.write(request)
+    return time
+
+
+def _unheard_of(dump: EngineDump, store: ObjectStore) -> Iterator[Request]:
+    """Requests that were carried out, while the engine had not heard yet of what they changed."""
+    for name, content in (*dump.state.in_flight, *dump.state.assumed):
+        yield _written(read_object(kind_named(name), content), store)
+    for written in dump.statuses:
+        pod = store.find(Pod, written.namespace, written.name)
+        if pod is not None and pod.metadata.uid == written.uid:
+            yield Update(obj=replace(pod, status=written.status))
+    for placed in dump.state.placements.pods:
+        if placed.assumed:
+            metadata = placed.pod.metadata
+            yield Bind(namespace=metadata.namespace, name=metadata.name, uid=metadata.uid, node=placed.node)
+    leaving = {uid for preemption in dump.evictions.preemptions for uid in preemption.leaving}
+    for pod in store.list(Pod):
+        if pod.metadata.uid in leaving:
+            yield Delete(kind=Pod, namespace=pod.metadata.namespace, name=pod.metadata.name, uid=pod.metadata.uid)
+
+
+def _written(obj: Any, store: ObjectStore) -> Request:
+    metadata = obj.metadata
+    if store.find(type(obj), metadata.namespace, metadata.name) is None:
+        return Create(obj=obj)
+    return Update(obj=replace(obj, metadata=replace(metadata, resource_version="")))

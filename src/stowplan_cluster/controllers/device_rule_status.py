@@ -1,0 +1,67 @@
+"""What a DeviceTaintRule says in its status: whether pods have to go because of it, and how many went.
+
+One condition, EvictionInProgress. A rule with the effect None does nothing; its status says what NoExecute would do.
+
+Upstream: maybeUpdateRuleStatus of pkg/controller/devicetainteviction.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from stowplan.api.taints import NO_EXECUTE
+
+if TYPE_CHECKING:
+    from stowplan_cluster.apiserver.objects import JsonObject
+
+EVICTION = "EvictionInProgress"
+NO_EFFECT = "None"
+
+
+class Affected(NamedTuple):
+    """What a rule is about."""
+
+    #: Pods that have to go, or would have to, and the namespaces that they are in.
+    pods: int = 0
+    namespaces: int = 0
+    #: Devices in slices, and devices that claims have.
+    published: int = 0
+    allocated: int = 0
+
+
+def condition(effect: str, affected: Affected, *, evicted: int, generation: int) -> JsonObject:
+    """Without its time. `evicted`: pods that went so far."""
+    status, reason, message = "False", "OtherEffect", "Eviction only happens for the NoExecute effect."
+    if effect == NO_EXECUTE:
+        message = ""
+        if affected.pods:
+            status, reason = "True", "PodsPendingEviction"
+            need = "needs" if affected.pods == 1 else "need"
+            message = f"{_count(affected.pods, 'pod')} {need} to be evicted in {_namespaces(affected)}."
+        else:
+            reason = "Completed" if evicted else "NotStarted"
+    elif effect == NO_EFFECT:
+        reason = "NoEffect"
+        message = (
+            f"{_count(affected.published, 'published device')} selected. "
+            f"{_count(affected.allocated, 'allocated device')} selected. "
+            f"{_count(affected.pods, 'pod')} would be evicted in {_namespaces(affected)} if the effect was NoExecute. "
+            "This information will not be updated again. Recreate the DeviceTaintRule to trigger an update."
+        )
+    if evicted:
+        message = f"{message} {_count(evicted, 'pod')} evicted since starting the controller.".lstrip()
+    return {
+        "type": EVICTION,
+        "status": status,
+        "reason": reason,
+        "message": message,
+        "observedGeneration": generation,
+    }
+
+
+def _count(number: int, noun: str) -> str:
+    return f"1 {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def _namespaces(affected: Affected) -> str:
+    return "1 namespace" if affected.namespaces == 1 else f"{affected.namespaces} different namespaces"

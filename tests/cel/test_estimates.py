@@ -1,0 +1,46 @@
+"""What an expression may cost; tests/integration/test_device_expressions.py has real servers draw the same line."""
+
+import pytest
+
+from stowplan.cel.device_selectors import MAX_COST, compile_selector
+from stowplan.cel.estimates import MOST
+
+TEXT = 'device.attributes["d"].text'
+
+
+@pytest.mark.parametrize(
+    ("expression", "most"),
+    [
+        ("true", 0),
+        ("has(device.driver)", 1),
+        ('device.driver == "d"', 3),
+        # Ident, select, index, select, and the comparison with one character.
+        (f'{TEXT} == "a"', 5),
+        ("device.allowMultipleAllocations", 2),
+        # Of 64 characters each.
+        (f"{TEXT} == {TEXT}", 15),
+        (f'{TEXT}.contains("ab")', 11),
+        (f'{TEXT}.matches("a+b")', 11),
+        ('"d" in device.attributes', 3),
+        # 32 times the step and the look whether to go on.
+        ('device.attributes.all(d, d == "x")', 163),
+        ("lists.range(1000).all(x, x >= 0)", 6012),
+        ("lists.range(size(device.driver)).all(x, x >= 0)", MOST),
+        ("{'a': 1}.all(k, k.startsWith(device.driver))", 44),
+        (f"cel.bind(x, {TEXT} + {TEXT}, x == x)", 46),
+        (f'({TEXT} == "a" ? {TEXT} : "b") == "c"', 10),
+    ],
+)
+def test_estimates(expression, most):
+    assert compile_selector(expression).most_cost == most
+
+
+def test_a_chain_of_optionals_is_estimated_at_once():
+    assert compile_selector("optional.of(1)" + ".optMap(x, x)" * 60 + ".hasValue()").most_cost > MAX_COST
+
+
+def test_nested_as_deep_as_can_be():
+    expression = "true"
+    for _ in range(200):
+        expression = f"(!{expression})"
+    assert compile_selector(expression).most_cost < 1000

@@ -1,0 +1,41 @@
+"""examples/tuning: packing saves money on nodes that an autoscaler removes, whoever says what is good."""
+
+from pathlib import Path
+
+import pytest
+
+import stowplan
+from stowplan.scenarios.simulation import simulate_scenario
+from stowplan.tuning.records import BETTER
+from stowplan.tuning.tune import Effort, tune_scenario
+from support.sweeps.here import Here
+
+TUNING = Path(__file__).parents[2] / "examples" / "tuning"
+
+
+def test_the_scenario_runs_alone():
+    summary = simulate_scenario(TUNING / "batch.yaml", decisions=False).summary
+    assert summary.cost > 0
+    assert summary.nodes_added > 0
+    assert summary.ends["finished"] > 200
+
+
+@pytest.mark.parametrize("objective", ["cost", "patience:patience"])
+def test_packing_is_found(objective, tmp_path, monkeypatch):
+    pytest.importorskip("optuna", reason="the extra tune is not installed")
+    monkeypatch.syspath_prepend(TUNING)
+    found = tune_scenario(
+        str(TUNING / "batch.yaml"),
+        folder=tmp_path,
+        space=str(TUNING / "space.yaml"),
+        objective=objective,
+        effort=Effort(trials=4, seeds=1, judged_seeds=4),
+        workers=Here(),
+    )
+    assert found.record.verdict == BETTER
+    (fit,) = (
+        one
+        for one in stowplan.load_config(found.configuration).to_dict()["profiles"][0]["pluginConfig"]
+        if one["name"] == "NodeResourcesFit"
+    )
+    assert fit["args"]["scoringStrategy"]["type"] == "MostAllocated"

@@ -1,0 +1,171 @@
+"""A simulation that begins with a dump goes on as the engine would have that was dumped."""
+
+from random import Random
+
+import pytest
+from hypothesis import event, given
+from hypothesis import strategies as st
+
+from stowplan.api.types import Pod
+from stowplan.config import load_config
+from stowplan.engine.dumped import decode_dump, encode_dump
+from stowplan.engine.input_recorder import RecordedEngine, Recorder
+from stowplan.engine.recording import Replay
+from stowplan.framework.requests import Delete
+from stowplan.in_tree.registry import in_tree_registry
+from stowplan.simulate.driver import VirtualTime
+from stowplan.simulate.latency import Latency
+from stowplan.simulate.object_store import ObjectStore
+from stowplan.simulate.resuming import resumed
+from stowplan.simulate.virtual_api import VirtualApi
+from stowplan.testing import a_node, a_pod
+from stowplan.timing.manual_time import ManualTime
+from support.examples import examples
+from support.scheduling.engine_by_hand import EngineByHand
+from support.simulate.simulations import StoppedWatch, WritingDown, node, pod, simulation
+
+#: When the last of what scripts have is long over.
+END = 120.0
+
+
+def goes_on(dump, random, **options):
+    """Another engine and its time, from the dump on."""
+    dump, registry = decode_dump(encode_dump(dump)), in_tree_registry()
+    config = load_config(None, plugins=registry.declarations)
+    meter, api = StoppedWatch(), VirtualApi()
+    engine = WritingDown(config, registry=registry, now=dump.now, meter=meter, random=random, api=api)
+    return engine, resumed(engine, dump, **options)
+
+
+def set_up(**options):
+    engine, time = simulation(**options)
+    for name in ("n0", "n1"):
+        time.write(node(name))
+    return engine, time
+
+
+def copied(random):
+    copy = Random()
+    copy.setstate(random.getstate())
+    return copy
+
+
+@st.composite
+def scripts(draw):
+    """Pods that come and go."""
+    found = []
+    for i in range(draw(st.integers(1, 14))):
+        at, cpu = draw(st.integers(0, 80)) / 2, draw(st.sampled_from("123"))
+        found.append((at, pod(f"p{i}", cpu=cpu, priority=draw(st.sampled_from((1, 100))))))
+        if draw(st.booleans()):
+            gone = Delete(kind=Pod, namespace="default", name=f"p{i}")
+            found.append((at + draw(st.integers(1, 60)) / 2, gone))
+    return found
+
+
+def follow(time, script, *, until):
+    for at, request in script:
+        if time.now < at <= until or at == time.now == 0.0:
+            time.at(at, request)
+    time.advance(until - time.now)
+
+
+@examples(60)
+@given(script=scripts(), moment=st.integers(0, 40).map(lambda whole: whole + 0.25))
+def test_the_same_follows(script, moment):
+    engine, time = set_up()
+    follow(time, script, until=moment)
+    assert not engine.unfinished(), "there is no latency"
+    before, dump, random = len(engine.written), engine.dump(), copied(engine.random)
+    follow(time, script, until=END)
+    other, after = goes_on(dump, random)
+    follow(after, script, until=END)
+    then = engine.written[before:]
+    event("pods are bound" if b"Bind" in then else "no pod is bound")
+    assert other.written == then
+    assert nodes(after) == nodes(time)
+
+
+def nodes(time):
+    return {one.metadata.name: one.spec.node_name for one in time.store.list(Pod)}
+
+
+@examples(40)
+@given(script=scripts(), moment=st.integers(0, 40).map(lambda whole: whole + 0.25), seconds=st.sampled_from((0.0, 1.5)))
+def test_a_recording_may_begin_in_the_middle(script, moment, seconds):
+    lines = []
+    recorder = Recorder(lines.append)
+    engine, _ = set_up()
+    time = VirtualTime(RecordedEngine(engine, recorder), ObjectStore(), latency=Latency(requests=seconds))
+    for name in ("n0", "n1"):
+        time.write(node(name))
+    follow(time, script, until=moment)
+    recorder.join(engine, time.now)
+    event("at once" if lines else "later")
+    while not lines and time.now < END:
+        time.advance(0.25)
+    recorder.flush()
+    before = len(engine.written)
+    follow(time, script, until=END)
+    recorder.flush()
+    replay = Replay(b"".join(lines).splitlines(keepends=True), in_tree_registry(), meter=ManualTime(), chance=Random())
+    assert replay.header.dump is not None
+    again = b"".join(b"%r %s\n" % (entry.now, one.encoded()) for entry, effects in replay.steps() for one in effects)
+    assert again == engine.written[before:]
+
+
+# -- what the API server had, and the engine had not heard of ---------------------------------------------------------
+
+
+def taken_over(hand, **options):
+    """Simulated time from the moment of an engine on that a test has driven."""
+    return goes_on(hand.engine.dump(), copied(hand.engine.random), **options)
+
+
+def test_a_pod_that_was_bound_is_heard_of():
+    hand = EngineByHand()
+    hand.create(a_node("n").allocatable(cpu=1, pods=10), a_pod("p").uid("p").requests(cpu=1))
+    hand.schedule()
+    hand.answer_all()
+    assert hand.engine.state.is_assumed("p")
+    engine, time = taken_over(hand)
+    time.run()
+    assert nodes(time) == {"p": "n"}
+    assert not engine.state.is_assumed("p")
+
+
+def test_victims_that_were_deleted_leave_and_the_preemptor_follows():
+    hand = EngineByHand()
+    hand.create(a_node("n").allocatable(cpu=1, pods=10), a_pod("v").uid("v").requests(cpu=1).on("n"))
+    hand.create(a_pod("p").uid("p").requests(cpu=1).priority(10))
+    hand.schedule()
+    hand.answer_all()
+    assert len(hand.engine.evictions) == 1
+    _, time = taken_over(hand, latency=Latency(deletions=30.0))
+    assert nodes(time) == {"v": "n", "p": ""}
+    time.advance(40.0)
+    assert nodes(time) == {"p": "n"}
+
+
+def test_a_status_that_was_written_is_heard_of():
+    hand = EngineByHand()
+    hand.create(a_node("n").allocatable(cpu=1, pods=10), a_pod("p").uid("p").requests(cpu=100))
+    hand.schedule()
+    hand.answer_all()
+    assert hand.engine.statuses.dump(), "the patch's answer is ahead"
+    engine, time = taken_over(hand)
+    time.run()
+    assert [one.reason for one in time.store.get(Pod, "default", "p").status.conditions] == ["Unschedulable"]
+    assert engine.statuses.dump() == []
+
+
+@pytest.mark.parametrize(("runs", "left"), [(None, ["a", "b"]), (30.0, ["b"]), (90.0, ["a", "b"])])
+def test_pods_on_nodes_end_when_their_time_has_come(runs, left):
+    engine, time = set_up()
+    time.write(pod("a"))
+    time.advance(20.0)
+    time.write(pod("b"))
+    time.advance(5.0)
+    _, after = goes_on(engine.dump(), copied(engine.random), runs_for=lambda pod: runs)
+    after.advance(10.0)
+    assert sorted(nodes(after)) == left
