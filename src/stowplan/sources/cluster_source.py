@@ -34,7 +34,7 @@ from stowplan.sources.missing_kinds import why_not_judged
 from stowplan.what_if.group_relief import group_relief
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from stowplan.cluster.pod_info import PodInfo
     from stowplan.engine.engine import Engine
@@ -265,7 +265,7 @@ class ClusterSource:
         return ReportedStatus.about(info.pod, about, self.known.get(info.key))
 
 
-def known_gates(gates: dict[str, bool]) -> dict[str, bool]:
+def known_gates(gates: Mapping[str, bool]) -> dict[str, bool]:
     """Those of these gates that a `Cluster` takes."""
     return {name: on for name, on in gates.items() if name in DEFAULT_FEATURES.gates}
 

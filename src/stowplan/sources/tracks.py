@@ -19,8 +19,8 @@ from stowplan.command_line.errors import InputError
 from stowplan.command_line.named_plugins import named_plugins
 from stowplan.config import ConfigError
 from stowplan.engine.recording import RecordingError
+from stowplan.framework.line_up import PluginInitError
 from stowplan.framework.registry import PluginLoadError
-from stowplan.framework.runtime import PluginInitError
 from stowplan.offline import Cluster, ClusterError
 from stowplan.page.moments import MomentError
 from stowplan.page.plan import plan_of
