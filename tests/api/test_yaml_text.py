@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from stowplan import load_config
 from stowplan.api.load import LoadError, load_files, load_manifests
-from stowplan.api.yaml_text import MAX_DEPTH, KubernetesLoader, TooDeepError, check_depth
+from stowplan.api.yaml_text import MAX_DEPTH, KubernetesLoader, StrictLoader, TooDeepError, composed, with_string_keys
 from stowplan.config import ConfigError
 
 DEEP = [
@@ -21,7 +21,7 @@ DEEP = [
 @pytest.mark.parametrize("text", DEEP)
 def test_deep_nesting_is_refused(text):
     with pytest.raises((TooDeepError, yaml.YAMLError)):
-        check_depth(text)
+        list(composed(text))
 
 
 @pytest.mark.parametrize("text", DEEP)
@@ -50,13 +50,54 @@ def _depth(value):
 def test_depth_is_measured_exactly(value, flow):
     text = yaml.safe_dump(value, default_flow_style=flow)
     depth = _depth(value)
-    check_depth(text, limit=depth)
+    assert len(list(composed(text, limited_to(depth)))) == 1
     if depth:
         with pytest.raises(TooDeepError):
-            check_depth(text, limit=depth - 1)
+            list(composed(text, limited_to(depth - 1)))
 
 
-def test_what_is_deep_but_not_too_deep_can_be_read():
-    text = "[" * (MAX_DEPTH // 2) + "]" * (MAX_DEPTH // 2)
-    check_depth(text)
-    assert yaml.load(text, Loader=KubernetesLoader)
+def limited_to(depth):
+    return type("Limited", (KubernetesLoader,), {"max_depth": depth})
+
+
+@pytest.mark.parametrize("levels", [MAX_DEPTH // 2, MAX_DEPTH])
+def test_what_is_deep_but_not_too_deep_can_be_read(levels):
+    text = "[" * levels + "]" * levels
+    (found,) = (loader.value(node) for loader, node in composed(text))
+    assert _depth(found) == levels
+    # Documents are measured one by one.
+    assert len(list(composed(f"{text}\n---\n{text}"))) == 2
+    with pytest.raises(TooDeepError, match="line 2: nested deeper than 200 levels"):
+        list(composed(f"a:\n  {'[' * MAX_DEPTH}{']' * MAX_DEPTH}"))
+
+
+# -- values, built in one pass or by PyYAML's constructors -----------------------------------------------------------
+
+TEXTS = st.sampled_from(
+    ["a", "yes", "0x1F", "010", "1_000", "1e3", ".5", "-.inf", "~", "null", "", "=", "<<", "2026-01-02", "1:30", "'1'"]
+)
+DOCUMENTS = st.recursive(
+    TEXTS | st.sampled_from(["!!str 1", "!!binary aGk=", "!!int x", "!!set {a, b}", "&x [1]"]),
+    lambda inner: (
+        st.lists(inner, max_size=3).map(lambda items: f"[{', '.join(items)}]")
+        | st.lists(st.tuples(TEXTS.filter(bool), inner), max_size=3).map(
+            lambda pairs: "{" + ", ".join(f"{key}: {item}" for key, item in pairs) + "}"
+        )
+    ),
+    max_leaves=8,
+)
+
+
+def outcome(read):
+    try:
+        return repr(read())
+    except (yaml.YAMLError, TooDeepError) as error:
+        return str(error)
+
+
+@given(DOCUMENTS, st.sampled_from([KubernetesLoader, StrictLoader]))
+def test_both_ways_to_build_a_value_agree(text, loader_class):
+    def slowly():
+        return [with_string_keys(loader.construct_document(node)) for loader, node in composed(text, loader_class)]
+
+    assert outcome(lambda: [loader.value(node) for loader, node in composed(text, loader_class)]) == outcome(slowly)

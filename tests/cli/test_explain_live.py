@@ -195,6 +195,40 @@ def test_a_bare_name_is_in_the_namespace_of_the_context(run, server, tmp_path):
     assert ran.out.startswith("shop/huge is pending")
 
 
+def test_events_of_all_pods_that_wait(ask):
+    """The newest one of each: a page about many pods stays short."""
+    out = ask("pending").out
+    assert "  2026-01-02T12:08:00.000000Z FailedScheduling ×3: last words\n" in out
+    assert "first words" not in out
+    assert "of another pod" not in out
+    wide = ask("pending", "-n", "shop", "-o", "wide").out
+    assert "  2026-01-02T12:05:00.000000Z FailedScheduling: first words\n" in wide
+    (huge,) = (one for one in json.loads(ask("-o", "json").out)["verdicts"] if one["pod"] == "shop/huge")
+    assert [event["note"] for event in huge["scheduler"]["events"]] == ["last words", "first words"]
+
+
+def test_events_of_several_named_pods(ask):
+    ran = ask("pod", "shop/huge", "shop/api")
+    assert "last words" in ran.out
+    assert "last words" not in ask("-n", "none").out
+
+
+@pytest.mark.parametrize(
+    ("question", "path"),
+    [
+        pytest.param((), "/apis/events.k8s.io/v1/events", id="all"),
+        pytest.param(("-n", "shop"), "/apis/events.k8s.io/v1/namespaces/shop/events", id="a namespace"),
+        pytest.param(("pod", "web", "api"), "/apis/events.k8s.io/v1/namespaces/default/events", id="the context's"),
+    ],
+)
+async def test_events_of_many_pods_are_one_list_without_those_of_running_pods(against, question, path):
+    async with a_server() as server:
+        await against(server, *question)
+    (events,) = (seen for seen in server.seen if seen.path.endswith("/events"))
+    assert events.path == path
+    assert events.query["fieldSelector"].startswith("regarding.kind=Pod,reason!=Scheduled,reason!=Pulling,")
+
+
 # -- nodes
 
 

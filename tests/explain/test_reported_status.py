@@ -6,7 +6,8 @@ import stowplan
 from stowplan.api.types import Event, EventSeries, ObjectMeta
 from stowplan.explain.reported_status import ReportedStatus
 from stowplan.explain.tables import plain
-from stowplan.inspection.records import document
+from stowplan.explain.text import explanation
+from stowplan.inspection.records import SchedulerRecord, document
 from stowplan.testing import a_node, a_pod
 
 NODE = a_node("n").allocatable(cpu="4", memory="8Gi", pods="5").obj()
@@ -37,6 +38,17 @@ def test_where_only_the_scheduler_knows_it_is_named(pod, told):
     cluster = stowplan.Cluster([NODE, pod.obj()])
     text = plain(ReportedStatus.about(cluster.pod("p").pod).blocks(cluster.explain("p"), wide=False))
     assert ("stowplan explain --from-scheduler URL pod NAME" in text) == told
+
+
+def test_where_the_scheduler_itself_was_asked_its_answer_stands():
+    cluster = stowplan.Cluster([NODE, a_pod("p").obj()])
+    known = SchedulerRecord(place="waits on Permit for", node="n", attempts=1)
+    reported = ReportedStatus.about(cluster.pod("p").pod, known=known)
+    text = plain(explanation(cluster.engine, cluster.explain("p"), reported=reported))
+    assert text.startswith("default/p waits on Permit for n and would go there again: 1 of 1 node would take it\n")
+    assert "What this scheduler knows of it\n  waits on Permit for n (1 attempt)\n" in text
+    assert "--from-scheduler URL" not in text
+    assert document(reported.record())["place"] == "waits on Permit for"
 
 
 def test_a_placed_pod_without_the_condition():

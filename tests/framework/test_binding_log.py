@@ -8,6 +8,7 @@ from support.observing.log_lines import logged
 from support.plugins.binding_calls import run_bind, run_pre_bind
 from support.plugins.recording_plugins import an_attempt, framework_of, recorder
 
+LOGGERS = {"reserve": "Reserve", "permit": "Permit", "pre_bind": "PreBind", "bind": "Bind"}
 POINTS = {
     "reserve": (binding.run_reserve, ""),
     "permit": (binding.run_permit, ""),
@@ -22,7 +23,7 @@ async def lines_of(point, answer, verbosity=5):
         ran = POINTS[point][0](framework, state, pod, node)
         if hasattr(ran, "__await__"):
             await ran
-    keys = {"pod": pod.key, "node": node, "plugin": "A"}
+    keys = {"pod": pod.key, "node": node, "plugin": "A", "logger": LOGGERS[point]}
     return keys, found
 
 
@@ -49,6 +50,7 @@ async def test_which_lines_have_the_node_where_the_log_is_not_verbose(point):
     answer = error("bad")
     _, found = await lines_of(point, (answer, 0.0) if point == "permit" else answer, verbosity=2)
     assert ("node" in found.entries[0].keys) == (point in ("pre_bind", "bind"))
+    assert "logger" not in found.entries[0].keys
 
 
 async def test_a_plugin_that_does_not_know_what_it_will_do():
@@ -56,11 +58,12 @@ async def test_a_plugin_that_does_not_know_what_it_will_do():
     with logged() as found:
         failed, _ = binding.run_pre_bind_pre_flights(framework, state, pod, node)
     assert failed.message == 'running PreBindPreFlight "A": bad'
-    assert found.of("binding") == [(0, "Plugin failed", {"pod": pod.key, "node": node, "plugin": "A"})]
+    keys = {"pod": pod.key, "node": node, "plugin": "A", "logger": "PreBindPreFlight"}
+    assert found.of("binding") == [(0, "Plugin failed", keys)]
     assert found.entries[0].error == "bad"
 
 
 async def test_a_plugin_that_makes_the_pod_wait():
     keys, found = await lines_of("permit", (Status(Code.Wait), 5.0))
     text = "One or more plugins asked to wait and no plugin rejected pod"
-    assert found.of("binding") == [(4, text, {"pod": keys["pod"]})]
+    assert found.of("binding") == [(4, text, {name: keys[name] for name in ("pod", "node", "logger")})]

@@ -26,7 +26,7 @@ from stowplan.api.decode import (
     namespace_of,
     validation_errors,
 )
-from stowplan.api.yaml_text import HostileYamlError, StrictLoader, composed, with_string_keys
+from stowplan.api.yaml_text import HostileYamlError, StrictLoader, composed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -339,7 +339,7 @@ _JSON = json.JSONDecoder(parse_constant=_refuse_constant)
 def _yaml_documents(text: str) -> Iterator[Any]:
     try:
         for loader, node in composed(text, StrictLoader):
-            yield with_string_keys(loader.construct_document(node))
+            yield loader.value(node)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         place = f"line {mark.line + 1}, column {mark.column + 1}: " if mark is not None else ""

@@ -3,18 +3,24 @@
 It is read as version 1.1 (a bare `yes` is true), as kubectl does, but timestamps stay strings and `1:30` is no number.
 Map keys become strings.
 
-A few hundred bytes can ask for gigabytes, or for more stack than there is. Both are refused before anything is built:
-nesting is measured on the parser's events, as libyaml's composer recurses on the C stack, and aliases are counted as
-what they stand for. Only one thing follows from a value that its tag does not allow: a YAML error with its line.
+A few hundred bytes can ask for gigabytes, or for more stack than there is. Both are refused: libyaml's composer
+recurses on the C stack, so the loader counts levels while it composes, and aliases are counted as what they stand for
+before anything is built. Only one thing follows from a value that its tag does not allow: a YAML error with its line.
+
+Manifests are long, and almost all of them are maps of text to text: those are built in one pass
+(`CarefulLoader.value`), everything else by PyYAML's constructors.
 
 Upstream: sigs.k8s.io/yaml on go.yaml.in/yaml (excessive aliasing).
 """
 
 from __future__ import annotations
 
+import gc
 import json
 import re
+from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import yaml
@@ -26,6 +32,8 @@ MAX_DEPTH = 200
 #: What a document's aliases may add to what it spells out: nodes, and texts by the hundred characters.
 MAX_EXPANSION = 100_000
 _CHARACTERS_OF_A_NODE = 100
+#: Texts that may be an alias or its anchor: `*` and `&` are in other texts, too, but seldom before the same word.
+_ALIAS, _ANCHOR = re.compile(r"\*([\w-]+)"), re.compile(r"&([\w-]+)")
 #: Newer versions of libyaml have a limit of their own, far above ours, which looks ahead of the events.
 _SCANNERS_LIMIT = "exceeded maximum nesting depth"
 
@@ -43,27 +51,6 @@ class TooDeepError(HostileYamlError):
         super().__init__(line, f"nested deeper than {MAX_DEPTH} levels")
 
 
-def check_depth(text: str, *, limit: int = MAX_DEPTH) -> None:
-    """Raise TooDeepError, or a YAMLError if the text is no YAML at all."""
-    # Each level takes a bracket or a column, so most documents need no second look.
-    lines = text.splitlines()
-    if text.count("[") + text.count("{") + max(map(len, lines), default=0) <= limit:
-        return
-    depth = 0
-    try:
-        for event in yaml.parse(text, Loader=KubernetesLoader):
-            if isinstance(event, yaml.CollectionStartEvent):
-                depth += 1
-                if depth > limit:
-                    raise TooDeepError(_line(event))
-            elif isinstance(event, yaml.CollectionEndEvent):
-                depth -= 1
-    except yaml.MarkedYAMLError as error:
-        if error.problem == _SCANNERS_LIMIT and error.problem_mark is not None:
-            raise TooDeepError(error.problem_mark.line + 1) from None
-        raise
-
-
 def _line(marked: yaml.Event | yaml.Node) -> int:
     mark = marked.start_mark
     return mark.line + 1 if mark is not None else 1
@@ -77,22 +64,39 @@ def composed(text: str, loader_class: Any = None) -> Iterator[tuple[Any, yaml.No
 
     Raise HostileYamlError or a YAMLError.
     """
-    check_depth(text)
     loader = (loader_class or KubernetesLoader)(text)
+    has_aliases = bool(set(_ALIAS.findall(text)).intersection(_ANCHOR.findall(text)))
     try:
         while loader.check_node():
-            node = loader.get_node()
-            if "*" in text:
+            with _uncollected():
+                node = loader.get_node()
+            if has_aliases:
                 _Aliases().measured(node)
             yield loader, node
+    except yaml.MarkedYAMLError as error:
+        if error.problem == _SCANNERS_LIMIT and error.problem_mark is not None:
+            raise TooDeepError(error.problem_mark.line + 1) from None
+        raise
     finally:
         loader.dispose()
+
+
+@contextmanager
+def _uncollected() -> Iterator[None]:
+    """Nodes and values are many and in no cycles: looking for some takes longer than making them."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
 
 
 def first_value(text: str, loader_class: Any = None) -> Any:
     """Construct the first document; None if there is none."""
     for loader, node in composed(text, loader_class):
-        return with_string_keys(loader.construct_document(node))
+        return loader.value(node)
     return None
 
 
@@ -165,10 +169,100 @@ _LoaderBase: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _UNREADABLE = (ValueError, KeyError, IndexError, AttributeError, TypeError, ArithmeticError)
 _OCTAL = re.compile(r"([-+]?)0o?([0-7]+)")
 _DECIMAL = re.compile(r"[-+]?[0-9]+")
+_TEXT, _SEQUENCE, _MAPPING = (f"tag:yaml.org,2002:{name}" for name in ("str", "seq", "map"))
+_USUAL_SCALARS = frozenset(f"tag:yaml.org,2002:{name}" for name in ("null", "bool", "int", "float"))
+_UNKNOWN = object()
+
+
+class _UnusualError(Exception):
+    """A node that PyYAML's constructors have to look at."""
 
 
 class CarefulLoader(_LoaderBase):  # type: ignore[misc]  # the base depends on what PyYAML was built with
     """Constructs what JSON can say, as Go's library would; base of loaders with resolvers of their own."""
+
+    max_depth: ClassVar[int] = MAX_DEPTH
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text)
+        #: Levels around the node that is being composed, itself included.
+        self._depth = 0
+        #: Plain scalar -> its tag, and (tag, scalar) -> value of those other than text: both repeat.
+        self._tags: dict[str, str] = {}
+        self._scalars: dict[tuple[str, str], Any] = {}
+
+    # -- depth: composers call these two around each node, and `resolve` for each that has no tag of its own ----------
+
+    def descend_resolver(self, parent: yaml.Node | None, index: Any) -> None:
+        self._depth += 1
+        if self._depth > self.max_depth:
+            if self._depth > self.max_depth + 1:
+                raise TooDeepError(1 if parent is None else _line(parent))
+            # A scalar may be below the last level, another level may not.
+            self.resolve = partial(self._resolve_at_limit, parent)  # type: ignore[method-assign]
+
+    def ascend_resolver(self) -> None:
+        if self._depth > self.max_depth:
+            del self.resolve
+        self._depth -= 1
+
+    def resolve(self, kind: type[yaml.Node], value: Any, implicit: Any) -> str:
+        """The tag of a node without one; no loader here has resolvers by path."""
+        if kind is not yaml.ScalarNode:
+            return _SEQUENCE if kind is yaml.SequenceNode else _MAPPING
+        if not implicit[0]:
+            return _TEXT
+        tag = self._tags.get(value)
+        if tag is None:
+            tag = self._tags[value] = super().resolve(kind, value, implicit)
+        return tag
+
+    def _resolve_at_limit(self, parent: yaml.Node | None, kind: type[yaml.Node], value: Any, implicit: Any) -> str:
+        if kind is not yaml.ScalarNode:
+            raise TooDeepError(1 if parent is None else _line(parent))
+        return CarefulLoader.resolve(self, kind, value, implicit)
+
+    # -- values -------------------------------------------------------------------------------------------------------
+
+    def value(self, node: yaml.Node) -> Any:
+        """A document's value, with text for keys."""
+        try:
+            with _uncollected():
+                return self._usual(node)
+        except _UnusualError:
+            return with_string_keys(self.construct_document(node))
+
+    def _usual(self, node: Any) -> Any:
+        """The value of what manifests are made of."""
+        kind, tag = type(node), node.tag
+        if kind is yaml.ScalarNode:
+            return node.value if tag == _TEXT else self._scalar(node)
+        if kind is yaml.SequenceNode and tag == _SEQUENCE:
+            return [self._usual(item) for item in node.value]
+        if kind is not yaml.MappingNode or tag != _MAPPING:
+            raise _UnusualError
+        found = {}
+        for key, item in node.value:
+            if key.tag != _TEXT or type(key) is not yaml.ScalarNode:
+                raise _UnusualError
+            found[key.value] = self._usual(item)
+        if len(found) != len(node.value):
+            # A key twice: for a subclass to refuse.
+            raise _UnusualError
+        return found
+
+    def _scalar(self, node: yaml.ScalarNode) -> Any:
+        known = self._scalars.get((node.tag, node.value), _UNKNOWN)
+        if known is not _UNKNOWN:
+            return known
+        if node.tag not in _USUAL_SCALARS:
+            raise _UnusualError
+        try:
+            value = self.yaml_constructors[node.tag](self, node)
+        except (*_UNREADABLE, yaml.YAMLError):
+            raise _UnusualError from None
+        self._scalars[node.tag, node.value] = value
+        return value
 
     def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:
         try:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from stowplan.explain.tables import Block
+    from stowplan.loading.wanted_events import EventsWanted
     from stowplan.what_if.records import Answer
 
 #: Nothing in a live cluster says whether its scheduler has the feature gates of groups on.
@@ -25,6 +26,10 @@ POD_GROUPS = click.option(
     "--pod-groups",
     is_flag=True,
     help="Schedule pod groups of the live cluster as groups; where files have PodGroups, that is so anyway.",
+)
+#: For commands in which pods and workloads are named.
+NAMESPACE = click.option(
+    "-n", "--namespace", metavar="NS", help="Namespace of names without one. Default: the context's, or default."
 )
 _OPTIONS = (
     click.option(
@@ -108,8 +113,39 @@ def cluster_of(
     plugins: Sequence[str],
     pod_groups: bool,
     groups: bool = False,
+    events: EventsWanted | None = None,
+    namespace: str | None = None,
 ) -> ClusterSource:
-    """`groups`: a pod group is asked about, so that groups are scheduled as groups in any case."""
+    """`groups`: a pod group is asked about, so that groups are scheduled as groups in any case.
+
+    `events`: those that are read from a live cluster, too; `namespace`: of names without one.
+    """
+    found = _cluster_of(
+        files,
+        kubeconfig,
+        context,
+        config=config,
+        plugins=plugins,
+        recursive=recursive,
+        groups=groups or pod_groups,
+        events=events,
+    )
+    if namespace is not None:
+        found.namespace = namespace
+    return found
+
+
+def _cluster_of(
+    files: Sequence[str],
+    kubeconfig: str | None,
+    context: str | None,
+    *,
+    config: str | None,
+    plugins: Sequence[str],
+    recursive: bool,
+    groups: bool,
+    events: EventsWanted | None,
+) -> ClusterSource:
     if files and (kubeconfig or context):
         raise click.UsageError("-f reads files, --kubeconfig and --context a live cluster: give one or the other.")
     if recursive and not files:
@@ -122,8 +158,8 @@ def cluster_of(
             context=context,
             config=config,
             plugins=plugins,
-            pod="",
-            groups=groups or pod_groups,
+            events=events,
+            groups=groups,
         )
     )
 

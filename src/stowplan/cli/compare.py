@@ -11,11 +11,11 @@ import click
 
 from stowplan.cli.data_output import write_data
 from stowplan.cli.run_progress import RunProgress
+from stowplan.cli.scenario_options import OUTPUT, PLUGINS, QUIET, SEEDS_FROM, on_workers, scenario_reported, workers_of
 from stowplan.cli.shell_completion import complete_file
 from stowplan.command_line.errors import InputError, reported
 from stowplan.command_line.named_plugins import named_plugins
 from stowplan.explain.tables import write
-from stowplan.scenarios.errors import ScenarioError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -32,13 +32,12 @@ _INTERRUPTED = 130
 @click.option("--scenario", metavar="FILE", shell_complete=complete_file, help="As of `simulate`.")
 @click.option("--recording", metavar="FILE", shell_complete=complete_file, help="As of `record`, to decide anew.")
 @click.option("--seeds", type=click.IntRange(min=1), default=5, show_default=True, metavar="N", help="How many.")
-@click.option("--seed", type=int, metavar="N", help="The first; the others follow it. The scenario's if not given.")
-@click.option("--plugin", "plugins", metavar="MODULE:CLASS", multiple=True, help="A plugin of yours. Repeatable.")
-@click.option("--jobs", type=click.IntRange(min=1), metavar="N", help="Processes; one per core if not given.")
-@click.option("--dask", metavar="ADDRESS", help="Run on a Dask cluster, such as tcp://scheduler:8786.")
+@SEEDS_FROM
+@PLUGINS
+@on_workers
 @click.option("--html", metavar="FILE", help="Also write a page that stands alone.")
-@click.option("--quiet", is_flag=True, help="No progress on stderr.")
-@click.option("-o", "--output", type=click.Choice(["text", "json", "yaml"]), default="text", show_default=True)
+@QUIET
+@OUTPUT
 @click.pass_context
 def compare(
     context: click.Context,
@@ -75,9 +74,9 @@ def compare(
     # NumPy and the scheduler take a while to import.
     from stowplan.compare.page import comparison_html
     from stowplan.compare.text import comparison_page
-    from stowplan.sweeps.workers import Dask, Processes, WorkersError
+    from stowplan.sweeps.workers import WorkersError
 
-    workers: Workers = Dask(dask) if dask else Processes(jobs)
+    workers = workers_of(jobs=jobs, dask=dask)
     progress = RunProgress(quiet=quiet)
     try:
         if recording is not None:
@@ -120,12 +119,9 @@ def _on_scenario(
     named = named_plugins(plugins)
     for config in configs:
         # What makes no sense is said before anything runs.
-        with reported(config):
-            try:
-                simulation = Simulation(scenario, config=config, plugins=named)
-            except ScenarioError as error:
-                raise InputError(*error.problems, hints=error.hints) from error
-            first = simulation.seed if first is None else first
+        with reported(config), scenario_reported():
+            simulation = Simulation(scenario, config=config, plugins=named)
+        first = simulation.seed if first is None else first
     assert first is not None
     runs = count(1)
     return compared(

@@ -9,7 +9,7 @@ import click
 
 from stowplan.api.load import load_files
 from stowplan.api.types import Node, Pod, PriorityClass
-from stowplan.cli.about import about_a_cluster, answer, cluster_of
+from stowplan.cli.about import NAMESPACE, about_a_cluster, answer, cluster_of
 from stowplan.cli.shell_completion import complete_file, complete_node, complete_pod_or_file
 from stowplan.command_line.errors import InputError, reported
 from stowplan.loading.admission import admit
@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     shell_complete=complete_file,
     help="The same for a Node in a file.",
 )
+@NAMESPACE
 @about_a_cluster()
 def fit(
     *, what: str, replicas: int | None, likes: tuple[str, ...], templates: tuple[str, ...], output: str, **source: Any
@@ -61,7 +62,7 @@ def fit(
     \b
     Examples:
       stowplan fit shop/web-0
-      stowplan fit deployment/shop/web --replicas 20
+      stowplan fit deployment/web -n shop --replicas 20
       stowplan fit -f cluster.json new-service.yaml --replicas 50 --like node-3
       stowplan fit -f cluster.json podgroup/research/train --replicas 4
       stowplan fit gpu-job.yaml --replicas 64 --like small=0.40 --like large=1.20 -o json

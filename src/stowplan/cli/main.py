@@ -11,7 +11,7 @@ from stowplan.cli.compare import compare
 from stowplan.cli.completion import completion
 from stowplan.cli.config.group import config
 from stowplan.cli.drain import drain
-from stowplan.cli.explain import explain
+from stowplan.cli.explain.command import explain
 from stowplan.cli.fit import fit
 from stowplan.cli.record import record
 from stowplan.cli.replay import replay

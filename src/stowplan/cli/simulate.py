@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 import time
 from pathlib import Path
@@ -11,12 +10,12 @@ from typing import TYPE_CHECKING
 import click
 
 from stowplan.cli.data_output import write_data
+from stowplan.cli.scenario_options import OUTPUT, PLUGINS, QUIET, SCENARIO, print_schema, scenario_reported, wanted
 from stowplan.cli.shell_completion import complete_file
-from stowplan.command_line.errors import InputError, reported
+from stowplan.command_line.errors import reported
 from stowplan.command_line.named_plugins import named_plugins
 from stowplan.command_line.stop_signals import stop_signals
 from stowplan.explain.tables import write
-from stowplan.scenarios.errors import ScenarioError
 
 if TYPE_CHECKING:
     from stowplan.command_line.stop_signals import StopSignals
@@ -27,17 +26,17 @@ _OFTEN, _SELDOM = 0.2, 15.0
 
 
 @click.command(short_help="Run a scenario in virtual time: pods, nodes and faults as a file describes them.")
-@click.argument("scenario", metavar="SCENARIO", required=False, shell_complete=complete_file)
+@SCENARIO
 @click.option("--out", metavar="FOLDER", help="Where the results go; without it, SCENARIO's name and -results.")
 @click.option(
     "--config", metavar="FILE", shell_complete=complete_file, help="KubeSchedulerConfiguration in place of its own."
 )
 @click.option("--seed", type=int, metavar="N", help="In place of the scenario's.")
-@click.option("--plugin", "plugins", metavar="MODULE:CLASS", multiple=True, help="A plugin of yours. Repeatable.")
+@PLUGINS
 @click.option("--no-decisions", is_flag=True, help="Leave the row of each pod out.")
-@click.option("--quiet", is_flag=True, help="No progress on stderr.")
+@QUIET
 @click.option("--schema", is_flag=True, help="Print the JSON schema of scenarios, for editors, and end.")
-@click.option("-o", "--output", type=click.Choice(["text", "json", "yaml"]), default="text", show_default=True)
+@OUTPUT
 @click.pass_context
 def simulate(
     context: click.Context,
@@ -69,16 +68,15 @@ def simulate(
     if schema:
         from stowplan.scenarios.json_schema import scenario_schema
 
-        click.echo(json.dumps(scenario_schema(), indent=2))
+        print_schema(scenario_schema())
         return
-    if scenario is None:
-        raise click.UsageError("Missing argument 'SCENARIO'.")
+    scenario = wanted(scenario)
     folder = Path(out if out is not None else f"{Path(scenario).stem}-results")
     # NumPy and the scheduler take a while to import.
     from stowplan.scenarios.simulation import simulate_scenario
     from stowplan.scenarios.text import summary_page
 
-    with reported(config), stop_signals() as stop:
+    with reported(config), scenario_reported(), stop_signals() as stop:
         shown = _Shown(stop, quiet=quiet)
         try:
             result = simulate_scenario(
@@ -90,8 +88,6 @@ def simulate(
                 decisions=not no_decisions,
                 progress=shown,
             )
-        except ScenarioError as error:
-            raise InputError(*error.problems, hints=error.hints) from error
         finally:
             shown.close()
     if output == "text":

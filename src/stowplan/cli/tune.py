@@ -2,20 +2,30 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from stowplan.cli.data_output import write_data
 from stowplan.cli.run_progress import RunProgress
+from stowplan.cli.scenario_options import (
+    OUTPUT,
+    PLUGINS,
+    QUIET,
+    SCENARIO,
+    SEEDS_FROM,
+    on_workers,
+    print_schema,
+    scenario_reported,
+    wanted,
+    workers_of,
+)
 from stowplan.cli.shell_completion import complete_file
 from stowplan.command_line.errors import InputError, reported
 from stowplan.command_line.named_plugins import allow_current_directory, named_plugins
 from stowplan.explain.tables import write
-from stowplan.scenarios.errors import ScenarioError
 
 if TYPE_CHECKING:
     from stowplan.tuning.tune import TuningResult
@@ -28,7 +38,7 @@ _EPILOG = "Exit code: 0; 3: nothing better was found; 130: interrupted; 2: an in
 @click.command(
     epilog=_EPILOG, short_help="Search for a better configuration on part of a scenario, judged on the rest."
 )
-@click.argument("scenario", metavar="SCENARIO", required=False, shell_complete=complete_file)
+@SCENARIO
 @click.option("--config", metavar="FILE", shell_complete=complete_file, help="The baseline. The scenario's by default.")
 @click.option("--space", metavar="FILE", shell_complete=complete_file, help="What may be tuned; see --schema.")
 @click.option(
@@ -43,37 +53,25 @@ _EPILOG = "Exit code: 0; 3: nothing better was found; 130: interrupted; 2: an in
 @click.option(
     "--judged-seeds", type=click.IntRange(min=1), default=5, show_default=True, metavar="N", help="For the judgement."
 )
-@click.option("--seed", type=int, metavar="N", help="The first; the others follow it. The scenario's if not given.")
-@click.option("--plugin", "plugins", metavar="MODULE:CLASS", multiple=True, help="A plugin of yours. Repeatable.")
+@SEEDS_FROM
+@PLUGINS
 @click.option("--resume", is_flag=True, help="Go on with the search in FOLDER or --storage.")
 @click.option("--storage", metavar="URL", help="Optuna's, such as sqlite:///tuning.db. A file in FOLDER if not given.")
-@click.option("--jobs", type=click.IntRange(min=1), metavar="N", help="Processes; one per core if not given.")
-@click.option("--dask", metavar="ADDRESS", help="Run on a Dask cluster, such as tcp://scheduler:8786.")
-@click.option("--quiet", is_flag=True, help="No progress on stderr.")
+@on_workers
+@QUIET
 @click.option("--schema", is_flag=True, help="Print the JSON schema of search spaces, for editors, and end.")
-@click.option("-o", "--output", type=click.Choice(["text", "json", "yaml"]), default="text", show_default=True)
+@OUTPUT
 @click.pass_context
 def tune(
     context: click.Context,
+    /,
     *,
     scenario: str | None,
-    config: str | None,
-    space: str | None,
-    objective: str | None,
     out: str | None,
-    trials: int,
-    share: float,
-    seeds: int,
-    judged_seeds: int,
-    seed: int | None,
-    plugins: tuple[str, ...],
-    resume: bool,
-    storage: str | None,
-    jobs: int | None,
-    dask: str | None,
     quiet: bool,
     schema: bool,
     output: str,
+    **search: Any,
 ) -> None:
     """Search for weights, strategies and percentages with which a scenario goes better, and judge the best on a part
     of the scenario that the search has not seen. The folder gets tuned.yaml (a KubeSchedulerConfiguration;
@@ -90,24 +88,57 @@ def tune(
     if schema:
         from stowplan.tuning.json_schema import space_schema
 
-        click.echo(json.dumps(space_schema(), indent=2))
+        print_schema(space_schema())
         return
-    if scenario is None:
-        raise click.UsageError("Missing argument 'SCENARIO'.")
+    scenario = wanted(scenario)
     folder = Path(out if out is not None else f"{Path(scenario).stem}-tuned")
     # NumPy and the scheduler take a while to import.
-    from stowplan.sweeps.workers import Dask, Processes, WorkersError
-    from stowplan.tuning.errors import TuningError
     from stowplan.tuning.text import tuning_page
-    from stowplan.tuning.tune import Effort, tune_scenario
 
     progress = RunProgress(quiet=quiet)
-    with reported(config):
-        named_plugins(plugins)
-        if objective is not None and ":" in objective:
-            allow_current_directory()
-        try:
-            found = tune_scenario(
+    try:
+        with reported(search["config"]):
+            found = _tuned(scenario, folder, progress, **search)
+    finally:
+        progress.close()
+    if output == "text":
+        write(tuning_page(found.record), sys.stdout)
+        if found.file is not None:
+            click.echo(f"\n{found.file}, report in {folder / 'report.html'}")
+    else:
+        write_data(found.record.to_dict(), output)
+    context.exit(_exit_code(found))
+
+
+def _tuned(
+    scenario: str,
+    folder: Path,
+    progress: RunProgress,
+    *,
+    config: str | None,
+    space: str | None,
+    objective: str | None,
+    trials: int,
+    share: float,
+    seeds: int,
+    judged_seeds: int,
+    seed: int | None,
+    plugins: tuple[str, ...],
+    resume: bool,
+    storage: str | None,
+    jobs: int | None,
+    dask: str | None,
+) -> TuningResult:
+    from stowplan.sweeps.workers import WorkersError
+    from stowplan.tuning.errors import TuningError
+    from stowplan.tuning.tune import Effort, tune_scenario
+
+    named_plugins(plugins)
+    if objective is not None and ":" in objective:
+        allow_current_directory()
+    try:
+        with scenario_reported():
+            return tune_scenario(
                 scenario,
                 folder=folder,
                 config=config,
@@ -118,24 +149,13 @@ def tune(
                 plugins=plugins,
                 storage=storage,
                 resume=resume,
-                workers=Dask(dask) if dask else Processes(jobs),
+                workers=workers_of(jobs=jobs, dask=dask),
                 progress=progress,
             )
-        except ScenarioError as error:
-            raise InputError(*error.problems, hints=error.hints) from error
-        except TuningError as error:
-            raise InputError(str(error)) from error
-        except WorkersError as error:
-            raise click.ClickException(str(error)) from error
-        finally:
-            progress.close()
-    if output == "text":
-        write(tuning_page(found.record), sys.stdout)
-        if found.file is not None:
-            click.echo(f"\n{found.file}, report in {folder / 'report.html'}")
-    else:
-        write_data(found.record.to_dict(), output)
-    context.exit(_exit_code(found))
+    except TuningError as error:
+        raise InputError(str(error)) from error
+    except WorkersError as error:
+        raise click.ClickException(str(error)) from error
 
 
 def _exit_code(found: TuningResult) -> int:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import webbrowser
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +11,7 @@ import click
 from msgspec.structs import replace
 
 from stowplan import __version__
-from stowplan.cli.about import a_cluster, a_scheduler
+from stowplan.cli.about import a_cluster, a_scheduler, cluster_of
 from stowplan.cli.config.about import known_plugins
 from stowplan.cli.live_cluster import connection_of
 from stowplan.cli.moment_option import moment_from_option
@@ -35,17 +34,19 @@ from stowplan.offline import Cluster
 from stowplan.page.answers import Answers
 from stowplan.page.configuration import configuration_record
 from stowplan.page.courses import Courses
+from stowplan.page.moments import MomentError, Moments
 from stowplan.page.plan import plan_of
 from stowplan.page.records import SourceRecord
 from stowplan.page.saved_copy import save_copy
 from stowplan.page.trials import Trials
 from stowplan.serving.errors import ServingError
 from stowplan.sources.cluster_source import ClusterSource
-from stowplan.sources.courses import course_decided_anew, recorded_course, simulated_course
+from stowplan.sources.courses import simulated_course
+from stowplan.sources.tracks import NO_RERUN, anew_track, recorded_track, simulated_track
 from stowplan.what_if.comparison import objects_of
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+    from collections.abc import Awaitable, Iterable, Mapping, Sequence
 
     from stowplan.client.connection import Connection
     from stowplan.cluster.pod_info import PodInfo
@@ -56,11 +57,12 @@ if TYPE_CHECKING:
     from stowplan.explain.verdict import Verdict
     from stowplan.framework.registry import Registry
     from stowplan.inspection.records import GroupVerdictRecord
-    from stowplan.page.course import Course
     from stowplan.page.loopback import Streams
+    from stowplan.page.moments import AskedCluster
     from stowplan.page.plan import Plan
     from stowplan.page.records import ConfigurationRecord
     from stowplan.serving.requests.messages import Page
+    from stowplan.sources.tracks import Track
 
 _ANSWERED = ("plan", "explain", "pending", "nodes", "podgroups", "configuration")
 
@@ -100,26 +102,7 @@ _ANSWERED = ("plan", "explain", "pending", "nodes", "podgroups", "configuration"
     type=click.Path(file_okay=False, path_type=Path),
     help="Write a copy into this folder that opens from a file, and end.",
 )
-def ui(
-    *,
-    files: tuple[str, ...],
-    recursive: bool,
-    recordings: tuple[str, ...],
-    simulations: tuple[str, ...],
-    at: str | None,
-    kubeconfig: str | None,
-    context: str | None,
-    config: str | None,
-    plugins: tuple[str, ...],
-    pod_groups: bool,
-    from_scheduler: str | None,
-    token_file: str | None,
-    certificate_authority: str | None,
-    insecure_skip_tls_verify: bool,
-    port: int,
-    opens: bool,
-    export: Path | None,
-) -> None:
+def ui(**given: Any) -> None:
     """Show the cluster as a ship's stow plan: nodes as bays, pods as boxes in them, pods that wait on the quay, and
     what keeps each of them there.
 
@@ -137,99 +120,128 @@ def ui(
       stowplan ui --from-scheduler https://10.0.0.7:10259 --certificate-authority scheduler-ca.crt
       stowplan ui -f cluster.json --export plan/     # then open plan/index.html
     """
-    _check_clusters(files, recordings, simulations, kubeconfig or context, at=at, config=config)
-    if recursive and not files:
-        raise click.UsageError("-R is for the directories of -f.")
-    if export is not None and (port or opens):
-        raise click.UsageError("--export writes files and serves nothing: give neither --port nor --open.")
-    if from_scheduler is None and (token_file or certificate_authority or insecure_skip_tls_verify):
-        raise click.UsageError(
-            "--token-file, --certificate-authority and --insecure-skip-tls-verify are for --from-scheduler."
-        )
-    if from_scheduler is not None and (files or recordings or simulations or config or plugins or export):
-        raise click.UsageError("--from-scheduler shows a scheduler that has its own cluster and configuration.")
-    when, show = moment_from_option(at), _Show(port, opens)
-    with reported(config):
-        if from_scheduler is not None:
-            _from_scheduler(
-                show,
-                url=from_scheduler,
-                kubeconfig=kubeconfig,
-                context=context,
-                token_file=token_file,
-                certificate_authority=certificate_authority,
-                insecure=insecure_skip_tls_verify,
-            )
-            return
-        courses = Courses(_tracks(recordings, simulations, config, plugins)) if at is None else Courses({})
-        known = known_plugins(plugins)
-        if files:
-            about, mode = ClusterSource.of_files(files, config, plugins, recursive=recursive), "files"
-            title = count(len(files), "file") if len(files) > 1 else "stdin" if files[0] == "-" else files[0]
-        elif recordings:
-            about, mode, title = (
-                ClusterSource.of_recording(recordings[0], when, config, plugins),
-                "recording",
-                recordings[0],
-            )
-        elif simulations:
-            _show_simulation(show, export, simulations[0], courses)
-            return
-        elif export is None:
-            _live(show, kubeconfig=kubeconfig, context=context, config=config, plugins=plugins, groups=pod_groups)
-            return
+    options = _Options(**given)
+    options.check()
+    show = _Show(options.port, options.opens)
+    with reported(options.config):
+        if options.from_scheduler is not None:
+            _from_scheduler(show, options, options.from_scheduler)
+        elif options.follows:
+            _live(show, options)
+        elif options.recordings or options.simulations:
+            _course(show, options)
         else:
-            reading = ClusterSource.of_live_cluster(
-                kubeconfig=kubeconfig, context=context, config=config, plugins=plugins, pod="", groups=pod_groups
+            about = cluster_of(
+                files=options.files,
+                recursive=options.recursive,
+                kubeconfig=options.kubeconfig,
+                context=options.context,
+                config=options.config,
+                plugins=options.plugins,
+                pod_groups=options.pod_groups,
             )
-            about, mode, title = event_loop.run(reading), "static", context or "a live cluster"
-        _standing(about, mode, title, known, courses).show(show, export)
+            mode = "files" if options.files else "static"
+            _standing(about, mode, options.title, known_plugins(options.plugins), {}).show(show, options.export)
 
 
-def _check_clusters(
-    files: Sequence[str],
-    recordings: Sequence[str],
-    simulations: Sequence[str],
-    live: str | None,
-    *,
-    at: str | None,
-    config: str | None,
-) -> None:
-    """Which options go together; raise click.UsageError."""
-    if sum(map(bool, (files, recordings or simulations, live))) > 1:
-        raise click.UsageError(
-            "-f, --recording or --simulation, and --kubeconfig or --context are three clusters: give one."
-        )
-    courses = len(recordings) + len(simulations)
-    if courses > 2:
-        raise click.UsageError("--recording and --simulation: two are shown side by side, no more.")
-    if at is not None and (courses != 1 or not recordings):
-        raise click.UsageError("--at is for a moment of a recording: give one --recording FILE.")
-    if config is not None and courses and (courses != 1 or not recordings):
-        raise click.UsageError("--config is another configuration for one recording: give one --recording FILE.")
+@dataclass(frozen=True, kw_only=True)
+class _Options:
+    """The values of the options, under the names that click gives them."""
+
+    files: tuple[str, ...]
+    recursive: bool
+    recordings: tuple[str, ...]
+    simulations: tuple[str, ...]
+    at: str | None
+    kubeconfig: str | None
+    context: str | None
+    config: str | None
+    plugins: tuple[str, ...]
+    pod_groups: bool
+    from_scheduler: str | None
+    token_file: str | None
+    certificate_authority: str | None
+    insecure_skip_tls_verify: bool
+    port: int
+    opens: bool
+    export: Path | None
+
+    @property
+    def follows(self) -> bool:
+        """Whether a live cluster is shown as it changes."""
+        return not (self.files or self.recordings or self.simulations or self.export)
+
+    @property
+    def title(self) -> str:
+        """Of a cluster that is read once."""
+        if not self.files:
+            return self.context or "a live cluster"
+        if len(self.files) > 1:
+            return count(len(self.files), "file")
+        return "stdin" if self.files[0] == "-" else self.files[0]
+
+    def check(self) -> None:
+        """Which options go together; raise click.UsageError."""
+        self._check_clusters()
+        if self.recursive and not self.files:
+            raise click.UsageError("-R is for the directories of -f.")
+        if self.export is not None and (self.port or self.opens):
+            raise click.UsageError("--export writes files and serves nothing: give neither --port nor --open.")
+        if self.from_scheduler is None and (
+            self.token_file or self.certificate_authority or self.insecure_skip_tls_verify
+        ):
+            raise click.UsageError(
+                "--token-file, --certificate-authority and --insecure-skip-tls-verify are for --from-scheduler."
+            )
+        of_its_own = self.files or self.recordings or self.simulations or self.config or self.plugins or self.export
+        if self.from_scheduler is not None and of_its_own:
+            raise click.UsageError("--from-scheduler shows a scheduler that has its own cluster and configuration.")
+
+    def _check_clusters(self) -> None:
+        recorded = self.recordings or self.simulations
+        if sum(map(bool, (self.files, recorded, self.kubeconfig or self.context))) > 1:
+            raise click.UsageError(
+                "-f, --recording or --simulation, and --kubeconfig or --context are three clusters: give one."
+            )
+        courses = len(self.recordings) + len(self.simulations)
+        if courses > 2:
+            raise click.UsageError("--recording and --simulation: two are shown side by side, no more.")
+        one_recording = courses == 1 and bool(self.recordings)
+        if self.at is not None and not one_recording:
+            raise click.UsageError("--at is for a moment of a recording: give one --recording FILE.")
+        if self.config is not None and courses and not one_recording:
+            raise click.UsageError("--config is another configuration for one recording: give one --recording FILE.")
+
+
+def _course(show: _Show, options: _Options) -> None:
+    """What was recorded or simulated."""
+    recordings, config, plugins = options.recordings, options.config, options.plugins
+    moment = moment_from_option(options.at)
+    tracks = {} if moment is not None else _tracks(recordings, options.simulations, config, plugins)
+    if not recordings:
+        _show_simulation(show, options.export, options.simulations[0], tracks)
+        return
+    about = ClusterSource.of_recording(recordings[0], moment, config, plugins)
+    _standing(about, "recording", recordings[0], known_plugins(plugins), tracks).show(show, options.export)
 
 
 def _tracks(
     recordings: Sequence[str], simulations: Sequence[str], config: str | None, plugins: Sequence[str]
-) -> dict[str, Callable[[], Course]]:
+) -> dict[str, Track]:
     """What there is to play, by names that differ."""
     if len(recordings) == 1 and not simulations:
         (path,) = recordings
-        found: dict[str, Callable[[], Course]] = {"recorded": lambda: recorded_course(path, plugins)}
+        found = {"recorded": recorded_track(path, plugins)}
         if config is not None:
-            found[f"with {Path(config).name}"] = lambda: course_decided_anew(path, config, plugins)
+            found[f"with {Path(config).name}"] = anew_track(path, config, plugins)
         return found
-    makers = [(path, partial(recorded_course, path, plugins)) for path in recordings]
-    makers += [(folder, partial(_course_of_simulation, folder)) for folder in simulations]
-    names = [Path(path).name or path for path, _ in makers]
+    all_ = [(path, recorded_track(path, plugins)) for path in recordings]
+    all_ += [(folder, simulated_track(folder)) for folder in simulations]
+    names = [Path(path).name or path for path, _ in all_]
     return {
-        name if names.count(name) == 1 else f"{path} ({i})": make
-        for i, (name, (path, make)) in enumerate(zip(names, makers, strict=True), 1)
+        name if names.count(name) == 1 else f"{path} ({i})": track
+        for i, (name, (path, track)) in enumerate(zip(names, all_, strict=True), 1)
     }
-
-
-def _course_of_simulation(folder: str) -> Course:
-    return simulated_course(folder)[1]
 
 
 @dataclass(frozen=True)
@@ -262,13 +274,13 @@ class _Show:
 
 @dataclass(frozen=True, kw_only=True)
 class _Standing:
-    """A cluster that does not change while it is looked at."""
+    """A cluster that does not change while it is looked at, and the courses that led to it."""
 
     plan: Plan
     source: SourceRecord
     configuration: ConfigurationRecord
-    courses: Courses
-    #: None of a simulation, which left nothing that could be asked.
+    tracks: Mapping[str, Track]
+    #: None of a simulation: it is built when somebody asks, if at all.
     about: ClusterSource | None = None
 
     def show(self, show: _Show, export: Path | None) -> None:
@@ -278,17 +290,29 @@ class _Standing:
         else:
             self._save(export)
 
+    @property
+    def _courses(self) -> Courses:
+        return Courses({name: track.course for name, track in self.tracks.items()})
+
+    def _moments(self) -> Moments:
+        return Moments({name: track.moment for name, track in self.tracks.items()}, self.about)
+
     def _save(self, folder: Path) -> None:
-        answers = None if self.about is None else Answers(self.about)
-        source = replace(self.source, mode="static")
+        asked: AskedCluster | None = self.about
+        if asked is None and "explain" in self.source.can:
+            try:
+                asked = self._moments().end()
+            except MomentError as error:
+                raise InputError(str(error)) from error
+        source = replace(self.source, mode="static", can=tuple(one for one in self.source.can if one != "moments"))
         try:
             save_copy(
                 folder,
                 self.plan,
                 source=source,
                 configuration=self.configuration,
-                answers=answers,
-                courses=self.courses,
+                answers=None if asked is None else Answers(asked),
+                courses=self._courses,
             )
         except OSError as error:
             raise InputError(f"--export {folder}: {error.strerror}: {error.filename}") from error
@@ -298,56 +322,57 @@ class _Standing:
         from stowplan.page.feed import Feed
         from stowplan.page.site import PREFIX, site
 
-        stopped, feed, about = stop.event(), Feed(self.plan.copy()), self.about
-        answers, source = self.courses.pages(PREFIX), self.source
-        if about is not None:
-            answers |= Answers(about).pages(PREFIX) | Trials(lambda: about.cluster).pages(PREFIX)
+        stopped, feed, about, source = stop.event(), Feed(self.plan.copy()), self.about, self.source
+        answers: dict[str, Page] = {**self._courses.pages(PREFIX)}
+        moments = self._moments()
+        if self.tracks:
+            answers |= moments.pages(PREFIX)
+        elif about is not None:
+            answers |= {**Answers(about).pages(PREFIX), **Trials(lambda: about.cluster).pages(PREFIX)}
+        if "explain" in source.can:
             source = replace(source, can=(*source.can, "whatIf"))
         pages = site(lambda: source, feed=feed, configuration=lambda: self.configuration, answers=answers)
-        await show.until(stopped.wait(), pages, feed, _size(self.plan))
+        try:
+            await show.until(stopped.wait(), pages, feed, _size(self.plan))
+        finally:
+            moments.close()
 
 
-def _standing(about: ClusterSource, mode: str, title: str, known: Declarations, courses: Courses) -> _Standing:
+def _standing(
+    about: ClusterSource, mode: str, title: str, known: Declarations, tracks: Mapping[str, Track]
+) -> _Standing:
     configuration = about.cluster.config
     features = with_chosen(GROUP_GATES) if about.engine.schedules_groups else DEFAULT_FEATURES
     return _Standing(
         plan=plan_of(about.engine.state),
-        source=_source(mode, title, configuration.profiles[0].scheduler_name, courses),
+        source=_source(mode, title, configuration.profiles[0].scheduler_name, tuple(tracks)),
         configuration=configuration_record(configuration, known, features),
-        courses=courses,
+        tracks=tracks,
         about=about,
     )
 
 
-def _show_simulation(show: _Show, export: Path | None, folder: str, courses: Courses) -> None:
+def _show_simulation(show: _Show, export: Path | None, folder: str, tracks: Mapping[str, Track]) -> None:
     header, course = simulated_course(folder)
-    source = _source("simulation", header.title or Path(folder).name, header.scheduler_name, courses)
-    can = tuple(one for one in source.can if one in ("plan", "configuration", "time"))
-    _Standing(
-        plan=course.end(), source=replace(source, can=can), configuration=header.configuration, courses=courses
-    ).show(show, export)
+    source = _source("simulation", header.title or Path(folder).name, header.scheduler_name, tuple(tracks))
+    if header.rerun is None:
+        can = tuple(one for one in source.can if one in ("plan", "configuration", "time", "moments"))
+        source = replace(source, can=can, why_not=dict.fromkeys(("explain", "pending", "whatIf"), NO_RERUN))
+    _Standing(plan=course.end(), source=source, configuration=header.configuration, tracks=tracks).show(show, export)
 
 
 # -- a live cluster ---------------------------------------------------------------------------------------------------
 
 
-def _live(
-    show: _Show,
-    *,
-    kubeconfig: str | None,
-    context: str | None,
-    config: str | None,
-    plugins: Sequence[str],
-    groups: bool,
-) -> None:
-    registry = registry_with(plugins)
-    features = with_chosen(GROUP_GATES) if groups else DEFAULT_FEATURES
-    configuration = load_config(config, plugins=registry.declarations, features=features)
-    connection = connection_of(configuration, kubeconfig, context)
+def _live(show: _Show, options: _Options) -> None:
+    registry = registry_with(options.plugins)
+    features = with_chosen(GROUP_GATES) if options.pod_groups else DEFAULT_FEATURES
+    configuration = load_config(options.config, plugins=registry.declarations, features=features)
+    connection = connection_of(configuration, options.kubeconfig, options.context)
     logs = set_up(LogSettings(verbosity=0, format="text"))
     try:
         with stop_signals(logs.flush) as stop:
-            event_loop.run(_follow(show, connection, configuration, registry, features, plugins, stop))
+            event_loop.run(_follow(show, connection, configuration, registry, features, options.plugins, stop))
     finally:
         logs.close()
 
@@ -381,7 +406,7 @@ async def _follow(
             state = follower.engine.state
             trials = Trials(lambda: Cluster(objects_of(state), configuration, plugins=list(named_plugins(plugins))))
             scheduler_name = configuration.profiles[0].scheduler_name
-            source = _source("live", connection.server, scheduler_name, Courses({}))
+            source = _source("live", connection.server, scheduler_name)
             source = replace(source, can=(*source.can, "whatIf"))
             pages = site(
                 lambda: source,
@@ -425,17 +450,24 @@ class _Followed:
 # -- a running scheduler ----------------------------------------------------------------------------------------------
 
 
-def _from_scheduler(show: _Show, *, url: str, **access: Any) -> None:
+def _from_scheduler(show: _Show, options: _Options, url: str) -> None:
     with stop_signals() as stop:
-        event_loop.run(_pass_on(show, url, access, stop))
+        event_loop.run(_pass_on(show, options, url, stop))
 
 
-async def _pass_on(show: _Show, url: str, access: Mapping[str, Any], stop: StopSignals) -> None:
+async def _pass_on(show: _Show, options: _Options, url: str, stop: StopSignals) -> None:
     from stowplan.sources.passed_on import passed_on
     from stowplan.sources.running_scheduler import SchedulerEndpoint, check_scheduler
 
     stopped = stop.event()
-    endpoint = SchedulerEndpoint(url=url, **access)
+    endpoint = SchedulerEndpoint(
+        url=url,
+        kubeconfig=options.kubeconfig,
+        context=options.context,
+        token_file=options.token_file,
+        certificate_authority=options.certificate_authority,
+        insecure=options.insecure_skip_tls_verify,
+    )
     await check_scheduler(endpoint)
     async with passed_on(endpoint) as passed:
         await show.until(stopped.wait(), passed.pages(), passed, url)
@@ -444,14 +476,14 @@ async def _pass_on(show: _Show, url: str, access: Mapping[str, Any], stop: StopS
 # -- what all have in common ------------------------------------------------------------------------------------------
 
 
-def _source(mode: str, title: str, scheduler_name: str, courses: Courses) -> SourceRecord:
+def _source(mode: str, title: str, scheduler_name: str, tracks: tuple[str, ...] = ()) -> SourceRecord:
     return SourceRecord(
         mode=mode,
         title=title,
         scheduler_name=scheduler_name,
         version=f"stowplan {__version__}",
-        can=(*_ANSWERED, "time") if courses.tracks else _ANSWERED,
-        tracks=courses.tracks,
+        can=(*_ANSWERED, "time", "moments") if tracks else _ANSWERED,
+        tracks=tracks,
     )
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from stowplan.api.load import load_files
-from stowplan.cli.about import about_a_cluster, answer, cluster_of
+from stowplan.cli.about import NAMESPACE, about_a_cluster, answer, cluster_of
 from stowplan.cli.shell_completion import complete_file, complete_node
 from stowplan.command_line.errors import InputError, reported
 from stowplan.loading.admission import admit
@@ -77,6 +77,7 @@ _PAIR = (str, str)
     shell_complete=complete_file,
     help="KubeSchedulerConfiguration after the change; --base-config is the present one.",
 )
+@NAMESPACE
 @about_a_cluster(config="--base-config")
 def what_if(
     *,

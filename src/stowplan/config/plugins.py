@@ -9,7 +9,6 @@ skipped where it does not fit.
 Upstream: pkg/scheduler/apis/config/v1/default_plugins.go, pkg/scheduler/framework/runtime/framework.go.
 """
 
-import logging
 from collections.abc import Iterator, Mapping
 
 from stowplan.config.declaration import Declarations, enabled_by_default
@@ -17,8 +16,9 @@ from stowplan.config.errors import ConfigError
 from stowplan.config.features import FeatureGates
 from stowplan.config.schema import POINTS
 from stowplan.config.types import Plugin, PluginRef, Plugins, PluginSet, attribute_of_point
+from stowplan.klog import get_logger
 
-_LOG = logging.getLogger(__name__)
+_log = get_logger(__name__)
 
 ALL = "*"
 _MAX_NODE_SCORE = 100
@@ -69,7 +69,7 @@ def _merge(default: PluginSet, custom: PluginSet) -> PluginSet:
         if position is None:
             merged.append(plugin)
             continue
-        _LOG.info("Default plugin is explicitly re-configured; overriding", extra={"plugin": plugin.name})
+        _log.info("Default plugin is explicitly re-configured; overriding", plugin=plugin.name)
         merged.append(custom.enabled[position])
         taken.add(position)
     merged += (plugin for position, plugin in enumerate(custom.enabled) if position not in taken)
@@ -125,15 +125,19 @@ def _check_point(point: str, plugin_set: PluginSet, known: Declarations) -> None
 def _expand_point(point: str, plugins: Plugins, known: Declarations) -> list[str]:
     specific = [plugin.name for plugin in plugins.at(point).enabled]
     disabled = {plugin.name for plugin in plugins.at(point).disabled}
+    extension = f"framework.{_interface(point)}"
     if ALL in disabled:
+        text = "Skipped MultiPoint expansion because all plugins are disabled for extension point"
+        _log.v(4).info(text, extension=extension)
         return specific
     from_multi_point: dict[str, None] = {}
     overrides = set()
     for name in _multi_point_at(point, plugins, known):
         if name in disabled:
+            _log.v(4).info("Skipped disabled plugin for extension point", plugin=name, extension=extension)
             continue
         if name in specific:
-            _LOG.info("MultiPoint plugin is explicitly re-configured; overriding", extra={"plugin": name})
+            _log.info("MultiPoint plugin is explicitly re-configured; overriding", plugin=name)
             overrides.add(name)
         elif name in from_multi_point:
             raise _already_registered(point, name)

@@ -48,7 +48,13 @@ from stowplan.explain.scheduler_text import decisions_page, group_state_page, qu
 from stowplan.explain.suggestions import advise
 from stowplan.explain.tables import Line
 from stowplan.explain.text import explanation
-from stowplan.inspection.queue_state import queued_pod_record, scheduler_record
+from stowplan.inspection.queue_state import (
+    BEING_BOUND,
+    ON_ITS_WAY,
+    WAITS_ON_PERMIT,
+    queued_pod_record,
+    scheduler_record,
+)
 from stowplan.inspection.records import (
     DecisionsRecord,
     GroupStateRecord,
@@ -82,16 +88,14 @@ if TYPE_CHECKING:
 #: Nodes that a wide page spells out: it takes 60 µs for each, in which nothing is scheduled.
 _MAX_WIDE = 2000
 _TOO_WIDE = f"more than {_MAX_WIDE:,} nodes are too many for a running scheduler to spell out: -o json has them all"
-#: A pod that has been given a node, and is not bound to it yet.
-_ON_ITS_WAY = (_PERMIT, _BINDING) = ("waits on Permit for", "being bound to")
-#: How much longer than an explanation took the next one waits, and how many may wait.
 #: Changes that are tried out for one pod, and kinds of pods that a node is asked about: nothing is scheduled meanwhile.
 _TRIES, _TRIES_ON_NODE = 100, 20
 _MAX_KINDS = 20
+#: How much longer than an explanation took the next one waits, and how many may wait.
 _PAUSE = 9.0
+_WAITING = 8
 #: Groups with more pods are not judged, and their pods times pods on nodes limit the search for pods to evict.
 _MAX_MEMBERS, _MAX_SEARCH = 1000, 20_000
-_WAITING = 8
 
 R = TypeVar("R", bound=Record)
 
@@ -330,7 +334,7 @@ class SchedulerPages:
                     self._scheduler.engine,
                     verdict,
                     wide=wide and not too_wide,
-                    on_its_way=known.place if known.place in _ON_ITS_WAY else "",
+                    on_its_way=known.place if known.place in ON_ITS_WAY else "",
                 ),
                 *note,
                 *scheduler_blocks(known, wide=wide),
@@ -399,7 +403,7 @@ class SchedulerPages:
     def _on_a_node(self, info: PodInfo) -> str:
         if not self._scheduler.state.is_assumed(info.uid):
             return "bound to"
-        return _PERMIT if self._scheduler.waiting_pods.get(info.uid) is not None else _BINDING
+        return WAITS_ON_PERMIT if self._scheduler.waiting_pods.get(info.uid) is not None else BEING_BOUND
 
     def _unknown(self, key: str) -> str:
         pending = len(self._scheduler.state.pending)

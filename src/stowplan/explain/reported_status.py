@@ -9,8 +9,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import msgspec
+
+from stowplan.explain.scheduler_text import scheduler_blocks
 from stowplan.explain.tables import Line
 from stowplan.framework.explanations.formatting import count
+from stowplan.inspection.queue_state import ON_ITS_WAY
 from stowplan.inspection.records import ConditionRecord, EventRecord, SchedulerRecord
 
 if TYPE_CHECKING:
@@ -26,8 +30,8 @@ _EVENTS = 4
 _SHORT = 40
 _PAST = "Judged as things are now: what the scheduler saw when it chose the node cannot be seen from outside."
 _ASK_THERE = (
-    "Does it wait all the same? What Permit or a backoff holds only its scheduler knows; one of Stowplan says so: "
-    "stowplan explain --from-scheduler URL pod NAME."
+    "Does it wait all the same? Only its scheduler knows what Permit or a backoff holds. Ask a Stowplan scheduler: "
+    "stowplan explain --from-scheduler URL pod NAME (`stowplan run` needs --port for that)."
 )
 
 
@@ -36,28 +40,47 @@ class ReportedStatus:
     condition: PodCondition | None
     #: None: nobody asked for them, or they could not be read. The newest first.
     events: tuple[Event, ...] | None = None
+    #: What the scheduler itself knows of the pod, if it could be asked.
+    known: SchedulerRecord | None = None
 
     @classmethod
-    def about(cls, pod: Pod, events: Sequence[Event] | None = None) -> ReportedStatus:
+    def about(
+        cls, pod: Pod, events: Sequence[Event] | None = None, known: SchedulerRecord | None = None
+    ) -> ReportedStatus:
         found = next((c for c in pod.status.conditions if c.type == "PodScheduled"), None)
         newest = None if events is None else tuple(sorted(events, key=last_seen, reverse=True))
-        return cls(found, newest)
+        return cls(found, newest, known)
+
+    @property
+    def on_its_way(self) -> tuple[str, str]:
+        """What the pod waits for, and the node that it has been given and is not bound to yet; "" for neither."""
+        if self.known is None or self.known.place not in ON_ITS_WAY:
+            return "", ""
+        return self.known.place, self.known.node
 
     def record(self) -> SchedulerRecord | None:
         """None when there is nothing to report."""
         if self.condition is None and self.events is None:
-            return None
+            return self.known
         events = None if self.events is None else tuple(_event(event) for event in self.events)
-        return SchedulerRecord(condition=None if self.condition is None else _condition(self.condition), events=events)
+        return msgspec.structs.replace(
+            self.known or SchedulerRecord(),
+            condition=None if self.condition is None else _condition(self.condition),
+            events=events,
+        )
 
-    def blocks(self, verdict: Verdict, *, wide: bool) -> list[Block]:
+    def blocks(self, verdict: Verdict, *, wide: bool, among_others: bool = False) -> list[Block]:
+        """`among_others`: on a page about many pods, the newest Event has to do."""
         blocks: list[Block] = [Line(), Line((("What the scheduler said", "head"),)), Line(self._spoken(verdict), 2)]
-        if self.events is not None:
+        if self.events is not None and (self.events or not among_others):
             said = {_our_words(verdict), self.condition.message if self.condition is not None else ""}
-            blocks += _listed(self.events, said, wide=wide)
+            shown = len(self.events) if wide else 1 if among_others else _EVENTS
+            blocks += _listed(self.events, said, shown)
         if verdict.current_node:
             blocks.append(Line(((_PAST, "dim"),), 2))
-        elif verdict.node_name:
+        if self.known is not None:
+            blocks += scheduler_blocks(self.known, wide=wide)
+        elif verdict.node_name and not verdict.current_node:
             blocks.append(Line(((_ASK_THERE, "dim"),), 2))
         return blocks
 
@@ -92,11 +115,11 @@ def _times(event: Event) -> int:
     return event.series.count if event.series is not None else 1
 
 
-def _listed(events: Sequence[Event], said: Collection[str], *, wide: bool) -> list[Block]:
+def _listed(events: Sequence[Event], said: Collection[str], most: int) -> list[Block]:
     """What was `said` above is not said again; what is long goes below, where it has the whole width."""
     if not events:
         return [Line((("no Events (an API server forgets them after an hour)", "dim"),), 2)]
-    shown = events if wide else events[:_EVENTS]
+    shown = events[:most]
     blocks: list[Block] = []
     for event in shown:
         style = "bad" if event.type == "Warning" else ""

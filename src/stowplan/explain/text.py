@@ -16,6 +16,7 @@ from stowplan.explain.inspection import inspecting
 from stowplan.explain.refusals import refusals
 from stowplan.explain.tables import Cell, Grid, Line, not_asked_block
 from stowplan.framework.explanations.formatting import count, listed, sentence
+from stowplan.inspection.queue_state import BEING_BOUND
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -42,10 +43,12 @@ def explanation(
     alike: Sequence[str] = (),
     reported: ReportedStatus | None = None,
     on_its_way: str = "",
+    among_others: bool = False,
 ) -> list[Block]:
     """The page; `alike` are other pods of which all of it is true as well, `reported` is what a live scheduler said.
 
-    `on_its_way`: what the pod does with the node that it has been given and is not bound to yet.
+    `on_its_way`: what the pod does with the node that it has been given and is not bound to yet. `among_others`: the
+    page is one of many.
     """
     if verdict.error is not None:
         # Nothing to look closer at; perhaps no profile either.
@@ -53,7 +56,7 @@ def explanation(
     # Before the inspection: advice takes a placed pod off its node itself.
     _ = verdict.advice
     with inspecting(engine, verdict) as at:
-        page = _Page(at, wide, alike, reported, on_its_way)
+        page = _Page(at, wide, alike, reported, on_its_way, among_others=among_others)
         return page.blocks()
 
 
@@ -89,13 +92,20 @@ class _Page:
         alike: Sequence[str],
         reported: ReportedStatus | None,
         on_its_way: str,
+        *,
+        among_others: bool,
     ) -> None:
         self._at = at
         self._verdict = at.verdict
         self._wide = wide
         self._alike = alike
         self._reported = reported
-        self._has_its_node = f"is {on_its_way}" if on_its_way.startswith("being") else on_its_way or "runs on"
+        self._among_others = among_others
+        #: Where the pod is, or is on its way to.
+        self._current_node = at.verdict.current_node
+        if reported is not None and not self._current_node:
+            on_its_way, self._current_node = reported.on_its_way
+        self._has_its_node = f"is {on_its_way}" if on_its_way == BEING_BOUND else on_its_way or "runs on"
         self._explanations = Explanations(at)
 
     def blocks(self) -> list[Block]:
@@ -126,7 +136,9 @@ class _Page:
         return [Line((("nominated to ", ""), (nominated, "best"), (f": {what}", "")), 2)]
 
     def _said(self) -> list[Block]:
-        return self._reported.blocks(self._verdict, wide=self._wide) if self._reported is not None else []
+        if self._reported is None:
+            return []
+        return self._reported.blocks(self._verdict, wide=self._wide, among_others=self._among_others)
 
     # -- headline -----------------------------------------------------------------------------------------------------
 
@@ -147,13 +159,13 @@ class _Page:
         return Line((*who, *self._going(), (taking, "")))
 
     def _without_node(self, plural: bool) -> list[Span]:
-        if self._verdict.current_node:
-            state = f" {self._has_its_node} {self._verdict.current_node}"
+        if self._current_node:
+            state = f" {self._has_its_node} {self._current_node}"
             return [(state, ""), (" and could not be placed anew", "pending")]
         return [(" are pending" if plural else " is pending", "pending")]
 
     def _going(self) -> list[Span]:
-        chosen, current = self._verdict.node_name, self._verdict.current_node
+        chosen, current = self._verdict.node_name, self._current_node
         if not current:
             return [(" would each go to " if self._alike else " goes to ", ""), (chosen, "best")]
         if current == chosen:

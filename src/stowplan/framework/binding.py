@@ -135,7 +135,8 @@ def run_permit(
     if timeouts:
         verbose = _log.v(4)
         if verbose.enabled:
-            verbose.info("One or more plugins asked to wait and no plugin rejected pod", pod=pod)
+            text = "One or more plugins asked to wait and no plugin rejected pod"
+            verbose.info(text, logger="Permit", node=node_name, pod=pod)
         return Status(Code.Wait, (*reasons, PERMIT_WAITS)), timeouts
     return None, {}
 
@@ -173,6 +174,7 @@ def run_pre_bind_pre_flights(
     """What PreBind will do: Success when some plugin will act, Skip when none will, or an Error."""
     results: list[PreFlight] = []
     acting, asked = SKIP, framework.asked(state, pod).pre_bind
+    # Mostly nobody has anything to prepare.
     for plugin in framework.pre_bind if asked else ():
         if plugin not in asked:
             results.append(PreFlight(plugin.name, acts=False))
@@ -294,9 +296,11 @@ def _log_failure(point: str, plugin: str, answer: Status, pod: PodInfo, node_nam
     verbose = _log.v(4)
     if answer.rejected:
         text = f"Pod rejected by {point} plugin" if point in _NAMED else "Pod rejected by plugin"
-        verbose.info(text, pod=pod, node=node_name, plugin=plugin, status=answer.message)
+        verbose.info(text, logger=point, pod=pod, node=node_name, plugin=plugin, status=answer.message)
         return
-    # Parity: one of upstream's lines is written otherwise, and some have the node only in a verbose log.
+    # Parity: one of upstream's lines is written otherwise, and some have the node only in a verbose log, in which
+    # loggers have names.
     text = "Plugin Failed" if point == "Bind" else "Plugin failed"
+    named: dict[str, Any] = {"logger": point} if verbose.enabled else {}
     where: dict[str, Any] = {"node": node_name} if verbose.enabled or point not in ("Reserve", "Permit") else {}
-    _log.error(answer.message, text, plugin=plugin, pod=pod, **where)
+    _log.error(answer.message, text, **named, plugin=plugin, pod=pod, **where)

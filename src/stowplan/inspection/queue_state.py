@@ -11,6 +11,9 @@ if TYPE_CHECKING:
     from stowplan.inspection.stories import Story
     from stowplan.queue.queued_pod import QueuedPod
 
+#: A pod that has been given a node, and is not bound to it yet.
+ON_ITS_WAY = (WAITS_ON_PERMIT, BEING_BOUND) = ("waits on Permit for", "being bound to")
+
 
 def queued_pod_record(queued: QueuedPod) -> QueuedPodRecord:
     """One waiting pod."""

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from stowplan.api.port import Api, Listing
     from stowplan.client.connection import Connection
     from stowplan.engine.watched_kinds import WatchedKind
+    from stowplan.loading.wanted_events import EventsWanted
 
 T = TypeVar("T", bound=ApiStruct)
 
@@ -63,7 +64,7 @@ class LiveCluster:
     notes: list[str] = field(default_factory=list)
     #: Kinds that the cluster does not have.
     unserved: list[WatchedKind] = field(default_factory=list)
-    #: Events about the pod that was asked for; None if nobody asked, or they could not be read.
+    #: Events about the pods that were asked for; None if nobody asked, or they could not be read.
     events: list[Event] | None = None
 
 
@@ -73,16 +74,16 @@ async def read_live_cluster(
     kubeconfig: str | None,
     context: str | None,
     agent: str,
-    pod: str = "",
+    events: EventsWanted | None = None,
     documents: Documents | None = None,
 ) -> LiveCluster:
-    """`pod`, as `name` or `namespace/name`, is the one whose Events are of interest; raise LiveClusterError.
+    """Raise LiveClusterError.
 
     `documents` keeps what is read whole, as far as it wants to; `agent` is how the API server knows us.
     """
     try:
         connection = connect_from_flags(kubeconfig=kubeconfig, context=context)
-        return await _read(connection, kinds, pod, documents, agent)
+        return await _read(connection, kinds, events, documents, agent)
     except (ClientConfigError, CredentialsError) as error:
         failed = LiveClusterError(str(error))
         failed.nothing_named = True
@@ -106,7 +107,11 @@ def read_now(
 
 
 async def _read(
-    connection: Connection, kinds: Sequence[WatchedKind], pod: str, documents: Documents | None, agent: str
+    connection: Connection,
+    kinds: Sequence[WatchedKind],
+    events: EventsWanted | None,
+    documents: Documents | None,
+    agent: str,
 ) -> LiveCluster:
     found = LiveCluster(connection.namespace)
     settings = ClientConnection(qps=-1)
@@ -115,8 +120,12 @@ async def _read(
     ) as api:
         reading = _Reading(api, found)
         await reading.everything(kinds)
-        if pod:
+        if events is not None and events.pod:
+            pod = events.pod
             await reading.about(pod if "/" in pod else f"{connection.namespace}/{pod}")
+        elif events is not None:
+            namespace = connection.namespace if events.namespace == "" else events.namespace or ""
+            found.events = await reading.events(namespace, events.field_selector)
     return found
 
 
@@ -166,7 +175,7 @@ class _Reading:
         pods = (obj for obj in self.found.objects if isinstance(obj, Pod))
         pod = next((pod for pod in pods if f"{pod.metadata.namespace}/{pod.metadata.name}" == key), None)
         if pod is not None:
-            self.found.events = await self._events(pod)
+            self.found.events = await self.events(pod.metadata.namespace, f"regarding.uid={pod.metadata.uid}")
             return
         namespace, _, name = key.partition("/")
         if not namespace or not name or "/" in name:
@@ -177,12 +186,14 @@ class _Reading:
             # Whoever looks for it among the objects will say that it is not there.
             return
 
-    async def _events(self, pod: Pod) -> list[Event] | None:
-        selector = f"regarding.uid={pod.metadata.uid}"
+    async def events(self, namespace: str, selector: str) -> list[Event] | None:
+        """`namespace` "": of all. None if the cluster has no events.k8s.io, or does not let us read it."""
         try:
-            listings = await _listed(self.api, Event, namespace=pod.metadata.namespace, field_selector=selector)
-        except (NotFound, Forbidden) as error:
-            self.found.notes.append(f"the pod's Events cannot be read: {error}")
+            listings = await _listed(self.api, Event, namespace=namespace, field_selector=selector)
+        except NotFound:
+            return None
+        except Forbidden as error:
+            self.found.notes.append(f"Events of pods cannot be read: {error}")
             return None
         return [event for listing in listings for event in listing.items]
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import yaml
 
-from stowplan.api.yaml_text import HostileYamlError, StrictLoader, composed, with_string_keys
+from stowplan.api.yaml_text import HostileYamlError, StrictLoader, composed
 from stowplan.scenarios.decode import converted, path_text
 from stowplan.scenarios.errors import ScenarioError
 from stowplan.scenarios.schema import Spec
@@ -64,7 +64,7 @@ def read_document(source: str | os.PathLike[str] | Mapping[str, Any], what: str)
 
 def _read(text: str, name: str) -> tuple[Any, yaml.Node]:
     try:
-        documents = [(with_string_keys(loader.construct_document(node)), node) for loader, node in _documents(text)]
+        documents = [(loader.value(node), node) for loader, node in _documents(text)]
     except HostileYamlError as error:
         raise ScenarioError(f"{name}: {error}") from None
     except yaml.MarkedYAMLError as error:

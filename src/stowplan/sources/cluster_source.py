@@ -34,11 +34,12 @@ from stowplan.sources.missing_kinds import why_not_judged
 from stowplan.what_if.group_relief import group_relief
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from stowplan.cluster.pod_info import PodInfo
     from stowplan.engine.engine import Engine
-    from stowplan.inspection.records import GroupVerdictRecord
+    from stowplan.inspection.records import GroupVerdictRecord, SchedulerRecord
+    from stowplan.loading.wanted_events import EventsWanted
 
 _OTHER_CONFIG = "--config FILE names one that has"
 
@@ -60,8 +61,10 @@ class ClusterSource:
     whole: bool = False
     #: Whether extenders of the configuration are asked.
     extenders: bool = True
-    #: Of a live cluster, Events about the pod that was asked for.
+    #: Of a live cluster, Events about the pods that were asked for.
     events: list[Event] | None = field(default=None, repr=False)
+    #: What a scheduler that answers at the API server's address knows of pods, by their keys.
+    known: dict[str, SchedulerRecord] = field(default_factory=dict, repr=False)
 
     @classmethod
     def of_files(
@@ -90,7 +93,7 @@ class ClusterSource:
             moment.configuration if own else config,
             plugins=named_plugins(plugins),
             # A whole kube-scheduler has gates that no decision depends on.
-            feature_gates=_known_gates(moment.header.gates) if own else None,
+            feature_gates=known_gates(moment.header.gates) if own else None,
         )
         for framework in cluster.algorithm.frameworks.values():
             framework.switch_off(moment.switched_off)
@@ -105,7 +108,7 @@ class ClusterSource:
         context: str | None,
         config: str | None,
         plugins: Sequence[str],
-        pod: str,
+        events: EventsWanted | None = None,
         groups: bool = False,
     ) -> ClusterSource:
         """`groups`: whether pod groups are read, and scheduled as groups."""
@@ -122,7 +125,7 @@ class ClusterSource:
                 kubeconfig=kubeconfig,
                 context=context,
                 agent=user_agent(command="stowplan", version=__version__, purpose="explain"),
-                pod=pod,
+                events=events,
                 documents=cluster.documents,
             )
         except LiveClusterError as error:
@@ -130,7 +133,7 @@ class ClusterSource:
             raise InputError(f"{error}{hint}") from error
         _note(*read.notes)
         cluster.take_in(read)
-        return cls(
+        source = cls(
             cluster,
             _finished(read.objects),
             where="the cluster",
@@ -140,15 +143,31 @@ class ClusterSource:
             whole=True,
             events=read.events,
         )
+        if events is not None and events.pod:
+            await source._ask_beside(events.pod, kubeconfig=kubeconfig, context=context)
+        return source
+
+    async def _ask_beside(self, name: str, *, kubeconfig: str | None, context: str | None) -> None:
+        """What only a pod's scheduler knows, if one answers where the API server does, as that of `stowplan up`."""
+        from stowplan.sources.running_scheduler import known_beside
+
+        key = self._key(name)
+        if key in self.cluster.state.pending:
+            known = await known_beside(key, kubeconfig=kubeconfig, context=context)
+            if known is not None:
+                self.known[key] = known
 
     # -- names --------------------------------------------------------------------------------------------------------
 
     def find(self, name: str) -> PodInfo:
-        key = name if "/" in name else f"{self.namespace}/{name}"
+        key = self._key(name)
         known = [*self.cluster.pending(), *(info.key for info in self.cluster.state.placed_pods())]
         if key not in known:
             raise InputError(self._unknown(key, known))
         return self.cluster.pod(key)
+
+    def _key(self, name: str) -> str:
+        return name if "/" in name else f"{self.namespace}/{name}"
 
     def _unknown(self, key: str, known: Sequence[str]) -> str:
         if key in self.finished:
@@ -222,7 +241,7 @@ class ClusterSource:
 
     def find_group(self, name: str) -> str:
         """The key of a pod group; raise InputError."""
-        state, key = self.cluster.state, name if "/" in name else f"{self.namespace}/{name}"
+        state, key = self.cluster.state, self._key(name)
         known = {f"{obj.metadata.namespace}/{obj.metadata.name}" for obj in state.objects.all(PodGroup)}
         known |= {group_key(info.pod) for info in self.pods() if info.pod.spec.scheduling_group is not None}
         if key not in known:
@@ -240,10 +259,13 @@ class ClusterSource:
 
     def reported(self, info: PodInfo) -> ReportedStatus | None:
         """What the live cluster's scheduler said of a pod."""
-        return ReportedStatus.about(info.pod, self.events) if self.reports else None
+        if not self.reports:
+            return None
+        about = None if self.events is None else [event for event in self.events if event.regarding.uid == info.uid]
+        return ReportedStatus.about(info.pod, about, self.known.get(info.key))
 
 
-def _known_gates(gates: dict[str, bool]) -> dict[str, bool]:
+def known_gates(gates: Mapping[str, bool]) -> dict[str, bool]:
     """Those of these gates that a `Cluster` takes."""
     return {name: on for name, on in gates.items() if name in DEFAULT_FEATURES.gates}
 

@@ -38,6 +38,7 @@ from stowplan.inspection.records import (
     NodeRecord,
     QueueRecord,
     Record,
+    SchedulerRecord,
     VerdictRecord,
 )
 from stowplan.timing.times import REAL_TIMES
@@ -93,6 +94,19 @@ async def fetch_pending(endpoint: SchedulerEndpoint, *, page: str = "") -> dict[
     decisions = await _fetch(connection, "/stowplan/decisions", page, DecisionsRecord)
     pages = {"page": [*pending.get("page", ()), {"type": "line"}, *decisions.get("page", ())]} if page else {}
     return pending | decisions | pages
+
+
+async def known_beside(pod: str, *, kubeconfig: str | None, context: str | None) -> SchedulerRecord | None:
+    """What a scheduler knows of a pod that answers at the API server's own address, as that of `stowplan up` does.
+
+    Any other API server refuses the path, and that is no error.
+    """
+    try:
+        connection = connect_from_flags(kubeconfig=kubeconfig, context=context)
+        found = await _fetch(connection, f"/stowplan/explain/{pod}", "", VerdictRecord, extenders="false")
+    except (InputError, ClientConfigError, CredentialsError):
+        return None
+    return msgspec.convert(found, VerdictRecord).scheduler
 
 
 async def check_scheduler(endpoint: SchedulerEndpoint) -> None:

@@ -36,7 +36,7 @@ _Kind = TypeVar("_Kind", Role, RoleBinding)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attributes:
-    """What somebody wants to do: to a resource, or if none is named, to a path."""
+    """The attributes of a request: a verb on a resource or, without one, on a path."""
 
     user: UserInfo
     verb: str
@@ -55,16 +55,16 @@ class Attributes:
 @dataclass(frozen=True, slots=True)
 class Decision:
     allowed: bool
-    #: Which binding allows it; of a denial, what could not be found out.
+    #: The binding that allows it; for a denial, errors while evaluating rules.
     reason: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """All that somebody may do in a namespace."""
+    """All rules that apply to a user in a namespace."""
 
     rules: tuple[PolicyRule, ...]
-    #: Why some rules may be missing.
+    #: Errors because of which rules may be missing.
     error: str = ""
 
 
@@ -118,7 +118,7 @@ def _allows(rule: PolicyRule, attributes: Attributes) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Policy:
-    """All RBAC objects at one moment, roles by what references say of them."""
+    """A snapshot of all RBAC objects; roles are keyed by how bindings refer to them."""
 
     cluster_bindings: tuple[RoleBinding, ...]
     #: By namespace.
@@ -195,7 +195,7 @@ def _with_defaults(defaults: Iterable[_Kind], stored: Iterable[_Kind]) -> dict[s
 
 
 def _rules_of(role: Role, roles: Mapping[str, Role]) -> tuple[PolicyRule, ...]:
-    """A role's own rules, or those of all it aggregates, through any number of others."""
+    """A role's own rules, or those of all roles that it aggregates, transitively."""
     rules: dict[PolicyRule, None] = {}
     seen: set[str] = set()
     waiting = [role]
@@ -218,7 +218,7 @@ def _aggregated(role: Role, roles: Mapping[str, Role]) -> set[str]:
         try:
             compiled = compile_label_selector(selector)
         except SelectorError:
-            # What a selector that says nothing sensible selects is nothing.
+            # An invalid selector selects nothing.
             continue
         found |= {name for name, one in roles.items() if compiled.matches(one.labels)}
     return found - {role.metadata.name}

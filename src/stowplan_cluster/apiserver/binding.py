@@ -41,7 +41,7 @@ def check_binding(namespace: str, name: str, binding: JsonObject) -> None:
 
 
 def bind_pod(pod: JsonObject, binding: JsonObject, node_labels: Mapping[str, str], *, now: float) -> None:
-    """Change the pod as bound, or raise Conflict."""
+    """Apply the binding to the pod; raise Conflict."""
     metadata, spec = metadata_of(pod), pod["spec"]
     name = metadata["name"]
     _check_preconditions(metadata, metadata_of(binding))

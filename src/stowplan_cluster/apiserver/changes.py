@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def visible(event: Event, selection: Selection) -> tuple[EventType, Stored] | None:
-    """The type and object to tell, or None if the change is none of this reader's business."""
+    """The event type and object for this watcher; None if its selector does not match."""
     before = event.previous is not None and selection.matches(event.previous)
     if event.type == "DELETED":
         return ("DELETED", event.stored) if before else None
@@ -26,7 +26,7 @@ def visible(event: Event, selection: Selection) -> tuple[EventType, Stored] | No
 
 
 def _as_last_seen(event: Event) -> Stored:
-    """The state before, which matched, at the version of the change that took it out of view."""
+    """The previous state, which matched, with the resourceVersion of the change."""
     if event.previous is None:
         return event.stored
     obj = event.previous.to_dict()

@@ -21,7 +21,7 @@ def is_true(status: JsonObject, type_: str) -> bool:
 
 
 def set_condition(status: JsonObject, condition: JsonObject, *, now: str, probed: bool = False) -> bool:
-    """Put a condition in place; whether that changed anything. Pods' conditions also carry a `lastProbeTime`."""
+    """Set a condition; return whether that changed anything. Pods' conditions also carry a `lastProbeTime`."""
     condition = {**({"lastProbeTime": None} if probed else {}), **condition}
     conditions: list[JsonObject] = status.setdefault("conditions", [])
     for index, known in enumerate(conditions):

@@ -65,11 +65,12 @@ _DROPPED_WHEN_EMPTY = {EVENT_FIELDS.get(name, name) for written in _ALWAYS_WRITT
 _AUTOSCALER_V1 = "autoscaling/v1"
 _CPU_TARGET = "targetCPUUtilizationPercentage"
 #: Where v1 carries the fields of v2 that it does not have. Parity: upstream's have the metrics in a form of their own.
+METRICS_OF_V2 = "autoscaling.alpha.kubernetes.io/metrics"
 _CARRIED = {name: f"autoscaling.alpha.kubernetes.io/{name}" for name in ("metrics", "behavior")}
 
 
 def to_storage(resource: Resource, obj: JsonObject, *, stored_as: Resource | None = None) -> JsonObject:
-    """The object in the form in which it is kept; `stored_as` is `Catalogue.of_storage(resource.storage)`."""
+    """The object in its storage version; `stored_as` is `Catalogue.of_storage(resource.storage)`."""
     if resource.storage == "events":
         return _stored_event(obj)
     if obj.get("apiVersion") == _AUTOSCALER_V1:
@@ -78,7 +79,7 @@ def to_storage(resource: Resource, obj: JsonObject, *, stored_as: Resource | Non
 
 
 def from_storage(resource: Resource, obj: JsonObject) -> JsonObject:
-    """The object as readers of this resource see it."""
+    """The object in the version of this resource."""
     if resource.storage == "events":
         return _read_event(obj, resource.api_version)
     if resource.api_version == _AUTOSCALER_V1:

@@ -42,7 +42,7 @@ class _Version:
 
 
 class CustomResources:
-    """Follows the definitions in the store, and answers for the objects they define."""
+    """Follows the definitions in the store and serves the objects that they define."""
 
     def __init__(self, catalogue: Catalogue, *, clock: Callable[[], float]) -> None:
         self._catalogue = catalogue
@@ -61,7 +61,7 @@ class CustomResources:
             self.register(definition)
 
     def register(self, definition: JsonObject) -> JsonObject | None:
-        """Serve what it defines, or what it has become; returns its new status, None if that stays."""
+        """Serve the current form of a definition; return its new status, None if unchanged."""
         name = _name_of(definition)
         status = judged_status(definition, self._others(definition), self._clock())
         judged = {**copy_of(definition), "status": status}
@@ -70,7 +70,7 @@ class CustomResources:
         return status if status != (definition.get("status") or {}) else None
 
     def unregister(self, definition: JsonObject) -> list[str]:
-        """Serve it no longer; returns the definitions that should be registered again, as names are free now."""
+        """Stop serving it; return the definitions to register again because names became free."""
         gone = self._definitions.pop(_name_of(definition), definition)
         self._replace(self._served(gone), {})
         return [_name_of(other) for other in self._others(gone) if not is_established(other)]
@@ -84,7 +84,7 @@ class CustomResources:
         apply_schema_defaults(self._version_of(resource).schema, obj)
 
     def validate(self, resource: Resource, obj: JsonObject, old: JsonObject | None) -> list[FieldError]:
-        """What its schema has to say about an object; metadata is checked as for any kind."""
+        """Schema validation of an object; metadata is validated as for any kind."""
         return object_errors(resource, self._version_of(resource).schema, obj, old)
 
     def _version_of(self, resource: Resource) -> _Version:
@@ -117,7 +117,7 @@ class CustomResources:
         return stored is not None and not stored.custom
 
     def _replace(self, present: list[Resource], wanted: Mapping[Resource, JsonObject]) -> None:
-        """The catalogue moves only if something did: what is made of it is kept until then."""
+        """Change the catalogue only if something changed: discovery and OpenAPI are cached by its version."""
         before = {resource: self._version_of(resource).schema for resource in present}
         if list(before.items()) == list(wanted.items()):
             return

@@ -30,7 +30,7 @@ _API_GROUPS = {
     "policy": ("poddisruptionbudgets",),
 }
 _SCALED = ("deployments", "replicasets", "statefulsets", "replicationcontrollers")
-#: Read by whoever may view, written by nobody but controllers.
+#: Readable with view; written by controllers only.
 _OBSERVED = {"": ("events", "namespaces", "pods/log"), "apps": ("controllerrevisions",)}
 _RBAC = "rbac.authorization.k8s.io"
 

@@ -28,7 +28,7 @@ ORPHAN = "orphan"
 FOREGROUND = "foregroundDeletion"
 #: propagationPolicy to the finalizer that carries it out.
 _FINALIZERS = {"Orphan": ORPHAN, "Foreground": FOREGROUND}
-#: Kinds whose deletion upstream begins by hand, in other words.
+#: Kinds whose deletion upstream starts separately, with another message.
 _CHECKED_BY_KIND = ("namespaces", "customresourcedefinitions.apiextensions.k8s.io")
 PROPAGATIONS = ("", "Background", *_FINALIZERS)
 
@@ -37,7 +37,7 @@ PROPAGATIONS = ("", "Background", *_FINALIZERS)
 class DeleteOptions:
     grace_period_seconds: int | None = None
     propagation: str = ""
-    #: Preconditions: what the object must be at; "" is what none is at.
+    #: Preconditions of uid and resourceVersion; "" matches no object.
     uid: str | None = None
     resource_version: str | None = None
     dry_run: bool = False
@@ -45,7 +45,7 @@ class DeleteOptions:
 
 @dataclass(frozen=True, slots=True)
 class Deletion:
-    #: What was deleted, or what stays for now.
+    #: The deleted object, or the one that remains for now.
     stored: Stored
     #: Whether the object is gone.
     finished: bool
@@ -79,7 +79,7 @@ def _check(resource: Resource, stored: Stored, field: str, wanted: str | None, h
 
 
 def mark(resource: Resource, obj: JsonObject, options: DeleteOptions, *, now: float) -> bool:
-    """Change the object as one that is being deleted; whether it must stay."""
+    """Mark the object as being deleted; return whether it must remain."""
     metadata = metadata_of(obj)
     _set_propagation(metadata, options.propagation)
     if resource.storage == "pods":
@@ -143,7 +143,7 @@ def _grace_period(pod: JsonObject, asked: int | None) -> int:
 
 
 def _shorten(metadata: JsonObject, asked: int | None, *, now: float) -> bool:
-    """A deletion under way can only become a quicker one."""
+    """The grace period of a deletion in progress can only get shorter."""
     period: int = metadata.get("deletionGracePeriodSeconds") or 0
     if not period:
         return False
@@ -159,7 +159,7 @@ def _shorten(metadata: JsonObject, asked: int | None, *, now: float) -> bool:
 
 
 def options_of(body: JsonObject, options: DeleteOptions) -> DeleteOptions:
-    """A DeleteOptions object's wishes over those of the query."""
+    """A DeleteOptions body takes precedence over query parameters."""
     grace = body.get("gracePeriodSeconds", options.grace_period_seconds)
     if grace is not None and (not isinstance(grace, int) or isinstance(grace, bool)):
         raise BadRequest("gracePeriodSeconds: expected a whole number")

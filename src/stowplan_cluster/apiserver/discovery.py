@@ -267,7 +267,7 @@ class Discovery:
             return self._documents[key]
         made = make()
         document = None if made is None else _document(made)
-        # What does not exist is not kept: anybody may ask for any number of such names.
+        # Do not cache misses: clients may request any number of unknown names.
         if document is not None:
             self._documents[key] = document
         return document

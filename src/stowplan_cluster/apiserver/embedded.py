@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T", bound=ApiStruct)
 
-#: Who calls in process: somebody who may do everything.
+#: The user of in-process calls: system:masters.
 _SELF = UserInfo("system:kube-scheduler", groups=("system:masters",))
 
 
@@ -60,7 +60,7 @@ class EmbeddedApi:
         self._server = server
         self._registry = server.registry
         self._manager = field_manager
-        #: Whose a bearer token is, for TokenReviews; without it, nobody's.
+        #: Authenticates bearer tokens, for TokenReviews; without it, no token is valid.
         self._authenticate = authenticate
         self._authorizer = Authorizer(server.store.list)
 
@@ -209,7 +209,7 @@ class EmbeddedApi:
         return self._found(kind) is not None
 
     async def close(self) -> None:
-        """The server is somebody else's to close."""
+        """Does not close the server."""
 
     def _resource(self, kind: type[ApiStruct]) -> Resource:
         resource = self._found(kind)
@@ -231,7 +231,7 @@ async def _next(cursor: Cursor, deadline: float | None) -> Sequence[Event]:
     while not (events := cursor.take()):
         woken = asyncio.Event()
         cursor.wake = woken.set
-        # The timeout covers nothing but this wait: what a reader does between changes is not ours to cancel.
+        # The timeout covers this wait only: it must not cancel what the reader does between changes.
         async with asyncio.timeout_at(deadline):
             await woken.wait()
     return events

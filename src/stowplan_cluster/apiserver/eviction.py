@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 _REFUSED = "Cannot evict pod as it would violate the pod's disruption budget."
 _CAUSE = "DisruptionBudget"
 _UNGUARDED_PHASES = (*FINISHED, "Pending")
-#: So many evictions may wait for the disruption controller to see them.
+#: Maximum number of evictions that the disruption controller has not observed yet.
 _MAX_DISRUPTED_PODS = 2000
 #: Seconds after which a budget that is behind may have caught up.
 _RETRY_AFTER = 10
@@ -56,7 +56,7 @@ def evict(registry: Registry, namespace: str, name: str, eviction: JsonObject, o
 
 
 def _without_version(options: DeleteOptions) -> DeleteOptions:
-    # Checked before; writing the condition has moved the version since.
+    # Checked before; writing the condition has changed the resourceVersion since.
     return replace(options, resource_version=None)
 
 

@@ -52,7 +52,7 @@ class Journal:
         self._path = path
         self._store = store
         self._slack = slack_bytes
-        #: Whether the file lacks a change.
+        #: Whether some change is not in the file.
         self._behind = False
         self._lock = _locked(path)
         try:
@@ -99,7 +99,7 @@ class Journal:
                 self._write(line)
         except OSError as error:
             if not self._behind:
-                # Once, not for each of the changes until there is room again.
+                # Log once, not for every change until there is space again.
                 text = "%s: version %d is not saved: %s; nothing is until that works again"
                 _log.error(text, self._path, stored.version, error.strerror or error)
             self._behind = True
@@ -121,7 +121,7 @@ class Journal:
     def _rewrite(self) -> int:
         """Write the store as it is to a new file, put that in place, and return it, open for appending."""
         temporary = self._path.with_name(f"{self._path.name}.new")
-        # Objects of users, Secrets among them: nobody else's to read.
+        # Contains Secrets: readable by the owner only.
         descriptor = _made(temporary)
         try:
             with os.fdopen(os.dup(descriptor), "wb") as file:
@@ -164,9 +164,9 @@ def _locked(path: Path) -> int:
 
 
 def _opened(path: Path, flags: int) -> int:
-    """A file of our own, or JournalError."""
+    """Open a file that we own, or raise JournalError."""
     try:
-        # Without O_NONBLOCK somebody's pipe would hold us up for ever.
+        # Without O_NONBLOCK, opening a planted FIFO would block forever.
         descriptor = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o600)
     except OSError as error:
         why = "a symbolic link; name the file itself" if path.is_symlink() else error.strerror
@@ -180,12 +180,12 @@ def _opened(path: Path, flags: int) -> int:
 
 
 def _made(path: Path) -> int:
-    """A file that was not there, open for appending."""
+    """Create a new file, open for appending."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_APPEND | os.O_CLOEXEC
     try:
         return os.open(path, flags, 0o600)
     except FileExistsError:
-        # Ours, from a crash; or a link, of which nothing but the link goes.
+        # Left by a crash; if it is a link, only the link is removed.
         path.unlink()
         return os.open(path, flags, 0o600)
 
@@ -207,7 +207,7 @@ def _read(path: Path) -> tuple[dict[tuple[str, str], tuple[str, JsonObject]], in
 def _lines(path: Path) -> Iterator[tuple[int, bytes]]:
     with os.fdopen(_opened(path, os.O_RDONLY), "rb") as file:
         for number, line in enumerate(file, start=1):
-            # Only whole lines were ever answered for.
+            # Only complete lines were acknowledged.
             if line.endswith(b"\n"):
                 yield number, line
 

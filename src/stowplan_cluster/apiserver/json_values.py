@@ -59,7 +59,7 @@ def equal(left: Any, right: Any) -> bool:
 
 
 def identity(value: object) -> object:
-    """What a value is found by in a dict; `same` values have the same."""
+    """A hashable key of a value; `same` values have equal keys."""
     plain = json.dumps(value, sort_keys=True) if isinstance(value, dict | list) else value
     return value.__class__, plain
 
@@ -69,12 +69,12 @@ def go_type(value: object) -> str:
 
 
 def json_type(value: object) -> str:
-    """As decoding errors call it: `array`, `object`, `number`."""
+    """The name of its type in decoding errors: `array`, `object`, `number`."""
     return _JSON_TYPES.get(value.__class__, "null")
 
 
 def go_string_verb(value: object) -> str:
-    """What `%s` makes of a value that is no string."""
+    """A value that is not a string, formatted with `%s`."""
     return "%!s(<nil>)" if value is None else f"%!s({go_type(value)}={go_text(value)})"
 
 

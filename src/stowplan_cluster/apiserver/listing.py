@@ -69,7 +69,7 @@ def list_page(store: Store, storage: str, selection: Selection, options: ListOpt
     if last:
         found = found[bisect_right(found, last, key=lambda stored: stored.key) :]
     if not selection.everything:
-        # No more than the page and one that shows that there are others: each page would look at all that follow.
+        # One more than the page, to see whether others follow: counting them all would make each page linear.
         matching = (stored for stored in found if selection.matches(stored))
         found = list(islice(matching, options.limit + 1 if options.limit else None))
     if not options.limit or len(found) <= options.limit:

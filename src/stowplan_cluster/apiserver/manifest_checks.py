@@ -48,7 +48,7 @@ def findings(manifest: Mapping[str, Any]) -> Iterator[tuple[bool, str]]:
     if unknown:
         for complaint in unknown:
             yield True, complaint
-        # What is missing may be what is misspelled.
+        # A required field may be missing because it is misspelled.
         return
     if resource.namespaced:
         obj["metadata"].setdefault("namespace", "default")

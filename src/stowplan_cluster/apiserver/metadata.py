@@ -19,15 +19,15 @@ if TYPE_CHECKING:
     from stowplan_cluster.apiserver.objects import JsonObject
     from stowplan_cluster.apiserver.resources import Resource
 
-#: Without vowels and look-alikes, so that no bad words and no mistakes come of it.
+#: Without vowels and similar characters, to avoid words and misreadings.
 _LETTERS = "bcdfghjklmnpqrstvwxz2456789"
 _SUFFIX_LENGTH = 5
 _GENERATION_TRIES = 8
 _MAX_BASE_LENGTH = 63 - _SUFFIX_LENGTH
 
-#: What an update cannot change: it is silently kept.
+#: Fields that an update cannot change; the old value is kept silently.
 _KEPT = ("creationTimestamp", "generateName", "selfLink")
-#: What an update may leave out, but not change.
+#: Fields that an update may omit but not change.
 _FIXED = ("uid", "deletionTimestamp", "deletionGracePeriodSeconds")
 
 
@@ -73,7 +73,7 @@ def prepare_metadata(
 
 
 def _generated_name(base: str, names: Names, taken: Callable[[str], bool]) -> str:
-    """One that is free, as far as a few tries find one: what is left to chance collides among thousands."""
+    """A generated name that is not taken, within a few tries: random suffixes collide among thousands of objects."""
     for _ in range(_GENERATION_TRIES):
         name = base[:_MAX_BASE_LENGTH] + names.suffix()
         if not taken(name):

@@ -36,7 +36,7 @@ _HOSTNAME = "kubernetes.io/hostname"
 
 
 class TemplateError(ValueError):
-    """A node template that is none."""
+    """An invalid node template."""
 
 
 def check_template(template: Mapping[str, Any]) -> None:

@@ -17,7 +17,7 @@ def metadata_of(obj: JsonObject) -> JsonObject:
 
 
 def value_at(obj: JsonObject, path: str) -> Any:
-    """What stands at a path such as `.spec.replicas`; None for nothing."""
+    """The value at a path such as `.spec.replicas`; None if absent."""
     value: Any = obj
     for name in path.removeprefix(".").split("."):
         value = value.get(name) if isinstance(value, dict) else None

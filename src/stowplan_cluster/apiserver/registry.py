@@ -1,6 +1,6 @@
 """The API's verbs: the path from a request to the store.
 
-A write goes through the same rooms as upstream: the body is made to conform to its type, metadata
+A write goes through the same stages as upstream: the body is made to conform to its type, metadata
 is prepared, defaults, admission, the kind's strategy, validation, managed fields; then the store takes it, or,
 on a dry run, does not. All of it is synchronous, so no write ever sees another one half done.
 
@@ -55,7 +55,7 @@ if TYPE_CHECKING:
     from stowplan_cluster.apiserver.stages import Stages
     from stowplan_cluster.apiserver.store import Store, Stored
 
-    #: Writes down in `new` who manages its fields: (old, new, subresource).
+    #: Updates managedFields of `new`: (old, new, subresource).
     _Record = Callable[[JsonObject | None, JsonObject, str], None]
 
 PatchKind = Literal["json", "merge", "strategic", "apply"]
@@ -66,7 +66,7 @@ MODIFIED = "the object has been modified; please apply your changes to the lates
 
 @dataclass(slots=True, kw_only=True)
 class Options:
-    """What a request says beside its object."""
+    """Options of a request."""
 
     field_manager: str = "stowplan"
     #: "Ignore", "Warn" or "Strict": what becomes of fields that the kind does not have.
@@ -76,7 +76,7 @@ class Options:
     keep_uid: bool = False
     #: Server-side apply takes fields from other managers.
     force: bool = False
-    #: Filled with what the client should be told though the request succeeds.
+    #: Collects warnings for the client.
     warnings: list[str] = field(default_factory=list)
 
 
@@ -139,7 +139,7 @@ class Registry:
         if uid:
             metadata_of(obj)["uid"] = uid
         self._apply_defaults(resource, obj)
-        # Before the server adds to it: a client owns what it has sent.
+        # Before the server sets fields: a client owns what it has sent.
         record(None, obj, "")
         self.admission.create(resource, obj)
         strategies.prepare_for_create(resource, obj, now=now)
@@ -161,7 +161,7 @@ class Registry:
         subresource: str = "",
         options: Options | None = None,
     ) -> Stored:
-        """The object as stored; of some kinds, what is not there is created."""
+        """Update the object; for some kinds, create it if it does not exist."""
         options = options or Options()
         obj = self._conforming(resource, obj, options)
         check_name(obj, name)
@@ -349,7 +349,7 @@ class Registry:
         return self._stages.validation or resource.storage == DEFINITIONS
 
     def _check_new(self, resource: Resource, obj: JsonObject, options: Options) -> None:
-        """Refuse what is invalid; warn of what is valid and yet questionable."""
+        """Refuse invalid objects; add warnings for questionable ones."""
         errors = validation.validate_create(resource, obj)
         self._refuse(resource, obj, [*errors, *self._custom_errors(resource, obj, None, options)])
         options.warnings += warnings_of_create(resource, obj)
@@ -371,10 +371,10 @@ class Registry:
             return validate_definition(obj, old)
         return ()
 
-    # The rooms a write goes through
+    # The stages of a write
 
     def _conforming(self, resource: Resource, obj: JsonObject, options: Options) -> JsonObject:
-        """The object, of the right kind, without what its kind does not have."""
+        """The object, checked for its kind, without unknown fields."""
         _check_kind(resource, obj)
         complaints = conform(self.schema_of(resource), obj)
         if complaints and options.field_validation == "Strict":
@@ -485,7 +485,7 @@ def _not_owned(resource: Resource) -> JsonObject | None:
 
 
 def _is_finished(resource: Resource, obj: JsonObject) -> bool:
-    """Whether this write took away the last thing that kept an object being deleted."""
+    """Whether this write removed the last finalizer of an object that is being deleted."""
     metadata = metadata_of(obj)
     if not metadata.get("deletionTimestamp") or metadata.get("finalizers"):
         return False

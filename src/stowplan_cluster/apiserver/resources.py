@@ -35,11 +35,11 @@ class Resource:
     subresources: tuple[str, ...] = ()
     #: Where the objects are kept: `pods`, `deployments.apps`. Both kinds of Event share one.
     storage: str = ""
-    #: Whether metadata.generation counts the changes of spec.
+    #: Whether metadata.generation is increased when spec changes.
     generation: bool = False
-    #: Whether an update of what is not there creates it.
+    #: Whether an update creates a missing object.
     created_by_update: bool = False
-    #: Whether an update has to say of which version it is; custom resources always ask for it.
+    #: Whether an update requires resourceVersion; custom resources always do.
     versioned_updates: bool = False
     #: What fieldSelector may name, besides metadata.name and metadata.namespace; each is a path into the object.
     selectable_fields: tuple[str, ...] = ()
@@ -48,7 +48,7 @@ class Resource:
     #: Of custom resources: a CustomResourceColumnDefinition each.
     printer_columns: tuple[Mapping[str, str | int], ...] = ()
     custom: bool = False
-    #: Stored, and nothing else: no validation of spec, no controller, no admission that reads it.
+    #: Inert: stored only, without validation of spec, controllers or admission.
     inert: bool = False
 
     def __post_init__(self) -> None:
@@ -351,7 +351,7 @@ _FLOW_CONTROL: dict[str, object] = {
 }
 _SCALED: dict[str, object] = {"group": "autoscaling", "categories": ("all",), "subresources": ("status",)}
 _NETWORKING: dict[str, object] = {"group": "networking.k8s.io", "generation": True}
-#: What manifests of other projects bring along and nobody here acts on: plain storage, so that all of them load.
+#: Kinds in manifests of other projects that nothing here acts on: stored only, so that the manifests load.
 _INERT = tuple(
     replace(resource, inert=True)
     for resource in (

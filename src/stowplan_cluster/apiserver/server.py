@@ -79,7 +79,7 @@ class ApiServer:
             self._journal = None
 
     def set_admission(self, *, enabled: frozenset[str] = frozenset(), disabled: frozenset[str] = frozenset()) -> None:
-        """Say which admission plugins, by their upstream names, are on or off against the rule."""
+        """Enable or disable admission plugins, by their upstream names, against their defaults."""
         self.registry.admission = self._admission(enabled=enabled, disabled=disabled)
 
     def _admission(self, *, enabled: frozenset[str] = frozenset(), disabled: frozenset[str] = frozenset()) -> Admission:
@@ -87,9 +87,9 @@ class ApiServer:
         return Admission(self.store.get, self.store.list, enabled=enabled - left_out, disabled=disabled | left_out)
 
     def create_all(self, objects: Iterable[JsonObject]) -> None:
-        """Create what is not there yet, as manifests name it; for filling a new cluster. Unknown fields are refused."""
+        """Create objects that do not exist yet, to fill a new cluster. Unknown fields are refused."""
         for obj in objects:
-            # By way of JSON: the registry changes what it is given, and this is the caller's.
+            # Copy through JSON: the registry modifies its input, which belongs to the caller.
             self._create_unless_there(msgspec.json.decode(msgspec.json.encode(obj)))
 
     def _create_system_objects(self) -> None:

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 EventType = Literal["ADDED", "MODIFIED", "DELETED"]
 
-#: How much each storage remembers of its past, in changes and in bytes; the tighter one holds.
+#: Limits of the history per storage, in changes and in bytes; the tighter one applies.
 HISTORY_CHANGES = 20_000
 HISTORY_BYTES = 64 << 20
 
@@ -85,7 +85,7 @@ def key_of(namespace: str, name: str) -> str:
 
 
 class Cursor:
-    """One reader's place in the history of a storage."""
+    """A watcher's position in the history of a storage."""
 
     def __init__(self, history: History, position: int) -> None:
         self._history = history
@@ -167,7 +167,7 @@ class Store:
         return [objects[key] for key in table.keys_of(namespace)]
 
     def list_at(self, storage: str, namespace: str, version: int) -> Sequence[Stored]:
-        """As it was at an earlier version; Expired if the way back is forgotten."""
+        """The state at an earlier version; Expired if the history does not reach back that far."""
         self._not_from_the_future(version)
         table = self._table(storage)
         changes = table.history.events[table.history.after(version) :]
@@ -231,7 +231,7 @@ class Store:
     # Following
 
     def on_change(self, callback: Callable[[Event], None]) -> Callable[[], None]:
-        """Have a function called after each write, in order; it may write itself. Returns what ends it."""
+        """Call a function after each write, in order; it may write. Returns a function that unsubscribes."""
         token = object()
         self._callbacks[token] = callback
         return lambda: self._callbacks.pop(token, None) and None
@@ -277,7 +277,7 @@ class Store:
         table.history.append(event)
         self._untold.append(event)
         if self._telling:
-            # A callback has written: that is told when everybody has been told what came before.
+            # A callback has written: deliver that after all callbacks have seen the earlier changes.
             return
         self._telling = True
         try:

@@ -77,7 +77,7 @@ class ClusterOptions:
     bind_address: str
     kubeconfig_out: Path
     state: Path | None
-    #: None: some, if the cluster has none otherwise.
+    #: None: a default number if the cluster would have none.
     nodes: int | None
     node_template: str | None
     filenames: Sequence[str]

@@ -17,7 +17,7 @@ _BAR = 10
 
 
 def picture(state: ClusterState) -> Grid:
-    """A row for each node, by name."""
+    """One row per node, by name."""
     rows = [
         [((name, "name"),), *_usage(state, row, "cpu"), *_usage(state, row, "memory"), _pods(state, row)]
         for name, row in sorted(state.table.row_of.items())
@@ -36,7 +36,7 @@ def _usage(state: ClusterState, row: int, resource: str) -> list[Cell]:
 
 
 def _pods(state: ClusterState, row: int) -> Cell:
-    """Pods by what they are part of."""
+    """Pods by the application that they belong to."""
     counts = Counter(_app_of(info) for info in state.row_pods[row])
     listed = ", ".join(app if number == 1 else f"{app} ×{number}" for app, number in sorted(counts.items()))
     if state.table.unschedulable[row]:

@@ -1,8 +1,8 @@
 """Start, fill, serve and stop an embedded cluster, for the commands that run one.
 
 `stowplan apiserver` serves it alone, `stowplan up` with a scheduler in the same process. One event loop runs all of
-it: the HTTP front, the controllers, the scheduler. The kubeconfig is written when the cluster can be used, and is the
-first thing that is removed when it is to stop.
+it: the HTTP front, the controllers, the scheduler. The kubeconfig is written when the cluster is ready, and
+removed first when it stops.
 """
 
 from __future__ import annotations
@@ -223,7 +223,7 @@ def _no_listening(error: OSError) -> str:
 def kubeconfig_written(cluster: EmbeddedCluster) -> Iterator[None]:
     """Write the kubeconfig, and remove it at the end."""
     kubeconfig = cluster.kubeconfig
-    # Again: somebody else may have been quicker.
+    # Check again: another process may have written it in the meantime.
     _check_replaceable(kubeconfig, own=cluster.front.url)
     try:
         cluster.front.write_kubeconfig(kubeconfig)

@@ -52,7 +52,7 @@ _TERMINATED = 128 + signal.SIGTERM
 
 
 class DemoError(click.ClickException):
-    """It did not go as it should."""
+    """The demo failed."""
 
     exit_code = 1
 
@@ -83,7 +83,7 @@ def demo(save: str | None) -> None:
 async def _demo(folder: Path, save: str | None) -> None:
     task = asyncio.current_task()
     assert task is not None
-    # However this ends, the cluster has to end with it.
+    # The cluster must end with the demo, however that ends.
     for number in (signal.SIGTERM, signal.SIGHUP):
         asyncio.get_running_loop().add_signal_handler(number, task.cancel)
     async with _up(folder) as kubeconfig, _connected(kubeconfig) as api:
@@ -118,7 +118,7 @@ async def _show(api: Api, kubeconfig: str) -> None:
 
 async def _asked(kubeconfig: str) -> ClusterSource:
     """The cluster as `stowplan explain` reads it."""
-    return await ClusterSource.of_live_cluster(kubeconfig=kubeconfig, context=None, config=None, plugins=(), pod="")
+    return await ClusterSource.of_live_cluster(kubeconfig=kubeconfig, context=None, config=None, plugins=())
 
 
 def _placed(about: ClusterSource, total: int, seconds: float) -> list[Block]:
@@ -155,7 +155,7 @@ async def _create(
 
 def _tell(blocks: Sequence[Block]) -> None:
     write(blocks, sys.stdout)
-    # It is shown as it happens, to a file as well.
+    # Flush, so that progress is visible in a file, too.
     sys.stdout.flush()
 
 
@@ -185,10 +185,10 @@ async def _up(folder: Path) -> AsyncIterator[Path]:
     arguments = ["up", "-f", str(manifests), "--kubeconfig-out", str(kubeconfig), "--until-end-of-input"]
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "stowplan", *arguments),
-        # Should we be killed, it goes, too.
+        # It ends with us, also if we are killed.
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
-        # A Ctrl-C is ours alone: we end it then.
+        # Ctrl-C must reach us only; we stop the cluster then.
         start_new_session=True,
     )
     try:
@@ -217,7 +217,7 @@ async def _stop(process: asyncio.subprocess.Process) -> None:
         process.terminate()
     try:
         async with asyncio.timeout(PATIENCE):
-            # Reads what it has still to say, too: unread, that might keep it from ending.
+            # Also drain its remaining output: a full pipe could keep it from exiting.
             await process.communicate()
     except TimeoutError:
         process.kill()
@@ -253,7 +253,7 @@ def _whole(manifest: Mapping[str, Any]) -> ApiStruct:
 
 
 async def _objects(api: Api) -> list[ApiStruct]:
-    """All that the scheduler reads, as far as it reads it."""
+    """All objects that the scheduler reads."""
     kinds: tuple[type[Any], ...] = (Node, Pod, *STORED)
     objects: list[ApiStruct] = []
     for kind in kinds:

@@ -14,7 +14,7 @@ Obj = dict[str, Any]
 ZONE, HOSTNAME = "topology.kubernetes.io/zone", "kubernetes.io/hostname"
 GPU = "nvidia.com/gpu"
 
-#: The latecomer that has to wait.
+#: The pod that stays pending.
 WAITING = "ml/notebook"
 #: Apps of which pods may find no room in the end: the latecomer, and what the other one pushes aside.
 MAY_WAIT = ("notebook", "crunch")
@@ -31,7 +31,7 @@ def cluster() -> list[Obj]:
 
 
 def workload() -> list[Obj]:
-    """What all finds a node, once its controllers have made pods of it."""
+    """Workloads whose pods all find a node."""
     spread = {"maxSkew": 1, "topologyKey": ZONE, "whenUnsatisfiable": "DoNotSchedule", "labelSelector": _app("web")}
     return [
         _stateful_set(
@@ -54,7 +54,7 @@ def workload() -> list[Obj]:
 
 
 def latecomers() -> list[Obj]:
-    """What there is no room for: one of them may push others aside."""
+    """Workloads for which there is no room; one of them may preempt others."""
     notebook = _template("ml", "notebook", cpu="2", memory="8Gi", gpus=1)
     notebook["metadata"]["name"] = "notebook"
     checkout = _template("shop", "checkout", cpu="2", memory="2Gi", priorityClassName="critical")
@@ -62,7 +62,7 @@ def latecomers() -> list[Obj]:
 
 
 def pod_count(objects: list[Obj]) -> int:
-    """How many pods come of them."""
+    """The number of pods that they create."""
     return sum(1 if obj["kind"] == "Pod" else obj.get("spec", {}).get("replicas", 0) for obj in objects)
 
 

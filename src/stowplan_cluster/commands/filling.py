@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from stowplan_cluster.apiserver.resources import Resource
     from stowplan_cluster.apiserver.server import ApiServer
 
-#: What others need to be there before they are admitted; pods come last, whoever may own them.
+#: Order of creation: kinds that others need for admission first, pods last.
 _FIRST = {
     kind: rank
     for rank, kinds in enumerate(
@@ -45,7 +45,7 @@ _FIRST = {
 }
 _LAST = {"Pod": len(_FIRST) + 1}
 _OTHERS = len(_FIRST)
-#: What the server sets, or a real one takes away when somebody creates an object.
+#: Fields that the server sets, or clears when an object is created.
 _SET_BY_SERVERS = ("resourceVersion", "managedFields", "selfLink", "generation", "deletionTimestamp")
 #: Names that a note tells.
 _TOLD = 5
@@ -54,7 +54,7 @@ _Placed = tuple[object, dict[str, Any]]
 
 
 class Filling:
-    """One filling of a server. `problems` has what is wrong, `notes()` what the user should know."""
+    """Fills a server. `problems` collects errors, `notes()` what the user should know."""
 
     def __init__(self, server: ApiServer) -> None:
         self.problems: list[str] = []
@@ -68,7 +68,7 @@ class Filling:
 
     def add(self, manifests: Iterable[tuple[object, Mapping[str, Any]]]) -> None:
         """Create what is not there yet; each manifest comes with the place it is from."""
-        # By way of JSON: the registry changes what it is given, and these are the caller's.
+        # Copy through JSON: the registry modifies its input, which belongs to the caller.
         objects: list[_Placed] = [(place, msgspec.json.decode(msgspec.json.encode(obj))) for place, obj in manifests]
         objects.sort(key=lambda placed: _rank(placed[1]))
         uids = {uid for _, obj in objects if (uid := obj["metadata"].get("uid"))}
@@ -159,7 +159,7 @@ class Filling:
         for name in _SET_BY_SERVERS:
             metadata.pop(name, None)
         if metadata.get("uid") in self._uids:
-            # Somebody has copied an object under another name; a uid is one object's.
+            # An object that was copied under another name: a uid must be unique.
             metadata.pop("uid")
         owners = metadata.get("ownerReferences") or []
         known = [owner for owner in owners if owner.get("uid") in uids]

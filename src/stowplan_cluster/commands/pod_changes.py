@@ -96,7 +96,7 @@ def _condition(pod: Pod, type_: str) -> PodCondition | None:
 
 
 class ChangeReporter:
-    """Writes the changes of a store's pods in batches: of thousands of changes, a few lines and a number."""
+    """Writes the changes of a store's pods in batches: a few lines and a count, however many changes there are."""
 
     def __init__(
         self, write: Callable[[Sequence[Line]], None], later: Callable[[float, Callable[[], None]], object]

@@ -191,7 +191,7 @@ async def _serve(
         await first_of(stopped.wait(), scheduler.ready.wait(), controllers, scheduling)
         if stopped.is_set():
             return
-        # What there is now will stay: the collector need not look at it again.
+        # Long-lived objects: exclude them from garbage collection.
         gc.freeze()
         async with _page(scheduler, page_of) as page:
             with kubeconfig_written(cluster), _reported(cluster.server.store):
@@ -228,7 +228,7 @@ def _page_of(
     from stowplan.what_if.comparison import objects_of
 
     def copied() -> Cluster:
-        """Nothing is scheduled while it is made and asked."""
+        """A copy; the scheduler pauses while it is made and queried."""
         state = scheduler.state
         size = state.table.count + len(state.placed_pods()) + len(state.pending)
         if size > _MOST_TRIED:
@@ -249,18 +249,18 @@ def _page_of(
 
 
 def _pages(scheduler: Resident) -> Mapping[str, Page]:
-    """What the scheduler tells of its decisions, at the API server's address."""
+    """The scheduler's pages about its decisions, at the API server's address."""
     from stowplan.daemon.pages import SchedulerPages
     from stowplan.live.scheduler import Scheduler
 
-    # A stand-in of a test has nothing to tell.
+    # A test's stand-in has no pages.
     return SchedulerPages(scheduler).pages() if isinstance(scheduler, Scheduler) else {}
 
 
 def _announcement(cluster: EmbeddedCluster, profiles: Collection[str], page: str) -> list[str]:
     nodes, pods = (len(cluster.server.store.list(storage)) for storage in ("nodes", "pods"))
     inside = f"{count(nodes, 'node')}, {count(pods, 'pod')}"
-    # Whoever has pods for another name wants to see that it is the right one.
+    # Show other scheduler names, so that users see whether theirs is served.
     named = "" if set(profiles) == {DEFAULT_SCHEDULER_NAME} else f", scheduling for {joined(sorted(profiles))}"
     return [
         f"Serving on {cluster.front.url}: {inside}{named}",
@@ -290,7 +290,7 @@ def _reported(store: Store) -> AbstractContextManager[None]:
 
 def _write(lines: Sequence[Line]) -> None:
     if _in_background():
-        # Somebody else has the terminal.
+        # Another process is in the foreground of the terminal.
         return
     write(lines, sys.stdout)
     sys.stdout.flush()
@@ -300,5 +300,5 @@ def _in_background() -> bool:
     try:
         return os.tcgetpgrp(sys.stdout.fileno()) != os.getpgrp()
     except OSError:
-        # A terminal, but not ours to be moved away from.
+        # Not the controlling terminal of this process.
         return False

@@ -35,7 +35,7 @@ class Budget:
     asked: set[str] = field(default_factory=set)
 
     def put(self, name: str, member: Member) -> bool:
-        """Count a pod as it is now; whether that is news."""
+        """Update the count of a pod; return whether it changed."""
         if self.members.get(name) == member:
             return False
         self.drop(name)

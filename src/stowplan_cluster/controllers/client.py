@@ -38,7 +38,7 @@ class ControllerClient:
         return timestamp(self.now)
 
     def find(self, storage: str, key: Key) -> Stored | None:
-        """The object, unless it is gone or another one of its name has come."""
+        """The object; None if it is gone or was replaced by another one of its name."""
         stored = self.store.get(storage, key.namespace, key.name)
         return stored if stored is not None and stored.uid == key.uid else None
 
@@ -55,7 +55,7 @@ class ControllerClient:
         return self._registry.create(self._registry.of_storage(storage), namespace, obj, options=_options())
 
     def update(self, stored: Stored, obj: JsonObject, *, subresource: str = "") -> Stored:
-        """Write what `stored` has been changed to."""
+        """Write the changed object."""
         resource = self._registry.of_storage(stored.resource)
         return self._registry.update(
             resource, stored.namespace, stored.name, obj, subresource=subresource, options=_options()
@@ -76,7 +76,7 @@ class ControllerClient:
         return self.update(stored, obj, subresource="status")
 
     def delete(self, storage: str, namespace: str, name: str, *, uid: str) -> bool:
-        """Delete this very object; False if it is gone already."""
+        """Delete this object (by uid); False if it is gone already."""
         resource = self._registry.of_storage(storage)
         try:
             self._registry.delete(resource, namespace, name, options=DeleteOptions(uid=uid))

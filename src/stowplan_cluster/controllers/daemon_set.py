@@ -103,7 +103,7 @@ class DaemonSetController:
         try:
             self._carry_out(daemon_set, plan, hashed)
         finally:
-            # What was seen holds, whatever became of what was tried.
+            # The status is written even if creates or deletes failed.
             self._client.update_status(stored, rollout.status(collisions))
         in_use = {hashed, *(pod.labels.get(REVISION_HASH, "") for pod in pods)}
         limit = daemon_set.spec.revision_history_limit
@@ -137,12 +137,12 @@ class _Plan:
     delete: list[Pod] = field(default_factory=list)
     #: (type, reason, message)
     events: list[tuple[str, str, str]] = field(default_factory=list)
-    #: In how many seconds something is worth another look.
+    #: Seconds until the next reconcile is needed.
     waits: list[float] = field(default_factory=list)
 
 
 class _Rollout:
-    """One look at a DaemonSet's pods on all nodes."""
+    """One reconcile of a DaemonSet's pods on all nodes."""
 
     def __init__(
         self, daemon_set: DaemonSet, pods: Sequence[Pod], hashed: str, nodes: Nodes, memory: _Memory, now: float
@@ -280,7 +280,7 @@ class _Rollout:
         return pod.available(self._set.spec.min_ready_seconds, self._now)
 
     def status(self, collisions: int) -> JsonObject:
-        """As it was seen, before any of the plan was done."""
+        """The status as observed, before the plan was carried out."""
         counts = dict.fromkeys((*_KEPT, "updatedNumberScheduled", "numberAvailable"), 0)
         for name, node in self._nodes.facts.items():
             pods = self._pods.get(name)

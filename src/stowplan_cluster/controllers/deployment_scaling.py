@@ -37,7 +37,7 @@ def max_unavailable(deployment: Deployment) -> int:
         return 0
     unavailable = scaled(deployment.spec.strategy.rolling_update.max_unavailable, replicas, round_up=False)
     if not unavailable and not max_surge(deployment):
-        # Percentages may both come out at nothing, and then nothing would ever move.
+        # Both percentages may round to 0, and then the rollout would never progress.
         return 1
     return min(unavailable, replicas)
 

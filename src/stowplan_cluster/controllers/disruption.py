@@ -207,7 +207,7 @@ class DisruptionController:
 
     def _write(self, stored: Stored, *, healthy: int, desired: int, expected: int, disrupted: dict[str, str]) -> None:
         obj = stored.to_dict()
-        # Nothing is allowed while nothing is expected: the first pods may come before their budget is counted.
+        # No disruption is allowed while no pods are expected: pods may be created before their budget is counted.
         allowed = max(healthy - desired, 0) if expected > 0 else 0
         generation = obj["metadata"].get("generation", 0)
         status: JsonObject = {

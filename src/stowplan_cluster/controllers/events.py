@@ -64,7 +64,7 @@ class EventRecorder:
         self._said: OrderedDict[tuple[str, str, str, str], _Said] = OrderedDict()
 
     def record(self, obj: JsonObject, event_type: str, reason: str, message: str) -> None:
-        """Leave an event on an object that is stored (its apiVersion, kind and uid are named)."""
+        """Record an event about a stored object (by apiVersion, kind and uid)."""
         uid = obj["metadata"]["uid"]
         said = self._said.get((uid, event_type, reason, message))
         if not self._allowed(f"{uid}/{event_type}"):

@@ -120,11 +120,11 @@ class GarbageCollector:
             return
         solid, dangling, waiting = self._classify(stored, metadata.owner_references)
         if solid:
-            # Also those that wait: they would otherwise wait for ever for an object that stays.
+            # Including waiting owners: they would otherwise wait forever for an object that remains.
             self._strike(stored, {*dangling, *waiting})
         elif waiting and (dependents := self._client.store.dependents(stored.uid)):
             if any(_waits_for_dependents(decode_json(one.data, AnyObject).metadata) for one in dependents):
-                # A circle of owners would wait for itself.
+                # A cycle of owners would wait for itself.
                 stored = self._unblock(stored)
             self._delete(stored, "Foreground")
         else:
@@ -217,7 +217,7 @@ def _blocks(dependent: Stored, owner: str) -> bool:
 
 
 def _propagation_of(finalizers: Collection[str]) -> str:
-    """As an earlier wish has it."""
+    """As requested by an earlier deletion."""
     if ORPHAN in finalizers:
         return "Orphan"
     return "Foreground" if FOREGROUND in finalizers else "Background"

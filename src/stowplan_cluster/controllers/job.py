@@ -115,7 +115,7 @@ class JobController:
             release(self._client, stored)
 
     def _let_go_of_all(self, uid: str) -> None:
-        """The Job is gone: nobody else will count its pods."""
+        """The Job is gone: release its pods, which will not be counted."""
         for stored in self._client.store.dependents(uid):
             if stored.resource == PODS:
                 release(self._client, stored)
@@ -182,7 +182,7 @@ class _Sync:
         failed = [pod for pod in fresh if self._has_failed(pod)]
         self._counted = [*succeeded, *failed]
         if self._job.deleting or self._decided is not None:
-            # Nobody waits for these to fail.
+            # These do not count as failures.
             self._counted += [pod for pod in fresh if pod.terminating and pod not in self._counted]
         if self._indexed:
             self._count_indexes(succeeded)
@@ -279,7 +279,7 @@ class _Sync:
         return max(0, min(parallelism, self._completions - succeeded))
 
     def _surplus(self, wanted: int) -> list[Pod]:
-        """Pods without a use: two of one index, or more than are wanted."""
+        """Excess pods: duplicates of an index, or more than wanted."""
         surplus: list[Pod] = []
         useful = list(self._active)
         if self._indexed:

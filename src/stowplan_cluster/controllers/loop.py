@@ -41,7 +41,7 @@ logger = logging.getLogger(__name__)
 
 
 class Controller(Protocol):
-    """Keeps one kind of thing as its spec wants it."""
+    """Reconciles one kind of object with its spec."""
 
     @property
     def name(self) -> str:
@@ -58,7 +58,7 @@ class Controller(Protocol):
         ...
 
     def reconcile(self, key: Hashable) -> float | None:
-        """Do one thing's work; the seconds after which to look again, None if only a change matters."""
+        """Reconcile one key; return the seconds until the next reconcile, None if only a change triggers one."""
         ...
 
 
@@ -69,7 +69,7 @@ Item = tuple[int, "Hashable"]
 @dataclass(slots=True)
 class _Failures:
     count: int = 0
-    #: What was logged last, so that the same refusal is not told again and again.
+    #: The last logged error per key, to log repeated ones once.
     logged: str = ""
 
 
@@ -164,7 +164,7 @@ class Loop:
     def _delay_after_failure(self, item: Item) -> float:
         failures = self._failures.setdefault(item, _Failures())
         failures.count += 1
-        # The exponent is held back, as a float cannot hold what a year of failures makes of it.
+        # Bound the exponent: after a year of failures it would overflow a float.
         return min(BACKOFF_LIMIT_SECONDS, BACKOFF_BASE_SECONDS * 2.0 ** min(failures.count - 1, 32))
 
     def _log_once(self, item: Item, message: str) -> None:
@@ -187,7 +187,7 @@ def select_controllers(controllers: Iterable[Controller], selection: Sequence[st
     """Those that `--controllers` leaves on: `*` stands for all, `name` switches one on, `-name` off."""
     known = list(controllers)
     if selection and all(entry.startswith("-") for entry in selection):
-        # Parity: upstream runs none then. Nobody who leaves one out means to leave all out.
+        # Upstream would run none: but who excludes one controller does not mean to exclude all.
         raise ValueError(f"{','.join(selection)} leaves nothing on; say *,{','.join(selection)}")
     names = {controller.name for controller in known}
     unknown = [entry for entry in selection if entry != "*" and entry.removeprefix("-") not in names]

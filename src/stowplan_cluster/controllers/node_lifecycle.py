@@ -125,7 +125,7 @@ class NodeLifecycleController:
         return health.probed + grace - self._client.now
 
     def _set_unknown(self, node: JsonObject) -> bool:
-        """Nothing is known of the node any more; whether that is news."""
+        """Set the conditions to Unknown; return whether that changed anything."""
         status = node.setdefault("status", {})
         conditions = status.setdefault("conditions", [])
         ready = condition_of(status, "Ready")

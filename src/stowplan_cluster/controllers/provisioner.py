@@ -38,7 +38,7 @@ _CSI_NODES = "csinodes.storage.k8s.io"
 
 
 class ProvisioningError(Exception):
-    """Why a claim gets no volume from here."""
+    """The reason why no volume is provisioned for a claim."""
 
 
 class Provisioner:
@@ -156,7 +156,7 @@ class Provisioner:
         return keys
 
     def _choose_another_node(self, stored: Stored, claim: JsonObject) -> None:
-        """Give the claim back to the scheduler."""
+        """Clear the selected node, so that the scheduler selects again."""
         annotations = annotations_of(claim)
         if annotations.pop(SELECTED_NODE, None) is not None:
             self._client.update(stored, claim)

@@ -72,7 +72,7 @@ class StatefulSetController:
             if not stateful_set.deleting:
                 moves.advance()
         finally:
-            # What was seen holds, whatever became of what was tried.
+            # The status is written even if creates or deletes failed.
             self._client.update_status(stored, status)
         in_use = {current.name, update.name, *(pod.labels.get(REVISION_HASH, "") for pod in pods)}
         limit = stateful_set.spec.revision_history_limit
@@ -83,7 +83,7 @@ class StatefulSetController:
 
 
 class _Pass:
-    """One look at all pods of a set, and the moves it leads to."""
+    """One reconcile of a set: the observed pods and the changes to make."""
 
     def __init__(
         self,
@@ -124,7 +124,7 @@ class _Pass:
             self._roll()
 
     def _keep(self, ordinal: int) -> bool:
-        """See to one replica; whether those after it may go on."""
+        """Reconcile one replica; return whether later ones may proceed."""
         pod = self._replicas[ordinal]
         if pod is None:
             return self._create(ordinal)

@@ -139,7 +139,7 @@ class VolumeBinder:
             self._waiting.pop(class_name or "", None)
 
     def _offer(self, name: str) -> None:
-        """Let the claim that has waited longest have a volume that nobody has."""
+        """Offer an available volume to the claim that has waited longest."""
         volume = self._volumes.get(name)
         if volume is None or not volume.free:
             return
@@ -163,7 +163,7 @@ class VolumeBinder:
             self._sync_free_claim(stored, claim)
 
     def _sync_free_claim(self, stored: Stored, claim: JsonObject) -> None:
-        """A claim that does not care which volume it gets."""
+        """A claim without volumeName."""
         name = _class_of(claim)
         class_ = self._class(name or "")
         delayed = class_ is not None and waits_for_consumer(class_)
@@ -210,7 +210,7 @@ class VolumeBinder:
             self._client.events.record(claim, NORMAL, "ExternalProvisioning", message)
 
     def _sync_reserving_claim(self, stored: Stored, claim: JsonObject) -> None:
-        """A claim that names its volume."""
+        """A claim with volumeName."""
         name = claim["spec"]["volumeName"]
         volume, wanted = self._volumes.get(name), wanted_of(stored)
         if volume is None:
@@ -227,7 +227,7 @@ class VolumeBinder:
             self._binding.set_claim_phase(stored, "Pending")
 
     def _sync_bound_claim(self, stored: Stored, claim: JsonObject) -> None:
-        """A claim that was bound once."""
+        """A claim that is bound, or was."""
         name = claim["spec"].get("volumeName")
         volume = self._volumes.get(name) if name else None
         if volume is not None and (volume.claim is None or volume.claim_uid == stored.uid):
@@ -259,7 +259,7 @@ class VolumeBinder:
         volume = stored.to_dict()
         reference = volume["spec"].get("claimRef")
         if reference is None or not reference.get("uid"):
-            # Nobody's, or reserved: the claim's reconcile binds it.
+            # Available or reserved: the claim's reconcile binds it.
             self._binding.set_volume_phase(stored, "Available")
             return
         claim = self._client.store.get(CLAIMS, reference.get("namespace", ""), reference.get("name", ""))

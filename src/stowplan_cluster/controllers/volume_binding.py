@@ -40,7 +40,7 @@ class Binding:
         self._client = client
 
     def bind(self, volume: Stored, claim: Stored) -> None:
-        """Make both sides say that they belong together; what they say already is not written again."""
+        """Set claimRef, volumeName and both phases; only what differs is written."""
         volume = self._claim_volume(volume, claim)
         volume = self.set_volume_phase(volume, "Bound")
         claim = self._name_volume(claim, volume.name)
@@ -68,7 +68,7 @@ class Binding:
         return self._client.update_status(stored, status)
 
     def set_claim_phase(self, stored: Stored, phase: str) -> bool:
-        """Give the claim a phase in which it has no volume; whether that is news."""
+        """Set the phase of a claim without a volume; return whether it changed."""
         status: JsonObject = dict(stored.to_dict().get("status") or {})
         before = status.get("phase")
         for field in ("accessModes", "capacity", "currentVolumeAttributesClassName"):

@@ -37,7 +37,7 @@ class ClaimKey(NamedTuple):
 
 
 class _Kind(NamedTuple):
-    """What must be equal, or in the case of access modes enough."""
+    """Class and mode, which must be equal, and access modes, which must be sufficient."""
 
     class_name: str
     mode: str
@@ -47,7 +47,7 @@ class _Kind(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """A claim, as far as it decides what suits it."""
+    """The fields of a claim that decide which volumes match."""
 
     key: ClaimKey
     uid: str
@@ -59,13 +59,13 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True)
 class Offered:
-    """A volume, as far as that decides whom it suits."""
+    """The fields of a volume that decide which claims match."""
 
     name: str
     kind: _Kind
     size: int
     labels: Mapping[str, str]
-    #: Whose it is or is to be, and that claim's uid once it is known.
+    #: The claim in claimRef, and its uid once known.
     claim: ClaimKey | None
     claim_uid: str
     phase: str

@@ -37,17 +37,17 @@ _SERVICE_ACCOUNT = "system:serviceaccount:"
 
 
 class Tokens:
-    """Bearer tokens and whose they are. Never shown: it has no repr of its content."""
+    """Bearer tokens and their users. The repr never shows tokens."""
 
     def __init__(self, users: Mapping[str, UserInfo]) -> None:
         self._users = [(token.encode(), user) for token, user in users.items()]
 
     def user_of(self, token: str) -> UserInfo | None:
-        """None for a token nobody has."""
+        """None for an unknown token."""
         given = token.encode("utf-8", "surrogateescape")
         found = None
         for known, user in self._users:
-            # All are compared: how long it takes tells nothing about which comes close.
+            # Compare with all tokens, so that the time taken reveals nothing.
             if hmac.compare_digest(known, given):
                 found = user
         return found
@@ -59,7 +59,7 @@ class Access:
         self.authorizer = authorizer
 
     def authenticate(self, headers: Headers, route: Route) -> UserInfo:
-        """Who this is, after impersonation; Unauthorized or Forbidden."""
+        """The user, after impersonation; raise Unauthorized or Forbidden."""
         authorization = headers.get("Authorization")
         if authorization is None:
             if route.verb == "get" and route.path in _PUBLIC:
@@ -72,7 +72,7 @@ class Access:
         return self._impersonated(user, headers) or user
 
     def authorize(self, user: UserInfo, route: Route, *, verb: str = "", name: str = "") -> None:
-        """Forbidden unless the user may do what the route says, or the verb instead of the route's."""
+        """Raise Forbidden unless the user may do what the route says; `verb` replaces the route's."""
         verb = verb or route.verb
         if not route.is_resource:
             self._authorize_path(user, route, verb)

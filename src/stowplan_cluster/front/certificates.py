@@ -32,7 +32,7 @@ from stowplan.serving.tls.certificates import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-#: What is left of its life when a certificate is replaced.
+#: Remaining validity at which a certificate is replaced.
 _RENEWAL = datetime.timedelta(days=30)
 _ALWAYS = ("localhost", "127.0.0.1")
 _FILES = {"ca_certificate": "ca.crt", "ca_key": "ca.key", "certificate": "tls.crt", "key": "tls.key"}
@@ -60,7 +60,7 @@ class Certificates:
 
 
 def certificates_for(host: str, *, directory: Path | None, clock: Callable[[], float]) -> Certificates:
-    """Those kept in the directory if they still serve, else new ones, kept there."""
+    """The certificates in the directory if still valid, else new ones, written there."""
     now = datetime.datetime.fromtimestamp(clock(), datetime.UTC)
     names = tuple(dict.fromkeys((host, *_ALWAYS)))
     if directory is None:

@@ -56,13 +56,13 @@ def _gzipped(pieces: Sequence[bytes]) -> bytes:
 
 
 class Connection:
-    """One request's way in and out."""
+    """One request and its response."""
 
     def __init__(self, request: BaseRequest, settings: FrontSettings, sleep: Sleep) -> None:
         self._request = request
         self._settings = settings
         self._sleep = sleep
-        #: Set when what the client sends next cannot be understood.
+        #: Set when the rest of the input cannot be parsed.
         self.must_close = False
 
     @property
@@ -121,7 +121,7 @@ class Connection:
         return any(coding.strip() == "gzip" for coding in asked.split(","))
 
     async def begin_stream(self, content_type: str) -> web.StreamResponse:
-        """A response without a known end, whose head goes out at once."""
+        """A streamed response; its head is sent at once."""
         response = web.StreamResponse(headers={**ALWAYS, "Content-Type": content_type})
         await response.prepare(self._request)
         return response

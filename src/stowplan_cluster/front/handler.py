@@ -129,14 +129,14 @@ class Handler:
             accept=request.headers.get("Accept", ""),
             if_none_match=request.headers.get("If-None-Match", ""),
         )
-        # Of a page that exists: what is typed at random makes no series.
+        # Only for existing pages: unknown paths must not create series.
         exchange.labels = RequestLabels(request.method, "", "", "", "/" + route.path[1:].partition("/")[0], "")
         return answer
 
     async def _mounted(
         self, exchange: _Exchange, user: UserInfo, route: Route, query: Query, page: MountedPage
     ) -> MountedAnswer:
-        """A page of whoever else lives in this process; it may take a while."""
+        """A page of another component in this process; it may take a while."""
         request = exchange.request
         self._access.authorize(user, route)
         if request.method != "GET":
@@ -202,7 +202,7 @@ class Handler:
 
 @dataclass(slots=True)
 class _Exchange:
-    """One request on its way through the gates."""
+    """One request in the handler chain."""
 
     request: BaseRequest
     connection: Connection
@@ -227,7 +227,7 @@ def _refusal(request: BaseRequest, error: ApiError) -> Answer:
     try:
         accepted = negotiation.negotiate(request.headers.get("Accept", ""), "plain")
     except NotAcceptable:
-        # The reason outweighs the form.
+        # This error takes precedence over the one about the format.
         return error_answer(error, headers=headers)
     form = PLAIN if accepted.media_type == JSON else form_of(accepted, "", pretty=False)
     return error_answer(error, form, headers=headers)

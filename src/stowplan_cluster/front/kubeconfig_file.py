@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from stowplan_cluster.apiserver.objects import JsonObject
 
 NAME = "stowplan"
-#: Seconds. It is on this machine, or it is not ours.
+#: Timeout in seconds; short, because the server is on this machine.
 _ANSWER_WITHIN = 2.0
 
 
@@ -76,7 +76,7 @@ def server_at_work(path: Path, *, own: str = "") -> str:
 
 
 def _cluster_of(path: Path) -> JsonObject | None:
-    """The cluster that our kubeconfig is for; None if the file is none of ours."""
+    """The cluster of a kubeconfig that we wrote; None for any other file."""
     try:
         config = first_value(path.read_text(encoding="utf-8"))
     except (OSError, yaml.YAMLError, HostileYamlError, UnicodeDecodeError):

@@ -71,7 +71,7 @@ class Pages:
         self.address = ""
 
     def answer(self, method: str, path: str, query: Query, *, accept: str, if_none_match: str = "") -> Answer:
-        """NotFound or MethodNotServed for what is none of these pages."""
+        """Raise NotFound or MethodNotServed for other paths."""
         first, _, rest = path[1:].partition("/")
         page = self._pages.get(first)
         if page is None:
@@ -85,7 +85,7 @@ class Pages:
         return answer
 
     def mounted(self, path: str) -> Page | None:
-        """The page of somebody else at this path."""
+        """The mounted page at this path."""
         above = (page for prefix, page in self.of_others.items() if prefix.endswith("/") and path.startswith(prefix))
         return self.of_others.get(path) or next(above, None)
 
@@ -138,7 +138,7 @@ class Pages:
         return self._plain(self._discovery.group(group), accept)
 
     def _aggregated(self, accept: str, *, core: bool) -> Answer | None:
-        """All in one document, if that is what the client likes best."""
+        """The aggregated document, if the client prefers it."""
         try:
             accepted = negotiation.negotiate(accept, "discovery") if accept else None
         except NotAcceptable:
@@ -239,7 +239,7 @@ def shown(response: Response) -> Answer:
 
 
 def _passes() -> None:
-    """Somebody answers: nothing is wrong."""
+    """A check that always passes."""
 
 
 def _failure(check: Callable[[], bool]) -> Check:

@@ -86,7 +86,7 @@ class Front:
         self.url = ""
 
     def mount(self, pages: Mapping[str, Page]) -> None:
-        """Serve pages of somebody else in this process, too; a path that ends with a slash is all that is below it."""
+        """Serve pages of another component in this process; a path with a trailing slash includes all below it."""
         self._pages.of_others = {**self._pages.of_others, **pages}
 
     @property
@@ -139,7 +139,7 @@ class Front:
 
 
 class _Runner(web.BaseRunner):
-    """Makes aiohttp's server ours."""
+    """Connects aiohttp's server with our protocol."""
 
     __slots__ = ("_handler", "_settings", "_sleep")
 
@@ -173,4 +173,4 @@ class _Runner(web.BaseRunner):
         )
 
     async def _cleanup_server(self) -> None:
-        """Nothing but connections, and those are closed."""
+        """A listener that closes every connection."""

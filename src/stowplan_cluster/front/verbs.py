@@ -302,7 +302,7 @@ class Verbs:
         return document(scale, form, headers=headers)
 
     def _new_scale(self, resource: Resource, request: Request, live: Stored) -> tuple[JsonObject, Options | None]:
-        """The Scale asked for, and how to write it; None to only read it."""
+        """The requested Scale, and a function that writes it; None to read only."""
         if request.route.verb == "get":
             return scale_of(self._registry, resource, live), None
         if request.route.verb == "update":

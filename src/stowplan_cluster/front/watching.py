@@ -32,14 +32,14 @@ if TYPE_CHECKING:
     from stowplan_cluster.front.options import WatchOptions
     from stowplan_cluster.front.responses import ObjectForm, Renderer
 
-#: Bytes that are written before others get their turn, give or take a few of the largest objects.
+#: Bytes written before yielding to the event loop, plus or minus a few large objects.
 _CHUNK = 64 * 1024
 _FEW = 4
 _INITIAL_EVENTS_END = "k8s.io/initial-events-end"
 
 
 class WatchSource:
-    """What a watch tells next."""
+    """The next events of a watch."""
 
     def __init__(
         self,
@@ -67,7 +67,7 @@ class WatchSource:
         self._cursor: Cursor | None = None
         self._first: list[bytes] = []
         try:
-            # A snapshot begins the changes, wherever the client thought it was.
+            # Events begin after the snapshot, whatever version the client asked for.
             begin = registry.store.version if options.initial_events else since
             self._cursor = registry.store.watch(resource.storage, since=begin)
         except Expired as error:
@@ -139,7 +139,7 @@ class WatchSource:
         return _event(type_, encode(obj))
 
     def bookmark(self, *, initial_events_end: bool = False) -> bytes:
-        """How far this watch has come; to be told only when everything before has been."""
+        """A bookmark; sent only after all earlier events."""
         metadata: JsonObject = {"resourceVersion": str(self._registry.store.version)}
         if initial_events_end:
             metadata["annotations"] = {_INITIAL_EVENTS_END: "true"}
@@ -208,7 +208,7 @@ class WatchStream:
             await asyncio.gather(ticker, return_exceptions=True)
 
     async def _finish(self) -> None:
-        """The last bookmark spares the next watch what this one has told."""
+        """Send a last bookmark, so that the next watch can resume from here."""
         if self._bookmark_interval and not self._source.ended:
             lines = self._source.take()
             await self._write(lines or self._source.bookmark())

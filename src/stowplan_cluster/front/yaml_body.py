@@ -36,7 +36,7 @@ def read_yaml(body: bytes) -> Any:
 
 
 class UnreadableError(ValueError):
-    """A body that does not say anything; the text says why."""
+    """A body without a document; the message says why."""
 
 
 def _in_words(error: yaml.YAMLError) -> str:

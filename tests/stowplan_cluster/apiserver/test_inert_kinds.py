@@ -1,5 +1,7 @@
 """Kinds that are stored and nothing else: every verb works, tables are the reference's, nothing acts on them."""
 
+from copy import deepcopy
+
 import pytest
 
 from stowplan.api.api_errors import Invalid
@@ -31,7 +33,8 @@ def made(server, resource, *, spec=None, **rest):
     namespace = "default" if resource.namespaced else ""
     obj = {"apiVersion": resource.api_version, "kind": resource.kind, "metadata": {"name": "x"}, **rest}
     if spec is not None:
-        obj["spec"] = spec
+        # The registry takes over what it is given.
+        obj["spec"] = deepcopy(spec)
     return server.registry.create(resource, namespace, obj, options=Options(field_validation="Strict"))
 
 
@@ -71,6 +74,19 @@ def test_every_verb_works(server, resource):
     assert not server.registry.has(resource, namespace, "x")
 
 
+def test_they_have_the_references_defaults(server):
+    """tests/integration/test_inert_kinds_like_the_reference.py compares all of them with a real API server."""
+    cron_job = made(server, of("CronJob"), spec=SPECS["CronJob"]).to_dict()["spec"]
+    assert (cron_job["concurrencyPolicy"], cron_job["suspend"], cron_job["failedJobsHistoryLimit"]) == (
+        "Allow",
+        False,
+        1,
+    )
+    assert cron_job["jobTemplate"]["spec"]["template"]["spec"]["dnsPolicy"] == "ClusterFirst"
+    policy = made(server, of("NetworkPolicy"), spec={"podSelector": {}, "egress": [{}]}).to_dict()
+    assert policy["spec"]["policyTypes"] == ["Ingress", "Egress"]
+
+
 def test_their_names_and_labels_are_checked_all_the_same(server):
     with pytest.raises(Invalid, match=r"metadata\.labels"):
         made(server, of("NetworkPolicy"), metadata={"name": "x", "labels": {"a b": "c"}})
@@ -90,7 +106,7 @@ def test_a_new_object_has_no_status(server):
         ),
         ("NetworkPolicy", {"Pod-Selector": "app=web"}),
         ("CronJob", {"Schedule": "0 3 * * *", "Suspend": False, "Active": 0, "Images": "busybox"}),
-        ("HorizontalPodAutoscaler", {"Reference": "Deployment/web", "Targets": "<none>", "MaxPods": "7"}),
+        ("HorizontalPodAutoscaler", {"Reference": "Deployment/web", "Targets": "cpu: <unknown>/80%", "MaxPods": "7"}),
     ],
 )
 def test_tables(server, kind, cells):
@@ -113,6 +129,10 @@ def test_an_autoscaler_loses_nothing_by_its_old_version(server):
     old["spec"]["maxReplicas"] = 9
     server.registry.update(v1, "default", "x", old)
     new = server.registry.get(v2, "default", "x").to_dict()
-    assert new["spec"] == spec | {"maxReplicas": 9}
+    # What was not given has its default by now.
+    stored = stored.to_dict()["spec"]
+    assert stored["metrics"] == metrics
+    assert stored["behavior"]["scaleDown"]["stabilizationWindowSeconds"] == 60
+    assert new["spec"] == stored | {"maxReplicas": 9}
     assert "annotations" not in new["metadata"]
     assert row(server, v2)["Targets"] == "cpu: <unknown>/80%, memory: <unknown>/1Gi"

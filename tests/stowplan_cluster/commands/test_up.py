@@ -172,6 +172,39 @@ def test_the_scheduler_tells_its_story_at_the_same_address(tmp_path):
         assert f"stowplan explain --from-scheduler {client.url} pod NAME" in log.read_text()
 
 
+HOLDING = """
+from stowplan.plugins import Code, PermitPlugin, Status
+
+
+class Holding(PermitPlugin):
+    name = "Holding"
+
+    def permit(self, state, pod, node_name):
+        return Status(Code.Wait), 600.0
+"""
+
+
+def test_a_pod_that_waits_on_permit_is_told_so_without_naming_the_scheduler(tmp_path):
+    (tmp_path / "holding.py").write_text(HOLDING)
+    (tmp_path / "config.json").write_text(configuration(plugins={"permit": {"enabled": [{"name": "Holding"}]}}))
+    with up(tmp_path, "--nodes=1", "--config=config.json", "--plugin=holding:Holding", cwd=tmp_path) as (
+        _,
+        client,
+        _log,
+    ):
+        client(PODS, pod())
+
+        def held():
+            return client("/stowplan/explain/default/web")["scheduler"]["place"] == "waits on Permit for"
+
+        client.until(PODS, lambda pods: held())
+        line = [sys.executable, "-m", "stowplan", "explain", "pod", "web"]
+        kubeconfig = {**os.environ, "KUBECONFIG": str(tmp_path / "kubeconfig")}
+        asked = subprocess.run(line, capture_output=True, text=True, env=kubeconfig, timeout=60, check=True)
+    assert asked.stdout.startswith("default/web waits on Permit for node-0 and would go there again: ")
+    assert "--from-scheduler URL" not in asked.stdout
+
+
 def test_the_configuration_is_the_schedulers(tmp_path):
     (tmp_path / "config.json").write_text(configuration(schedulerName="mine"))
     with up(tmp_path, f"--config={tmp_path / 'config.json'}") as (_, client, log):

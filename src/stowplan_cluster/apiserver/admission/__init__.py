@@ -1,6 +1,6 @@
 """Admission plugins: cluster-wide policy for writes, beyond the rules of the kind.
 
-Each plugin bears its upstream name and may be switched off by it. Some put a finalizer on objects
+Each plugin has its upstream name and can be disabled by it. Some put a finalizer on objects
 that a controller has to take away again, so they are off until somebody who runs one says so.
 
 Left out: ServiceAccount, LimitRanger, ResourceQuota, RuntimeClass, PodSecurity, PodGroupProtection and the webhooks.
@@ -50,7 +50,7 @@ OFF_BY_DEFAULT = frozenset({StorageObjectInUseProtection.name})
 
 
 class Admission:
-    """All plugins that are on, in their order; the first to refuse raises."""
+    """All enabled plugins, in order; the first one that refuses raises."""
 
     def __init__(
         self,
@@ -66,7 +66,7 @@ class Admission:
         off = disabled | (OFF_BY_DEFAULT - enabled)
         self._list = list_
         self._plugins = [plugin(lookup, list_) for plugin in _PLUGINS if plugin.name not in off]
-        #: The plugins that look at a kind, by where it is kept.
+        #: Plugins that handle a kind, by its storage.
         self._by_storage: dict[str, Sequence[Plugin]] = {}
 
     def create(self, resource: Resource, obj: JsonObject) -> None:

@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 
 
 class Plugin:
-    """One admission plugin; it overrides what it has something to say about."""
+    """An admission plugin; it overrides the operations that it handles."""
 
     name: ClassVar[str]
-    #: Where the kinds it looks at are kept; None: all of them.
+    #: Storages of the kinds that it handles; None: all.
     handles: ClassVar[frozenset[str] | None]
 
     def __init__(self, lookup: Lookup, list_: List) -> None:
@@ -34,13 +34,13 @@ class Plugin:
         self._list = list_
 
     def create(self, resource: Resource, obj: JsonObject) -> None:
-        """Change or refuse an object that is to be made."""
+        """Change or refuse an object that is being created."""
 
     def update(self, resource: Resource, obj: JsonObject, old: JsonObject) -> None:
-        """Change or refuse an object that is to be changed."""
+        """Change or refuse an update."""
 
     def delete(self, resource: Resource, live: Stored) -> None:
-        """Refuse that an object goes."""
+        """Refuse a deletion."""
 
 
 def refusal(resource: Resource, obj: JsonObject, why: str) -> Forbidden:

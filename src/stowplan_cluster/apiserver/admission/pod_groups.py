@@ -28,7 +28,7 @@ class PodGroupWorkloadExists(Plugin):
             return
         name, template = reference.get("workloadName", ""), reference.get("podGroupTemplateName", "")
         if not name:
-            return  # Validation says that better.
+            return  # Left to validation, whose message is better.
         stored = self._lookup(_WORKLOADS, metadata_of(obj).get("namespace", ""), name)
         if stored is None:
             raise refusal(resource, obj, f"PodGroup rejected: Workload {go_quote(name)} not found")

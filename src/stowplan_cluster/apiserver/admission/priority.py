@@ -80,8 +80,8 @@ class Priority(Plugin):
         return stored.to_dict()
 
     def _default_class(self) -> JsonObject | None:
-        """The one marked as such; of several, which a race can make, the lowest."""
-        # This runs for every pod: only what can be marked is decoded.
+        """The class marked as global default; if a race left several, the lowest."""
+        # Runs for every pod: decode only classes that can be the default.
         classes = (stored.to_dict() for stored in self._list(_CLASSES) if _MARK in stored.data)
         marked = [found for found in classes if found.get("globalDefault")]
         return min(marked, key=lambda found: found.get("value", 0), default=None)

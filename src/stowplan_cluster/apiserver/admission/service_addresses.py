@@ -22,13 +22,13 @@ if TYPE_CHECKING:
     from stowplan_cluster.apiserver.objects import JsonObject
 
 _NETWORK = ipaddress.IPv4Network("10.96.0.0/12")
-#: The first addresses are left to who asks for one by number, as DNS does.
+#: The first addresses are reserved for Services that request a fixed one, such as DNS.
 _FIRST = 256
 _NODE_PORTS = range(30000, 32768)
 
 
 def allocate_addresses(service: JsonObject, list_: List) -> None:
-    """Fill in what a Service of its type has and this one has not; nothing is changed that is there."""
+    """Allocate addresses and ports that the Service type needs and that are not set yet."""
     spec, metadata = service["spec"], metadata_of(service)
     if spec.get("type") not in ("ClusterIP", "NodePort", "LoadBalancer"):
         return

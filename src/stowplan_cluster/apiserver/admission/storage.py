@@ -40,7 +40,7 @@ class DefaultStorageClass(Plugin):
         classes = [stored.to_dict() for stored in self._list(_CLASSES)]
         marked = [found for found in classes if _is_default(found)]
         if marked:
-            # The newest counts; of those made together, the first by name.
+            # The newest default class wins; ties are broken by name.
             chosen = min(marked, key=lambda found: (-_created(found), found["metadata"]["name"]))
             spec["storageClassName"] = chosen["metadata"]["name"]
 

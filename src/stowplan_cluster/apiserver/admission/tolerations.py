@@ -27,7 +27,7 @@ class DefaultTolerationSeconds(Plugin):
 
     def update(self, resource: Resource, obj: JsonObject, old: JsonObject) -> None:
         if obj.get("spec") != old.get("spec"):
-            # Only what is written anew: a status must not change the spec.
+            # Only for creates and updates of the pod: a status write must not change the spec.
             _tolerate(obj)
 
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class _Absent:
-    """Nothing stood there, or it cannot be told what did."""
+    """There is no old value, or it cannot be correlated."""
 
 
 ABSENT: Final = _Absent()

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def apply_schema_defaults(schema: JsonObject, value: Any) -> None:
-    """In place: nulls that may not be go, unless they have a default; then defaults come, from the outside in."""
+    """In place: prune nulls that are neither nullable nor defaulted, then set defaults from the outside in."""
     _drop_nulls(schema, value)
     _fill(schema, value)
 

@@ -57,7 +57,7 @@ def schema_of_version(version: JsonObject) -> JsonObject | None:
 
 
 def validate_definition(definition: JsonObject, old: JsonObject | None) -> Errors:
-    """What is wrong with the schemas and what refers to them. Schemas that have not changed are let pass."""
+    """Errors in the schemas and in what refers to them. Unchanged schemas are not validated again."""
     versions = versions_of(definition)
     errors = [*_schema_errors(versions, old), *_selectable_errors(versions)]
     errors += _approval_errors(definition, old)
@@ -177,11 +177,11 @@ def _state(approval: str) -> str:
     return "approved" if re.match(r"[A-Za-z][A-Za-z0-9+.-]*://[^/?#\s]+", approval) else "invalid"
 
 
-# What is accepted, but not honoured
+# Accepted without effect
 
 
 def definition_warnings(definition: JsonObject, old: JsonObject | None = None) -> list[str]:
-    """What the client should be told; of an update, what is new."""
+    """Warnings for the client; on update, only new ones."""
     told = set(_warnings(old)) if old is not None else set()
     return [warning for warning in dict.fromkeys(_warnings(definition)) if warning not in told]
 

@@ -20,7 +20,7 @@ def invalid_value(path: str, value: Any, detail: str, *, reason: str = INVALID) 
 
 
 def invalid_object(detail: str) -> FieldError:
-    """What is wrong with no field in particular."""
+    """An error without a field."""
     return invalid_value(NO_PATH, "", detail)
 
 

@@ -44,7 +44,7 @@ class Result:
 
 
 def validate_value(schema: JsonObject, value: Any, *, path: str = "", old: Old = ABSENT) -> Result:
-    """All complaints about a value; `old` is what stood there before, if that can be told."""
+    """All errors of a value; `old` is the previous value, if it can be correlated."""
     result = _check(schema, value, path, old)
     if result.errors and old is not ABSENT and equal(value, old):
         result.errors = []
@@ -92,7 +92,7 @@ def _types(schema: JsonObject) -> tuple[str, ...]:
 
 
 def _format(schema: JsonObject, types: tuple[str, ...]) -> str:
-    """The format, if it is one that counts here."""
+    """The format, if it applies to this type."""
     name: str = schema.get("format") or ""
     return name if name and formats.is_known(name, types[0] if len(types) == 1 else "") else ""
 
@@ -149,7 +149,7 @@ def _enum_errors(schema: JsonObject, value: Any, path: str) -> list[FieldError]:
 
 
 def _string_errors(schema: JsonObject, value: str, path: str) -> list[FieldError]:
-    """Of length and pattern, the first that is wrong."""
+    """The first violated rule of length and pattern."""
     longest, shortest = schema.get("maxLength"), schema.get("minLength")
     if longest is not None and len(value) > longest:
         return [too_long(_field(path), longest)]

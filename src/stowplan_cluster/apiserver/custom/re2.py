@@ -22,12 +22,12 @@ _MAX_WORK = 30_000_000
 
 
 class TooCostly(Exception):
-    """A value so long, for a pattern so large, that nothing else would happen meanwhile."""
+    """Matching this value would block the event loop for too long."""
 
 
 class Pattern:
     def __init__(self, compiled: Any) -> None:
-        #: None where nothing judges it.
+        #: None if RE2 is not installed.
         self._compiled = compiled
 
     def matches(self, value: str) -> bool:

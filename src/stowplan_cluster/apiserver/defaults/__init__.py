@@ -10,7 +10,7 @@ from __future__ import annotations
 import base64
 from typing import TYPE_CHECKING
 
-from stowplan_cluster.apiserver.defaults import devices, pods, services, volumes, workloads
+from stowplan_cluster.apiserver.defaults import devices, inert, pods, services, volumes, workloads
 from stowplan_cluster.apiserver.defaults.quantities import round_amounts
 from stowplan_cluster.apiserver.rbac import GROUP as RBAC
 
@@ -142,6 +142,7 @@ _DEFAULTS: dict[str, Callable[[JsonObject], None]] = {
     f"clusterrolebindings.{RBAC}": _default_binding,
     f"rolebindings.{RBAC}": _default_binding,
     "customresourcedefinitions.apiextensions.k8s.io": _default_definition,
+    **inert.DEFAULTS,
 }
 
 

@@ -85,7 +85,7 @@ def qos_class(spec: JsonObject) -> str:
 
 
 def _add_compute(total: dict[str, int], resources: dict[str, QuantityValue]) -> int:
-    """How many of cpu and memory are there and not zero."""
+    """How many of cpu and memory are set and not zero."""
     found = 0
     for name in ("cpu", "memory"):
         if name in resources and (nano := parse_quantity(resources[name])) > 0:

@@ -10,7 +10,7 @@ from functools import lru_cache
 
 @lru_cache(maxsize=4096)
 def pull_policy(image: str) -> str:
-    """Always for what may move: the tag latest, said or understood."""
+    """Always if the tag is latest, explicitly or by default."""
     name, at, _digest = image.partition("@")
     tag = name.rpartition("/")[2].partition(":")[2]
     moves = tag == "latest" or bool(name and not tag and not at)

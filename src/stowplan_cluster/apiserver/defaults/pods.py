@@ -68,7 +68,7 @@ def default_pod_spec(spec: JsonObject) -> None:
 
 
 def _mirror_service_account(spec: JsonObject) -> None:
-    """The old name of serviceAccountName is kept beside it."""
+    """Keep the deprecated serviceAccount in step with serviceAccountName."""
     account = spec.get("serviceAccountName") or spec.get("serviceAccount")
     if account:
         spec["serviceAccountName"] = spec["serviceAccount"] = account

@@ -200,9 +200,9 @@ def _attempted(application: _Application) -> _Outcome:
 
 
 def _pruned(merged: JsonObject, last: FieldSet, claimed: FieldSet, type: Struct) -> JsonObject:
-    """Take out what was applied last time and is claimed by nobody now.
+    """Remove what was applied last time and has no owner now.
 
-    What leads to a claimed field stays, and so does what nobody ever claimed.
+    Parents of owned fields remain, and so do fields that never had an owner.
     """
     last, claimed = with_named_fields(last, type), with_named_fields(claimed, type)
     all_fields = with_named_fields(fields_of(merged, type), type)

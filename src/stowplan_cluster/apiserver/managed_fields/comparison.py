@@ -72,7 +72,7 @@ def _all_fields(value: JsonObject, type: Struct | MapType) -> FieldSet:
     node: FieldSet = {MEMBER: {}}
     for name in sorted(value):
         child = value[name]
-        # Most fields are plain: spare them the call.
+        # Fast path: most fields are scalars.
         plain = child.__class__ is not dict and child.__class__ is not list
         node["f:" + name] = {} if plain else everything(child, type_of_field(type, name, child))
     return node
@@ -83,7 +83,7 @@ def _all_elements(value: list[Any], type: ListType) -> FieldSet:
     node: FieldSet = {MEMBER: {}}
     for step in in_order(found):
         items = found[step]
-        # Twins are owned as one piece.
+        # Duplicate elements are owned as one piece.
         node[step] = everything(items[0], type.element) if len(items) == 1 else {}
     return node
 

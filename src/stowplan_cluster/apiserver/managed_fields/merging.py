@@ -61,7 +61,7 @@ def _merge_elements(live: list[Any], applied: list[Any], type: ListType) -> list
     theirs = {element_of(item, type): item for item in applied}
     mine: dict[str, Any] = {}
     for step, item in zip(steps, live, strict=True):
-        # Twins in the live list cannot be merged: the configuration's element takes their place.
+        # Duplicates in the live list cannot be merged: the configuration's element replaces them.
         mine[step] = item if step not in mine else None
     merged = []
     for place, step in _order(steps, list(theirs)):

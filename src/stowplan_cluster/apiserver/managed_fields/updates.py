@@ -87,7 +87,7 @@ def _managers_before(live: object, sent: object, subresource: str) -> Managers:
     try:
         return read_sent(sent) or read_own(live)
     except (ValueError, RecursionError):
-        # Parity: what cannot be read is as good as absent.
+        # Parity: undecodable managed fields are treated as absent.
         return read_own(live)
 
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from stowplan_cluster.apiserver.objects import JsonObject
 
 MAX_OPERATIONS = 10_000
-#: All that "copy" operations of one patch may add: else forty of them fill any memory.
+#: Limit for what "copy" operations of one patch may add: without it forty of them exhaust memory.
 MAX_COPIED_BYTES = 3 * 1024 * 1024
 
 _INDEX = re.compile(r"[+-]?[0-9]{1,18}\Z", re.ASCII)

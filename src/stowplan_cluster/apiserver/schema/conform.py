@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 #: How deep JSON may nest. Code that walks objects recursively relies on it; Go allows 10,000.
 MAX_DEPTH = 256
-#: Upstream reports no more.
+#: Maximum number of reported errors, as upstream.
 MAX_COMPLAINTS = 100
 
 JSON_SCHEMA = "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.JSONSchemaProps"
@@ -72,7 +72,7 @@ _GO_TYPES: dict[Type, str] = {
 
 
 class _Undecodable(Exception):
-    """What is wrong with a value, in the decoder's words."""
+    """A decoding error, with the decoder's message."""
 
 
 def conform(type: Struct, obj: JsonObject) -> list[str]:
@@ -311,7 +311,7 @@ def _schema_or_names(value: Any, at: At, complaints: list[str]) -> Any:
 
 
 def _json_schema(value: Any, at: At) -> Any:
-    # Parity: what is unknown in here goes without a word.
+    # Parity: unknown fields in here are dropped silently.
     return _check_of(built_in().structs[JSON_SCHEMA])(value, (None, None, "", at[3]), [])
 
 

@@ -46,7 +46,7 @@ def canonical_time(text: str) -> str:
 
 @lru_cache(maxsize=1024)
 def canonical_micro_time(text: str) -> str:
-    """In UTC; the six digits after the dot are a must."""
+    """In UTC, with exactly six fractional digits."""
     if not _MICRO_TIME_RE.fullmatch(text):
         raise ValueError(_why_no_time(text, _MICROSECONDS))
     return f"{_utc(text).isoformat(timespec='microseconds')}Z"

@@ -95,7 +95,7 @@ _NOT_OF_STATUS = ("deletionTimestamp", "generation", "labels", "annotations", "f
 
 
 def prepare_for_update(resource: Resource, obj: JsonObject, old: JsonObject, subresource: str, *, now: float) -> None:
-    """Take back what this way of writing cannot change."""
+    """Restore fields that this subresource cannot change."""
     if subresource == "status":
         _keep_all_but_status(resource, obj, old)
     elif resource.has_status:
@@ -108,7 +108,7 @@ def prepare_for_update(resource: Resource, obj: JsonObject, old: JsonObject, sub
 
 
 def count_generation(resource: Resource, obj: JsonObject, old: JsonObject, subresource: str) -> None:
-    """After admission: what that puts back has not changed."""
+    """Runs after admission, which may have restored fields."""
     if resource.generation and subresource != "status":
         _count(resource, obj, old)
 

@@ -94,7 +94,7 @@ def _keep_all_but_resources(pod: JsonObject, old: JsonObject) -> None:
     for name in ("containers", "initContainers"):
         new_containers, old_containers = spec.get(name) or [], old_spec.get(name) or []
         if [entry.get("name") for entry in new_containers] != [entry.get("name") for entry in old_containers]:
-            return  # Validation will say that this cannot be.
+            return  # Left to validation to refuse.
         if old_containers:
             kept[name] = [_resized(*pair) for pair in zip(old_containers, new_containers, strict=True)]
     if "resources" in spec:

@@ -116,7 +116,7 @@ def _autoscaler(obj: JsonObject, now: float) -> list[Cell]:
 
 
 def _metrics(spec: JsonObject) -> str:
-    """Nobody here measures, so what is known is what is wanted."""
+    """There are no metrics here, so only the target is shown."""
     percentage = spec.get("targetCPUUtilizationPercentage")
     found = [] if percentage is None else [f"cpu: {_UNKNOWN}/{percentage}%"]
     found += [_metric(metric) for metric in spec.get("metrics") or ()]

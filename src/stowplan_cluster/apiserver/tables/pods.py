@@ -82,7 +82,7 @@ def _summary(pod: JsonObject) -> _Summary:
 
 
 def _read_init_containers(summary: _Summary, pod: JsonObject, sidecars: set[str | None], own: _Restarts) -> bool:
-    """Whether one of them is not through yet."""
+    """Whether an init container has not completed yet."""
     total = len(part(pod, "spec").get("initContainers") or [])
     for index, status in enumerate(part(pod, "status").get("initContainerStatuses") or []):
         summary.restarts.add(status)
@@ -133,7 +133,7 @@ def _read_containers(summary: _Summary, status: JsonObject) -> None:
 
 
 def _of_completed(status: JsonObject, *, has_running: bool, error: str) -> str:
-    """Some container is through: the pod is not, while another one runs."""
+    """A container has completed, but the pod has not while another one runs."""
     if has_running and is_true(status, "Ready"):
         return "Running"
     return error or ("NotReady" if has_running else "Completed")

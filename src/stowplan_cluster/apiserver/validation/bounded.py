@@ -34,7 +34,7 @@ def check_set(
     check: Callable[[Errors, str, T], None],
     key_of: Callable[[T], Hashable],
 ) -> None:
-    """A list whose elements differ in their keys."""
+    """A list with unique keys."""
     check_list(errors, path, items, limit, check)
     if items is None or len(items) > limit:
         return

@@ -21,7 +21,7 @@ _SHOWN_CHANGES = 10
 
 
 def same(new: object, old: object) -> bool:
-    """Whether both say the same. Quantities have one text each since `schema.conform` saw them."""
+    """Semantic equality. Quantities are canonical since `schema.conform`."""
     if new == old:
         return True
     if isinstance(new, dict) and isinstance(old, dict):

@@ -25,7 +25,7 @@ NOT_NEGATIVE = "must be greater than or equal to 0"
 NOT_POSITIVE = "must be greater than zero"
 IMMUTABLE = "field is immutable"
 
-#: Stands for a value that the message leaves out.
+#: Marks a value that the message omits.
 OMITTED = object()
 
 
@@ -77,7 +77,7 @@ def _counted(limit: int, unit: str) -> str:
 
 
 def check_enum(errors: Errors, path: str, value: str | None, supported: Sequence[str]) -> None:
-    """A field that must say one of a few words; an empty one is a missing one."""
+    """A required field with an enumerated value."""
     if not value:
         errors.append(required(path))
     elif value not in supported:
@@ -85,7 +85,7 @@ def check_enum(errors: Errors, path: str, value: str | None, supported: Sequence
 
 
 def check_supported(errors: Errors, path: str, value: str | None, supported: Sequence[str]) -> None:
-    """A field that may be absent, but if it is there must say one of a few words."""
+    """An optional field with an enumerated value."""
     if value is not None and value not in supported:
         errors.append(not_supported(path, value, supported))
 
@@ -113,7 +113,7 @@ def check_required_fields(errors: Errors, path: str, obj: JsonObject, names: Ite
 
 
 def check_texts(errors: Errors, path: str, value: str, complaints: Iterable[str]) -> None:
-    """One error a complaint of a rule about strings."""
+    """One error for each message of a string rule."""
     for complaint in complaints:
         errors.append(invalid(path, value, complaint))
 

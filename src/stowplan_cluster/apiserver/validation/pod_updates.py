@@ -82,7 +82,7 @@ def _check_spec_update(errors: Errors, spec: JsonObject, old: JsonObject) -> Non
 
 
 def _check_deadline(errors: Errors, new: int | None, old: int | None) -> bool:
-    """Whether the rest is worth looking at."""
+    """Whether to validate the rest."""
     path = "spec.activeDeadlineSeconds"
     if new is None:
         if old is not None:
@@ -168,7 +168,7 @@ def _check_node_affinity_narrowed(errors: Errors, new: JsonObject, old: JsonObje
 def _has_only_additions(new: JsonObject, old: JsonObject) -> bool:
     lists = [(new.get(name) or [], old.get(name) or []) for name in ("matchExpressions", "matchFields")]
     if not any(before for _, before in lists):
-        # A term that says nothing matches nothing: anything added would widen it.
+        # An empty term matches nothing, so any addition would widen it.
         return not any(after for after, _ in lists)
     return all(same(after[: len(before)], before) for after, before in lists)
 

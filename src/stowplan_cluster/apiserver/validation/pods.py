@@ -60,7 +60,7 @@ _CONTAINER_LISTS = ("initContainers", "containers", "ephemeralContainers")
 
 
 def check_pod(errors: Errors, pod: JsonObject) -> None:
-    """What holds of a pod at any time."""
+    """Rules for creates and updates alike."""
     metadata, spec = pod.get("metadata") or {}, pod.get("spec") or {}
     if annotations := metadata.get("annotations"):
         _check_pod_annotations(errors, "metadata.annotations", annotations, spec)

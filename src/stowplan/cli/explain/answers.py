@@ -1,0 +1,174 @@
+"""The answers of `stowplan explain` about a cluster that is read: as a page, or as data."""
+
+from __future__ import annotations
+
+import sys
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import replace
+
+from stowplan.cli.data_output import write_data
+from stowplan.explain.detailed_record import detailed, in_short
+from stowplan.explain.group_text import group_page
+from stowplan.explain.kinds import kinds_of
+from stowplan.explain.node_text import node_page
+from stowplan.explain.node_view import NodeView, node_view
+from stowplan.explain.overview import Group, overview, summary
+from stowplan.explain.tables import Line, plain, write
+from stowplan.explain.text import explanation
+from stowplan.framework.explanations.formatting import count
+from stowplan.inspection.records import VerdictListRecord, document
+from stowplan.what_if.group_relief import group_relief
+from stowplan.what_if.relief import relief
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from stowplan.cluster.pod_info import PodInfo
+    from stowplan.engine.engine import Engine
+    from stowplan.explain.reported_status import ReportedStatus
+    from stowplan.explain.tables import Block
+    from stowplan.inspection.records import GroupVerdictRecord, VerdictRecord
+    from stowplan.sources.cluster_source import ClusterSource
+    from stowplan.sources.selection import Selection
+
+    _Told = tuple[Group, ReportedStatus | None]
+
+#: Groups of equal pods that a page explains, where many are asked about.
+_GROUPS = 10
+
+
+@dataclass(frozen=True)
+class Answer:
+    """As data or as a page."""
+
+    data: Callable[[], dict[str, Any]]
+    page: Callable[[], list[Block]]
+    some_without_node: bool = False
+
+    def write(self, output: str) -> None:
+        if output in ("json", "yaml"):
+            write_data(self.data(), output)
+        else:
+            write(self.page(), sys.stdout)
+
+
+def watch(answer: Callable[[], Answer], interval: float, sleep: Callable[[float], object] = time.sleep) -> None:
+    """Answer again and again, until interrupted; an unchanged answer is not repeated."""
+    said = ""
+    while True:
+        page = answer().page()
+        text = plain(page)
+        if text != said:
+            stamp = time.strftime("%H:%M:%S")
+            write([*([Line()] if said else []), Line(((f"-- {stamp}", "dim"),)), *page], sys.stdout)
+            sys.stdout.flush()
+            said = text
+        sleep(interval)
+
+
+# -- pods -----------------------------------------------------------------------------------------------------------
+
+
+def about_pods(about: ClusterSource, selection: Selection, output: str) -> Answer:
+    pods = selection.pods(about)
+    kinds = [(first, Group(about.verdict(first), alike)) for first, alike in kinds_of(about.engine, pods)]
+    groups = [group for _, group in kinds]
+    reported = [about.reported(first) for first, _ in kinds]
+    engine = about.cluster.engine
+    wide = output == "wide"
+
+    def data() -> dict[str, Any]:
+        if selection.is_one_pod and groups:
+            return document(
+                replace(_record(detailed, engine, groups[0], reported[0]), pod_group=_group_of(about, pods))
+            )
+        found = tuple(_record(in_short, engine, *one) for one in zip(groups, reported, strict=True))
+        told = summary(groups, relief(about.cluster, groups))
+        return document(VerdictListRecord(kind="ExplainList", summary=told, verdicts=found))
+
+    def page() -> list[Block]:
+        if not groups:
+            return [Line(_nobody(about, selection))]
+        shown = _most_first(list(zip(groups, reported, strict=True)), wide)
+        several = len(groups) > 1
+        blocks = overview(summary(groups, relief(about.cluster, groups)), wide=wide) if several else []
+        for group, status in shown:
+            blocks += [Line()] if blocks else []
+            blocks += explanation(
+                engine, group.verdict, wide=wide, alike=group.alike, reported=status, among_others=several
+            )
+        for group_name in about.groups_of(pods)[:_GROUPS]:
+            verdict = about.cluster.explain_group(group_name, extenders=about.extenders)
+            found = group_page(verdict, group_relief(about.cluster, verdict), wide=wide)
+            blocks += [Line(), Line((("That is each pod alone. It is scheduled with its group:", "pending"),)), *found]
+        left = sum(len(group.keys) for group in groups) - sum(len(group.keys) for group, _ in shown)
+        if left:
+            more = f"… and {count(left, 'more pod')} in {count(len(groups) - len(shown), 'group')} of equal ones"
+            blocks += [Line(), Line(((f"{more}: -o wide explains all, `explain pod NAME` one", "dim"),))]
+        return blocks
+
+    return Answer(data, page, any(not group.verdict.node_name for group in groups))
+
+
+def _group_of(about: ClusterSource, pods: Sequence[PodInfo]) -> GroupVerdictRecord | None:
+    """The verdict on the group that a pod is in."""
+    for group in about.groups_of(pods):
+        return about.group_record(group)
+    return None
+
+
+def _nobody(about: ClusterSource, selection: Selection) -> str:
+    if selection.names:
+        return "No pod that was named has these labels and fields."
+    if selection.narrows:
+        return "No pod of those that were asked for is pending."
+    # The others are told of in a note.
+    others = " for the schedulers of this configuration" if about.cluster.pending() else ""
+    return f"No pod is pending{others}."
+
+
+def _most_first(found: list[_Told], wide: bool) -> list[_Told]:
+    """Those that wait and can be helped before those that have a node; the largest group first."""
+    if wide or len(found) <= _GROUPS:
+        return found
+    return sorted(found, key=lambda one: (bool(one[0].verdict.node_name), -len(one[0].keys)))[:_GROUPS]
+
+
+def _record(
+    made: Callable[..., VerdictRecord], engine: Engine, group: Group, reported: ReportedStatus | None
+) -> VerdictRecord:
+    # The record has advice that was asked for.
+    _ = group.verdict.advice
+    record = made(engine, group.verdict, group.alike) if made is in_short else made(engine, group.verdict)
+    return replace(record, scheduler=None if reported is None else reported.record())
+
+
+# -- a group --------------------------------------------------------------------------------------------------------
+
+
+def about_group(about: ClusterSource, name: str, output: str) -> Answer:
+    verdict = about.cluster.explain_group(about.find_group(name), extenders=about.extenders)
+    found = group_relief(about.cluster, verdict)
+    return Answer(
+        lambda: document(replace(verdict.record(), relief=tuple(found))),
+        lambda: group_page(verdict, found, wide=output == "wide"),
+        some_without_node=not verdict.fits,
+    )
+
+
+# -- a node ---------------------------------------------------------------------------------------------------------
+
+
+def about_node(about: ClusterSource, name: str, output: str) -> Answer:
+    about.check_node(name)
+    view = _view(about, name)
+    return Answer(lambda: document(view.record()), lambda: node_page(view, wide=output == "wide"))
+
+
+def _view(about: ClusterSource, name: str) -> NodeView:
+    kinds = kinds_of(about.engine, about.pending())
+    questions = ((about.verdict(first), (first.key, *alike)) for first, alike in kinds)
+    return node_view(about.cluster.engine, name, questions)

@@ -1,0 +1,202 @@
+"""`stowplan explain`: why a pod is placed or pending; what a node accepts and rejects."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from stowplan.cli.about import a_cluster, a_scheduler, cluster_of
+from stowplan.cli.data_output import write_data
+from stowplan.cli.explain.answers import about_group, about_node, about_pods, watch
+from stowplan.cli.explain.options import Options, Question
+from stowplan.cli.moment_option import moment_from_option
+from stowplan.cli.shell_completion import complete_file, complete_pod, complete_question
+from stowplan.command_line.errors import reported
+from stowplan.command_line.event_loop import run
+from stowplan.explain.tables import write
+from stowplan.sources.cluster_source import ClusterSource
+from stowplan.sources.templates import named_object
+
+if TYPE_CHECKING:
+    from stowplan.cli.explain.answers import Answer
+    from stowplan.sources.running_scheduler import SchedulerEndpoint
+    from stowplan.sources.selection import Selection
+
+#: With --exit-code: some pod gets no node.
+_SOME_WITHOUT_NODE = 3
+
+
+@click.command(short_help="Why a pod goes where it goes, or nowhere.")
+@click.argument(
+    "question",
+    nargs=-1,
+    metavar="[pod [NS/]NAME… | KIND/[NS/]NAME… | podgroup/[NS/]NAME | pending | node NAME]",
+    shell_complete=complete_question,
+)
+@a_cluster
+@click.option(
+    "--recording",
+    metavar="FILE",
+    shell_complete=complete_file,
+    help="Ask about a moment of a recording (stowplan record, kube-scheduler --record).",
+)
+@click.option("--at", metavar="TIME", help="The moment, as 2026-11-20T12:03 (UTC); without it, the recording's end.")
+@click.option(
+    "--config",
+    metavar="FILE",
+    shell_complete=complete_file,
+    help="KubeSchedulerConfiguration. Default: kube-scheduler's defaults.",
+)
+@click.option("--no-extenders", is_flag=True, help="Do not ask the extenders of the configuration.")
+@click.option(
+    "--pod",
+    "pod",
+    metavar="[NS/]NAME",
+    shell_complete=complete_pod,
+    help="The pod to explain, pending or placed.",
+)
+@click.option("--pending", is_flag=True, help="All pods without a node. The default question.")
+@click.option("-n", "--namespace", metavar="NS", help="Namespace of the pods that are named or pending.")
+@click.option("-A", "--all-namespaces", is_flag=True, help="Pending pods of all namespaces; the default.")
+@click.option(
+    "-l", "--selector", metavar="LABELS", default="", help="Only pods with these labels, in kubectl's syntax."
+)
+@click.option("--field-selector", metavar="FIELDS", default="", help="Only pods with these fields.")
+@click.option("-w", "--watch", is_flag=True, help="Answer again whenever the answer changes; needs a live cluster.")
+@click.option("--watch-interval", metavar="SECONDS", type=click.FloatRange(min=0.1), default=5.0, show_default=True)
+@click.option("--exit-code", is_flag=True, help=f"Exit with {_SOME_WITHOUT_NODE} if any of the pods gets no node.")
+@click.option("-o", "--output", type=click.Choice(["text", "wide", "json", "yaml"]), default="text", show_default=True)
+@a_scheduler
+def explain(**given: Any) -> None:
+    """Show which node a pod gets and why, why every other node was refused, and what would help a pod that fits
+    nowhere. Or show what is on a node, which pending pods it takes and why it refuses the others.
+
+    Reads a live cluster or, with -f, manifests and what `kubectl get -o json` writes (or yaml, which takes longer).
+    Nothing is changed anywhere. A pod that already has a node is judged as if it were to be placed now.
+
+    For several pods, a summary comes first; then each group of equal pods is explained, the largest first. A workload
+    in a file that has no pods yet stands for the pods that it asks for.
+
+    A pod group is judged as a whole: which of its pods fit together, in which domain, what is lacking, and what would
+    help. Where the files have PodGroups, the feature gates of groups are on, and a pod of a group is explained with it.
+
+    With --from-scheduler, a running scheduler answers from its own state, which includes pods that are being placed,
+    and shows what happened to the pod so far.
+
+    With --recording and --at, the answer is the one that would have been given then.
+
+    \b
+    Exit codes:
+      0    there is an answer, even if a pod gets no node
+      1    a bug in Stowplan
+      2    the question, the files or the cluster are at fault
+      3    with --exit-code: some pod gets no node
+
+    \b
+    Examples:
+      stowplan explain pod shop/web-0
+      stowplan explain deployment/shop/web
+      stowplan explain --kubeconfig admin.conf pending -n shop -l app=web
+      stowplan explain node worker-3 -o wide
+      stowplan explain -f cluster.json podgroup/research/train
+      kubectl get ns,no,po,svc,rs,rc,sts,pdb,pc,pvc,pv,sc,csinodes,csidrivers,csistoragecapacities,volumeattachments \\
+        -A -o json | stowplan explain -f -
+      stowplan explain -f cluster.json -f new-pod.yaml pod new-pod
+      stowplan explain -f cluster.json --config scheduler.yaml -o json
+      stowplan explain --recording cluster.recording --at 2026-11-20T12:03 pod shop/web-0
+      stowplan explain --from-scheduler https://10.0.0.7:10259 --certificate-authority scheduler-ca.crt pod shop/web-0
+    """
+    options = Options(**given)
+    question = Question.of(options)
+    moment = moment_from_option(options.at)
+    if options.from_scheduler is not None:
+        _ask_scheduler(question, options, options.from_scheduler)
+        return
+    with reported(options.config):
+        selection = question.selection(options)
+
+        def answer() -> Answer:
+            return _answer(question, _cluster(question, options, selection, moment), selection, options.output)
+
+        if options.watch:
+            watch(answer, options.watch_interval)
+            return
+        found = answer()
+        found.write(options.output)
+    if options.exit_code and found.some_without_node:
+        raise SystemExit(_SOME_WITHOUT_NODE)
+
+
+def _cluster(question: Question, options: Options, selection: Selection, moment: float | None) -> ClusterSource:
+    if options.recording is not None:
+        found = ClusterSource.of_recording(options.recording, moment, options.config, options.plugins)
+    else:
+        found = cluster_of(
+            files=options.files,
+            recursive=options.recursive,
+            kubeconfig=options.kubeconfig,
+            context=options.context,
+            config=options.config,
+            plugins=options.plugins,
+            pod_groups=options.pod_groups,
+            groups=question.what == "podgroup",
+            events=question.events(selection),
+        )
+        found.check_nodes()
+    found.extenders = not options.no_extenders
+    return found
+
+
+def _answer(question: Question, about: ClusterSource, selection: Selection, output: str) -> Answer:
+    match question.what:
+        case "node":
+            return about_node(about, question.names[0], output)
+        case "podgroup":
+            return about_group(about, question.names[0], output)
+    return about_pods(about, selection, output)
+
+
+# -- a running scheduler ----------------------------------------------------------------------------------------------
+
+
+def _ask_scheduler(question: Question, options: Options, url: str) -> None:
+    from stowplan.sources.running_scheduler import SchedulerEndpoint, page_of
+
+    endpoint = SchedulerEndpoint(
+        url=url,
+        kubeconfig=options.kubeconfig,
+        context=options.context,
+        token_file=options.token_file,
+        certificate_authority=options.certificate_authority,
+        insecure=options.insecure_skip_tls_verify,
+        extenders=not options.no_extenders,
+    )
+    found = run(_fetched(question, options, endpoint))
+    if options.as_data:
+        write_data(found, options.output)
+    else:
+        write(page_of(found, endpoint), sys.stdout)
+
+
+async def _fetched(question: Question, options: Options, endpoint: SchedulerEndpoint) -> dict[str, Any]:
+    from stowplan.sources.running_scheduler import fetch_group, fetch_node, fetch_pending, fetch_pod
+
+    page = "" if options.as_data else options.output
+    match question.what:
+        case "pods":
+            return await fetch_pod(endpoint, _only_pod(question, options.namespace), page=page)
+        case "node":
+            return await fetch_node(endpoint, question.names[0], page=page)
+        case "podgroup":
+            return await fetch_group(endpoint, question.names[0], page=page)
+    return await fetch_pending(endpoint, page=page)
+
+
+def _only_pod(question: Question, namespace: str | None) -> str:
+    """A scheduler is asked about one pod at a time; raise click.UsageError."""
+    kinds = [named_object(name, namespace or "") for name in question.names]
+    if len(kinds) != 1 or kinds[0][0] != "Pod":
+        raise click.UsageError("--from-scheduler answers about one pod or all that wait: name one pod.")
+    return "/".join(part for part in kinds[0][1:] if part)

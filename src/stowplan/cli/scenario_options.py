@@ -1,0 +1,61 @@
+"""Options and errors that the commands around scenarios share: simulate, compare, tune."""
+
+from __future__ import annotations
+
+import json
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from stowplan.cli.shell_completion import complete_file
+from stowplan.command_line.errors import InputError
+from stowplan.scenarios.errors import ScenarioError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from stowplan.sweeps.workers import Workers
+
+SCENARIO = click.argument("scenario", metavar="SCENARIO", required=False, shell_complete=complete_file)
+PLUGINS = click.option(
+    "--plugin", "plugins", metavar="MODULE:CLASS", multiple=True, help="Plugin of your own. Repeatable."
+)
+SEEDS_FROM = click.option(
+    "--seed", type=int, metavar="N", help="The first; the others follow it. The scenario's if not given."
+)
+QUIET = click.option("--quiet", is_flag=True, help="No progress on stderr.")
+OUTPUT = click.option("-o", "--output", type=click.Choice(["text", "json", "yaml"]), default="text", show_default=True)
+_JOBS = click.option("--jobs", type=click.IntRange(min=1), metavar="N", help="Processes; one per core if not given.")
+_DASK = click.option("--dask", metavar="ADDRESS", help="Run on a Dask cluster, such as tcp://scheduler:8786.")
+
+
+def on_workers(command: Callable[..., Any]) -> Any:
+    """Where runs are made; `workers_of` takes the values."""
+    return _JOBS(_DASK(command))
+
+
+def workers_of(*, jobs: int | None, dask: str | None) -> Workers:
+    from stowplan.sweeps.workers import Dask, Processes
+
+    return Dask(dask) if dask else Processes(jobs)
+
+
+def wanted(scenario: str | None) -> str:
+    """SCENARIO is optional for the sake of --schema alone; raise click.UsageError."""
+    if scenario is None:
+        raise click.UsageError("Missing argument 'SCENARIO'.")
+    return scenario
+
+
+def print_schema(schema: Any) -> None:
+    click.echo(json.dumps(schema, indent=2))
+
+
+@contextmanager
+def scenario_reported() -> Iterator[None]:
+    """What is wrong in a scenario is an error of the input."""
+    try:
+        yield
+    except ScenarioError as error:
+        raise InputError(*error.problems, hints=error.hints) from error

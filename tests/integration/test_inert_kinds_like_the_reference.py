@@ -1,0 +1,38 @@
+"""Kinds that are stored and not acted on read back as from a real kube-apiserver, with its defaults."""
+
+import json
+from copy import deepcopy
+
+import pytest
+
+from stowplan_cluster.apiserver.resources import BUILT_IN
+from stowplan_cluster.apiserver.server import ApiServer
+from support.api.inert_manifests import MANIFESTS
+from support.processes.servers import assets, real_server
+
+pytestmark = pytest.mark.skipif(assets() is None, reason="KUBEBUILDER_ASSETS names no kube-apiserver")
+
+
+@pytest.fixture(scope="module")
+def reference(tmp_path_factory):
+    with real_server(tmp_path_factory.mktemp("server"), assets()) as server:
+        yield server
+
+
+def stored_here(manifest):
+    server = ApiServer()
+    found = next(one for one in BUILT_IN if (one.api_version, one.kind) == (manifest["apiVersion"], manifest["kind"]))
+    stored = server.registry.create(found, "default" if found.namespaced else "", deepcopy(manifest))
+    return server.registry.to_dict(found, stored)
+
+
+def without_what_the_server_sets(obj):
+    return {key: value for key, value in obj.items() if key not in ("metadata", "status")}
+
+
+@pytest.mark.parametrize("name", MANIFESTS)
+def test_defaults(reference, name):
+    created = reference.kubectl("create", "-n", "default", "-f", "-", "-o", "json", stdin=[MANIFESTS[name]])
+    theirs = json.loads(created.stdout)
+    ours = stored_here(MANIFESTS[name])
+    assert without_what_the_server_sets(ours) == without_what_the_server_sets(theirs)
