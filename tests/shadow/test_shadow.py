@@ -131,6 +131,28 @@ def test_binds_that_were_written_in_another_order_than_decided():
     assert other.report.strict_agreement < 1.0
 
 
+def test_where_the_order_is_known_a_difference_is_not_explained_away():
+    """As above, but both came while we looked: p was decided first, and then a is not the best node for q."""
+    other = Other(("a", "4"), ("b", "3"))
+    p, q = other.pods(p="1", q="1")
+    other._tell(Pod, Change(p, on(p, "a")))
+    other.now += 0.1
+    (found,) = other.bind((q, "a"))
+    assert (found.kind, found.best) == (Kind.SCORE, "b")
+
+
+def test_pods_that_come_before_there_was_a_list_of_pods_have_come():
+    other = Other(("a", "4"), ("b", "4"))
+    other.shadow = Shadow(other._hear, meter=ManualTime())
+    other._tell(Node)
+    p, q = (
+        convert(a_pod(name).uid(name).created("1970-01-01T00:01:41Z").requests(cpu="1").obj(), Pod) for name in "pq"
+    )
+    other._tell(Pod, Change(None, p), Change(None, q))
+    other.bind((q, "b"), (p, "a"))
+    assert [(one.pod, one.order) for one in other.judged] == [("default/p", "queue"), ("default/q", "queue")]
+
+
 def test_a_pod_that_goes_before_its_turn():
     other = Other(("a", "4"), ("b", "4"))
     p, q = other.pods(p="1", q="1")

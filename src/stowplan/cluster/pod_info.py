@@ -30,6 +30,7 @@ from stowplan.cluster.volumes import makes_claims, uses_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from stowplan.api.pod import PodSpec
     from stowplan.api.types import (
         LabelSelector,
         OwnerReference,
@@ -399,11 +400,14 @@ def is_copy(pod: Pod, other: Pod) -> bool:
         mine.labels is others.labels
         and mine.owner_references is others.owner_references
         and mine.namespace == others.namespace
-        and pod.spec.volumes is other.spec.volumes
-        and all(map(is_, _of_spec(pod.spec), _of_spec(other.spec)))
+        and (pod.spec is other.spec or _is_copied_spec(pod.spec, other.spec))
         and not _may_take_more(pod.status)
         and not _may_take_more(other.status)
     )
+
+
+def _is_copied_spec(spec: PodSpec, other: PodSpec) -> bool:
+    return spec.volumes is other.volumes and all(map(is_, _of_spec(spec), _of_spec(other)))
 
 
 def _template_volume(volume: Volume) -> Volume | tuple[Any, ...]:

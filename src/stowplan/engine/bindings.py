@@ -254,7 +254,7 @@ class Bindings:
         except Exception as e:
             self._bound(binding, error(e))
             return
-        binding.binders = iter([*binders, *(plugin.name for plugin in framework.bind)])
+        binding.binders = iter([*binders, *framework.points["bind"]])
         self._next_binder(binding, SKIP)
 
     def _next_binder(self, binding: Binding, skipped: Status) -> None:
@@ -457,7 +457,7 @@ class Bindings:
             # Parity: about the pod as it was tried, even if its binding has been seen already.
             recorder.event(queued.pod.pod, type_="Normal", reason="Scheduled", action="Binding", note=note)
         binding.stage, binding.started = Stage.POST_BIND, attempt.metrics.now()
-        binding.binders = iter([plugin.name for plugin in attempt.framework.post_bind])
+        binding.binders = iter(attempt.framework.points["postBind"])
         self._next_listener(binding)
 
     def _next_listener(self, binding: Binding) -> None:

@@ -174,6 +174,7 @@ def run_pre_bind_pre_flights(
     """What PreBind will do: Success when some plugin will act, Skip when none will, or an Error."""
     results: list[PreFlight] = []
     acting, asked = SKIP, framework.asked(state, pod).pre_bind
+    # Mostly nobody has anything to prepare.
     for plugin in framework.pre_bind if asked else ():
         if plugin not in asked:
             results.append(PreFlight(plugin.name, acts=False))

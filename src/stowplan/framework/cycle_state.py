@@ -56,6 +56,8 @@ class CycleState(Memos):
         #: metric moves, no chance is drawn on (ties go to the first), no decision is logged, nothing is begun.
         self.asking = asking
         self._data: dict[str, Any] = {}
+        #: Keys whose values have a `clone`.
+        self._cloning: set[str] = set()
         #: The plugin whose PreFilter or PreScore runs; "" otherwise.
         self.writer = ""
         #: Key -> the plugin whose PreFilter or PreScore wrote it.
@@ -79,18 +81,20 @@ class CycleState(Memos):
 
     def write(self, key: str, value: Any) -> None:
         self._data[key] = value
+        (self._cloning.add if hasattr(value, "clone") else self._cloning.discard)(key)
         if self.writer:
             self._writers[key] = self.writer
 
     def forget(self, plugins: Collection[str]) -> None:
         """Drop what these plugins wrote in PreFilter and PreScore, which are to run again; and all memos."""
         for key in [key for key, writer in self._writers.items() if writer in plugins]:
-            self._data.pop(key, None)
+            self.delete(key)
             del self._writers[key]
         self._memos.clear()
 
     def delete(self, key: str) -> None:
         self._data.pop(key, None)
+        self._cloning.discard(key)
 
     @property
     def pods_to_activate(self) -> PodsToActivate:
@@ -111,7 +115,10 @@ class CycleState(Memos):
         State that extensions change must have a `clone` method; anything else is shared by the copies.
         """
         copy = CycleState(asking=self.asking)
-        copy._data = {k: v.clone() if hasattr(v, "clone") else v for k, v in self._data.items()}
+        copy._data = data = self._data.copy()
+        for key in self._cloning:
+            data[key] = data[key].clone()
+            copy._cloning.add(key)
         copy.skip_filter, copy.skip_score = self.skip_filter, self.skip_score
         copy.plugin_times = self.plugin_times
         return copy

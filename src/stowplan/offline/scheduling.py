@@ -65,8 +65,12 @@ class Scheduling:
 
     def in_order(self, infos: Sequence[PodInfo]) -> list[Decision]:
         """One after the other; pods of a group go together, when the first of them does."""
+        with self._guard.series():
+            return self._in_order(infos)
+
+    def _in_order(self, infos: Sequence[PodInfo]) -> list[Decision]:
         if not self._engine.schedules_groups:
-            return [self.one(info) for info in infos]
+            return [self._one(info) for info in infos]
         together: dict[str, list[PodInfo]] = {}
         for info in infos:
             together.setdefault(_turn(info), []).append(info)
@@ -77,7 +81,7 @@ class Scheduling:
                 self._cluster.framework_of(info)
                 self._cluster.displace(info)
             found |= {info.uid: Decision(info, info.node_name) for info in pods if info.node_name}
-            found |= {decision.pod.uid: decision for decision in self.all_of(free)} if free else {}
+            found |= {decision.pod.uid: decision for decision in self._all_of(free)} if free else {}
         return [found[info.uid] for info in infos]
 
     def places(self, infos: Sequence[PodInfo]) -> list[Decision]:
@@ -85,8 +89,10 @@ class Scheduling:
 
         Where some plugin may take notice of each pod, it is the same as `in_order`.
         """
-        if self._engine.schedules_groups:
-            return self.in_order(infos)
+        with self._guard.series():
+            return self._in_order(infos) if self._engine.schedules_groups else self._places(infos)
+
+    def _places(self, infos: Sequence[PodInfo]) -> list[Decision]:
         found: list[Decision] = []
         while len(found) < len(infos):
             first = len(found)
@@ -94,7 +100,7 @@ class Scheduling:
             run = infos[first : end_of_run(framework, infos, first)]
             together = self._together(framework, run) if len(run) > 1 and self._unnoticed(framework, run) else []
             found += together
-            found += [self.one(info) for info in run[len(together) :]]
+            found += [self._one(info) for info in run[len(together) :]]
         return found
 
     def foreseen(self, infos: Sequence[PodInfo]) -> list[Decision] | None:
@@ -126,8 +132,7 @@ class Scheduling:
     def _together(self, framework: Framework, infos: Sequence[PodInfo]) -> list[Decision]:
         """Decide for the first of some equal pods, as many as can be told, and bind them."""
         state = self._engine.state
-        with self._guard.series():
-            decisions = self._engine.algorithm.filled(framework, infos)
+        decisions = self._engine.algorithm.filled(framework, infos)
         for decision in decisions:
             pod, info = decision.pod.pod, decision.pod
             bound = replace_struct(pod, spec=replace_struct(pod.spec, node_name=decision.node_name))
@@ -135,12 +140,12 @@ class Scheduling:
             self._names.put(info.key, info.uid)
         return decisions
 
-    def one(self, info: PodInfo) -> Decision:
+    def _one(self, info: PodInfo) -> Decision:
         if info.node_name:
             return Decision(info, info.node_name)
         self._cluster.framework_of(info)
         self._cluster.displace(info)
-        return self.all_of([info])[0]
+        return self._all_of([info])[0]
 
     def all_of(self, infos: Sequence[PodInfo]) -> list[Decision]:
         """Decisions of pods, in the order in which they were tried; at the end those that were not, being gated."""

@@ -8,7 +8,8 @@ counted, and with some that it had not.
 What is known is the order of its queue: by priority, then by when pods came. Binds are therefore held back until no pod
 that comes before them in the queue can still be on its way; those that are overtaken by too many, or for too long, are
 not on their way: they were refused, or wait for something. Where the order is not known, a pod is taken where its bind
-is seen: one that was there before us (an informer hands its first list on in no order), and one that was refused.
+is seen, after all whose binds were seen before: one that was there before us (whether the other scheduler saw it come,
+or listed it by name, is not known), and one that was refused. It says nothing of those that wait.
 """
 
 from __future__ import annotations
@@ -23,14 +24,17 @@ if TYPE_CHECKING:
 
     from stowplan.api.types import Pod
 
-#: A pod that so many were bound after, or that was overtaken for so many seconds, is not on its way.
-MAX_OVERTAKING, MAX_SECONDS = 256, 1.0
+#: A pod that so many were bound after, or that was overtaken for so many seconds, is not on its way. On a machine with
+#: too few cores a bind was seen to be overtaken for a second.
+MAX_OVERTAKING, MAX_SECONDS = 1024, 5.0
 #: Binds of so many seconds may have been decided in another order than they were written in: each is held back as long,
 #: so that whoever judges it sees those after it, too.
 CONCURRENT_SECONDS = 0.25
 
-#: Priority, highest first, and a number that grows.
-_Place = tuple[int, int]
+#: Priority, highest first; a number that grows as pods come; and 0, or the number of the bind: such a pod stands right
+#: behind another one.
+_Place = tuple[int, int, int]
+_FIRST: _Place = (-(2**63), 0, 0)
 
 
 class Bind(NamedTuple):
@@ -44,12 +48,20 @@ class Bind(NamedTuple):
     at: float
     #: Which bind it was, in the order in which they were seen.
     number: int
+    #: Whether its place in the queue is known.
+    is_placed: bool
+
+    def may_have_swapped(self, other: Bind) -> bool:
+        """Whether the two may have been decided in another order than they are judged in."""
+        return not (self.is_placed and other.is_placed)
 
 
 class DecisionOrder:
     def __init__(self) -> None:
         self._numbers = 0
         self._binds = 0
+        #: The last place of those whose binds were seen.
+        self._latest = _FIRST
         #: Pods that may be on their way: their places; the heap has others, too.
         self._waiting: dict[str, _Place] = {}
         self._heads: list[tuple[_Place, str]] = []
@@ -87,8 +99,10 @@ class DecisionOrder:
         assert pod is not None
         uid = pod.metadata.uid
         self._binds += 1
-        place = self._waiting.pop(uid, None) or self._next_place(pod)
-        self._held[uid] = Bind(uid, change, self._since.pop(uid, now), now, self._binds)
+        known = self._waiting.pop(uid, None)
+        place = known or (*self._latest[:2], self._binds)
+        self._latest = max(self._latest, place)
+        self._held[uid] = Bind(uid, change, self._since.pop(uid, now), now, self._binds, known is not None)
         heappush(self._ordered, (place, uid))
         heappush(self._oldest, (self._binds, uid))
 
@@ -158,12 +172,9 @@ class DecisionOrder:
             del self._waiting[uid]
 
     def _put(self, uid: str, pod: Pod) -> None:
-        place = self._waiting[uid] = self._next_place(pod)
-        heappush(self._heads, (place, uid))
-
-    def _next_place(self, pod: Pod) -> _Place:
         self._numbers += 1
-        return -(pod.spec.priority or 0), self._numbers
+        place = self._waiting[uid] = -(pod.spec.priority or 0), self._numbers, 0
+        heappush(self._heads, (place, uid))
 
 
 def _refused(pod: Pod) -> bool:

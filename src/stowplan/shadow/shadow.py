@@ -1,8 +1,9 @@
 """Follow a cluster and judge each pod that another scheduler binds, before applying the bind.
 
 It takes the inputs of a follower's engine, live or from a recording, and hands them on; only binds are held back until
-it is their turn (`decision_order`). A pod about which the two differ is looked at once more on the state as the watch
-had it when its bind came: the other may have decided in that order. Which of the two states they agree on is told.
+it is their turn (`decision_order`). Where the order of the decisions is not known, a pod about which the two differ is
+looked at once more: on the state as the watch had it when its bind came, and with pods bound at the same time on the
+other side of it. Which of these states they agree on is told.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
+from stowplan.api.timestamps import parse_timestamp
 from stowplan.api.types import Pod
 from stowplan.engine.inputs import Changes
 from stowplan.shadow.comparison import Comparison, compared
@@ -57,11 +59,14 @@ class Shadow:
         self._order = DecisionOrder()
         #: Binds that have counted last, the newest at the end.
         self._last: list[Bind] = []
-        #: Whether the first list of pods has come.
+        #: When we began to look, and whether the first list of pods has come; there is none of no pods.
+        self._began: float | None = None
         self._listed = False
 
     def step(self, engine: Engine, input_: Input, now: float) -> None:
         """Take an input in; what is to be judged is judged."""
+        if self._began is None:
+            self._began = now
         if not isinstance(input_, Changes) or input_.kind is not Pod:
             engine.step(input_, now)
         else:
@@ -94,7 +99,7 @@ class Shadow:
                     continue
             elif new is not None and not new.spec.node_name and self._framework(engine, new) is not None:
                 if old is None:
-                    self._order.pending(new, now, came=self._listed)
+                    self._order.pending(new, now, came=self._listed or self._is_younger(new))
                 else:
                     self._order.updated(old, new)
             elif new is None and old is not None:
@@ -107,6 +112,11 @@ class Shadow:
         if batch:
             engine.step(Changes(Pod, tuple(batch)), now)
             batch.clear()
+
+    def _is_younger(self, pod: Pod) -> bool:
+        """Whether it was made after we began to look, as far as seconds tell."""
+        created = pod.metadata.creation_timestamp
+        return self._began is not None and created is not None and parse_timestamp(created) > self._began
 
     @staticmethod
     def _framework(engine: Engine, pod: Pod) -> Framework | None:
@@ -152,9 +162,9 @@ class Shadow:
         )
 
     def _in_order_of_binds(self, engine: Engine, bind: Bind, judge: Callable[[], Comparison]) -> Comparison | None:
-        """With all pods whose binds were seen before this one, and without those seen after it; None: nothing new."""
-        earlier = [other for other in self._order.held() if other.number < bind.number]
-        later = [other for other in self._last if other.number > bind.number]
+        """As the watch had it when its bind came, as far as the order is not known; None: nothing new."""
+        earlier = [one for one in self._order.held() if one.number < bind.number and one.may_have_swapped(bind)]
+        later = [one for one in self._last if one.number > bind.number and one.may_have_swapped(bind)]
         if not earlier and not later:
             return None
         with engine.state.transaction():
@@ -173,9 +183,12 @@ class Shadow:
         First each of them alone, then as many in a row as it takes: this one was decided so much earlier, or later.
         """
         state = engine.state
-        before = [one for one in reversed(self._last) if abs(bind.at - one.at) <= CONCURRENT_SECONDS]
         held = sorted(self._order.held(), key=lambda one: one.number)
-        after = [one for one in held if abs(bind.at - one.at) <= CONCURRENT_SECONDS][:_NEIGHBOURS]
+        before, after = (
+            [one for one in row if abs(bind.at - one.at) <= CONCURRENT_SECONDS and one.may_have_swapped(bind)]
+            for row in (reversed(self._last), held)
+        )
+        del after[_NEIGHBOURS:]
         for row, groups in (
             (before, [(one,) for one in before]),
             (after, [(one,) for one in after]),

@@ -19,7 +19,7 @@ import numpy as np
 
 from stowplan.offline import ClusterError
 from stowplan.what_if.claims import with_own_claims
-from stowplan.what_if.nodes import NodeTemplate, node_at, node_named, nodes_of, zone_of
+from stowplan.what_if.nodes import NodeTemplate, fewest_nodes, node_at, node_named, nodes_of, zone_of
 from stowplan.what_if.pods import copy_of
 from stowplan.what_if.records import FitRecord, LimitRecord, MixRecord, NodesToAddRecord
 from stowplan.what_if.room import limits_of, room_for
@@ -250,17 +250,8 @@ def _count_to_add(cluster: Cluster, question: _Question, template: NodeTemplate,
             template.add_to(cluster, count)
             return all(cluster.schedule([question.copy()])[0].node_name for _ in range(wanted))
 
-    high = 1
-    while not all_fit(high):
-        # Somewhere each new node would have one of them.
-        if high > wanted or high >= MOST_NODES:
-            return None
-        high *= 2
-    low = high // 2
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if all_fit(middle) else (middle, high)
-    return high
+    # With more than that, each new node would have one of them.
+    return fewest_nodes(all_fit, min(wanted, MOST_NODES - 1))
 
 
 def _cheapest(missing: int, each: Mapping[str, int], prices: Mapping[str, float]) -> MixRecord | None:

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from stowplan.api.types import PodGroup, PodSchedulingGroup
 from stowplan.offline import ClusterError
 from stowplan.what_if.fit import kinds_of
-from stowplan.what_if.nodes import NodeTemplate, node_named
+from stowplan.what_if.nodes import NodeTemplate, fewest_nodes, node_named
 from stowplan.what_if.pods import copy_of
 from stowplan.what_if.records import GroupFitRecord, NodesToAddRecord
 
@@ -144,14 +144,5 @@ def _count_to_add(cluster: Cluster, question: _Question, template: NodeTemplate,
             template.add_to(cluster, count)
             return question.placed(wanted)[0] == wanted
 
-    high, pods = 1, wanted * len(question.pods)
-    while not all_fit(high):
-        # Somewhere each new node would have a pod.
-        if high > pods or high >= MOST_NODES:
-            return None
-        high *= 2
-    low = high // 2
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if all_fit(middle) else (middle, high)
-    return high
+    # With more than that, each new node would have a pod.
+    return fewest_nodes(all_fit, min(wanted * len(question.pods), MOST_NODES - 1))

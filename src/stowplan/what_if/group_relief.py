@@ -7,6 +7,7 @@ Nobody is evicted for it, and everything is undone.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -64,14 +65,11 @@ class _Relief:
                 yield self._fewest(template, most)
 
     def _fewest(self, template: NodeTemplate, most: int) -> ReliefRecord:
-        low, high = 0, most
-        while high - low > 1:
-            middle = (low + high) // 2
-            low, high = (low, middle) if self._with_nodes(template, middle) else (middle, high)
+        fewest = bisect_left(range(most), True, 1, key=lambda nodes: self._with_nodes(template, nodes) > 0)
         like = template.node.metadata.name
-        change = {"kind": "addNodes", "nodes": high, "like": like}
-        placed = self._with_nodes(template, high)
-        return ReliefRecord(text=f"add {count(high, 'node')} like {like}", pods=placed, changes=(change,))
+        change = {"kind": "addNodes", "nodes": fewest, "like": like}
+        placed = self._with_nodes(template, fewest)
+        return ReliefRecord(text=f"add {count(fewest, 'node')} like {like}", pods=placed, changes=(change,))
 
     def _with_nodes(self, template: NodeTemplate, nodes: int) -> int:
         with self._cluster.transaction():

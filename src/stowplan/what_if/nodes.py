@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -12,7 +13,7 @@ from stowplan.offline import ClusterError
 from stowplan.what_if.pods import Fate, fate_of, on_node
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from stowplan.api.types import Node, Pod
     from stowplan.cluster.pod_info import PodInfo
@@ -40,6 +41,16 @@ def cordoned(node: Node) -> Node:
         return node
     taints = (*node.spec.taints, Taint(key=_UNSCHEDULABLE, effect="NoSchedule"))
     return replace(node, spec=replace(node.spec, unschedulable=True, taints=taints))
+
+
+def fewest_nodes(suffice: Callable[[int], bool], most: int) -> int | None:
+    """The fewest new nodes that suffice; None if more than `most` do not. Numbers are tried, doubled first."""
+    high = 1
+    while not suffice(high):
+        if high > most:
+            return None
+        high *= 2
+    return bisect_left(range(high), True, high // 2 + 1, high, key=suffice)
 
 
 def node_at(cluster: Cluster, row: int) -> Node:

@@ -8,6 +8,7 @@ as place whom such nodes can place. Nobody is evicted for it, and everything is 
 from __future__ import annotations
 
 import json
+from bisect import bisect_left
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -110,15 +111,16 @@ def _more_nodes(cluster: Cluster, template: NodeTemplate, keys: Sequence[str]) -
     most = _placed_with(cluster, template, len(keys), keys)
     if not most:
         return None
-    low, high = 0, len(keys)
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if _placed_with(cluster, template, middle, keys) == most else (middle, high)
+
+    def suffice(nodes: int) -> bool:
+        return _placed_with(cluster, template, nodes, keys) == most
+
+    fewest = bisect_left(range(len(keys)), True, 1, key=suffice)
     like = template.node.metadata.name
     return ReliefRecord(
-        text=f"add {count(high, 'node')} like {like}",
+        text=f"add {count(fewest, 'node')} like {like}",
         pods=most,
-        changes=({"kind": "addNodes", "nodes": high, "like": like},),
+        changes=({"kind": "addNodes", "nodes": fewest, "like": like},),
     )
 
 

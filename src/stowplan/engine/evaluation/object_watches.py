@@ -48,7 +48,7 @@ class ObjectWatches:
 
         Which objects they look up may hang on those that changed: a claim names its volume.
         """
-        for plugin in self._framework.object_readers:
+        for plugin in self._framework.object_readers if plugins else ():
             if plugin.name in plugins:
                 self._watches[plugin.name] = self._framework.watch_objects(pod, plugin)
         self._total = self._store.total_version
