@@ -24,7 +24,6 @@ export interface NodesBlock {
 
 export interface PodsBlock {
   key: string[];
-  uid: string[];
   /** Positions in `nodeNames`, whose first one is "": no node. */
   node: number[];
   nominatedNode: number[];
@@ -32,10 +31,13 @@ export interface PodsBlock {
   labels: number[];
   requests: number[];
   priority: number[];
-  created: string[];
-  terminating: boolean[];
+  /** Positions in `times`. */
+  created: number[];
+  /** Not a column: the rows of those that are being deleted. */
+  terminating: number[];
   nodeNames: string[];
   workloads: string[];
+  times: string[];
   labelSets: Strings[];
   amountSets: Amounts[];
 }
@@ -46,6 +48,16 @@ export interface SnapshotMessage {
   version: number;
   nodes: NodesBlock;
   pods: PodsBlock;
+  /** Whether more of its pods follow. */
+  more?: boolean;
+}
+
+/** More of the pods of a snapshot. */
+export interface PartMessage {
+  kind: "part";
+  version: number;
+  pods: PodsBlock;
+  more: boolean;
 }
 
 /** What a delta changes, without its place in the order. */
@@ -63,7 +75,7 @@ export interface DeltaMessage extends Changes {
   since: number;
 }
 
-export type PlanMessage = SnapshotMessage | DeltaMessage;
+export type PlanMessage = SnapshotMessage | PartMessage | DeltaMessage;
 
 // -- what is served ------------------------------------------------------------------------------------------------
 
@@ -76,6 +88,7 @@ export type Capability =
   | "stories"
   | "nodes"
   | "podgroups"
+  | "moments"
   | "whatIf"
   | "configuration"
   | "time";
@@ -87,6 +100,8 @@ export interface SourceRecord {
   schedulerName?: string;
   version?: string;
   can: Capability[];
+  /** Why some routes do not answer that others like it have, for people. */
+  whyNot?: Strings;
   tracks?: string[];
 }
 
@@ -259,6 +274,8 @@ export interface GroupVerdict {
   domain?: string;
   domains?: GroupDomain[];
   condition?: Condition;
+  /** Changes that let it fit. */
+  relief?: { text: string; note?: string }[];
 }
 
 export interface VerdictRecord {

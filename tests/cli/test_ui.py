@@ -140,7 +140,10 @@ def test_a_simulation_as_a_saved_copy(run, simulated, tmp_path):
     assert (ran.code, ran.out) == (0, f"wrote {tmp_path}/copy/index.html: 1 node, 2 pods, 1 of them pending\n")
     data = data_in(tmp_path / "copy")
     assert (data["source"]["title"], data["source"]["tracks"]) == ("small", ["results"])
-    assert data["source"]["can"] == ["plan", "configuration", "time"]
+    assert {"explain", "pending", "time"} <= set(data["source"]["can"])
+    # It was run again for that.
+    assert [pod["place"] for pod in data["pending"]["pods"]] == ["unschedulable"]
+    assert [*data["explain"]] == [pod["pod"] for pod in data["pending"]["pods"]]
     assert data["configuration"]["profiles"][0]["schedulerName"] == "default-scheduler"
     columns = {column["name"]: column["values"] for column in data["time"]["results"]["series"]["columns"]}
     assert columns["cpu"][-1] == 0.75

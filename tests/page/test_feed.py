@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from stowplan.page.feed import BEAT_INTERVAL, Feed
-from stowplan.page.plan import NodeRow, Plan, PlanChange
+from stowplan.page.plan import NodeRow, Plan, PlanChange, PodRow
 from stowplan.timing.manual_time import ManualTime
 from support.page.client import Client
 
@@ -93,6 +93,25 @@ async def test_a_snapshot_is_made_once_for_all_who_come_together(feed):
     frames = await asyncio.gather(*(anext(pieces) for pieces in streams))
     assert all(frame is frames[0] for frame in frames)
     for pieces in streams:
+        await pieces.aclose()
+
+
+async def test_a_large_plan_comes_in_parts_and_what_changes_meanwhile_follows(time, monkeypatch):
+    monkeypatch.setattr("stowplan.page.messages.PODS_OF_PART", 2)
+    pods = {f"d/{i}": PodRow(f"d/{i}", str(i), "a", "", "", (), (), 0, "", False) for i in range(5)}
+    feed = Feed(Plan(plan(0).nodes, pods), times=time)
+    streams, clients = [feed.stream().pieces for _ in range(2)], [Client(), Client()]
+    for number in range(4):
+        frames = [await anext(pieces) for pieces in streams]
+        assert frames[0] is frames[1]
+        for client, frame in zip(clients, frames, strict=True):
+            client.read(frame)
+            assert (client.wants_more, len(client.pods)) == (number < 3, min(2 * number, 5))
+        feed.publish(change(number + 1))
+    for pieces, client in zip(streams, clients, strict=True):
+        for _ in range(4):
+            client.read(await anext(pieces))
+        assert (client.snapshots, client.nodes["a"]["allocatable"]) == (1, {"cpu": 4})
         await pieces.aclose()
 
 

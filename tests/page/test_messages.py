@@ -1,5 +1,6 @@
 """Deltas lead exactly from one plan to the next."""
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -45,8 +46,23 @@ def seen(client):
 
 def anew(plan):
     client = Client()
-    client.read(Broadcast(plan).snapshot()())
+    for make in Broadcast(plan).snapshot():
+        client.read(make())
+    assert not client.wants_more
     return seen(client)
+
+
+@given(PLANS, st.integers(1, 3))
+def test_a_snapshot_in_parts_has_the_same_and_nodes_first(plan, pods):
+    whole = anew(plan)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("stowplan.page.messages.PODS_OF_PART", pods)
+        client = Client()
+        for make in Broadcast(plan).snapshot():
+            client.read(make())
+            assert client.nodes.keys() == plan.nodes.keys()
+            assert client.wants_more == (len(client.pods) < len(plan.pods))
+    assert (seen(client), client.snapshots) == (whole, 1)
 
 
 @settings(max_examples=times(60))

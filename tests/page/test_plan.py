@@ -62,7 +62,7 @@ def test_what_is_secret_is_not_sent():
         "image": "hush-5",
     }
     secretive["spec"]["volumes"] = [{"name": "v", "secret": {"secretName": "hush-6"}}]
-    sent = Broadcast(plan(bay, secretive)).snapshot()()
+    sent = Broadcast(plan(bay, secretive)).snapshot()[0]()
     assert b"web-0" in sent
     assert b"hush" not in sent
 
@@ -76,7 +76,7 @@ def test_hostile_names_arrive_as_they_are_and_break_no_frame():
     bay["spec"]["taints"] = [{"key": "k", "value": hostile, "effect": "NoSchedule"}]
     stowaway["status"] = {"nominatedNodeName": hostile}
     client = Client()
-    client.read(Broadcast(plan(bay, stowaway)).snapshot()())
+    client.read(Broadcast(plan(bay, stowaway)).snapshot()[0]())
     assert client.nodes["a"]["labels"] == client.pods["default/web-0"]["labels"] == {"l": hostile}
     assert client.nodes["a"]["taints"] == [["k", hostile, "NoSchedule"]]
     assert client.pods["default/web-0"]["workload"] == f"ReplicaSet/{hostile}"

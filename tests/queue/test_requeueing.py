@@ -265,6 +265,28 @@ def test_what_happened_during_an_attempt(events, rejected_by, pending, expected)
     assert room.moves[-1] == ("a", expected, "ScheduleAttemptFailure")
 
 
+def test_who_woke_whom_is_told_of_sleeping_pods_and_of_those_in_flight():
+    room = Room(waits_for("P", on(NODE, Action.Add)), waits_for("Q", on(PVC, Action.Add)))
+    room.rejected(a_pod("asleep"), "P")
+    room.add(a_pod("helped"), a_pod("not helped"), a_pod("broken"))
+    helped, other, broken = room.queue.pop(), room.queue.pop(), room.queue.pop()
+    room.happens(*NODE_ADDED)
+    room.fails(helped, "P")
+    room.fails(other, "Q")
+    room.fails(broken)
+    assert [(names, label) for names, label, _ in room.wakes] == [(["asleep"], "NodeAdd"), (["helped"], "NodeAdd")]
+    assert room.wakes[0][2] is room.wakes[1][2] is not None
+
+
+def test_who_is_activated_in_flight_was_woken_by_no_event():
+    room = Room(waits_for("P", on(NODE, Action.Add)))
+    info = room.add(a_pod("a"))
+    queued = room.queue.pop()
+    room.queue.activate([info])
+    room.fails(queued, "P")
+    assert (room.place("a"), room.wakes) == ("BACKOFF", [])
+
+
 def test_only_what_came_after_the_pod_was_popped_counts():
     room = Room(waits_for("P", on(NODE, Action.Add)))
     room.add(a_pod("early"), a_pod("late"))

@@ -1,12 +1,13 @@
-/** A pod group: who has a node, who waits, and what happened to it. */
+/** A pod group: whether it fits as a whole, who would leave for it, who has a node and who waits, and what happened. */
+import type { JSX } from "preact";
 import { Answer, useAsked } from "../parts/asked";
 import { count } from "../parts/format";
 import { type Column, Table } from "../parts/table";
-import type { GroupDomain, GroupStateRecord, GroupVerdict } from "../protocol";
+import type { GroupDomain, GroupPod, GroupStateRecord, GroupVerdict } from "../protocol";
 import { useVersion } from "../plan/changes";
 import { Story } from "../pod/story";
 import { reasonOf } from "../plan/quay";
-import { nodeHref, podHref } from "../shell/address";
+import { momentOf, momentQuery, nodeHref, podHref } from "../shell/address";
 import type { ViewProps } from "../shell/views";
 
 /** A running scheduler judges a group in the time that it has for pods. */
@@ -14,36 +15,43 @@ const INTERVAL = 5000;
 
 /** Each group has a view of its own, as pods have. */
 export function GroupView(props: ViewProps) {
-  return <OneGroup key={props.address.parts.join("/")} {...props} />;
+  return <OneGroup key={`${props.address.parts.join("/")} ${props.address.query}`} {...props} />;
 }
 
 function OneGroup({ source, plan, address }: ViewProps) {
   const key = address.parts.join("/");
   const version = useVersion(plan, INTERVAL);
-  const asked = useAsked(() => source.group(key), [source, key, source.about.mode === "live" ? version : 0]);
+  const moment = momentOf(address);
+  const asked = useAsked(() => source.group(key, moment), [source, key, source.about.mode === "live" ? version : 0]);
   return (
     <div class="page">
       <h1>Group {key}</h1>
       <Answer asked={asked} what="the group">
-        {(group) => <Group group={group} />}
+        {(group) => <Group group={group} pod={(pod) => <a href={podHref(pod, momentQuery(moment))}>{pod} </a>} />}
       </Answer>
     </div>
   );
 }
 
-/** Pod, its node, why it has none. */
-type Member = [string, string, string];
+type ShowPod = (pod: string) => JSX.Element;
 
-const MEMBERS: Column<Member>[] = [
-  { title: "Pod", value: ([pod]) => pod, show: ([pod]) => <a href={podHref(pod)}>{pod}</a> },
-  { title: "Node", value: ([, node]) => node, show: ([, node]) => (node ? <a href={nodeHref(node)}>{node}</a> : <span class="muted">none</span>) },
-  { title: "Why it waits", value: ([, , why]) => why },
-];
+interface Member {
+  pod: string;
+  /** "" while it waits. */
+  node: string;
+  why: string;
+  /** Where it would go, and who would have to leave that node for it. */
+  would?: GroupPod;
+}
 
-function Group({ group }: { group: GroupStateRecord }) {
+function Group({ group, pod }: { group: GroupStateRecord; pod: ShowPod }) {
   const placed = Object.entries(group.haveNode ?? {});
   const waiting = group.waiting ?? [];
-  const members: Member[] = [...placed.map(([pod, node]): Member => [pod, node, ""]), ...waiting.map((pod): Member => [pod.pod, "", reasonOf(pod)])];
+  const would = new Map((best(group.verdict)?.placed ?? []).map((one) => [one.pod, one]));
+  const members: Member[] = [
+    ...placed.map(([name, node]) => ({ pod: name, node, why: "" })),
+    ...waiting.map((one) => ({ pod: one.pod, node: "", why: reasonOf(one), would: would.get(one.pod) })),
+  ];
   return (
     <>
       <p class={`verdict ${waiting.length ? "waits" : "good"}`}>
@@ -51,25 +59,44 @@ function Group({ group }: { group: GroupStateRecord }) {
         {group.condition?.message && `. ${group.condition.message}`}
       </p>
       {group.note && <p class="note">{group.note}</p>}
-      {group.verdict && <Verdict verdict={group.verdict} />}
-      <section class="card">
-        <h2>Members</h2>
-        <Table caption="Pods of the group" columns={MEMBERS} rows={members} rowKey={([pod]) => pod} file="members" />
+      {group.verdict && <Verdict verdict={group.verdict} pod={pod} />}
+      <section class="card" aria-labelledby="members">
+        <h2 id="members">Members</h2>
+        <Table caption="Pods of the group" columns={columnsOf(members, pod)} rows={members} rowKey={(member) => member.pod} file="members" />
       </section>
       {group.story && <Story story={group.story} />}
     </>
   );
 }
 
-/** Whether the group fits as a whole, and how far from it each domain is. */
-function Verdict({ verdict }: { verdict: GroupVerdict }) {
+/** The domain in which most of the group would find room: the one that is taken, if one is. */
+function best(verdict: GroupVerdict | undefined): GroupDomain | undefined {
+  return verdict?.domains?.find(({ chosen }) => chosen) ?? verdict?.domains?.[0];
+}
+
+function columnsOf(members: Member[], pod: ShowPod): Column<Member>[] {
+  const node = (name: string) => (name ? <a href={nodeHref(name)}>{name}</a> : <span class="muted">none</span>);
+  const columns: Column<Member>[] = [
+    { title: "Pod", value: (member) => member.pod, show: (member) => pod(member.pod) },
+    { title: "Node", value: (member) => member.node, show: (member) => node(member.node) },
+    { title: "Why it waits", value: (member) => member.why },
+  ];
+  if (members.some(({ would }) => would)) columns.push({ title: "Has room on", value: ({ would }) => would?.node ?? "", show: ({ would }) => (would ? node(would.node) : "") });
+  if (members.some(({ would }) => would?.victims?.length)) columns.push({ title: "Victims there", value: ({ would }) => (would?.victims ?? []).join(" "), show: ({ would }) => (would?.victims ?? []).map(pod) });
+  return columns;
+}
+
+/** Whether the group fits as a whole, who leaves for it, and how far from it each domain is. */
+function Verdict({ verdict, pod }: { verdict: GroupVerdict; pod: ShowPod }) {
   const domains = verdict.domains ?? [];
+  const victims = victimsOf(best(verdict));
   const columns: Column<GroupDomain>[] = [
     { title: verdict.topologyKey || "Domain", value: (domain) => domain.name || "all nodes" },
     { title: "Nodes", value: (domain) => domain.nodes },
     { title: "Pods placed", value: (domain) => domain.placed?.length ?? 0 },
     { title: "Pods lacking", value: (domain) => domain.lacking ?? 0 },
     { title: "What is lacking", value: (domain) => Object.entries(domain.lackingResources ?? {}).map(([name, amount]) => `${amount} ${name}`).join(", ") },
+    { title: "Victims", value: (domain) => victimsOf(domain).length },
     { title: "Why", value: (domain) => (domain.refused ?? []).map(({ message }) => message).join("; ") },
   ];
   return (
@@ -78,7 +105,30 @@ function Verdict({ verdict }: { verdict: GroupVerdict }) {
       <p>
         {verdict.fits ? `It fits${verdict.domain ? ` in ${verdict.domain}` : ""}.` : verdict.waitsForPreemption ? "It fits once pods have been evicted." : `It does not fit. ${verdict.message ?? verdict.code}`}
       </p>
+      {victims.length > 0 && (
+        <p class="victims">
+          {count(victims.length, "pod")} would be evicted for it: {victims.map((name) => <span key={name}>{pod(name)}</span>)}
+        </p>
+      )}
+      {verdict.relief && verdict.relief.length > 0 && (
+        <>
+          <h3>What would help</h3>
+          <ol class="help">
+            {verdict.relief.map(({ text, note }) => (
+              <li key={text}>
+                {text}
+                {note && <span class="muted"> · {note}</span>}
+              </li>
+            ))}
+          </ol>
+        </>
+      )}
       {domains.length > 0 && <Table caption="Where the group was tried" columns={columns} rows={domains} rowKey={(domain) => domain.name ?? ""} file="domains" selected={verdict.domain} />}
     </section>
   );
+}
+
+/** Those who leave for the group as a whole, and for single pods of it. */
+export function victimsOf(domain: GroupDomain | undefined): string[] {
+  return [...new Set([...(domain?.victims ?? []), ...(domain?.placed ?? []).flatMap(({ victims }) => victims ?? [])])];
 }

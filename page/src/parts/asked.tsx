@@ -5,23 +5,25 @@ import { useEffect, useState } from "preact/hooks";
 export interface Asked<T> {
   answer?: T;
   error?: string;
+  /** Whether the next answer is waited for. */
+  busy: boolean;
   /** Asks again. */
   again: () => void;
 }
 
-/** Asks when something it depends on has changed; the last answer stays until the next one is there. */
-export function useAsked<T>(ask: () => Promise<T>, depends: unknown[]): Asked<T> {
-  const [found, setFound] = useState<{ answer?: T; error?: string }>({});
+/** Asks when something it depends on has changed; the last answer stays until the next one is there, and is wanted. */
+export function useAsked<T>(ask: (unwanted: AbortSignal) => Promise<T>, depends: unknown[]): Asked<T> {
+  const [found, setFound] = useState<{ answer?: T; error?: string; busy: boolean }>({ busy: true });
   const [round, setRound] = useState(0);
   useEffect(() => {
-    let over = false;
-    ask().then(
-      (answer) => !over && setFound({ answer }),
-      (error: unknown) => !over && setFound((before) => ({ ...before, error: error instanceof Error ? error.message : String(error) })),
+    const stop = new AbortController();
+    const told = (more: (before: { answer?: T }) => { answer?: T; error?: string }) => stop.signal.aborted || setFound((before) => ({ ...more(before), busy: false }));
+    setFound((before) => (before.busy ? before : { ...before, busy: true }));
+    ask(stop.signal).then(
+      (answer) => told(() => ({ answer })),
+      (error: unknown) => told((before) => ({ ...before, error: error instanceof Error ? error.message : String(error) })),
     );
-    return () => {
-      over = true;
-    };
+    return () => stop.abort();
   }, [...depends, round]);
   return { ...found, again: () => setRound(round + 1) };
 }

@@ -1,5 +1,5 @@
 /** Views of a plan that changes many times a second: how often they look. */
-import { useEffect, useState } from "preact/hooks";
+import { useLayoutEffect, useState } from "preact/hooks";
 import type { PlanModel } from "./model";
 
 const INTERVAL = 300;
@@ -16,10 +16,13 @@ export function useNodesVersion(plan: PlanModel): number {
 
 function useCounter(plan: PlanModel, interval: number, counts: (nodes: boolean) => boolean): number {
   const [version, grow] = useState(0);
-  useEffect(() => {
+  // At once: what came between the rendering and a later effect would be missed.
+  useLayoutEffect(() => {
     let timer: ReturnType<typeof setTimeout> | undefined;
     const stop = plan.subscribe((change) => {
-      if (timer !== undefined || !counts(change.whole || change.nodes.size > 0)) return;
+      // Another plan altogether is shown at once.
+      if (change.whole) return grow((before) => before + 1);
+      if (timer !== undefined || !counts(change.nodes.size > 0)) return;
       timer = setTimeout(() => {
         timer = undefined;
         grow((before) => before + 1);

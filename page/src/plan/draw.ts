@@ -129,26 +129,29 @@ function drawBox(pen: Pen, box: Box, bay: Rect, scale: number, scene: Scene, loo
   }
 }
 
-/** How full a bay is, and of what, where boxes would be dust. */
+/** How full a bay is, and of what, where boxes would be dust. No layer is thinner than a pixel: the largest kinds are seen. */
 function drawLayers(pen: Pen, node: string, at: Rect, scene: Scene): void {
   const pods = scene.plan.podsOn(node);
   const whole = capacity(scene, node);
   if (!pods.length || whole <= 0) return;
-  const layers = new Map<Paint, number>();
-  let sum = 0;
+  const amounts = new Map<Paint, number>();
+  let all = 0;
   for (const pod of pods) {
     const amount = need(pod, scene.resource);
-    sum += amount;
-    if (!scene.shown(pod)) continue;
+    all += amount;
+    if (!amount || !scene.shown(pod)) continue;
     const paint = scene.colours.paint(pod);
-    layers.set(paint, (layers.get(paint) ?? 0) + amount);
+    amounts.set(paint, (amounts.get(paint) ?? 0) + amount);
   }
-  const scale = at.height / Math.max(whole, sum);
-  let bottom = at.y + at.height;
-  for (const [paint, amount] of layers) {
-    const height = amount * scale;
-    bottom -= height;
-    pen.box(at.x, bottom, at.width, height, paint, 1);
+  const scale = at.height / Math.max(whole, all);
+  const bottom = Math.round(at.y + at.height);
+  let level = 0;
+  let below = bottom;
+  for (const [paint, amount] of [...amounts].sort(([, one], [, other]) => other - one)) {
+    level += amount * scale;
+    const top = Math.min(bottom - 1, Math.round(bottom - level));
+    if (top < below) pen.box(at.x, top, at.width, below - top, paint, 1);
+    below = top;
   }
 }
 

@@ -5,7 +5,7 @@
  * as the pod's share of what the node has, so that the level shows how full it is. Places depend on names and numbers
  * alone: what does not change does not move.
  */
-import { byName } from "../parts/format";
+import { byName, sortedNames } from "../parts/format";
 import type { NodeItem, PodItem } from "./model";
 
 export const BAY_WIDTH = 100;
@@ -52,9 +52,9 @@ export function grouped(nodes: Iterable<NodeItem>, label: string): Map<string, s
     if (there) there.push(node.name);
     else found.set(value, [node.name]);
   }
-  for (const names of found.values()) names.sort(byName);
   // Nodes without the label come last.
-  return new Map([...found].sort(([one], [other]) => (one ? (other ? byName(one, other) : -1) : other ? 1 : 0)));
+  const values = [...sortedNames([...found.keys()].filter(Boolean)), ...(found.has("") ? [""] : [])];
+  return new Map(values.map((value) => [value, sortedNames(found.get(value)!)]));
 }
 
 /** The arrangement that shows most on a picture of this shape. */

@@ -10,22 +10,22 @@ function nodes(...names: string[]): NodesBlock {
   return { name: names, labels: none, taints: none, allocatable: none, unschedulable: names.map(() => false), labelSets: [{}], taintSets: [[]], amountSets: [{ cpu: 4000 }] };
 }
 
-/** Pods by key, each with its node and uid. */
-function pods(rows: Record<string, [node: string, uid: string]>): PodsBlock {
+/** Pods by key, each with its node. */
+function pods(rows: Record<string, string>): PodsBlock {
   const keys = Object.keys(rows);
   const none = keys.map(() => 0);
-  const nodeNames = ["", ...new Set(Object.values(rows).map(([node]) => node))];
+  const nodeNames = ["", ...new Set(Object.values(rows))];
   return {
     key: keys,
-    uid: keys.map((key) => rows[key]![1]),
-    node: keys.map((key) => nodeNames.indexOf(rows[key]![0])),
+    node: keys.map((key) => nodeNames.indexOf(rows[key]!)),
     nominatedNode: none,
     workload: none,
     labels: none,
     requests: none,
     priority: none,
-    created: keys.map(() => "2026-11-24T01:00:00Z"),
-    terminating: keys.map(() => false),
+    created: none,
+    terminating: [],
+    times: ["2026-11-24T01:00:00Z"],
     nodeNames,
     workloads: [""],
     labelSets: [{}],
@@ -35,13 +35,13 @@ function pods(rows: Record<string, [node: string, uid: string]>): PodsBlock {
 
 function started(): PlanModel {
   const model = new PlanModel();
-  model.apply({ kind: "snapshot", version: 7, nodes: nodes("a", "b"), pods: pods({ "x/p": ["", "1"], "x/q": ["a", "2"] }) });
+  model.apply({ kind: "snapshot", version: 7, nodes: nodes("a", "b"), pods: pods({ "x/p": "", "x/q": "a" }) });
   return model;
 }
 
 test("a snapshot replaces everything", () => {
   const model = started();
-  model.apply({ kind: "snapshot", version: 9, nodes: nodes("c"), pods: pods({ "y/r": ["c", "3"] }) });
+  model.apply({ kind: "snapshot", version: 9, nodes: nodes("c"), pods: pods({ "y/r": "c" }) });
   assert.deepEqual([...model.nodes.keys()], ["c"]);
   assert.deepEqual([...model.pods.keys()], ["y/r"]);
   assert.equal(model.podsOn("a").length, 0);
@@ -52,7 +52,7 @@ test("a delta moves, adds and removes, and says what it did", () => {
   const model = started();
   const heard: unknown[] = [];
   model.subscribe((change) => heard.push(change.pods.map(({ before, after }) => [before?.node, after?.node])));
-  const ok = model.apply({ kind: "delta", version: 8, since: 7, nodes: nodes("c"), pods: pods({ "x/p": ["b", "1"] }), goneNodes: ["a"], gonePods: ["x/q"] });
+  const ok = model.apply({ kind: "delta", version: 8, since: 7, nodes: nodes("c"), pods: pods({ "x/p": "b" }), goneNodes: ["a"], gonePods: ["x/q"] });
   assert.ok(ok);
   assert.deepEqual(heard, [[["a", undefined], ["", "b"]]]);
   assert.deepEqual([...model.nodes.keys()], ["b", "c"]);
@@ -72,7 +72,7 @@ test("a delta of another version is refused and changes nothing", () => {
 test("a copy changes on its own", () => {
   const model = started();
   const copy = model.copy();
-  copy.change({ nodes: NO_NODES, pods: pods({ "x/p": ["a", "1"] }), goneNodes: [], gonePods: [] });
+  copy.change({ nodes: NO_NODES, pods: pods({ "x/p": "a" }), goneNodes: [], gonePods: [] });
   assert.equal(model.pending.size, 1);
   assert.equal(copy.pending.size, 0);
   assert.equal(copy.podsOn("a").length, 2);
@@ -80,7 +80,22 @@ test("a copy changes on its own", () => {
 
 test("no string is taken for a property of objects", () => {
   const model = new PlanModel();
-  model.apply({ kind: "snapshot", version: 1, nodes: nodes("__proto__"), pods: pods({ "x/constructor": ["__proto__", "1"] }) });
+  model.apply({ kind: "snapshot", version: 1, nodes: nodes("__proto__"), pods: pods({ "x/constructor": "__proto__" }) });
   assert.equal(model.podsOn("__proto__").length, 1);
   assert.equal(model.podsOn("constructor").length, 0);
+});
+
+test("a snapshot in parts is whole once the last has come", () => {
+  const model = new PlanModel();
+  const heard: boolean[] = [];
+  model.subscribe((change) => heard.push(change.whole && model.loading));
+  model.apply({ kind: "snapshot", version: 4, nodes: nodes("a"), pods: pods({}), more: true });
+  assert.ok(model.loading);
+  model.apply({ kind: "part", version: 4, pods: pods({ "x/p": "a" }), more: true });
+  model.apply({ kind: "part", version: 4, pods: pods({ "x/q": "a" }), more: false });
+  assert.equal(model.podsOn("a").length, 2);
+  // Not with each part: to draw everything takes longer than to read one.
+  assert.deepEqual(heard, [true, false]);
+  assert.ok(model.apply({ kind: "delta", version: 5, since: 4, nodes: NO_NODES, pods: pods({}), goneNodes: [], gonePods: ["x/p"] }));
+  assert.equal(model.podsOn("a").length, 1);
 });

@@ -19,7 +19,6 @@ export interface PodItem {
   readonly key: string;
   readonly namespace: string;
   readonly name: string;
-  readonly uid: string;
   /** "" while it is pending. */
   readonly node: string;
   readonly nominatedNode: string;
@@ -49,9 +48,14 @@ export interface Change {
 }
 
 const NO_PODS: readonly PodItem[] = [];
+/** Milliseconds between two looks at a plan that comes in parts: on a slow line it is seen to fill. */
+const FILLING = 600;
 
 export class PlanModel {
   version = 0;
+  /** Whether pods of a snapshot are still to come. */
+  loading = false;
+  #told = 0;
   readonly nodes = new Map<string, NodeItem>();
   readonly pods = new Map<string, PodItem>();
   /** As arrays: a node has a hundred pods at most, and thousands of sets take longer to make than to search. */
@@ -75,13 +79,21 @@ export class PlanModel {
     return () => this.#listeners.delete(listener);
   }
 
-  /** False if the message is a delta of another version than this one: a snapshot is needed. */
+  /** False if the message is a delta to another version than this one: a snapshot is needed. */
   apply(message: PlanMessage): boolean {
-    if (message.kind === "snapshot") {
-      this.#clear();
-      this.#take(message.nodes, message.pods);
+    if (message.kind !== "delta") {
+      const first = message.kind === "snapshot";
+      if (first) {
+        this.#clear();
+        for (const node of nodeItems(message.nodes)) this.nodes.set(node.name, node);
+      }
+      this.#fill(message.pods);
       this.version = message.version;
-      this.#tell({ whole: true, nodes: new Set(), pods: [] });
+      this.loading = message.more ?? false;
+      if (first || !this.loading || performance.now() - this.#told > FILLING) {
+        this.#told = performance.now();
+        this.#tell({ whole: true, nodes: new Set(), pods: [] });
+      }
       return true;
     }
     if (message.since !== this.version) return false;
@@ -122,17 +134,34 @@ export class PlanModel {
     this.#pending.clear();
   }
 
-  #take(nodes: NodesBlock, pods: PodsBlock, change?: Change): void {
+  #take(nodes: NodesBlock, pods: PodsBlock, change: Change): void {
     for (const node of nodeItems(nodes)) {
       this.nodes.set(node.name, node);
-      change?.nodes.add(node.name);
+      change.nodes.add(node.name);
     }
     for (const after of podItems(pods)) {
-      const before = change && this.pods.get(after.key);
+      const before = this.pods.get(after.key);
       if (before) this.#remove(before);
       this.#add(after);
-      change?.pods.push({ before, after });
+      change.pods.push({ before, after });
     }
+  }
+
+  /** Pods that are new, many at once: each node is looked up once. */
+  #fill(block: PodsBlock): void {
+    const there: PodItem[][] = [];
+    podItems(block).forEach((pod, i) => {
+      this.pods.set(pod.key, pod);
+      const node = block.node[i]!;
+      if (node) (there[node] ??= this.#listOf(pod.node)).push(pod);
+      else this.#pending.add(pod);
+    });
+  }
+
+  #listOf(node: string): PodItem[] {
+    let found = this.#onNode.get(node);
+    if (!found) this.#onNode.set(node, (found = []));
+    return found;
   }
 
   #add(pod: PodItem): void {
@@ -141,9 +170,7 @@ export class PlanModel {
       this.#pending.add(pod);
       return;
     }
-    const there = this.#onNode.get(pod.node);
-    if (there) there.push(pod);
-    else this.#onNode.set(pod.node, [pod]);
+    this.#listOf(pod.node).push(pod);
   }
 
   #remove(pod: PodItem): void {
@@ -174,35 +201,35 @@ function* nodeItems(block: NodesBlock): Generator<NodeItem> {
   }
 }
 
-function* podItems(block: PodsBlock): Generator<PodItem> {
+function podItems(block: PodsBlock): PodItem[] {
+  const { key: keys, node, nominatedNode, workload, labels, requests, priority, created, nodeNames, workloads, labelSets, amountSets } = block;
   // Names of namespaces and of families are shared between their pods: a hundred thousand copies would be megabytes.
-  const namespaces = new Map<string, string>();
-  const families = new Map<string, string[]>();
-  for (let i = 0; i < block.key.length; i++) {
-    const key = block.key[i]!;
+  const namespaces = new Map<string, [string, string[]]>();
+  const times = block.times.map((time) => Date.parse(time) || 0);
+  const terminating = new Set(block.terminating);
+  const found = new Array<PodItem>(keys.length);
+  for (let i = 0; i < keys.length; i++) {
+    const key = keys[i]!;
     const slash = key.indexOf("/");
-    const found = key.slice(0, slash);
-    let namespace = namespaces.get(found);
-    if (namespace === undefined) {
-      namespaces.set(found, (namespace = found));
-      families.set(namespace, []);
-    }
-    const own = families.get(namespace)!;
-    const number = block.workload[i]!;
-    yield {
+    const text = key.slice(0, slash);
+    let known = namespaces.get(text);
+    if (known === undefined) namespaces.set(text, (known = [text, []]));
+    const [namespace, families] = known;
+    const number = workload[i]!;
+    found[i] = {
       key,
       namespace,
       name: key.slice(slash + 1),
-      uid: block.uid[i]!,
-      node: block.nodeNames[block.node[i]!]!,
-      nominatedNode: block.nodeNames[block.nominatedNode[i]!]!,
-      workload: block.workloads[number]!,
-      family: (own[number] ??= `${namespace}/${block.workloads[number] || "pods of their own"}`),
-      labels: block.labelSets[block.labels[i]!]!,
-      requests: block.amountSets[block.requests[i]!]!,
-      priority: block.priority[i]!,
-      created: Date.parse(block.created[i]!) || 0,
-      terminating: block.terminating[i]!,
+      node: nodeNames[node[i]!]!,
+      nominatedNode: nodeNames[nominatedNode[i]!]!,
+      workload: workloads[number]!,
+      family: (families[number] ??= `${namespace}/${workloads[number] || "pods of their own"}`),
+      labels: labelSets[labels[i]!]!,
+      requests: amountSets[requests[i]!]!,
+      priority: priority[i]!,
+      created: times[created[i]!]!,
+      terminating: terminating.has(i),
     };
   }
+  return found;
 }

@@ -3,6 +3,7 @@ import { amount, byName, count, percent, span } from "../parts/format";
 import { Swatch } from "../parts/swatch";
 import { nodeHref, podHref } from "../shell/address";
 import type { QueuedPod, Strings } from "../protocol";
+import { trialHref } from "../workbench/change";
 import type { Colours } from "./colours";
 import { need, used } from "./layout";
 import type { NodeItem, PlanModel, PodItem } from "./model";
@@ -17,6 +18,8 @@ interface Props {
   pod: string;
   onSelect: (node: string, pod: string) => void;
   onGroup: (label: string) => void;
+  /** Whether changes can be tried. */
+  tries: boolean;
 }
 
 export function Panel(props: Props) {
@@ -92,7 +95,7 @@ function FactOf({ name, value }: { name: string; value: string }) {
   );
 }
 
-function AboutNode({ item, plan, colours, resource, pod: chosen, onSelect, onGroup }: Props & { item: NodeItem }) {
+function AboutNode({ item, plan, colours, resource, pod: chosen, tries, onSelect, onGroup }: Props & { item: NodeItem }) {
   const pods = [...plan.podsOn(item.name)].sort((one, other) => need(other, resource) - need(one, resource) || byName(one.key, other.key));
   return (
     <section>
@@ -131,6 +134,20 @@ function AboutNode({ item, plan, colours, resource, pod: chosen, onSelect, onGro
         </ul>
       )}
       <Labels labels={item.labels} onPick={onGroup} />
+      {tries && (
+        <p class="what-if">
+          What if{" "}
+          <a class="button small" href={trialHref({ drain: [item.name] })}>
+            it is drained
+          </a>{" "}
+          <a class="button small" href={trialHref({ remove: [item.name] })}>
+            it is gone
+          </a>{" "}
+          <a class="button small" href={trialHref({ addNodes: [{ count: 1, like: item.name }] })}>
+            there is one more
+          </a>
+        </p>
+      )}
       <h3>{count(pods.length, "pod")}</h3>
       <ul class="pods">
         {pods.slice(0, 250).map((one) => (

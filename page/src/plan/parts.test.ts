@@ -1,10 +1,10 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { amount, byName, span } from "../parts/format";
+import { amount, byName, grouped, sortedNames, span } from "../parts/format";
 import { csv } from "../parts/save";
 import { changeOf, isEmpty, items, textOf, workloadOf } from "../workbench/change";
 import { Colours } from "./colours";
-import { grouped, layout, need, stowed } from "./layout";
+import { grouped as byLabel, layout, need, stowed } from "./layout";
 import type { NodeItem, PodItem } from "./model";
 import { fitted } from "./pen";
 import { parseSelector } from "./selector";
@@ -12,7 +12,7 @@ import { Course } from "../time/course";
 import type { NodesBlock, PodsBlock } from "../protocol";
 
 const pod = (name: string, cpu: number): PodItem => ({
-  key: `ns/${name}`, namespace: "ns", name, uid: name, node: "a", nominatedNode: "", workload: "", family: "ns/pods of their own", labels: {}, requests: { cpu },
+  key: `ns/${name}`, namespace: "ns", name, node: "a", nominatedNode: "", workload: "", family: "ns/pods of their own", labels: {}, requests: { cpu },
   priority: 0, created: 0, terminating: false,
 });
 const nodeOf = (name: string, zone: string): NodeItem => ({ name, labels: zone ? { zone } : {}, taints: [], allocatable: { cpu: 4000 }, unschedulable: false });
@@ -37,6 +37,16 @@ test("amounts are as kubectl shows them", () => {
   assert.equal(span(95), "1m35s");
   assert.equal(span(3 * 86400), "3d");
   assert.deepEqual(["n10", "n2"].sort(byName), ["n2", "n10"]);
+});
+
+test("thousands have commas", () => {
+  for (const value of [0, 7, 999, 1000, 12345, 1234567, -1000, 0.5, 1234.5]) assert.equal(grouped(value), value.toLocaleString("en"));
+});
+
+test("names sorted by keys are in the order in which they are compared", () => {
+  const names = ["n10", "n2", "a.b", "a-b", "ab", "a1", "a-1", "a-10", "a-2", "1a", "10", "9", "a", "a-1-b", "a-1.b", "ip-10-0-3-12.ec2.internal", "ip-10-0-12-3.ec2.internal"];
+  assert.deepEqual(sortedNames(names), [...names].sort(byName));
+  assert.deepEqual(sortedNames(["B1", "a", "b_2", "b10"]), ["a", "b_2", "B1", "b10"].sort(byName));
 });
 
 test("a cell is no formula, and a comma ends none", () => {
@@ -67,7 +77,7 @@ test("what a node has promised beyond what it has stays within its bay", () => {
 
 test("holds and bays overlap nowhere, and nodes without the label come last", () => {
   const nodes = Array.from({ length: 57 }, (_, i) => nodeOf(`n${i}`, ["", "x", "y", "z"][i % 4]!));
-  const groups = grouped(nodes, "zone");
+  const groups = byLabel(nodes, "zone");
   assert.deepEqual([...groups.keys()], ["x", "y", "z", ""]);
   const made = layout(groups, 1.6);
   assert.equal(made.bays.length, 57);
@@ -104,13 +114,13 @@ test("pods of a Deployment are scaled by it", () => {
 
 const noNodes: NodesBlock = { name: [], labels: [], taints: [], allocatable: [], unschedulable: [], labelSets: [], taintSets: [], amountSets: [] };
 const podsAt = (node: string): PodsBlock => ({
-  key: ["d/p"], uid: ["1"], node: [1], nominatedNode: [0], workload: [0], labels: [0], requests: [0], priority: [0], created: [""],
-  terminating: [false], nodeNames: ["", node], workloads: [""], labelSets: [{}], amountSets: [{}],
+  key: ["d/p"], node: [1], nominatedNode: [0], workload: [0], labels: [0], requests: [0], priority: [0], created: [0],
+  terminating: [], times: [""], nodeNames: ["", node], workloads: [""], labelSets: [{}], amountSets: [{}],
 });
 
 test("a course goes on and back", () => {
   const frames = ["a", "b", "c"].map((node) => ({ time: "", nodes: noNodes, pods: podsAt(node), goneNodes: [], gonePods: [] }));
-  const course = new Course({ kind: "Frames", track: "t", start: { kind: "snapshot", version: 1, nodes: noNodes, pods: { ...podsAt(""), key: [], uid: [] } }, frames });
+  const course = new Course({ kind: "Frames", track: "t", start: { kind: "snapshot", version: 1, nodes: noNodes, pods: { ...podsAt(""), key: [] } }, frames });
   const seen = [2, 0, 3, 1, 99].map((at) => (course.go(at), course.model.pods.get("d/p")?.node));
   assert.deepEqual(seen, ["b", undefined, "c", "a", "c"]);
 });

@@ -41,10 +41,10 @@ export class CanvasPen implements Pen {
   }
 
   box(x: number, y: number, width: number, height: number, paint: Paint, alpha: number): void {
-    this.context.globalAlpha = alpha;
+    if (alpha !== 1) this.context.globalAlpha = alpha;
     this.context.fillStyle = width > 5 && height > 5 ? this.#filling(paint) : paint[this.dark ? "dark" : "light"];
     this.context.fillRect(x, y, width, height);
-    this.context.globalAlpha = 1;
+    if (alpha !== 1) this.context.globalAlpha = 1;
   }
 
   text(x: number, y: number, text: string, size: number, fill: string, { bold = false, room = Infinity } = {}): void {

@@ -1,5 +1,5 @@
 /** The plan as a picture: zoomed and moved by pointer, wheel, fingers and keys; what is chosen is told to the view. */
-import { type MutableRef, useEffect, useMemo, useRef, useState } from "preact/hooks";
+import { type MutableRef, useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
 import { onThemeChange } from "../shell/theme";
 import { Canvas } from "./canvas";
 import { type ColourBy, Colours } from "./colours";
@@ -32,6 +32,7 @@ interface Props {
 }
 
 const NO_GHOSTS: ReadonlyMap<string, readonly PodItem[]> = new Map();
+const NOWHERE: Layout = { width: 1, height: 1, holds: [], bays: [], byNode: new Map() };
 const STEP = 1.35;
 
 export function Picture(props: Props) {
@@ -40,10 +41,12 @@ export function Picture(props: Props) {
   const base = useRef<HTMLCanvasElement>(null);
   const top = useRef<HTMLCanvasElement>(null);
   const canvas = useRef<Canvas | null>(null);
-  const [aspect, setAspect] = useState(1.6);
+  // Unknown until it has been measured.
+  const [aspect, setAspect] = useState(0);
   const last = useRef<Layout | null>(null);
 
-  useEffect(() => {
+  // Before anything is shown: a frame without the picture would only make it late.
+  useLayoutEffect(() => {
     const made = new Canvas(base.current!, top.current!, () => props.quay?.());
     canvas.current = made;
     if (props.handle) props.handle.current = made;
@@ -61,8 +64,9 @@ export function Picture(props: Props) {
     return () => stops.forEach((stop) => stop());
   }, []);
 
-  const places = useMemo(() => layout(grouped(plan.nodes.values(), settings.group), aspect), [plan, settings.group, props.nodesVersion, aspect]);
-  useEffect(() => {
+  const groups = useMemo(() => grouped(plan.nodes.values(), settings.group), [plan, settings.group, props.nodesVersion]);
+  const places = useMemo(() => (aspect ? layout(groups, aspect) : NOWHERE), [groups, aspect]);
+  useLayoutEffect(() => {
     const scene: Scene = {
       plan,
       layout: places,
@@ -78,7 +82,7 @@ export function Picture(props: Props) {
     canvas.current!.show(scene, last.current !== places);
     last.current = places;
   }, [plan, places, colours, settings.resource, shown, props.selectedNode, props.selectedPod, props.ghosts]);
-  useEffect(() => plan.subscribe((change) => (change.whole ? canvas.current!.refresh() : canvas.current!.change(change))), [plan]);
+  useLayoutEffect(() => plan.subscribe((change) => (change.whole ? canvas.current!.refresh() : canvas.current!.change(change))), [plan]);
   usePointers(box, canvas, props);
 
   const key = (event: KeyboardEvent) => {

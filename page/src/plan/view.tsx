@@ -1,6 +1,6 @@
 /** The plan: nodes as bays grouped by a label, pods as boxes in them, the quay below, and what is chosen beside it. */
 import { useCallback, useMemo, useRef, useState } from "preact/hooks";
-import { amount, byName, count, grouped, percent } from "../parts/format";
+import { amount, count, grouped, percent, sortedNames } from "../parts/format";
 import { PictureButtons } from "../parts/pictures";
 import { Swatch } from "../parts/swatch";
 import { type Column, Table } from "../parts/table";
@@ -41,7 +41,12 @@ export function PlanView({ source, plan, address }: ViewProps) {
   // A legend that changed with every pod would take the colours away from under one's eyes.
   const kinds = useKinds(plan, version, settings.colour);
   const before = useRef<Colours>();
-  const colours = useMemo(() => (before.current = new Colours(settings.colour, plan.pods.values(), Date.now(), before.current)), [plan, settings.colour, kinds]);
+  const colours = useMemo(() => {
+    const found = new Colours(settings.colour, plan.pods.values(), Date.now(), before.current);
+    // Until all pods are there, nobody knows which kinds are the largest.
+    if (!plan.loading) before.current = found;
+    return found;
+  }, [plan, settings.colour, kinds, plan.loading]);
   const matches = useMemo(() => parseSelector(filter), [filter]);
   const shown = useCallback(
     (item: PodItem) => (typeof matches === "string" || matches(item.labels)) && (!workload || item.family === workload || item.namespace === workload),
@@ -57,7 +62,7 @@ export function PlanView({ source, plan, address }: ViewProps) {
   const select = (nextNode: string, nextPod: string) => set({ select: nextPod ? `pod:${nextPod}` : nextNode ? `node:${nextNode}` : undefined });
   const totals = useMemo(() => totalsOf(plan, settings.resource), [plan, version, settings.resource]);
   const name = `stowplan-${source.about.title.replaceAll(/[^\w.-]+/g, "-")}`;
-  const sum = `${count(plan.nodes.size, "node")}, ${count(totals.stowed, "pod")} stowed, ${grouped(plan.pending.size)} pending; ${settings.resource} ${percent(totals.asked, totals.whole)} requested`;
+  const sum = `${count(plan.nodes.size, "node")}, ${count(totals.stowed, "pod")} stowed, ${grouped(plan.pending.size)} pending; ${plan.loading ? "more are being read …" : `${settings.resource} ${percent(totals.asked, totals.whole)} requested`}`;
   return (
     <div class="plan" data-chosen={!!(node || pod) || undefined}>
       <h1 class="visually-hidden">The plan of {source.about.title}</h1>
@@ -132,7 +137,7 @@ export function PlanView({ source, plan, address }: ViewProps) {
       <div ref={quay} class="quayside">
         <Quay plan={plan} version={version} queue={queue} colours={colours} shown={shown} selected={pod} onSelect={(key) => select("", key)} />
       </div>
-      {(node || pod) && <Panel plan={plan} colours={colours} queue={queue} resource={settings.resource} node={node} pod={pod} onSelect={select} onGroup={(group) => set({ group })} />}
+      {(node || pod) && <Panel plan={plan} colours={colours} queue={queue} resource={settings.resource} node={node} pod={pod} onSelect={select} onGroup={(group) => set({ group })} tries={source.can("whatIf")} />}
     </div>
   );
 }
@@ -179,8 +184,9 @@ function groupLabels(plan: PlanModel): Map<string, number> {
     }
   }
   const found = [...values].filter(([, all]) => all.size <= MOST_HOLDS && (all.size < plan.nodes.size || plan.nodes.size < 3));
-  const rank = (label: string) => (USUAL.includes(label) ? USUAL.indexOf(label) : USUAL.length);
-  return new Map(found.sort(([one], [other]) => rank(one) - rank(other) || byName(one, other)).map(([label, all]) => [label, all.size]));
+  const sizes = new Map(found.map(([label, all]) => [label, all.size]));
+  const sorted = [...USUAL, ...sortedNames([...sizes.keys()].filter((label) => !USUAL.includes(label)))];
+  return new Map(sorted.filter((label) => sizes.has(label)).map((label) => [label, sizes.get(label)!]));
 }
 
 function resourcesOf(plan: PlanModel): string[] {
@@ -293,7 +299,7 @@ interface NodesTableProps {
 
 function NodesTable({ plan, version, settings, file, shown, selected }: NodesTableProps) {
   const { group, resource } = settings;
-  const rows = useMemo(() => [...plan.nodes.values()].sort((one, other) => byName(one.name, other.name)), [plan, version]);
+  const rows = useMemo(() => sortedNames([...plan.nodes.keys()]).map((name) => plan.nodes.get(name)!), [plan, version]);
   const asked = (node: NodeItem) => used(plan.podsOn(node.name), resource);
   const columns: Column<NodeItem>[] = [
     { title: "Node", value: (node) => node.name, show: (node) => <a href={nodeHref(node.name)}>{node.name}</a> },

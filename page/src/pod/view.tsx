@@ -3,7 +3,7 @@ import { Answer, useAsked } from "../parts/asked";
 import { count, grouped } from "../parts/format";
 import { type Column, Table } from "../parts/table";
 import type { EventRecord, Suggestion, VerdictRecord } from "../protocol";
-import { groupHref, href, nodeHref, podHref } from "../shell/address";
+import { groupHref, href, type Moment, momentOf, momentQuery, nodeHref, podHref } from "../shell/address";
 import type { ViewProps } from "../shell/views";
 import { useVersion } from "../plan/changes";
 import { Refusals } from "./refusals";
@@ -15,27 +15,38 @@ const INTERVAL = 5000;
 
 /** Each pod has a view of its own: what is known of one is never shown below the name of another. */
 export function PodView(props: ViewProps) {
-  return <OnePod key={props.address.parts.join("/")} {...props} />;
+  return <OnePod key={`${props.address.parts.join("/")} ${props.address.query}`} {...props} />;
 }
 
 function OnePod({ source, plan, address }: ViewProps) {
   const key = address.parts.join("/");
   const version = useVersion(plan, INTERVAL);
-  const asked = useAsked(() => source.explain(key), [source, key, source.about.mode === "live" ? version : 0]);
+  const moment = momentOf(address);
+  const asked = useAsked(() => source.explain(key, moment), [source, key, source.about.mode === "live" ? version : 0]);
   return (
     <div class="page">
       <nav aria-label="Where this is" class="crumbs">
-        <a href={href("plan", [], { select: `pod:${key}` })}>Plan</a> / {address.parts[0]}
+        {moment ? <AtMoment moment={moment} /> : <a href={href("plan", [], { select: `pod:${key}` })}>Plan</a>} / {address.parts[0]}
       </nav>
       <h1>{address.parts[1] ?? key}</h1>
-      <Answer asked={asked} what="the verdict">
-        {(verdict) => <Verdict verdict={verdict} />}
+      <Answer asked={asked} what={moment ? "the verdict: that moment is worked out again" : "the verdict"}>
+        {(verdict) => <Verdict verdict={verdict} moment={moment} />}
       </Answer>
     </div>
   );
 }
 
-function Verdict({ verdict }: { verdict: VerdictRecord }) {
+/** The way back to where it was asked from. */
+function AtMoment({ moment: { track, at } }: { moment: Moment }) {
+  const time = new Date(1000 * Number(at)).toISOString();
+  return (
+    <a href={href("time", [], { at: time })}>
+      {track}, {time.replace("T", " ").slice(0, 21)}
+    </a>
+  );
+}
+
+function Verdict({ verdict, moment }: { verdict: VerdictRecord; moment?: Moment }) {
   const { scheduler, suggestions = [], refusals = [], preemption, podGroup } = verdict;
   const obstacles = (verdict.obstacles as string[] | undefined) ?? [];
   const story = scheduler?.story;
@@ -52,7 +63,7 @@ function Verdict({ verdict }: { verdict: VerdictRecord }) {
           ))}
           <ol class="help">
             {suggestions.map((one, i) => (
-              <Help key={i} pod={verdict.pod} suggestion={one} />
+              <Help key={i} pod={verdict.pod} suggestion={one} onPlan={!moment} />
             ))}
           </ol>
         </section>
@@ -63,14 +74,14 @@ function Verdict({ verdict }: { verdict: VerdictRecord }) {
         <section class="card" aria-labelledby="preemption">
           <h2 id="preemption">Preemption</h2>
           {preemption.reason && <p>Not allowed: {preemption.reason}</p>}
-          {Object.keys(preemption.candidates ?? {}).length > 0 && <Candidates preemption={preemption} />}
+          {Object.keys(preemption.candidates ?? {}).length > 0 && <Candidates preemption={preemption} moment={moment} />}
         </section>
       )}
       {podGroup && (
         <section class="card" aria-labelledby="group">
           <h2 id="group">Its group</h2>
           <p>
-            <a href={groupHref(podGroup.podGroup)}>{podGroup.podGroup}</a>: {podGroup.fits ? "fits whole" : (podGroup.message ?? podGroup.code)}
+            <a href={groupHref(podGroup.podGroup, momentQuery(moment))}>{podGroup.podGroup}</a>: {podGroup.fits ? "fits whole" : (podGroup.message ?? podGroup.code)}
           </p>
           <p class="muted">{count((podGroup.pods ?? []).length, "member")} tried together, {count(Object.keys(podGroup.haveNode ?? {}).length, "member")} with a node</p>
         </section>
@@ -116,13 +127,14 @@ function margin(verdict: VerdictRecord): string {
   return own === next ? "; another is as good" : `; ${grouped(own - next)} points ahead of the next`;
 }
 
-function Help({ pod, suggestion }: { pod: string; suggestion: Suggestion }) {
+/** `onPlan`: whether the plan shows the moment that this is about. */
+function Help({ pod, suggestion, onPlan }: { pod: string; suggestion: Suggestion; onPlan: boolean }) {
   return (
     <li>
       {suggestion.text}
       <span class="muted"> · {count(suggestion.gain, "node")} would then take it</span>
       {suggestion.note && <span class="muted"> · {suggestion.note}</span>}{" "}
-      {suggestion.nodes.length > 0 && (
+      {onPlan && suggestion.nodes.length > 0 && (
         <a class="button small" href={href("plan", [], { ghost: `${pod}@${suggestion.nodes.join(",")}` })}>
           Show on the plan
         </a>
@@ -131,13 +143,13 @@ function Help({ pod, suggestion }: { pod: string; suggestion: Suggestion }) {
   );
 }
 
-function Candidates({ preemption }: { preemption: NonNullable<VerdictRecord["preemption"]> }) {
+function Candidates({ preemption, moment }: { preemption: NonNullable<VerdictRecord["preemption"]>; moment?: Moment }) {
   const rows = Object.entries(preemption.candidates ?? {}).map(([node, { victims, pdbViolations }]) => ({ node, victims, pdbViolations, selected: preemption.selected?.includes(node) ?? false }));
   type Row = (typeof rows)[number];
   const columns: Column<Row>[] = [
     { title: "Node", value: (row) => row.node, show: (row) => <a href={nodeHref(row.node)}>{row.node}</a> },
     { title: "Victims", value: (row) => row.victims.length },
-    { title: "Who", value: (row) => row.victims.join(" ") , show: (row) => row.victims.map((victim) => <a key={victim} href={podHref(victim)}>{victim} </a>) },
+    { title: "Who", value: (row) => row.victims.join(" ") , show: (row) => row.victims.map((victim) => <a key={victim} href={podHref(victim, momentQuery(moment))}>{victim} </a>) },
     { title: "Against budgets", value: (row) => row.pdbViolations },
     { title: "", value: (row) => (row.selected ? "left by the rules" : "") },
   ];

@@ -29,14 +29,29 @@ export function href(view: string, parts: string[] = [], query: Record<string, s
   return `#/${[view, ...parts].map(encodeURIComponent).join("/")}${tail}`;
 }
 
-export const podHref = (pod: string) => href("pod", split(pod));
-export const groupHref = (group: string) => href("group", split(group));
+/** `query`: of a moment, see `momentQuery`. */
+export const podHref = (pod: string, query: Record<string, string> = {}) => href("pod", split(pod), query);
+export const groupHref = (group: string, query: Record<string, string> = {}) => href("group", split(group), query);
 export const nodeHref = (node: string) => href("node", [node]);
 
 function split(key: string): string[] {
   const at = key.indexOf("/");
   return at < 0 ? ["default", key] : [key.slice(0, at), key.slice(at + 1)];
 }
+
+/** A moment of a course: seconds since the epoch, as the server wrote them. */
+export interface Moment {
+  track: string;
+  at: string;
+}
+
+/** The moment that a view is about; none: the cluster as the plan shows it. */
+export function momentOf({ query }: Address): Moment | undefined {
+  const [track, at] = [query.get("track"), query.get("at")];
+  return track !== null && at ? { track, at } : undefined;
+}
+
+export const momentQuery = (moment: Moment | undefined): Record<string, string> => (moment ? { ...moment } : {});
 
 /** Changes some values of the address and keeps the others; no new entry in the history unless asked for. */
 export function amend(address: Address, values: Record<string, string | undefined>, options: { push?: boolean } = {}): void {

@@ -1,6 +1,7 @@
 /** What surrounds each view: the header with the way to the others, the stream's state, and the search. */
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { PlanModel } from "../plan/model";
+import { PlanView } from "../plan/view";
 import type { SourceRecord } from "../protocol";
 import type { Connection, Source } from "../source/source";
 import { type Address, href, useAddress } from "./address";
@@ -26,10 +27,11 @@ export function Shell({ source }: { source: Source }) {
   const address = useAddress();
   const plan = useMemo(() => new PlanModel(), []);
   const [connection, setConnection] = useState<[Connection, string]>(["connecting", ""]);
-  const [arrived, setArrived] = useState(false);
+  // Of a plan that comes in parts, the first is enough for the plan's own view.
+  const [arrived, setArrived] = useState<"nothing" | "a part" | "all">("nothing");
   const main = useRef<HTMLElement>(null);
 
-  useEffect(() => follow(source, plan, (state, why) => setConnection([state, why]), () => setArrived(true)), [source]);
+  useEffect(() => follow(source, plan, (state, why) => setConnection([state, why]), () => setArrived((before) => (before === "all" || !plan.loading ? "all" : "a part"))), [source]);
   const view = VIEWS[address.view];
   useEffect(() => {
     document.title = [...address.parts.slice(-1), view?.title ?? "Nothing here", source.about.title, "Stowplan"].join(" · ");
@@ -48,9 +50,9 @@ export function Shell({ source }: { source: Source }) {
           </p>
         ) : !source.can(view.needs) ? (
           <p class="empty">
-            {view.title}: not to be had from {source.about.title} ({KINDS[source.about.mode]}). {WHY_NOT[view.needs] ?? ""}
+            {view.title}: not to be had from {source.about.title} ({KINDS[source.about.mode]}). {source.about.whyNot?.[view.needs] ?? WHY_NOT[view.needs] ?? ""}
           </p>
-        ) : arrived ? (
+        ) : arrived === "all" || (arrived === "a part" && view.component === PlanView) ? (
           <view.component source={source} plan={plan} address={address} />
         ) : (
           <p class="empty" role="status">

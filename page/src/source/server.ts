@@ -1,5 +1,6 @@
 /** The server beside the page, asked by addresses relative to it. */
 import type { Capability, PlanMessage, SourceRecord, WhatIfChange } from "../protocol";
+import type { Moment } from "../shell/address";
 import { headers } from "./access";
 import { type Follower, Refused, type Source } from "./source";
 import { events } from "./stream";
@@ -58,13 +59,12 @@ class Server implements Source {
     return this.about.can.includes(what);
   }
 
-  explain = (pod: string, options: { suggestions?: boolean } = {}) =>
-    ask<never>(`explain/${path(pod)}${options.suggestions === false ? "" : "?suggestions=true"}`);
+  explain = (pod: string, moment?: Moment) => ask<never>(`explain/${path(pod)}?${new URLSearchParams({ suggestions: "true", ...moment })}`);
   pending = (limit = 500) => ask<never>(`pending?limit=${limit}`);
   decisions = (limit = 500) => ask<never>(`decisions?limit=${limit}`);
   story = (pod: string) => ask<never>(`stories/${path(pod)}`);
   node = (name: string) => ask<never>(`nodes/${encodeURIComponent(name)}`);
-  group = (group: string) => ask<never>(`podgroups/${path(group)}?verdict=true`);
+  group = (group: string, moment?: Moment) => ask<never>(`podgroups/${path(group)}?${new URLSearchParams({ verdict: "true", ...moment })}`);
   configuration = () => ask<never>("configuration");
   whatIf = (change: WhatIfChange) =>
     ask<never>("what-if", {

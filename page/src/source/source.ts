@@ -1,4 +1,5 @@
 /** Where a page's data comes from: a server, or the data that a static copy carries. Views know only this interface. */
+import type { Moment } from "../shell/address";
 import type {
   Capability,
   ConfigurationRecord,
@@ -39,13 +40,14 @@ export interface Source {
   can(what: Capability): boolean;
   /** Calls the follower with messages until the returned function is called. */
   follow(follower: Follower): () => void;
-  explain(pod: string, options?: { suggestions?: boolean }): Promise<VerdictRecord>;
+  /** As of a moment of a course, if one is given. */
+  explain(pod: string, moment?: Moment): Promise<VerdictRecord>;
   pending(limit?: number): Promise<QueueRecord>;
   decisions(limit?: number): Promise<DecisionsRecord>;
   /** `pod` and `group` are namespace/name. */
   story(pod: string): Promise<StoryRecord>;
   node(name: string): Promise<NodeRecord>;
-  group(group: string): Promise<GroupStateRecord>;
+  group(group: string, moment?: Moment): Promise<GroupStateRecord>;
   configuration(): Promise<ConfigurationRecord>;
   whatIf(change: WhatIfChange): Promise<WhatIfRecord>;
   time(track: string): Promise<TimeRecord>;

@@ -46,8 +46,8 @@ function plan(pods: Record<string, string>): PlanModel {
   model.change({
     nodes: { name: [], labels: [], taints: [], allocatable: [], unschedulable: [], labelSets: [], taintSets: [], amountSets: [] },
     pods: {
-      key: keys, uid: keys, node: keys.map((key) => nodeNames.indexOf(pods[key]!)), nominatedNode: zeros, workload: zeros, labels: zeros, requests: zeros,
-      priority: zeros, created: keys.map(() => ""), terminating: keys.map(() => false), nodeNames, workloads: [""], labelSets: [{}], amountSets: [{}],
+      key: keys, node: keys.map((key) => nodeNames.indexOf(pods[key]!)), nominatedNode: zeros, workload: zeros, labels: zeros, requests: zeros,
+      priority: zeros, created: zeros, terminating: [], times: [""], nodeNames, workloads: [""], labelSets: [{}], amountSets: [{}],
     },
     goneNodes: [],
     gonePods: [],

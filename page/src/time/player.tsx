@@ -1,6 +1,6 @@
 /** Plays one course, or two in step: one scrubber, a plan for each, what differs between them, and figures below. */
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
-import { count, grouped, span } from "../parts/format";
+import { byName, count, grouped, span } from "../parts/format";
 import { PictureButtons } from "../parts/pictures";
 import { type Column, Table } from "../parts/table";
 import type { Canvas } from "../plan/canvas";
@@ -9,7 +9,7 @@ import { Colours } from "../plan/colours";
 import type { PlanModel, PodItem } from "../plan/model";
 import { Picture } from "../plan/picture";
 import type { FramesRecord, Mark, TimeRecord } from "../protocol";
-import { amend, type Address, parse } from "../shell/address";
+import { amend, type Address, parse, podHref } from "../shell/address";
 import { type Axis, axisOf, isoOf, momentAt } from "./axis";
 import { Chart, type Figure, picture } from "./chart";
 import { Course } from "./course";
@@ -33,7 +33,8 @@ export interface Told {
   frames: FramesRecord;
 }
 
-export function Player({ told, address }: { told: Told[]; address: Address }) {
+/** `asks`: whether pods can be asked about as of a moment. */
+export function Player({ told, address, asks }: { told: Told[]; address: Address; asks: boolean }) {
   const courses = useMemo(() => told.map(({ frames }) => new Course(frames)), [told]);
   const axis = useMemo(() => axisOf(told.map(({ time }) => time)), [told]);
   const figures = useMemo(() => figuresOf(told, axis), [told, axis]);
@@ -93,7 +94,7 @@ export function Player({ told, address }: { told: Told[]; address: Address }) {
           </div>
         ))}
       </div>
-      <Plans told={told} courses={courses} colours={colours} at={at} />
+      <Plans told={told} courses={courses} colours={colours} at={at} seconds={asks ? axis.looks.map((looks, i) => told[i]!.time.series.time[looks[at]!]!) : undefined} />
       <Figures figures={figures} axis={axis} at={at} names={told.map(({ name }) => name)} onPick={go} />
       {marks.flat().length > 0 && <Marks marks={marks} names={told.map(({ name }) => name)} onPick={go} />}
     </>
@@ -146,9 +147,11 @@ interface PlansProps {
   courses: Course[];
   colours: Colours;
   at: number;
+  /** Of each course, the time of its look, if pods can be asked about as of then. */
+  seconds?: number[];
 }
 
-function Plans({ told, courses, colours, at }: PlansProps) {
+function Plans({ told, courses, colours, at, seconds }: PlansProps) {
   const [chosen, select] = useState<[string, string]>(["", ""]);
   const [marked, mark] = useState(true);
   const pair = courses.length > 1;
@@ -175,8 +178,11 @@ function Plans({ told, courses, colours, at }: PlansProps) {
           <OnePlan key={told[i]!.name} model={course.model} name={told[i]!.name} heading={pair ? i : undefined} settings={{ group, resource, colour: "workload" }} colours={colours} shown={shown} chosen={chosen} onSelect={select} />
         ))}
       </div>
-      {(chosen[0] || chosen[1]) && <Chosen chosen={chosen} told={told} courses={courses} />}
-      {pair && differ.length > 0 && <Differences rows={differ} names={told.map(({ name }) => name)} />}
+      {(chosen[0] || chosen[1]) && <Chosen chosen={chosen} told={told} courses={courses} seconds={seconds} onSelect={select} />}
+      {courses.map(({ model }, i) => (
+        <Pods key={told[i]!.name} title={`${count(model.pending.size, "pending pod")}${pair ? ` in ${told[i]!.name}` : ""}`} pods={[...model.pending]} chosen={chosen[1]} onSelect={select} />
+      ))}
+      {pair && differ.length > 0 && <Differences rows={differ} names={told.map(({ name }) => name)} onSelect={select} />}
     </>
   );
 }
@@ -217,23 +223,87 @@ function OnePlan({ model, name, heading, settings, colours, shown, chosen, onSel
   );
 }
 
-/** Where a pod that was chosen in one plan is in the other. */
-function Chosen({ chosen: [node, pod], told, courses }: { chosen: [string, string]; told: Told[]; courses: Course[] }) {
-  if (!pod) return <p class="sum">{node}</p>;
-  const places = courses.map(({ model }, i) => {
-    const there = model.pods.get(pod);
-    return `${courses.length > 1 ? `${told[i]!.name}: ` : ""}${there ? (there.node ? `on ${there.node}` : "pending") : "not there"}`;
-  });
+interface ChosenProps {
+  chosen: [string, string];
+  told: Told[];
+  courses: Course[];
+  seconds?: number[];
+  onSelect: (chosen: [string, string]) => void;
+}
+
+/** The pods of the node that was chosen; where a pod that was chosen in one plan is in the other, and the way to why. */
+function Chosen({ chosen: [node, pod], told, courses, seconds, onSelect }: ChosenProps) {
+  const of = (i: number) => (courses.length > 1 ? `${told[i]!.name}: ` : "");
   return (
-    <p class="sum">
-      <strong>{pod}</strong> {places.join("; ")}
-    </p>
+    <section class="chosen" aria-label="What is chosen">
+      {pod && (
+        <p class="sum">
+          <strong>{pod}</strong>
+          {courses.map(({ model }, i) => {
+            const there = model.pods.get(pod);
+            return (
+              <span key={told[i]!.name} class="place">
+                {of(i)}
+                {there ? (there.node ? `on ${there.node}` : "pending") : "not there"}
+                {there && seconds && (
+                  <a class="button small" href={podHref(pod, { track: told[i]!.name, at: String(seconds[i]) })}>
+                    {there.node ? "Why there?" : "Why nowhere?"}
+                  </a>
+                )}
+              </span>
+            );
+          })}
+        </p>
+      )}
+      {node && courses.map(({ model }, i) => (
+        <Pods key={told[i]!.name} title={`${of(i)}${count(model.podsOn(node).length, "pod")} on ${node}`} pods={model.podsOn(node)} chosen={pod} onSelect={onSelect} open />
+      ))}
+    </section>
   );
 }
 
-function Differences({ rows, names }: { rows: Difference[]; names: string[] }) {
+/** More could not be read. */
+const MOST_PODS = 200;
+
+interface PodsProps {
+  title: string;
+  pods: readonly PodItem[];
+  chosen: string;
+  open?: boolean;
+  onSelect: (chosen: [string, string]) => void;
+}
+
+function Pods({ title, pods, chosen, open, onSelect }: PodsProps) {
+  if (!pods.length) return null;
+  const sorted = [...pods].sort((one, other) => byName(one.key, other.key));
+  return (
+    <details open={open}>
+      <summary>{title}</summary>
+      <ul class="chips">
+        {sorted.slice(0, MOST_PODS).map(({ key, node }) => (
+          <li key={key}>
+            <button type="button" class="chip" aria-pressed={key === chosen} onClick={() => onSelect([node, key])}>
+              {key}
+            </button>
+          </li>
+        ))}
+        {sorted.length > MOST_PODS && <li class="muted">and {grouped(sorted.length - MOST_PODS)} more</li>}
+      </ul>
+    </details>
+  );
+}
+
+function Differences({ rows, names, onSelect }: { rows: Difference[]; names: string[]; onSelect: (chosen: [string, string]) => void }) {
   const columns: Column<Difference>[] = [
-    { title: "Pod", value: (row) => row.pod },
+    {
+      title: "Pod",
+      value: (row) => row.pod,
+      show: (row) => (
+        <button type="button" class="link" onClick={() => onSelect(["", row.pod])}>
+          {row.pod}
+        </button>
+      ),
+    },
     { title: names[0]!, value: (row) => row.one },
     { title: names[1]!, value: (row) => row.other },
   ];

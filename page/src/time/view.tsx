@@ -28,7 +28,7 @@ export function TimeView({ source, address }: ViewProps) {
         </div>
       )}
       <Answer asked={asked} what="the course: it is played again">
-        {(told) => (told.every(({ time }) => time.series.time.length) ? <Player key={told.map(({ name }) => name).join("\n")} told={told} address={address} /> : <p class="empty">Nothing was recorded.</p>)}
+        {(told) => (told.every(({ time }) => time.series.time.length) ? <Player key={told.map(({ name }) => name).join("\n")} told={told} address={address} asks={source.can("moments")} /> : <p class="empty">Nothing was recorded.</p>)}
       </Answer>
     </div>
   );

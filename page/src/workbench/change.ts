@@ -1,6 +1,7 @@
 /** What is asked for on the workbench: a value that fits into an address. */
 import type { PodItem } from "../plan/model";
 import type { WhatIfChange } from "../protocol";
+import { href } from "../shell/address";
 
 /** The change of an address; an empty one if it makes no sense. */
 export function changeOf(text: string | null): WhatIfChange {
@@ -13,12 +14,18 @@ export function changeOf(text: string | null): WhatIfChange {
 }
 
 export function isEmpty(change: WhatIfChange): boolean {
-  return !Object.values(change).some((part) => (typeof part === "string" ? part.trim() : Object.keys(part ?? {}).length));
+  return !Object.values(change).some(isSomething);
+}
+
+/** Profiles without weights are nothing, too. */
+function isSomething(part: unknown): boolean {
+  if (typeof part !== "object" || part === null) return typeof part === "string" ? part.trim() !== "" : part !== null && part !== undefined;
+  return Array.isArray(part) ? part.length > 0 : Object.values(part).some(isSomething);
 }
 
 /** As an address has it; nothing for an empty one. */
 export function textOf(change: WhatIfChange): string | undefined {
-  const kept = Object.entries(change).filter(([, part]) => (typeof part === "string" ? part : Object.keys(part ?? {}).length));
+  const kept = Object.entries(change).filter(([, part]) => isSomething(part));
   return kept.length ? JSON.stringify(Object.fromEntries(kept)) : undefined;
 }
 
@@ -41,6 +48,15 @@ export function items(change: WhatIfChange): Item[] {
   list("label", (one) => `label ${one.node} ${one.value === null ? `without ${one.key}` : `${one.key}=${one.value}`}`);
   list("taint", (one) => `taint ${one.node} ${one.remove ? `without ${one.key}` : `${one.key}=${one.value ?? ""}:${one.effect ?? "NoSchedule"}`}`);
   list("scale", (one) => `scale ${one.kind} ${one.namespace}/${one.name} to ${one.replicas}`);
+  // A configuration has weights of its own.
+  for (const [profile, weights] of change.config ? [] : Object.entries(change.weights ?? {})) {
+    for (const [plugin, weight] of Object.entries(weights)) {
+      const { [plugin]: _, ...others } = weights;
+      found.push({ text: `weigh ${plugin} ${weight}`, without: () => ({ ...change, weights: { ...change.weights, [profile]: others } }) });
+    }
+  }
+  if (change.manifests?.trim()) found.push({ text: "apply the manifests", without: () => ({ ...change, manifests: "" }) });
+  if (change.config?.trim()) found.push({ text: "take the configuration", without: () => ({ ...change, config: "" }) });
   return found;
 }
 
@@ -49,6 +65,9 @@ export interface Workload {
   namespace: string;
   name: string;
 }
+
+/** The way to a trial of a change. */
+export const trialHref = (change: WhatIfChange) => href("workbench", [], { change: textOf(change) });
 
 /** What made a pod, as somebody would scale it: a ReplicaSet with a hash in its name is a Deployment's. */
 export function workloadOf(pod: Pick<PodItem, "namespace" | "workload" | "labels">): Workload | undefined {

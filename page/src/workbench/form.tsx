@@ -1,13 +1,17 @@
 /** The form that adds to a change, one kind of it at a time. */
 import { useMemo, useState } from "preact/hooks";
-import { byName } from "../parts/format";
+import { byName, sortedNames } from "../parts/format";
+import { useVersion } from "../plan/changes";
 import type { PlanModel } from "../plan/model";
 import type { WhatIfChange } from "../protocol";
-import { workloadOf } from "./change";
+import { type Workload, workloadOf } from "./change";
 
 const KINDS = { addNodes: "Add nodes", remove: "Remove a node", drain: "Drain a node", label: "Label a node", taint: "Taint a node", scale: "Scale a workload" };
 type Kind = keyof typeof KINDS;
 const EFFECTS = ["NoSchedule", "PreferNoSchedule", "NoExecute"];
+
+/** Milliseconds between two looks at who is there. */
+const INTERVAL = 2000;
 
 interface Props {
   plan: PlanModel;
@@ -17,16 +21,18 @@ interface Props {
 
 export function Form({ plan, change, onChange }: Props) {
   const [kind, setKind] = useState<Kind>("addNodes");
-  const [node, setNode] = useState("");
+  const version = useVersion(plan, INTERVAL);
+  // Until something is written, the first one stands there.
+  const [node, setNode] = useState<string>();
   const [number, setNumber] = useState(1);
   const [key, setKey] = useState("");
   const [value, setValue] = useState("");
   const [effect, setEffect] = useState(EFFECTS[0]!);
   const [remove, setRemove] = useState(false);
   const [workload, setWorkload] = useState("");
-  const nodes = useMemo(() => [...plan.nodes.keys()].sort(byName), [plan.version]);
-  const workloads = useMemo(() => workloadsOf(plan), [plan.version]);
-  const at = nodes.includes(node) ? node : (nodes[0] ?? "");
+  const nodes = useMemo(() => sortedNames([...plan.nodes.keys()]), [plan, version]);
+  const workloads = useMemo(() => workloadsOf(plan), [plan, version]);
+  const at = node ?? nodes[0] ?? "";
   const scaled = workloads.has(workload) ? workload : ([...workloads.keys()][0] ?? "");
   const add = (event: Event) => {
     event.preventDefault();
@@ -42,7 +48,7 @@ export function Form({ plan, change, onChange }: Props) {
       case "taint":
         return onChange(extended("taint", remove ? { node: at, key, remove } : { node: at, key, value, effect }));
       case "scale":
-        return onChange(extended("scale", { ...workloads.get(scaled)!, replicas: number }));
+        return onChange(extended("scale", { ...workloads.get(scaled)!.workload, replicas: number }));
     }
   };
   const keyed = kind === "label" || kind === "taint";
@@ -70,7 +76,7 @@ export function Form({ plan, change, onChange }: Props) {
       ) : (
         <label>
           <span>{kind === "addNodes" ? "Like" : "Node"}</span>
-          <input list="nodes" value={node || at} onInput={(event) => setNode(event.currentTarget.value)} />
+          <input list="nodes" required value={at} ref={(input) => input?.setCustomValidity(plan.nodes.has(at) ? "" : `There is no node ${at}.`)} onInput={(event) => setNode(event.currentTarget.value)} />
           <datalist id="nodes">
             {nodes.slice(0, 500).map((name) => (
               <option key={name} value={name} />
@@ -80,8 +86,8 @@ export function Form({ plan, change, onChange }: Props) {
       )}
       {(kind === "addNodes" || kind === "scale") && (
         <label>
-          <span>{kind === "scale" ? "Replicas" : "How many"}</span>
-          <input type="number" min={kind === "scale" ? 0 : 1} max={10000} value={number} onInput={(event) => setNumber(event.currentTarget.valueAsNumber || 0)} />
+          <span>{kind === "scale" ? `Replicas, now ${workloads.get(scaled)?.pods ?? 0}` : "How many"}</span>
+          <input type="number" required min={kind === "scale" ? 0 : 1} max={10000} value={number} onInput={(event) => setNumber(event.currentTarget.valueAsNumber || 0)} />
         </label>
       )}
       {keyed && (
@@ -118,11 +124,16 @@ export function Form({ plan, change, onChange }: Props) {
   );
 }
 
-function workloadsOf(plan: PlanModel): Map<string, { kind: string; namespace: string; name: string }> {
-  const found = new Map<string, { kind: string; namespace: string; name: string }>();
+/** By the name that is shown; with the number of their pods. */
+function workloadsOf(plan: PlanModel): Map<string, { workload: Workload; pods: number }> {
+  const found = new Map<string, { workload: Workload; pods: number }>();
   for (const pod of plan.pods.values()) {
-    const made = workloadOf(pod);
-    if (made) found.set(`${made.kind} ${made.namespace}/${made.name}`, made);
+    const workload = workloadOf(pod);
+    if (!workload) continue;
+    const name = `${workload.kind} ${workload.namespace}/${workload.name}`;
+    const known = found.get(name);
+    if (known) known.pods++;
+    else found.set(name, { workload, pods: 1 });
   }
   return new Map([...found].sort(([one], [other]) => byName(one, other)));
 }

@@ -24,7 +24,7 @@ export function WorkbenchView({ source, plan, address }: ViewProps) {
   const text = address.query.get("change");
   const change = useMemo(() => changeOf(text), [text]);
   const set = (next: WhatIfChange) => amend(address, { change: textOf(next) });
-  const asked = useAsked(() => trial(source.whatIf, change), [source, text]);
+  const asked = useAsked((unwanted) => trial(source.whatIf, change, unwanted), [source, text]);
   const configuration = useAsked(() => (source.can("configuration") ? source.configuration() : Promise.reject(new Error("none"))), [source]);
   return (
     <div class="bench">
@@ -51,22 +51,26 @@ export function WorkbenchView({ source, plan, address }: ViewProps) {
           </button>
         )}
       </div>
-      <div class="bench-result">
+      <div class="bench-result" data-busy={asked.busy && !isEmpty(change) ? true : undefined}>
+        <p class="busy" role="status">
+          {asked.busy && !isEmpty(change) && "Trying …"}
+        </p>
         {asked.error && (
           <p class="note" role="alert">
             {asked.error}
           </p>
         )}
-        {asked.answer && !asked.error ? <Result plan={plan} record={asked.answer} /> : !asked.error && <p class="empty">Say what changes, and the plan shows what would become of it.</p>}
+        {asked.answer && !asked.error ? <Result plan={plan} record={asked.answer} /> : !asked.error && isEmpty(change) && <p class="empty">Say what changes, and the plan shows what would become of it.</p>}
       </div>
     </div>
   );
 }
 
-async function trial(whatIf: (change: WhatIfChange) => Promise<WhatIfRecord>, change: WhatIfChange): Promise<WhatIfRecord | undefined> {
+async function trial(whatIf: (change: WhatIfChange) => Promise<WhatIfRecord>, change: WhatIfChange, unwanted: AbortSignal): Promise<WhatIfRecord | undefined> {
   if (isEmpty(change)) return undefined;
   await new Promise((done) => setTimeout(done, REST));
-  return whatIf(change);
+  // It has moved on meanwhile.
+  return unwanted.aborted ? undefined : whatIf(change);
 }
 
 // -- what is asked ---------------------------------------------------------------------------------------------------
@@ -78,8 +82,9 @@ interface Part {
 
 function Weights({ configuration, change, onChange }: Part & { configuration: ConfigurationRecord }) {
   return (
-    <details>
+    <details open={!!change.weights}>
       <summary>Weights of plugins</summary>
+      {change.config && <p class="muted">The configuration below has weights of its own.</p>}
       {configuration.profiles.map((profile) => {
         const plugins = profile.points.find(({ point }) => point === "score")?.plugins ?? [];
         const chosen = change.weights?.[profile.schedulerName] ?? {};
@@ -90,7 +95,7 @@ function Weights({ configuration, change, onChange }: Part & { configuration: Co
           onChange({ ...change, weights: Object.keys(mine).length ? { ...profiles, [profile.schedulerName]: mine } : profiles });
         };
         return (
-          <fieldset key={profile.schedulerName}>
+          <fieldset key={profile.schedulerName} disabled={!!change.config}>
             <legend>{profile.schedulerName}</legend>
             {plugins.map(({ name, weight }) => (
               <label key={name} class="slider">
@@ -281,14 +286,14 @@ function Take({ record }: { record: WhatIfRecord }) {
 }
 
 function Copied({ title, text, file }: { title: string; text: string; file: string }) {
-  const [done, setDone] = useState(false);
-  const copy = () => navigator.clipboard.writeText(text).then(() => setDone(true), () => {});
+  const [done, setDone] = useState("Copy");
+  const copy = () => navigator.clipboard.writeText(text).then(() => setDone("Copied"), () => setDone("The browser forbids it"));
   return (
     <div>
       <h3>
         {title}{" "}
         <button type="button" class="small" onClick={copy}>
-          {done ? "Copied" : "Copy"}
+          {done}
         </button>{" "}
         <button type="button" class="small" onClick={() => saveText(file, `${text}\n`, "text/plain")}>
           Save

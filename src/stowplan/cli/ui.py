@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import webbrowser
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -35,17 +34,19 @@ from stowplan.offline import Cluster
 from stowplan.page.answers import Answers
 from stowplan.page.configuration import configuration_record
 from stowplan.page.courses import Courses
+from stowplan.page.moments import MomentError, Moments
 from stowplan.page.plan import plan_of
 from stowplan.page.records import SourceRecord
 from stowplan.page.saved_copy import save_copy
 from stowplan.page.trials import Trials
 from stowplan.serving.errors import ServingError
 from stowplan.sources.cluster_source import ClusterSource
-from stowplan.sources.courses import course_decided_anew, recorded_course, simulated_course
+from stowplan.sources.courses import simulated_course
+from stowplan.sources.tracks import NO_RERUN, anew_track, recorded_track, simulated_track
 from stowplan.what_if.comparison import objects_of
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+    from collections.abc import Awaitable, Iterable, Mapping, Sequence
 
     from stowplan.client.connection import Connection
     from stowplan.cluster.pod_info import PodInfo
@@ -56,11 +57,12 @@ if TYPE_CHECKING:
     from stowplan.explain.verdict import Verdict
     from stowplan.framework.registry import Registry
     from stowplan.inspection.records import GroupVerdictRecord
-    from stowplan.page.course import Course
     from stowplan.page.loopback import Streams
+    from stowplan.page.moments import AskedCluster
     from stowplan.page.plan import Plan
     from stowplan.page.records import ConfigurationRecord
     from stowplan.serving.requests.messages import Page
+    from stowplan.sources.tracks import Track
 
 _ANSWERED = ("plan", "explain", "pending", "nodes", "podgroups", "configuration")
 
@@ -139,9 +141,7 @@ def ui(**given: Any) -> None:
                 pod_groups=options.pod_groups,
             )
             mode = "files" if options.files else "static"
-            _standing(about, mode, options.title, known_plugins(options.plugins), Courses({})).show(
-                show, options.export
-            )
+            _standing(about, mode, options.title, known_plugins(options.plugins), {}).show(show, options.export)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -217,35 +217,31 @@ def _course(show: _Show, options: _Options) -> None:
     """What was recorded or simulated."""
     recordings, config, plugins = options.recordings, options.config, options.plugins
     moment = moment_from_option(options.at)
-    courses = Courses({} if moment is not None else _tracks(recordings, options.simulations, config, plugins))
+    tracks = {} if moment is not None else _tracks(recordings, options.simulations, config, plugins)
     if not recordings:
-        _show_simulation(show, options.export, options.simulations[0], courses)
+        _show_simulation(show, options.export, options.simulations[0], tracks)
         return
     about = ClusterSource.of_recording(recordings[0], moment, config, plugins)
-    _standing(about, "recording", recordings[0], known_plugins(plugins), courses).show(show, options.export)
+    _standing(about, "recording", recordings[0], known_plugins(plugins), tracks).show(show, options.export)
 
 
 def _tracks(
     recordings: Sequence[str], simulations: Sequence[str], config: str | None, plugins: Sequence[str]
-) -> dict[str, Callable[[], Course]]:
+) -> dict[str, Track]:
     """What there is to play, by names that differ."""
     if len(recordings) == 1 and not simulations:
         (path,) = recordings
-        found: dict[str, Callable[[], Course]] = {"recorded": lambda: recorded_course(path, plugins)}
+        found = {"recorded": recorded_track(path, plugins)}
         if config is not None:
-            found[f"with {Path(config).name}"] = lambda: course_decided_anew(path, config, plugins)
+            found[f"with {Path(config).name}"] = anew_track(path, config, plugins)
         return found
-    makers = [(path, partial(recorded_course, path, plugins)) for path in recordings]
-    makers += [(folder, partial(_course_of_simulation, folder)) for folder in simulations]
-    names = [Path(path).name or path for path, _ in makers]
+    all_ = [(path, recorded_track(path, plugins)) for path in recordings]
+    all_ += [(folder, simulated_track(folder)) for folder in simulations]
+    names = [Path(path).name or path for path, _ in all_]
     return {
-        name if names.count(name) == 1 else f"{path} ({i})": make
-        for i, (name, (path, make)) in enumerate(zip(names, makers, strict=True), 1)
+        name if names.count(name) == 1 else f"{path} ({i})": track
+        for i, (name, (path, track)) in enumerate(zip(names, all_, strict=True), 1)
     }
-
-
-def _course_of_simulation(folder: str) -> Course:
-    return simulated_course(folder)[1]
 
 
 @dataclass(frozen=True)
@@ -278,13 +274,13 @@ class _Show:
 
 @dataclass(frozen=True, kw_only=True)
 class _Standing:
-    """A cluster that does not change while it is looked at."""
+    """A cluster that does not change while it is looked at, and the courses that led to it."""
 
     plan: Plan
     source: SourceRecord
     configuration: ConfigurationRecord
-    courses: Courses
-    #: None of a simulation, which left nothing that could be asked.
+    tracks: Mapping[str, Track]
+    #: None of a simulation: it is built when somebody asks, if at all.
     about: ClusterSource | None = None
 
     def show(self, show: _Show, export: Path | None) -> None:
@@ -294,17 +290,29 @@ class _Standing:
         else:
             self._save(export)
 
+    @property
+    def _courses(self) -> Courses:
+        return Courses({name: track.course for name, track in self.tracks.items()})
+
+    def _moments(self) -> Moments:
+        return Moments({name: track.moment for name, track in self.tracks.items()}, self.about)
+
     def _save(self, folder: Path) -> None:
-        answers = None if self.about is None else Answers(self.about)
-        source = replace(self.source, mode="static")
+        asked: AskedCluster | None = self.about
+        if asked is None and "explain" in self.source.can:
+            try:
+                asked = self._moments().end()
+            except MomentError as error:
+                raise InputError(str(error)) from error
+        source = replace(self.source, mode="static", can=tuple(one for one in self.source.can if one != "moments"))
         try:
             save_copy(
                 folder,
                 self.plan,
                 source=source,
                 configuration=self.configuration,
-                answers=answers,
-                courses=self.courses,
+                answers=None if asked is None else Answers(asked),
+                courses=self._courses,
             )
         except OSError as error:
             raise InputError(f"--export {folder}: {error.strerror}: {error.filename}") from error
@@ -314,34 +322,43 @@ class _Standing:
         from stowplan.page.feed import Feed
         from stowplan.page.site import PREFIX, site
 
-        stopped, feed, about = stop.event(), Feed(self.plan.copy()), self.about
-        answers, source = self.courses.pages(PREFIX), self.source
-        if about is not None:
-            answers |= Answers(about).pages(PREFIX) | Trials(lambda: about.cluster).pages(PREFIX)
+        stopped, feed, about, source = stop.event(), Feed(self.plan.copy()), self.about, self.source
+        answers: dict[str, Page] = {**self._courses.pages(PREFIX)}
+        moments = self._moments()
+        if self.tracks:
+            answers |= moments.pages(PREFIX)
+        elif about is not None:
+            answers |= {**Answers(about).pages(PREFIX), **Trials(lambda: about.cluster).pages(PREFIX)}
+        if "explain" in source.can:
             source = replace(source, can=(*source.can, "whatIf"))
         pages = site(lambda: source, feed=feed, configuration=lambda: self.configuration, answers=answers)
-        await show.until(stopped.wait(), pages, feed, _size(self.plan))
+        try:
+            await show.until(stopped.wait(), pages, feed, _size(self.plan))
+        finally:
+            moments.close()
 
 
-def _standing(about: ClusterSource, mode: str, title: str, known: Declarations, courses: Courses) -> _Standing:
+def _standing(
+    about: ClusterSource, mode: str, title: str, known: Declarations, tracks: Mapping[str, Track]
+) -> _Standing:
     configuration = about.cluster.config
     features = with_chosen(GROUP_GATES) if about.engine.schedules_groups else DEFAULT_FEATURES
     return _Standing(
         plan=plan_of(about.engine.state),
-        source=_source(mode, title, configuration.profiles[0].scheduler_name, courses),
+        source=_source(mode, title, configuration.profiles[0].scheduler_name, tuple(tracks)),
         configuration=configuration_record(configuration, known, features),
-        courses=courses,
+        tracks=tracks,
         about=about,
     )
 
 
-def _show_simulation(show: _Show, export: Path | None, folder: str, courses: Courses) -> None:
+def _show_simulation(show: _Show, export: Path | None, folder: str, tracks: Mapping[str, Track]) -> None:
     header, course = simulated_course(folder)
-    source = _source("simulation", header.title or Path(folder).name, header.scheduler_name, courses)
-    can = tuple(one for one in source.can if one in ("plan", "configuration", "time"))
-    _Standing(
-        plan=course.end(), source=replace(source, can=can), configuration=header.configuration, courses=courses
-    ).show(show, export)
+    source = _source("simulation", header.title or Path(folder).name, header.scheduler_name, tuple(tracks))
+    if header.rerun is None:
+        can = tuple(one for one in source.can if one in ("plan", "configuration", "time", "moments"))
+        source = replace(source, can=can, why_not=dict.fromkeys(("explain", "pending", "whatIf"), NO_RERUN))
+    _Standing(plan=course.end(), source=source, configuration=header.configuration, tracks=tracks).show(show, export)
 
 
 # -- a live cluster ---------------------------------------------------------------------------------------------------
@@ -389,7 +406,7 @@ async def _follow(
             state = follower.engine.state
             trials = Trials(lambda: Cluster(objects_of(state), configuration, plugins=list(named_plugins(plugins))))
             scheduler_name = configuration.profiles[0].scheduler_name
-            source = _source("live", connection.server, scheduler_name, Courses({}))
+            source = _source("live", connection.server, scheduler_name)
             source = replace(source, can=(*source.can, "whatIf"))
             pages = site(
                 lambda: source,
@@ -459,14 +476,14 @@ async def _pass_on(show: _Show, options: _Options, url: str, stop: StopSignals) 
 # -- what all have in common ------------------------------------------------------------------------------------------
 
 
-def _source(mode: str, title: str, scheduler_name: str, courses: Courses) -> SourceRecord:
+def _source(mode: str, title: str, scheduler_name: str, tracks: tuple[str, ...] = ()) -> SourceRecord:
     return SourceRecord(
         mode=mode,
         title=title,
         scheduler_name=scheduler_name,
         version=f"stowplan {__version__}",
-        can=(*_ANSWERED, "time") if courses.tracks else _ANSWERED,
-        tracks=courses.tracks,
+        can=(*_ANSWERED, "time", "moments") if tracks else _ANSWERED,
+        tracks=tracks,
     )
 
 

@@ -10,6 +10,7 @@ Upstream: k8s.io/kube-scheduler/config/v1 (json tags), cmd/kube-scheduler/app/op
 import base64
 from dataclasses import fields as dataclass_fields
 from dataclasses import is_dataclass
+from functools import cache
 from typing import Any
 
 import msgspec
@@ -40,7 +41,7 @@ def _encode(schema: Type, value: Any) -> Any:
 
 
 def _struct(schema: Struct, value: msgspec.Struct) -> dict[str, Any]:
-    attributes = {field.encode_name: field.name for field in msgspec.structs.fields(value)}
+    attributes = _attributes(type(value))
     encoded = {}
     for name, field in schema.fields.items():
         if name not in attributes:
@@ -49,6 +50,12 @@ def _struct(schema: Struct, value: msgspec.Struct) -> dict[str, Any]:
         if field.always or not _is_empty(field.type, element):
             encoded[name] = _encode(field.type, element)
     return encoded
+
+
+@cache
+def _attributes(of: type[msgspec.Struct]) -> dict[str, str]:
+    """Names in JSON -> attributes. msgspec evaluates annotations anew each time, which takes most of the time here."""
+    return {field.encode_name: field.name for field in msgspec.structs.fields(of)}
 
 
 def _is_empty(schema: Type, value: object) -> bool:
@@ -76,7 +83,7 @@ def _without_derived(encoded: Any, value: Any) -> Any:
             given = [field.name for field in dataclass_fields(value) if field.init]
             return {name: _without_derived(encoded[name], getattr(value, name)) for name in given}
         case dict() if isinstance(value, msgspec.Struct):
-            names = {field.encode_name: field.name for field in msgspec.structs.fields(value)}
+            names = _attributes(type(value))
             # What is no field is the tag.
             return {
                 key: _without_derived(element, getattr(value, names[key])) if key in names else element

@@ -25,14 +25,14 @@ from stowplan.page.asking import key_of, limit_of
 from stowplan.serving.requests.messages import JSON, Response
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from stowplan.cluster.pod_info import PodInfo
     from stowplan.engine.engine import Engine
     from stowplan.explain.reported_status import ReportedStatus
     from stowplan.explain.verdict import Verdict
     from stowplan.inspection.records import GroupVerdictRecord, Record, VerdictRecord
-    from stowplan.serving.requests.messages import Page, Request
+    from stowplan.serving.requests.messages import Request
 
 #: Kinds of waiting pods that are judged; the pods of others are listed without a reason.
 MAX_KINDS = 200
@@ -64,7 +64,7 @@ class Answers:
         self._queue: QueueRecord | None = None
         self._queue_of: object = None
 
-    def pages(self, prefix: str) -> dict[str, Page]:
+    def pages(self, prefix: str) -> dict[str, Callable[[Request], Response]]:
         def pod(request: Request) -> Response:
             key = key_of(request, f"{prefix}explain/")
             return _json(self.pod(key, suggestions=request.first("suggestions") == "true"))

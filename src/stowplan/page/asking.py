@@ -1,12 +1,15 @@
-"""What requests of the routes below /stowplan/ have in common: whom they are about, and how much is wanted."""
+"""What requests of the routes below /stowplan/ have in common: whom and what they are about, and how much is wanted."""
 
 from __future__ import annotations
 
+from math import isfinite, nan
 from typing import TYPE_CHECKING
 
-from stowplan.api.api_errors import BadRequest
+from stowplan.api.api_errors import BadRequest, NotFound
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from stowplan.serving.requests.messages import Request
 
 #: Entries of a list, unless told otherwise, and at most.
@@ -20,6 +23,26 @@ def key_of(request: Request, route: str) -> str:
     if not namespace or not name or "/" in name:
         raise BadRequest(f"{route}<namespace>/<pod>: which pod? got {key!r}")
     return key
+
+
+def track_of(request: Request, tracks: Sequence[str]) -> str:
+    """Which course is asked about, the first unless it says so; raise NotFound."""
+    track = request.first("track", tracks[0])
+    if track not in tracks:
+        raise NotFound(f"track {track!r} not found; there is {', '.join(map(repr, tracks))}")
+    return track
+
+
+def time_of(request: Request) -> float | None:
+    """The moment that is asked about, in seconds since the epoch, None for the end; raise BadRequest."""
+    text = request.first("at")
+    try:
+        found = float(text) if text else None
+    except ValueError:
+        found = nan
+    if found is not None and not isfinite(found):
+        raise BadRequest(f"at: want seconds since the epoch, got {text!r}")
+    return found
 
 
 def limit_of(request: Request) -> int:

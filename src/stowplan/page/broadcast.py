@@ -8,10 +8,11 @@ the plan's version.
 from __future__ import annotations
 
 from collections import deque
+from functools import partial
 from typing import TYPE_CHECKING
 
 from stowplan.inspection.records import encoded
-from stowplan.page.messages import DeltaMessage, SnapshotMessage, delta, snapshot
+from stowplan.page.messages import DeltaMessage, PartMessage, SnapshotMessage, delta, snapshot_in_parts
 from stowplan.page.plan import Plan
 
 if TYPE_CHECKING:
@@ -53,10 +54,10 @@ class Broadcast:
             for viewer in self._viewers:
                 viewer.offer(frame)
 
-    def snapshot(self) -> Callable[[], bytes]:
-        """What makes the frame of the plan as it is now: that takes a while, and can be done in another thread."""
-        plan, version = self._plan.copy(), self.version
-        return lambda: _frame(snapshot(plan, version=version))
+    def snapshot(self) -> list[Callable[[], bytes]]:
+        """What makes the frames of the plan as it is now: that takes a while, and can be done in another thread."""
+        parts = snapshot_in_parts(self._plan.copy(), version=self.version)
+        return [partial(_made, part) for part in parts]
 
     def viewer(self) -> Viewer:
         viewer = Viewer(self)
@@ -108,6 +109,10 @@ class Viewer:
         self._broadcast.leave(self)
 
 
-def _frame(message: SnapshotMessage | DeltaMessage) -> bytes:
+def _made(part: Callable[[], SnapshotMessage | PartMessage]) -> bytes:
+    return _frame(part())
+
+
+def _frame(message: SnapshotMessage | PartMessage | DeltaMessage) -> bytes:
     # JSON has no line breaks of its own, so one data line is the whole event.
     return b"id: %d\nevent: %b\ndata: %b\n\n" % (message.version, message.kind.encode(), encoded(message))

@@ -8,6 +8,7 @@ one pass is needed.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from math import inf
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
@@ -134,8 +135,14 @@ class Course:
 
     def end(self) -> Plan:
         """The plan after all looks."""
+        return self.at(inf)
+
+    def at(self, time: float) -> Plan:
+        """The plan after the looks up to a time, with those at it."""
         plan = self.start.copy()
         for look in self.looks:
+            if look.time > time:
+                break
             plan.apply(look.change)
         return plan
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import zlib
 from gzip import BadGzipFile, GzipFile
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from stowplan.timing.waits import Waits
 
 NAME = "course.jsonl.gz"
+#: Grows when what is written of nodes and pods changes.
+FORMAT = 2
 MOST_ROWS = 300_000
 #: A higher level takes twice the time for a tenth of the size.
 _LEVEL = 3
@@ -38,12 +40,25 @@ class CourseFileError(ValueError):
     """The file cannot be read; the message names it."""
 
 
+class RerunRecord(Record, frozen=True, kw_only=True, omit_defaults=False):
+    """What it takes to run the simulation again; the configuration is the header's."""
+
+    scenario: dict[str, Any]
+    #: Where the scenario's relative paths start from, seen from the course's folder.
+    folder: str
+    seed: int
+    #: MODULE:CLASS of plugins beside the scenario's own.
+    plugins: tuple[str, ...] = ()
+
+
 class CourseHeader(Record, frozen=True, kw_only=True, omit_defaults=False):
     kind: str = "Course"
-    format: int = 1
+    format: int = FORMAT
     title: str
     scheduler_name: str = ""
     configuration: ConfigurationRecord
+    #: None where nothing says how it was put together.
+    rerun: RerunRecord | None = None
 
 
 class _LookLine(Record, frozen=True, kw_only=True, omit_defaults=False):
@@ -124,8 +139,9 @@ def read_course(path: Path) -> tuple[CourseHeader, Course]:
 def _read_lines(file: BinaryIO, course: Course) -> CourseHeader:
     lines = GzipFile(fileobj=file)
     header = msgspec.json.decode(lines.readline(), type=CourseHeader)
-    if header.kind != "Course" or header.format != 1:
-        raise ValueError(f"want a Course of format 1, got {header.kind} of format {header.format}")
+    if header.kind != "Course" or header.format != FORMAT:
+        want = f"want a Course of format {FORMAT}, got {header.kind} of format {header.format}"
+        raise ValueError(f"{want}; `stowplan simulate` writes it anew")
     try:
         for line in lines:
             if not line.endswith(b"\n"):

@@ -11,9 +11,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from stowplan.api.api_errors import BadRequest, NotFound
+from stowplan.api.api_errors import BadRequest
 from stowplan.engine.recording import RecordingError
 from stowplan.inspection.records import document, encoded
+from stowplan.page.asking import track_of
 from stowplan.serving.requests.messages import JSON, Response
 
 if TYPE_CHECKING:
@@ -38,20 +39,14 @@ class Courses:
 
     def pages(self, prefix: str) -> dict[str, Page]:
         def time(request: Request) -> Response:
-            track = self._track(request)
+            track = track_of(request, self.tracks)
             return _json(self.course(track).time_record(track))
 
         def frames(request: Request) -> Response:
-            track = self._track(request)
+            track = track_of(request, self.tracks)
             return _json(self.course(track).frames_record(track))
 
         return {f"{prefix}time": time, f"{prefix}frames": frames}
-
-    def _track(self, request: Request) -> str:
-        track = request.first("track", self.tracks[0])
-        if track not in self.made_by:
-            raise NotFound(f"track {track!r} not found; there is {', '.join(map(repr, self.tracks))}")
-        return track
 
     def course(self, track: str) -> Course:
         """Raise BadRequest where its recording cannot be played."""

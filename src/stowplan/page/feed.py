@@ -1,7 +1,8 @@
 """The plan as a stream of server-sent events, one for each viewer.
 
 A viewer's stream waits until there is something to take, and sends a comment now and then, by which both ends see that
-the other one is there. Snapshots are made in another thread, one for all who want one of the same version.
+the other one is there. Snapshots are made in another thread, part by part, one for all who want one of the same
+version.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from stowplan.serving.requests.messages import NO_SNIFF, Stream
 from stowplan.timing.times import REAL_TIMES, within
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator
+    from collections.abc import AsyncGenerator, Callable
 
     from stowplan.page.broadcast import Viewer
     from stowplan.page.plan import Plan, PlanChange
@@ -37,7 +38,7 @@ class Feed:
         #: Set, and replaced by another one, whenever there is news.
         self._news = asyncio.Event()
         self._watched = asyncio.Event()
-        self._snapshot: tuple[int, asyncio.Future[bytes]] | None = None
+        self._snapshot: tuple[int, list[_Part]] | None = None
         self._closed = False
 
     @property
@@ -82,7 +83,8 @@ class Feed:
                 news = self._news
                 if self._has_plan:
                     if viewer.needs_snapshot:
-                        yield await self._start(viewer)
+                        for part in self._start(viewer):
+                            yield await part.frame()
                     for frame in viewer.take():
                         yield frame
                 try:
@@ -94,11 +96,24 @@ class Feed:
             if not self.has_viewers:
                 self._watched.clear()
 
-    async def _start(self, viewer: Viewer) -> bytes:
+    def _start(self, viewer: Viewer) -> list[_Part]:
+        """The parts of the snapshot that it gets."""
         version = self._broadcast.version
         if self._snapshot is None or self._snapshot[0] != version:
-            making = asyncio.get_running_loop().run_in_executor(None, self._broadcast.snapshot())
-            self._snapshot = version, making
+            self._snapshot = version, [_Part(make) for make in self._broadcast.snapshot()]
         viewer.start()
+        return self._snapshot[1]
+
+
+class _Part:
+    """A frame that is made in another thread, once somebody wants it."""
+
+    def __init__(self, make: Callable[[], bytes]) -> None:
+        self._make = make
+        self._made: asyncio.Future[bytes] | None = None
+
+    async def frame(self) -> bytes:
+        if self._made is None:
+            self._made = asyncio.get_running_loop().run_in_executor(None, self._make)
         # Whoever gives up waiting does not take it from the others.
-        return await asyncio.shield(self._snapshot[1])
+        return await asyncio.shield(self._made)

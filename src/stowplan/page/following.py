@@ -62,7 +62,8 @@ class PlanFollower:
 
     def look(self) -> PlanChange:
         """What has changed since the last look."""
-        touched = list(self._touched)
+        # Sorted: what a simulation writes of it must not depend on how strings are hashed.
+        touched = sorted(self._touched)
         self._touched.clear()
         pods, gone_pods = self._take(touched)
         nodes, gone_nodes = self._take_nodes()
@@ -103,8 +104,9 @@ class PlanFollower:
     def _take_some_pods(self, infos: Sequence[PodInfo]) -> None:
         state, plan, keys = self._state, self.plan.pods, self._keys
         # By UID: what was seen when the slices were cut may have gone, and what came since is touched.
-        found = (state.placed(info.uid) or state.pending.by_uid(info.uid) for info in infos)
-        for row in pod_rows(info for info in found if info is not None):
+        placed, waiting = state.placed, state.pending.by_uid
+        found = [info for one in infos if (info := placed(one.uid) or waiting(one.uid)) is not None]
+        for row in pod_rows(found):
             plan[row.key] = row
             keys[row.uid] = row.key
 

@@ -1,21 +1,27 @@
 """The messages to a page: a snapshot of the plan, and deltas from one version of it to the next.
 
+A snapshot of a large cluster comes in parts: nodes first, so that there is something to be seen, then pods.
+
 Rows are sent as columns. What many rows have in common (labels, amounts, workloads) is listed once per block, and the
 column holds positions in that list. Every block is complete in itself: a client needs no list of an earlier message.
-A row in a delta replaces the row with its name.
+A row in a delta replaces the row with its name. UIDs stay here: a name is one pod's at a time.
 """
 
 from __future__ import annotations
 
+from itertools import compress, count
 from typing import TYPE_CHECKING, Any
 
 from stowplan.inspection.records import Record
 from stowplan.page.plan import NodeRow, PlanChange, PodRow
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Hashable, Iterable, Iterator
+    from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Sequence
 
     from stowplan.page.plan import Plan
+
+#: Pods of a part: a fortieth of a second of work on either side.
+PODS_OF_PART = 6000
 
 
 class NodesRecord(Record, frozen=True, kw_only=True, omit_defaults=False):
@@ -36,7 +42,6 @@ class PodsRecord(Record, frozen=True, kw_only=True, omit_defaults=False):
     """Pods as columns of equal length, and the lists that some of them point into."""
 
     key: tuple[str, ...]
-    uid: tuple[str, ...]
     #: Positions in `node_names`, whose first one is "": no node.
     node: tuple[int, ...]
     nominated_node: tuple[int, ...]
@@ -44,10 +49,12 @@ class PodsRecord(Record, frozen=True, kw_only=True, omit_defaults=False):
     labels: tuple[int, ...]
     requests: tuple[int, ...]
     priority: tuple[int, ...]
-    created: tuple[str, ...]
-    terminating: tuple[bool, ...]
+    created: tuple[int, ...]
+    #: Not a column: the rows of those that are being deleted.
+    terminating: tuple[int, ...]
     node_names: tuple[str, ...]
     workloads: tuple[str, ...]
+    times: tuple[str, ...]
     label_sets: tuple[dict[str, str], ...]
     amount_sets: tuple[dict[str, int], ...]
 
@@ -57,6 +64,17 @@ class SnapshotMessage(Record, frozen=True, kw_only=True, omit_defaults=False):
     version: int
     nodes: NodesRecord
     pods: PodsRecord
+    #: Whether more of its pods follow.
+    more: bool = False
+
+
+class PartMessage(Record, frozen=True, kw_only=True, omit_defaults=False):
+    """More of the pods of a snapshot."""
+
+    kind: str = "part"
+    version: int
+    pods: PodsRecord
+    more: bool
 
 
 class DeltaMessage(Record, frozen=True, kw_only=True, omit_defaults=False):
@@ -74,6 +92,22 @@ def snapshot(plan: Plan, *, version: int) -> SnapshotMessage:
     return SnapshotMessage(version=version, nodes=_nodes(plan.nodes.values()), pods=_pods(plan.pods.values()))
 
 
+def snapshot_in_parts(plan: Plan, *, version: int) -> list[Callable[[], SnapshotMessage | PartMessage]]:
+    """What makes each part; the plan must stay as it is meanwhile."""
+    nodes, pods = plan.nodes.values(), list(plan.pods.values())
+    parts = [pods[start : start + PODS_OF_PART] for start in range(0, len(pods), PODS_OF_PART)]
+    if len(parts) < 2:
+        return [lambda: snapshot(plan, version=version)]
+
+    def first() -> SnapshotMessage:
+        return SnapshotMessage(version=version, nodes=_nodes(nodes), pods=_pods(()), more=True)
+
+    def part(rows: list[PodRow], *, more: bool) -> Callable[[], PartMessage]:
+        return lambda: PartMessage(version=version, pods=_pods(rows), more=more)
+
+    return [first, *(part(rows, more=rows is not parts[-1]) for rows in parts)]
+
+
 def delta(change: PlanChange, *, version: int) -> DeltaMessage:
     """A change that leads to the plan of this version."""
     return DeltaMessage(
@@ -86,28 +120,25 @@ def delta(change: PlanChange, *, version: int) -> DeltaMessage:
     )
 
 
-class _Positions:
+class _Positions(dict[Any, int]):
     """Distinct values, each with its position."""
 
-    def __init__(self, *first: Hashable) -> None:
-        self._positions: dict[Any, int] = {value: i for i, value in enumerate(first)}
-        self._met: dict[int, int] = {}
+    def __missing__(self, value: Hashable) -> int:
+        position = self[value] = len(self)
+        return position
 
     def column(self, values: Iterable[Hashable]) -> tuple[int, ...]:
-        """Of values that rows hold, so that none of them goes meanwhile: one that is met again is not hashed again."""
-        positions, met, found = self._positions, self._met, []
-        for value in values:
-            position = met.get(id(value))
-            if position is None:
-                position = met[id(value)] = positions.setdefault(value, len(positions))
-            found.append(position)
-        return tuple(found)
+        """Of values that know their hash, as strings do."""
+        return tuple(map(self.__getitem__, values))
 
-    def values(self) -> tuple[Any, ...]:
-        return tuple(self._positions)
+    def shared(self, values: Sequence[Hashable]) -> tuple[int, ...]:
+        """Of values that many rows have in common, so that each is hashed once."""
+        ids = list(map(id, values))
+        positions = {number: self[value] for number, value in dict(zip(ids, values, strict=True)).items()}
+        return tuple(map(positions.__getitem__, ids))
 
     def dicts(self) -> tuple[dict[str, Any], ...]:
-        return tuple(dict(value) for value in self._positions)
+        return tuple(map(dict, self))
 
 
 def _nodes(rows: Collection[NodeRow]) -> NodesRecord:
@@ -115,32 +146,38 @@ def _nodes(rows: Collection[NodeRow]) -> NodesRecord:
     fields: Any = NodeRow(*_columns(rows, len(NodeRow._fields)))
     return NodesRecord(
         name=fields.name,
-        labels=labels.column(fields.labels),
-        taints=taints.column(fields.taints),
-        allocatable=amounts.column(fields.allocatable),
+        labels=labels.shared(fields.labels),
+        taints=taints.shared(fields.taints),
+        allocatable=amounts.shared(fields.allocatable),
         unschedulable=fields.unschedulable,
         label_sets=labels.dicts(),
-        taint_sets=taints.values(),
+        taint_sets=tuple(taints),
         amount_sets=amounts.dicts(),
     )
 
 
 def _pods(rows: Collection[PodRow]) -> PodsRecord:
-    names, workloads, labels, amounts = _Positions(""), _Positions(), _Positions(), _Positions()
+    names, workloads, times, labels, amounts = (
+        _Positions({"": 0}),
+        _Positions(),
+        _Positions(),
+        _Positions(),
+        _Positions(),
+    )
     fields: Any = PodRow(*_columns(rows, len(PodRow._fields)))
     return PodsRecord(
         key=fields.key,
-        uid=fields.uid,
         node=names.column(fields.node),
         nominated_node=names.column(fields.nominated_node),
         workload=workloads.column(fields.workload),
-        labels=labels.column(fields.labels),
-        requests=amounts.column(fields.requests),
+        labels=labels.shared(fields.labels),
+        requests=amounts.shared(fields.requests),
         priority=fields.priority,
-        created=fields.created,
-        terminating=fields.terminating,
-        node_names=names.values(),
-        workloads=workloads.values(),
+        created=times.column(fields.created),
+        terminating=tuple(compress(count(), fields.terminating)),
+        node_names=tuple(names),
+        workloads=tuple(workloads),
+        times=tuple(times),
         label_sets=labels.dicts(),
         amount_sets=amounts.dicts(),
     )
@@ -155,7 +192,7 @@ def _columns(rows: Collection[Any], count: int) -> Any:
 
 
 def change_of(message: DeltaMessage) -> PlanChange:
-    """The change that `delta` made a message of."""
+    """The change that `delta` made a message of, but for the pods' UIDs."""
     return PlanChange(
         {row.name: row for row in _node_rows(message.nodes)},
         {row.key: row for row in _pod_rows(message.pods)},
@@ -174,18 +211,19 @@ def _node_rows(block: NodesRecord) -> Iterator[NodeRow]:
 
 def _pod_rows(block: PodsRecord) -> Iterator[PodRow]:
     labels, amounts = _sorted_items(block.label_sets), _sorted_items(block.amount_sets)
+    terminating = set(block.terminating)
     for i, key in enumerate(block.key):
         yield PodRow(
             key,
-            block.uid[i],
+            "",
             block.node_names[block.node[i]],
             block.node_names[block.nominated_node[i]],
             block.workloads[block.workload[i]],
             labels[block.labels[i]],
             amounts[block.requests[i]],
             block.priority[i],
-            block.created[i],
-            block.terminating[i],
+            block.times[block.created[i]],
+            i in terminating,
         )
 
 

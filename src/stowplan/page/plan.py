@@ -14,7 +14,7 @@ from stowplan.api.meta import controller_of
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from stowplan.api.types import Node
+    from stowplan.api.types import Node, Pod
     from stowplan.cluster.node_table import NodeTable
     from stowplan.cluster.pod_info import PodInfo, PodShape
     from stowplan.cluster.state import ClusterState
@@ -140,31 +140,28 @@ def node_rows(table: NodeTable, nodes: Sequence[Node]) -> Iterator[NodeRow]:
 
 
 def pod_rows(infos: Iterable[PodInfo]) -> Iterator[PodRow]:
-    # Pods of a workload share a shape and its name; what follows from these is worked out once.
-    of_shape: dict[PodShape, tuple[Labels, Amounts]] = {}
-    workloads: dict[tuple[str, str], str] = {}
+    # Pods of a workload share a shape: what follows from it is worked out once.
+    of_shape: dict[PodShape, tuple[str, Labels, Amounts]] = {}
     for info in infos:
-        shape, metadata = info.shape, info.pod.metadata
+        shape, pod = info.shape, info.pod
         shared = of_shape.get(shape)
         if shared is None:
-            shared = of_shape[shape] = _sorted(shape.labels), _sorted(shape.used)
-        controller = controller_of(metadata)
-        workload = "" if controller is None else workloads.get((controller.kind, controller.name))
-        if workload is None:
-            assert controller is not None
-            workload = workloads[controller.kind, controller.name] = f"{controller.kind}/{controller.name}"
+            shared = of_shape[shape] = _workload(pod), _sorted(shape.labels), _sorted(shape.used)
         yield PodRow(
             info.key,
             info.uid,
             info.node_name,
-            info.pod.status.nominated_node_name,
-            workload,
-            shared[0],
-            shared[1],
+            pod.status.nominated_node_name,
+            *shared,
             info.priority,
-            metadata.creation_timestamp or "",
+            pod.metadata.creation_timestamp or "",
             info.terminating,
         )
+
+
+def _workload(pod: Pod) -> str:
+    controller = controller_of(pod.metadata)
+    return "" if controller is None else f"{controller.kind}/{controller.name}"
 
 
 def _sorted(found: dict[str, V]) -> tuple[tuple[str, V], ...]:

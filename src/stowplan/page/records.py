@@ -20,6 +20,8 @@ class SourceRecord(Record, frozen=True, kw_only=True, omit_defaults=False):
     version: str = ""
     #: Routes that answer.
     can: tuple[str, ...]
+    #: Route -> why it does not answer here, for people.
+    why_not: dict[str, str] = msgspec.field(default_factory=dict)
     tracks: tuple[str, ...] = ()
 
 

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from stowplan.config import Configuration
     from stowplan.offline import Cluster
-    from stowplan.serving.requests.messages import Page, Request
+    from stowplan.serving.requests.messages import Request
     from stowplan.what_if.changes import Change
 
 _EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
@@ -96,7 +96,7 @@ class Trials:
 
     cluster: Callable[[], Cluster]
 
-    def pages(self, prefix: str) -> dict[str, Page]:
+    def pages(self, prefix: str) -> dict[str, Callable[[Request], Response]]:
         return {f"{prefix}what-if": self._page}
 
     def _page(self, request: Request) -> Response:

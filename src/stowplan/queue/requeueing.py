@@ -141,20 +141,21 @@ class Requeueing:
         question = interest.question(queued.profile, sorted(queued.rejectors), queued.pending_plugins)
         return self._ask(question, queued.pod, happened, interest.label)
 
-    def strategy_after(self, queued: QueuedPod, events: Iterable[Happened]) -> Strategy:
-        """How the events during its attempt requeue a pod."""
-        found = Strategy.SKIP
+    def strategy_after(self, queued: QueuedPod, events: Iterable[Happened]) -> tuple[Strategy, Happened | None]:
+        """How the events during its attempt requeue a pod, and the one that decides so."""
+        found: tuple[Strategy, Happened | None] = Strategy.SKIP, None
         verbose = _log.v(5)
         for happened in events:
             if verbose.enabled:
                 verbose.info("Checking event for in-flight pod", pod=queued.pod, event=happened.event.label)
             strategy = self.strategy(queued, happened)
             if strategy is Strategy.IMMEDIATELY:
-                return strategy
+                return strategy, happened
             if strategy is Strategy.AFTER_BACKOFF:
                 if not queued.pending_plugins:
-                    return strategy
-                found = strategy
+                    return strategy, happened
+                if found[1] is None:
+                    found = strategy, happened
         return found
 
     def _ask(self, question: Question, pod: PodInfo, happened: Happened, label: str) -> Strategy:

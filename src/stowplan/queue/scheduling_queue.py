@@ -236,10 +236,12 @@ class SchedulingQueue:
         queued.was_flushed = False
         queued.with_group = self._is_member(queued.pod)
         self._places.count_rejectors(queued, 1)
-        strategy = self._strategy_after_attempt(queued)
+        strategy, happened = self._strategy_after_attempt(queued)
         self._in_flight.end(queued.pod.uid)
         self._places.requeue(queued, strategy, SCHEDULE_ATTEMPT_FAILURE)
         self._log_return(queued, strategy)
+        if happened is not None and not happened.event.is_wildcard:
+            self._observer.woken([queued], happened.event, happened.old if happened.new is None else happened.new)
 
     def _log_return(self, queued: QueuedPod, strategy: Strategy) -> None:
         """Log where the pod went and which plugins rejected it, as a set that Go formats."""
@@ -256,11 +258,10 @@ class SchedulingQueue:
                 **{"unschedulable plugins": rejectors},
             )
 
-    def _strategy_after_attempt(self, queued: QueuedPod) -> Strategy:
-        if queued.failed_with_error:
-            return Strategy.AFTER_BACKOFF
-        if queued.with_group:
-            return Strategy.AFTER_BACKOFF
+    def _strategy_after_attempt(self, queued: QueuedPod) -> tuple[Strategy, Happened | None]:
+        """And the event during the attempt by which it is so, if it is one."""
+        if queued.failed_with_error or queued.with_group:
+            return Strategy.AFTER_BACKOFF, None
         verbose = _log.v(5)
         if verbose.enabled:
             verbose.info(
@@ -273,7 +274,9 @@ class SchedulingQueue:
             )
         events = self._in_flight.since(queued.pod.uid)
         # After `done` (in PreBind) events were no longer recorded for the pod.
-        return Strategy.AFTER_BACKOFF if events is None else self._requeueing.strategy_after(queued, events)
+        if events is None:
+            return Strategy.AFTER_BACKOFF, None
+        return self._requeueing.strategy_after(queued, events)
 
     # -- what requeues pods -------------------------------------------------------------------------------------------
 

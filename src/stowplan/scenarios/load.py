@@ -27,17 +27,21 @@ class Located:
 
     scenario: Scenario
     folder: Path
+    #: What it was read from; None if it was put together by other means.
+    value: Mapping[str, Any] | None = None
 
 
-def load_scenario(source: str | os.PathLike[str] | Mapping[str, Any] | Scenario | Located) -> Located:
-    """Of a file, or of a mapping with what a file would have; raise ScenarioError."""
+def load_scenario(
+    source: str | os.PathLike[str] | Mapping[str, Any] | Scenario | Located, *, folder: Path | None = None
+) -> Located:
+    """Of a file, or of a mapping with what a file would have, which stands in a folder; raise ScenarioError."""
     if isinstance(source, Located):
         return source
     if isinstance(source, Scenario):
         return Located(_checked(source, Document(None, "scenario", None, Path())), Path())
     document = read_document(source, "scenario")
     scenario = document.read(Scenario, "an object with cluster and workloads; see stowplan simulate --help")
-    return Located(_checked(scenario, document), document.folder)
+    return Located(_checked(scenario, document), document.folder if folder is None else folder, document.value)
 
 
 def _checked(scenario: Scenario, document: Document) -> Scenario:

@@ -11,6 +11,7 @@ pods at the same times.
 
 from __future__ import annotations
 
+import os
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from random import Random
@@ -36,7 +37,7 @@ from stowplan.in_tree.registry import in_tree_registry
 from stowplan.offline.extender_calls import post_to_extender
 from stowplan.page.configuration import configuration_record
 from stowplan.page.course_file import NAME as COURSE
-from stowplan.page.course_file import CourseHeader, CourseWriter
+from stowplan.page.course_file import CourseHeader, CourseWriter, RerunRecord
 from stowplan.scenarios.autoscaler import Autoscaler
 from stowplan.scenarios.budgets import BudgetKeeper
 from stowplan.scenarios.drains import Drains
@@ -64,7 +65,6 @@ from stowplan.simulate.virtual_api import VirtualApi
 from stowplan.what_if.pods import Fate, fate_of
 
 if TYPE_CHECKING:
-    import os
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
@@ -161,6 +161,29 @@ def simulate_scenario(
     return result
 
 
+def simulated_until(
+    at: float,
+    scenario: Located,
+    *,
+    config: Mapping[str, Any],
+    seed: int,
+    plugins: Sequence[type[Plugin]],
+    stopped: Callable[[], bool],
+) -> Simulation:
+    """Run a scenario again up to the time of one of its course's looks: the engine is as it was then.
+
+    `stopped`: whether nobody wants it any more. Raise as `simulate_scenario`.
+    """
+
+    def look(progress: Progress, simulation: Simulation) -> None:
+        if simulation.now >= at or stopped():
+            simulation.stop()
+
+    simulation = Simulation(scenario, config=config, seed=seed, plugins=plugins)
+    simulation.run(Nowhere(), look)
+    return simulation
+
+
 class Simulation:
     """One run; to be used once."""
 
@@ -173,7 +196,8 @@ class Simulation:
         plugins: Sequence[type[Plugin]] = (),
     ) -> None:
         located = load_scenario(scenario)
-        self.scenario, self._folder = located.scenario, located.folder
+        self.scenario, self._folder, self._document = located.scenario, located.folder, located.value
+        self._plugins = plugins
         self.seed = self.scenario.seed if seed is None else seed
         self._registry = in_tree_registry()
         named = [load_plugin(path) for path in self.scenario.scheduler.plugins]
@@ -212,6 +236,7 @@ class Simulation:
             title=self.scenario.name,
             scheduler_name=self.config.profiles[0].scheduler_name,
             configuration=configuration_record(self.config, declarations, self._features),
+            rerun=self._rerun(folder),
         )
         try:
             self._course = CourseWriter(folder / COURSE, header, duration=self.scenario.duration)
@@ -222,6 +247,16 @@ class Simulation:
         except OSError as error:
             raise ScenarioError(f"{error.filename or folder / COURSE}: {error.strerror or error}") from error
 
+    def _rerun(self, folder: Path) -> RerunRecord | None:
+        if self._document is None:
+            return None
+        return RerunRecord(
+            scenario=dict(self._document),
+            folder=os.path.relpath(self._folder, folder),
+            seed=self.seed,
+            plugins=tuple(f"{plugin.__module__}:{plugin.__qualname__}" for plugin in self._plugins),
+        )
+
     # -- putting it together ------------------------------------------------------------------------------------------
 
     def _build(self, sink: Sink) -> None:
@@ -229,7 +264,7 @@ class Simulation:
         start = parse_timestamp(scenario.start)
         store = ObjectStore()
         self._digest = Digest(sink)
-        self.ledger = ledger = Ledger(start, now=self._now, row=self._digest.decision)
+        self.ledger = ledger = Ledger(start, now=lambda: self.now, row=self._digest.decision)
         self.engine = Engine(
             self.config,
             registry=self._registry,
@@ -266,7 +301,9 @@ class Simulation:
         self.faults = Faults(world, self.fleet, self.kubelets, drains)
         self._keepers: dict[str, list[Keeper]] = {}
 
-    def _now(self) -> float:
+    @property
+    def now(self) -> float:
+        """Seconds since the epoch, once it runs."""
         return self._time.now
 
     def _note_early(self, text: str) -> None:

@@ -34,7 +34,7 @@ from stowplan.sources.missing_kinds import why_not_judged
 from stowplan.what_if.group_relief import group_relief
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from stowplan.cluster.pod_info import PodInfo
     from stowplan.engine.engine import Engine
@@ -93,7 +93,7 @@ class ClusterSource:
             moment.configuration if own else config,
             plugins=named_plugins(plugins),
             # A whole kube-scheduler has gates that no decision depends on.
-            feature_gates=_known_gates(moment.header.gates) if own else None,
+            feature_gates=known_gates(moment.header.gates) if own else None,
         )
         for framework in cluster.algorithm.frameworks.values():
             framework.switch_off(moment.switched_off)
@@ -265,7 +265,7 @@ class ClusterSource:
         return ReportedStatus.about(info.pod, about, self.known.get(info.key))
 
 
-def _known_gates(gates: dict[str, bool]) -> dict[str, bool]:
+def known_gates(gates: Mapping[str, bool]) -> dict[str, bool]:
     """Those of these gates that a `Cluster` takes."""
     return {name: on for name, on in gates.items() if name in DEFAULT_FEATURES.gates}
 

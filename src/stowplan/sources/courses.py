@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from stowplan.api.types import Pod
 from stowplan.command_line.errors import InputError
@@ -18,11 +18,12 @@ from stowplan.page.course import Run, course_of
 from stowplan.page.course_file import NAME, CourseFileError, read_course
 from stowplan.recordings.anew import DecidedAnew
 from stowplan.recordings.files import entries_of, files_of_run, header_of, rotated
+from stowplan.recordings.moment import objects_of
 from stowplan.recordings.replaying import Replayed
 from stowplan.timing.waits import Waits
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from stowplan.config import Configuration
     from stowplan.engine.inputs import Input
@@ -89,11 +90,32 @@ class _RecordedWaits(Waits):
 
 def course_decided_anew(path: str, config: str, plugins: Sequence[str]) -> Course:
     """The same pods and nodes under another configuration. Raise RecordingError, ConfigError."""
-    files, calls = files_of_run(path), BrokenOffCalls()
-    header = header_of(files[0])
-    registry = _registry(plugins, calls)
-    anew = DecidedAnew(header, registry, _configuration(config, registry, header))
+    files = files_of_run(path)
+    anew, _ = _decided_anew(files, config, plugins)
     return course_of([Run(anew.state, _moments_anew(anew, files))], anew.waits)
+
+
+def anew_until(
+    path: str, config: str, plugins: Sequence[str], at: float | None
+) -> tuple[list[Any], Mapping[str, bool]]:
+    """What there was at that time of such a course, None: at its end; and the recorded feature gates."""
+    files = files_of_run(path)
+    anew, gates = _decided_anew(files, config, plugins)
+    for entry in entries_of(files):
+        if at is not None and entry.now > at:
+            # At its end everybody is tried once more.
+            objects = objects_of(anew.state)
+            anew.end()
+            return objects, gates
+        anew.take(entry.now, entry.input)
+    anew.end()
+    return objects_of(anew.state), gates
+
+
+def _decided_anew(files: Sequence[str], config: str, plugins: Sequence[str]) -> tuple[DecidedAnew, Mapping[str, bool]]:
+    header = header_of(files[0])
+    registry = _registry(plugins, BrokenOffCalls())
+    return DecidedAnew(header, registry, _configuration(config, registry, header)), header.gates
 
 
 def _configuration(config: str, registry: Registry, header: Header) -> Configuration:

@@ -1,10 +1,11 @@
 """An accessibility checker (axe) finds nothing, in any view, by day and by night."""
 
-from pathlib import Path
-
 import pytest
 
-AXE = Path(__file__).parents[3] / "page" / "node_modules" / "axe-core" / "axe.min.js"
+from support.browser.accessibility import findings
+from support.browser.pages import served
+from support.page.gangs import preempting
+
 VIEWS = {
     "plan": "#/plan",
     "a node": "#/node/node-0",
@@ -15,23 +16,26 @@ VIEWS = {
     "workbench": '#/workbench?change={"remove":["node-0"]}',
     "configuration": "#/configuration",
 }
-COURSES = {"two courses": "#/time", "one course": "#/time?track=packed"}
+COURSES = {"two courses": "#/time", "one course": "#/time?track=packed", "a pod of one": "#/pod/default/web-0"}
+GROUPS = {"a group": "#/group/default/train"}
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_nothing_is_found(open_tab, address, scheme):
-    if not AXE.exists():
-        pytest.skip("axe-core is not installed: `make page` installs it")
     with open_tab(color_scheme=scheme, bypass_csp=True) as tab:
         check(tab.page, address, VIEWS)
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_nothing_is_found_of_courses(open_tab, pair, scheme):
-    if not AXE.exists():
-        pytest.skip("axe-core is not installed: `make page` installs it")
     with open_tab(color_scheme=scheme, bypass_csp=True) as tab:
         check(tab.page, pair, COURSES)
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_nothing_is_found_of_groups(open_tab, scheme, tmp_path):
+    with served(tmp_path, preempting()) as address, open_tab(color_scheme=scheme, bypass_csp=True) as tab:
+        check(tab.page, address, GROUPS)
 
 
 def check(page, address, views):
@@ -40,7 +44,4 @@ def check(page, address, views):
     for name, place in views.items():
         page.goto(f"{address.partition('#')[0]}{place}")
         page.locator(".sea, .table, .verdict, .lanes, .figures, .points").first.wait_for()
-        page.add_script_tag(path=AXE)
-        found = page.evaluate("axe.run()")["violations"]
-        told = [f"{one['id']}: {one['help']}: {one['nodes'][0]['html']}" for one in found]
-        assert told == [], name
+        assert findings(page) == [], name

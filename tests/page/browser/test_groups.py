@@ -3,7 +3,8 @@
 import pytest
 from playwright.sync_api import expect
 
-from support.browser.pages import run
+from support.browser.pages import run, served
+from support.page.gangs import preempting
 from support.processes.cluster_commands import Client
 from support.scheduling.groups import a_group, member
 
@@ -33,3 +34,19 @@ def test_a_gang_that_does_not_fit(page, followed):
     row = whole.get_by_role("row", name="all nodes")
     expect(row).to_contain_text("90 cpu")
     expect(page.get_by_role("region", name="Pods of the group").get_by_role("row")).to_have_count(4)
+
+
+def test_a_gang_that_would_preempt(page, tmp_path):
+    with served(tmp_path, preempting()) as address:
+        page.goto(address)
+        page.locator(".sum").wait_for()
+        page.goto(f"{address.partition('#')[0]}#/group/default/train")
+        whole = page.get_by_role("region", name="As a whole")
+        expect(whole).to_contain_text("It fits once pods have been evicted")
+        expect(whole.locator(".victims")).to_contain_text("2 pods would be evicted for it: default/low-0 default/low-1")
+        members = page.get_by_role("region", name="Pods of the group")
+        expect(members.get_by_role("columnheader", name="Victims there")).to_be_visible()
+        for number in range(2):
+            expect(members.get_by_role("row", name=f"default/train-{number}")).to_contain_text("default/low-")
+        whole.get_by_role("link", name="default/low-0").click()
+        expect(page.get_by_role("heading", level=1)).to_have_text("low-0")

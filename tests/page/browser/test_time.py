@@ -7,6 +7,8 @@ from urllib.parse import quote
 import pytest
 from playwright.sync_api import expect
 
+from stowplan.scenarios.load import load_scenario
+from stowplan.scenarios.simulation import simulate_scenario
 from support.browser.pages import PACKING, run
 from support.live.recordings import a_short_run
 
@@ -64,6 +66,13 @@ def test_a_moment_has_an_address(at_time, recorded):
     expect(at_time.locator(".one-head")).to_contain_text("0 pods stowed, 0 pending")
 
 
+def test_a_moment_of_a_recording_is_asked_about(at_time):
+    at_time.get_by_text("1 pending pod").click()
+    at_time.get_by_role("button", name="default/huge").click()
+    at_time.get_by_role("link", name="Why nowhere?").click()
+    expect(at_time.locator(".verdict")).to_contain_text("It goes nowhere. 0/2 nodes are available")
+
+
 def test_a_chart_leads_to_its_moment(at_time):
     at_time.get_by_role("img", name="CPU requested").click(position={"x": 2, "y": 20})
     expect(at_time.locator(".one-head")).to_contain_text("0 pods stowed")
@@ -98,6 +107,46 @@ def test_a_simulation_plays_like_a_recording(simulated, page):
         expect(page.get_by_role("row", name="node added")).to_be_visible()
         page.get_by_role("link", name="Configuration").click()
         expect(page.locator(".points")).to_contain_text("NodeResourcesFit")
+
+
+def test_a_pod_of_a_simulation_is_asked_about_as_of_a_moment(at_pair):
+    """By keys alone: a node, a pod on it, and why it is there."""
+    page = at_pair
+    page.locator(".picture").last.focus()
+    page.keyboard.press("Home")
+    chosen = page.get_by_role("region", name="What is chosen")
+    chosen.get_by_role("button", name="default/web").first.click()
+    expect(chosen).to_contain_text("spread: on ")
+    key = chosen.locator("strong").inner_text()
+    chosen.locator(".place", has_text="packed").get_by_role("link", name="Why there?").click()
+    expect(page.get_by_role("heading", level=1)).to_have_text(key.partition("/")[2])
+    expect(page.locator(".crumbs")).to_contain_text("packed, ")
+    expect(page.locator(".verdict")).to_contain_text("nodes would take it")
+    expect(page.get_by_role("region", name="Points")).to_contain_text("NodeResourcesFit")
+    page.locator(".crumbs").get_by_role("link").click()
+    expect(page.get_by_role("slider", name="Moment")).to_be_visible()
+
+
+def test_a_simulation_is_asked_and_tried_at_its_end(pair, page):
+    page.goto(pair)
+    page.locator(".sum").wait_for()
+    page.goto(f"{pair.partition('#')[0]}#/workbench")
+    page.locator(".adding select").first.select_option("Remove a node")
+    page.get_by_role("button", name="Add to the trial").click()
+    expect(page.locator(".figures").get_by_role("row", name="Nodes")).to_contain_text("−1")
+
+
+def test_a_folder_that_cannot_be_asked_says_why(tmp_path, page):
+    scenario = load_scenario(
+        {"cluster": {"groups": [{"name": "a", "count": 1, "capacity": {"cpu": 4}}]}, "duration": 9}
+    )
+    simulate_scenario(scenario.scenario, folder=tmp_path / "out")
+    with run("ui", "--simulation", str(tmp_path / "out")) as said:
+        page.goto(said.split()[-1])
+        page.locator(".sum").wait_for()
+        expect(page.get_by_role("navigation", name="Views")).not_to_contain_text("Queue")
+        page.goto(f"{said.split()[-1].partition('#')[0]}#/pod/default/web-0")
+        expect(page.get_by_role("main")).to_contain_text("its scenario was put together in Python")
 
 
 def test_two_are_in_step_and_what_differs_is_told(at_pair):

@@ -2,7 +2,11 @@
 
 import json
 
+import pytest
 from playwright.sync_api import expect
+
+from support.browser.pages import PACKING
+from support.what_if.objects import pod
 
 
 def test_why_a_pod_goes_where_it_goes(at):
@@ -69,6 +73,83 @@ def test_a_trial_on_the_workbench(at):
     expect(figures).to_have_count(0)
 
 
+@pytest.mark.parametrize(
+    ("kind", "fields", "takes_away", "command"),
+    [
+        ("Drain a node", {"Node": "node-1"}, False, "kubectl drain node-1 --ignore-daemonsets --delete-emptydir-data"),
+        (
+            "Label a node",
+            {"Node": "node-1", "Key": "a", "Value": "b"},
+            False,
+            "kubectl label node node-1 a=b --overwrite",
+        ),
+        ("Label a node", {"Node": "node-1", "Key": "a"}, True, "kubectl label node node-1 a-"),
+        ("Taint a node", {"Node": "node-1", "Key": "a"}, False, "kubectl taint node node-1 a=:NoSchedule --overwrite"),
+        ("Scale a workload", {"Replicas, now 3": "5"}, False, "kubectl scale -n default statefulset/db --replicas=5"),
+        ("Add nodes", {"Like": "node-1", "How many": "3"}, False, "# add 3 nodes like node-1: by what makes nodes"),
+    ],
+    ids=lambda value: value if isinstance(value, str) and value[0].isupper() else "",
+)
+def test_each_kind_of_change(at, kind, fields, takes_away, command):
+    page = at("#/workbench")
+    page.locator(".adding select").first.select_option(kind)
+    if takes_away:
+        page.get_by_label("take it away").check()
+    if kind.startswith("Scale"):
+        page.locator(".adding select").nth(1).select_option("StatefulSet default/db")
+    for name, value in fields.items():
+        page.locator(".adding").get_by_label(name, exact=True).fill(value)
+    page.get_by_role("button", name="Add to the trial").click()
+    expect(page.get_by_label("Commands")).to_contain_text(command)
+    page.get_by_role("list", name="What changes").get_by_role("button").click()
+    expect(page.locator(".figures")).to_have_count(0)
+
+
+def test_a_node_that_is_not_there_is_not_tried(at):
+    page = at("#/workbench")
+    page.locator(".adding").get_by_label("Like").fill("node-7")
+    page.get_by_role("button", name="Add to the trial").click()
+    expect(page.get_by_role("list", name="What changes").get_by_role("listitem")).to_have_count(0)
+    assert page.locator(".adding input:invalid").evaluate("one => one.validationMessage") == "There is no node node-7."
+
+
+def test_a_node_is_tried_from_the_plan(at):
+    page = at("#/plan?select=node:node-0")
+    page.get_by_role("link", name="it is drained").click()
+    expect(page.get_by_role("list", name="What changes")).to_contain_text("drain node-0")
+    expect(page.locator(".figures").get_by_role("row", name="Nodes")).to_be_visible()
+
+
+def test_manifests_and_configurations_are_pasted(open_tab, address):
+    # The browser itself complains of the status of what is refused, which is meant.
+    with open_tab() as tab:
+        page = tab.page
+        page.goto(address)
+        page.locator(".sum").wait_for()
+        page.goto(f"{address.partition('#')[0]}#/workbench")
+        page.get_by_text("Another configuration").click()
+        box = page.get_by_label("Another configuration")
+        box.fill("profiles: {a: [}")
+        page.get_by_role("button", name="Try").last.click()
+        expect(page.get_by_role("alert")).to_contain_text("config: ")
+        box.fill(
+            "kind: KubeSchedulerConfiguration\napiVersion: kubescheduler.config.k8s.io/v1\nprofiles: [{plugin: x}]\n"
+        )
+        page.get_by_role("button", name="Try").last.click()
+        expect(page.get_by_role("alert")).to_contain_text("plugin")
+        box.fill(PACKING)
+        page.get_by_role("button", name="Try").last.click()
+        expect(page.get_by_role("alert")).to_have_count(0)
+        expect(page.get_by_label("Configuration", exact=True)).to_contain_text("MostAllocated")
+        page.get_by_role("button", name="Do not take the configuration").click()
+        page.get_by_text("Manifests to apply").click()
+        page.get_by_label("Manifests to apply").fill(json.dumps(pod("more", cpu="1")))
+        page.get_by_role("button", name="Try").first.click()
+        expect(page.get_by_role("row", name="default/more")).to_contain_text("gets a node")
+        expect(page.get_by_label("Manifests", exact=True)).to_contain_text('"name": "more"')
+        tab.complaints.clear()
+
+
 def test_tables_and_pictures_of_a_trial_and_of_plugins_are_saved(at):
     page = at('#/workbench?change={"remove":["node-0"]}')
     for button, begins in (
@@ -103,6 +184,25 @@ def test_a_slider_changes_a_weight(at):
     slider.focus()
     page.keyboard.press("End")
     expect(page.get_by_label("Configuration", exact=True)).to_contain_text("weight: 20")
+    page.get_by_role("button", name="Do not weigh ImageLocality 20").click()
+    expect(slider).to_have_value("1")
+
+
+def test_a_slider_that_moves_is_asked_about_once_it_rests(at):
+    page = at("#/workbench")
+    page.get_by_text("Weights of plugins").click()
+    asked = []
+    page.on("request", lambda request: asked.append(request) if request.url.endswith("what-if") else None)
+    page.get_by_label("ImageLocality").evaluate(
+        """one => {
+          for (let i = 2; i < 12; i++) {
+            one.value = i;
+            one.dispatchEvent(new Event('input', {bubbles: true}));
+          }
+        }"""
+    )
+    expect(page.get_by_label("Configuration", exact=True)).to_contain_text("weight: 11")
+    assert len(asked) == 1
 
 
 def test_what_the_server_refuses_is_said(at, open_tab, address):

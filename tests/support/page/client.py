@@ -7,6 +7,7 @@ _SHARED["pods"] = {
     "node": "nodeNames",
     "nominatedNode": "nodeNames",
     "workload": "workloads",
+    "created": "times",
     "labels": "labelSets",
     "requests": "amountSets",
 }
@@ -17,6 +18,8 @@ class Client:
     def __init__(self):
         self.version = 0
         self.snapshots = 0
+        #: Whether more of the snapshot is to come.
+        self.wants_more = False
         self.nodes, self.pods = {}, {}
 
     def read(self, frame):
@@ -24,15 +27,17 @@ class Client:
         if message["kind"] == "snapshot":
             self.nodes, self.pods = {}, {}
             self.snapshots += 1
-        else:
+        elif message["kind"] == "delta":
             assert message["since"] == self.version
             for name in message["goneNodes"]:
                 del self.nodes[name]
             for key in message["gonePods"]:
                 del self.pods[key]
-        self.nodes |= rows(message, "nodes")
+        if "nodes" in message:
+            self.nodes |= rows(message, "nodes")
         self.pods |= rows(message, "pods")
         self.version = message["version"]
+        self.wants_more = message.get("more", False)
 
 
 def data_of(frame):
@@ -46,7 +51,7 @@ def data_of(frame):
 def rows(message, kind):
     """Name -> fields."""
     block, shared = message[kind], _SHARED[kind]
-    lists = set(shared.values())
+    lists = {*shared.values(), "terminating"}
     columns = {name: column for name, column in block.items() if name not in lists}
     count = len(block[_NAMES[kind]])
     assert {len(column) for column in columns.values()} == {count}
@@ -55,6 +60,8 @@ def rows(message, kind):
         fields = {
             name: block[shared[name]][column[i]] if name in shared else column[i] for name, column in columns.items()
         }
+        if kind == "pods":
+            fields["terminating"] = i in block["terminating"]
         found[fields[_NAMES[kind]]] = fields
     return found
 
@@ -63,6 +70,7 @@ def read_all(viewer, client):
     """What a stream sends of a viewer."""
     if viewer.needs_snapshot:
         viewer.start()
-        client.read(viewer._broadcast.snapshot()())
+        for make in viewer._broadcast.snapshot():
+            client.read(make())
     for frame in viewer.take():
         client.read(frame)

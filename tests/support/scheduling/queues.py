@@ -31,6 +31,9 @@ class Observer(QueueObserver):
     def moved(self, queued, place, cause):
         self._room.moves.append((queued.pod.pod.metadata.name, place.name, cause))
 
+    def woken(self, pods, event, changed):
+        self._room.wakes.append(([queued.pod.pod.metadata.name for queued in pods], event.label, changed))
+
     def problem(self, text):
         self._room.problems.append(text)
 
@@ -44,7 +47,7 @@ class Room:
     def __init__(self, *plugins, profiles=None, framework=None, sort=None, features=None, start=1000.0, **settings):
         self.now = start
         self.state = ClusterState()
-        self.moves, self.problems = [], []
+        self.moves, self.wakes, self.problems = [], [], []
         self.frameworks = {}
         for name, classes in (profiles or {DEFAULT: plugins}).items():
             built = framework(self.state) if framework else framework_of(self.state, *classes)

@@ -1,0 +1,125 @@
+"""What the page plays and asks about: a recording, one decided anew, or a simulation, each a course with its moments.
+
+A moment is the cluster as it was then. Of a recording it is replayed; what another configuration would have done is
+decided again until then; a simulation is run again from the scenario that its folder has, and held to the plan that
+the course has of that moment: scenarios name files, and plugins change.
+"""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import yaml
+
+from stowplan.command_line.errors import InputError
+from stowplan.command_line.named_plugins import named_plugins
+from stowplan.config import ConfigError
+from stowplan.engine.recording import RecordingError
+from stowplan.framework.line_up import PluginInitError
+from stowplan.framework.registry import PluginLoadError
+from stowplan.offline import Cluster, ClusterError
+from stowplan.page.moments import MomentError
+from stowplan.page.plan import plan_of
+from stowplan.recordings.moment import objects_of
+from stowplan.scenarios.errors import ScenarioError
+from stowplan.scenarios.load import load_scenario
+from stowplan.scenarios.simulation import simulated_until
+from stowplan.sources.cluster_source import ClusterSource, known_gates
+from stowplan.sources.courses import anew_until, course_decided_anew, recorded_course, simulated_course
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from stowplan.page.course import Course
+    from stowplan.page.course_file import CourseHeader
+    from stowplan.page.moments import Build
+    from stowplan.page.plan import Plan
+
+NO_RERUN = (
+    "its folder does not say how to run it again, as its scenario was put together in Python; "
+    "of a scenario's file, or a mapping, it does"
+)
+
+_PROBLEMS = (InputError, RecordingError, ScenarioError, ConfigError, PluginLoadError, PluginInitError, ClusterError)
+
+
+@dataclass(frozen=True)
+class Track:
+    """How something went, and the cluster at any moment of it."""
+
+    course: Callable[[], Course]
+    moment: Build
+
+
+@contextmanager
+def _told(where: str, what: str = "") -> Iterator[None]:
+    """What keeps a moment from being built, as the page tells it."""
+    try:
+        yield
+    except _PROBLEMS as error:
+        text = str(error)
+        raise MomentError(text if where in text and not what else f"{where}: {what}{text}") from error
+
+
+def recorded_track(path: str, plugins: Sequence[str]) -> Track:
+    def moment(at: float | None, stopped: Callable[[], bool]) -> ClusterSource:
+        with _told(path):
+            return ClusterSource.of_recording(path, at, None, plugins)
+
+    return Track(partial(recorded_course, path, plugins), moment)
+
+
+def anew_track(path: str, config: str, plugins: Sequence[str]) -> Track:
+    def moment(at: float | None, stopped: Callable[[], bool]) -> ClusterSource:
+        with _told(path):
+            objects, gates = anew_until(path, config, plugins, at)
+            cluster = Cluster(objects, config, plugins=named_plugins(plugins), feature_gates=known_gates(gates))
+        return ClusterSource(cluster, {}, where=f"{path} at that time", whole=True)
+
+    return Track(partial(course_decided_anew, path, config, plugins), moment)
+
+
+def simulated_track(folder: str) -> Track:
+    def moment(at: float | None, stopped: Callable[[], bool]) -> ClusterSource:
+        with _told(folder, "the simulation cannot be run again: "):
+            header, course = simulated_course(folder)
+            if header.rerun is None:
+                raise InputError(NO_RERUN)
+            at = course.looks[-1].time if at is None else at
+            cluster = _simulated_again(folder, header, at, stopped)
+        problem = _difference(course.at(at), plan_of(cluster.state))
+        if problem and not stopped():
+            raise MomentError(
+                f"{folder}: run again, the simulation came to something else: {problem}. Have the scenario's files, "
+                "its plugins or Stowplan changed since? `stowplan simulate` writes the folder anew"
+            )
+        return ClusterSource(cluster, {}, where=f"{folder} at that time", whole=True)
+
+    return Track(lambda: simulated_course(folder)[1], moment)
+
+
+def _simulated_again(folder: str, header: CourseHeader, at: float, stopped: Callable[[], bool]) -> Cluster:
+    rerun = header.rerun
+    assert rerun is not None
+    located = load_scenario(rerun.scenario, folder=Path(folder, rerun.folder).resolve())
+    plugins = named_plugins(rerun.plugins)
+    config = yaml.safe_load(header.configuration.yaml)
+    simulation = simulated_until(at, located, config=config, seed=rerun.seed, plugins=plugins, stopped=stopped)
+    own = named_plugins(located.scenario.scheduler.plugins)
+    gates = located.scenario.scheduler.feature_gates
+    return Cluster(
+        objects_of(simulation.engine.state), config, plugins=[*own, *plugins], feature_gates=known_gates(gates)
+    )
+
+
+def _difference(then: Plan, now: Plan) -> str:
+    """What is elsewhere, in words; empty if nothing is."""
+    if then.nodes.keys() != now.nodes.keys():
+        return f"then it had {len(then.nodes)} nodes, now {len(now.nodes)}, or others"
+    places, found = ({key: row.node for key, row in plan.pods.items()} for plan in (then, now))
+    others = sorted(key for key in places.keys() | found.keys() if places.get(key) != found.get(key))
+    return f"{len(others)} pods are elsewhere ({others[0]}, …)" if others else ""

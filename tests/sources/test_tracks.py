@@ -1,0 +1,122 @@
+"""Moments of simulations, recordings and what another configuration would have done: as they were then."""
+
+import asyncio
+import shutil
+
+import pytest
+
+from stowplan.page.course_file import read_course
+from stowplan.page.moments import MomentError
+from stowplan.page.plan import plan_of
+from stowplan.scenarios.load import load_scenario
+from stowplan.scenarios.simulation import simulate_scenario
+from stowplan.sources.tracks import anew_track, recorded_track, simulated_track
+from support.browser.pages import PACKING
+from support.live.recordings import a_short_run
+
+#: Pods that end, nodes that fail, chance in it, and a manifest of its own.
+WILD = """
+name: wild
+duration: 600
+seed: 4
+cluster:
+  groups:
+  - {name: n, count: 4, capacity: {cpu: "8", memory: 32Gi, pods: "20"}, zones: [x, y]}
+workloads:
+- {name: web, file: pod.yaml, poisson: 12/m, lifetime: {exponential: 2m}}
+events:
+- {at: 200s, fail: {count: 1, for: 100s}}
+models: {latency: {uniform: [5ms, 50ms]}}
+"""
+POD = """
+apiVersion: v1
+kind: Pod
+metadata: {name: web}
+spec: {containers: [{name: c, image: i, resources: {requests: {cpu: '2', memory: 1Gi}}}]}
+"""
+
+
+def stop():
+    return False
+
+
+def places(plan):
+    return {key: row.node for key, row in plan.pods.items()}
+
+
+@pytest.fixture(scope="module")
+def wild(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("wild")
+    (folder / "wild.yaml").write_text(WILD)
+    (folder / "pod.yaml").write_text(POD)
+    (folder / "packing.yaml").write_text(PACKING)
+    simulate_scenario(folder / "wild.yaml", folder=folder / "out", config=folder / "packing.yaml", seed=9)
+    return folder
+
+
+@pytest.mark.parametrize("share", [0, 0.3, 0.34, 0.7, 1])
+def test_a_simulation_is_run_again_until_then(wild, share):
+    course = read_course(wild / "out" / "course.jsonl.gz")[1]
+    look = course.looks[round(share * (len(course.looks) - 1))]
+    about = simulated_track(str(wild / "out")).moment(look.time, stop)
+    assert places(plan_of(about.engine.state)) == places(course.at(look.time))
+    assert plan_of(about.engine.state).nodes == course.at(look.time).nodes
+    args = about.cluster.config.to_dict()["profiles"][0]["pluginConfig"]
+    assert "MostAllocated" in str(args)
+
+
+def test_its_end_and_that_it_can_be_asked(wild):
+    about = simulated_track(str(wild / "out")).moment(None, stop)
+    course = read_course(wild / "out" / "course.jsonl.gz")[1]
+    assert places(plan_of(about.engine.state)) == places(course.end())
+    info = next(about.pods())
+    assert about.verdict(info).names
+
+
+def test_a_folder_that_was_moved_with_its_scenario(wild, tmp_path):
+    shutil.copytree(wild, tmp_path / "elsewhere")
+    assert simulated_track(str(tmp_path / "elsewhere" / "out")).moment(None, stop).engine.state.table.count
+
+
+def test_a_file_that_is_gone_or_changed(wild, tmp_path):
+    folder = tmp_path / "elsewhere"
+    shutil.copytree(wild, folder)
+    (folder / "pod.yaml").write_text(POD.replace("'2'", "'1'"))
+    with pytest.raises(MomentError, match=r"run again, the simulation came to something else: \d+ pods are elsewhere"):
+        simulated_track(str(folder / "out")).moment(None, stop)
+    (folder / "pod.yaml").unlink()
+    with pytest.raises(MomentError, match=r"the simulation cannot be run again: .*pod.yaml"):
+        simulated_track(str(folder / "out")).moment(None, stop)
+
+
+def test_a_scenario_that_was_put_together_in_python(tmp_path):
+    scenario = load_scenario(
+        {"cluster": {"groups": [{"name": "a", "count": 1, "capacity": {"cpu": 4}}]}, "duration": 9}
+    )
+    simulate_scenario(scenario.scenario, folder=tmp_path / "out")
+    with pytest.raises(MomentError, match="put together in Python"):
+        simulated_track(str(tmp_path / "out")).moment(None, stop)
+    simulate_scenario(scenario, folder=tmp_path / "out")
+    assert simulated_track(str(tmp_path / "out")).moment(None, stop).engine.state.table.count == 1
+
+
+def test_who_is_not_wanted_any_more_ends(wild):
+    about = simulated_track(str(wild / "out")).moment(None, lambda: True)
+    assert not list(about.pods())
+
+
+def test_moments_of_a_recording_and_of_one_decided_anew(tmp_path):
+    path, config = tmp_path / "run.recording", tmp_path / "packing.yaml"
+    asyncio.run(a_short_run(path))
+    config.write_text(PACKING)
+    for track in (recorded_track(str(path), ()), anew_track(str(path), str(config), ())):
+        course = track.course()
+        first, last = course.looks[0].time, course.looks[-1].time
+        assert places(plan_of(track.moment(first + 5, stop).engine.state)).keys() == {"default/web"}
+        assert places(plan_of(track.moment(last, stop).engine.state)) == places(course.at(last))
+        assert places(plan_of(track.moment(None, stop).engine.state)) == places(course.end())
+
+
+def test_a_recording_that_is_gone(tmp_path):
+    with pytest.raises(MomentError, match=r"gone.recording"):
+        recorded_track(str(tmp_path / "gone.recording"), ()).moment(None, stop)

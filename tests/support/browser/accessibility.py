@@ -1,0 +1,16 @@
+"""An accessibility checker (axe) on a page."""
+
+from pathlib import Path
+
+import pytest
+
+AXE = Path(__file__).parents[3] / "page" / "node_modules" / "axe-core" / "axe.min.js"
+
+
+def findings(page):
+    """What it finds, each in a line; to be called in a tab that is opened with `bypass_csp=True`."""
+    if not AXE.exists():
+        pytest.skip("axe-core is not installed: `make page` installs it")
+    page.add_script_tag(path=AXE)
+    found = page.evaluate("axe.run()")["violations"]
+    return [f"{one['id']}: {one['help']}: {one['nodes'][0]['html']}" for one in found]
