@@ -40,7 +40,7 @@ def _style() -> str:
         f"<style>:root{{color-scheme:light dark;--fg:#1b1f24;--dim:#59636e;--bg:#fff;--line:#d8dee4;{light}}}"
         f"@media(prefers-color-scheme:dark){{:root{{--fg:#e6edf3;--dim:#9aa4af;--bg:#0d1117;--line:#30363d;{dark}}}}}"
         "body{font:15px/1.5 system-ui,sans-serif;color:var(--fg);background:var(--bg);max-width:56rem;margin:0 auto;"
-        "padding:1rem}h1{font-size:1.5rem;margin:.5rem 0}h2{font-size:1.1rem;margin:2rem 0 .3rem}"
+        "padding:1rem;overflow-wrap:anywhere}h1{font-size:1.5rem;margin:.5rem 0}h2{font-size:1.1rem;margin:2rem 0 .3rem}"
         "p,figcaption{color:var(--dim);margin:.2rem 0}figure{margin:0}svg{width:100%;height:auto;display:block}"
         "svg text{fill:var(--dim);font-size:13px}svg .value{text-anchor:end}svg .name{fill:var(--fg)}"
         "polyline{fill:none;stroke-width:2;stroke-linejoin:round}.dashed{stroke-dasharray:5 4}"
