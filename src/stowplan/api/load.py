@@ -148,7 +148,17 @@ class _Reader:
             if path.name in _KUSTOMIZATION:
                 self.skipped_files.append(f"{path}: skipped, `kubectl kustomize {path.parent}` builds what it says")
             else:
-                self.read(str(path), None)
+                self._read_one_of_several(path)
+
+    def _read_one_of_several(self, path: Path) -> None:
+        """As kubectl does, pass over a file of a directory in which all is commented out."""
+        try:
+            found = self._read_documents(str(path), path.read_bytes())
+        except OSError as error:
+            self.errors.append(f"{path}: {error.strerror or error}")
+            return
+        if not found:
+            self.skipped_files.append(f"{path}: skipped, there is no object in it")
 
     def _files_in(self, directory: Path) -> list[Path]:
         if not self.recursive:
@@ -156,6 +166,11 @@ class _Reader:
         return sorted(Path(folder, name) for folder, _, names in os.walk(directory) for name in names)
 
     def _read_text(self, file: str, data: bytes) -> None:
+        if not self._read_documents(file, data):
+            self.errors.append(f"{file}: empty, there is no object in it")
+
+    def _read_documents(self, file: str, data: bytes) -> bool:
+        """Whether there were some, be it that they cannot be read."""
         found = False
         try:
             for number, document in enumerate(_documents(data), start=1):
@@ -164,9 +179,8 @@ class _Reader:
                     self._add_whole(document, Source(file, number))
         except _SyntaxError as error:
             self.errors.append(f"{file}: {error}")
-            return
-        if not found:
-            self.errors.append(f"{file}: empty, there is no object in it")
+            return True
+        return found
 
     def _add_whole(self, document: object, source: Source) -> None:
         try:

@@ -88,7 +88,7 @@ def _loss(cluster: Cluster, lost: str, names: list[str]) -> LossRecord:
         returning = {pod.metadata.uid for pod in back}
         let_go(cluster, (pod for pod in leaving if pod.metadata.uid not in returning))
         settling = Settling(cluster)
-        settling.settle(back)
+        settling.settle(back, last=True)
         return LossRecord(
             lost=lost,
             nodes=len(names),
