@@ -178,6 +178,20 @@ def test_what_kustomize_reads_is_no_manifest(folder):
         load_files([str(folder / "kustomization.yaml")])
 
 
+@pytest.mark.parametrize("text", ["", "# apiVersion: v1\n# kind: Secret\n", "---\n"])
+def test_a_file_of_a_folder_may_be_commented_out(folder, text):
+    (folder / "off.yaml").write_text(text)
+    found = load_files([str(folder)])
+    assert names(found) == ["web-0"]
+    assert f"{folder}/off.yaml: skipped, there is no object in it" in found.notes
+
+
+def test_a_folder_in_which_all_is_commented_out(tmp_path):
+    (tmp_path / "off.yaml").write_text("# nothing")
+    with pytest.raises(LoadError, match="there is no object in its files"):
+        load_files([str(tmp_path)])
+
+
 def test_a_folder_of_folders_says_what_to_do(folder):
     (folder / "pod.yaml").unlink()
     (folder / "kustomization.yaml").unlink()

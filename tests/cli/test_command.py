@@ -6,10 +6,12 @@ import signal
 import subprocess
 import sys
 
+import click
 import pytest
 
 import stowplan
 from stowplan.__main__ import main
+from stowplan.cli.main import cli
 from stowplan.sources import cluster_source
 
 SRC = pathlib.Path(__file__).parents[2] / "src"
@@ -101,3 +103,16 @@ def test_signals_are_as_before_once_it_has_started(monkeypatch):
     )
     main()
     assert found == before
+
+
+def test_only_the_command_that_is_run_is_imported():
+    heavy = "{'numpy', 'aiohttp', 'rich', 'stowplan.engine'}"
+    code = f"import sys; from stowplan.cli.main import cli; print(*sorted({heavy} & sys.modules.keys()))"
+    env = {**os.environ, "PYTHONPATH": str(SRC)}
+    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=env)
+    assert (told.returncode, told.stdout, told.stderr) == (0, "\n", "")
+
+
+def test_commands_are_called_as_they_are_listed():
+    context = click.Context(cli)
+    assert [cli.get_command(context, name).name for name in cli.list_commands(context)] == cli.list_commands(context)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from stowplan.cli.main import cli
+from stowplan.cli.config.group import config
 from stowplan.command_line.flags.retired import GONE_FLAGS, RETIRED_FLAGS
 from stowplan.command_line.flags.table import KUBE_SCHEDULER_FLAGS
 
@@ -14,7 +14,7 @@ PAGE = (Path(__file__).parents[2] / "docs" / "configuration.md").read_text(encod
 
 def test_every_command_is_shown():
     shown = set(re.findall(r"^\$ stowplan config (\w+)", PAGE, re.MULTILINE))
-    assert shown == set(cli.commands["config"].commands)
+    assert shown == set(config.commands)
 
 
 @pytest.mark.parametrize("flag", [flag.name for flag in RETIRED_FLAGS])

@@ -3,6 +3,8 @@
 from collections import Counter
 from pathlib import Path
 
+import yaml
+
 from support.processes.cluster_commands import serving
 
 DEVICES = Path(__file__).parents[2] / "examples" / "devices"
@@ -29,3 +31,33 @@ def test_the_example_runs(tmp_path):
         # A GPU comes free when the pair has ended.
         client.delete(f"{PODS}/pair")
         client.until(PODS, lambda pods: phases(pods) == {"Running": 8})
+
+
+RULES = "/apis/resource.k8s.io/v1beta2/devicetaintrules"
+ENTRY = "resource.kubernetes.io/pod-claim-name"
+
+
+def test_partitions_run_and_a_rule_evicts(tmp_path):
+    files = [f"--filename={DEVICES / name}" for name in ("classes.yaml", "partitions.yaml")]
+    nodes = ["--nodes=1", f"--node-template={DEVICES / 'partitioned-node.yaml'}"]
+    with serving("up", tmp_path, *nodes, *files, "--feature-gates=DRADeviceTaintRules=true") as (_, client, _log):
+        # Quarters of one GPU, as the other one's halves are taken; the network card has room for four shares.
+        client.until(PODS, lambda pods: phases(pods) == {"Running": 5, "Pending": 1})
+        claims = client(CLAIMS)["items"]
+        results = {
+            one["metadata"]["annotations"][ENTRY]: one["status"]["allocation"]["devices"]["results"]
+            for one in claims
+            if "allocation" in one["status"]
+        }
+        halves = sorted(result["device"] for result in results["gpu"])
+        whole = halves[0].removesuffix("-half-0")
+        assert halves == [f"{whole}-half-0", f"{whole}-half-1"]
+        assert results["devices"][1]["consumedCapacity"] == {"bandwidth": "20G"}
+        rule = yaml.safe_load((DEVICES / "broken-gpu.yaml").read_text())
+        rule["spec"]["deviceSelector"] |= {"pool": results["gpu"][0]["pool"], "device": halves[0]}
+        client(RULES, rule)
+        client.until(PODS, lambda pods: "both-halves" not in pods)
+        rules = client.until(RULES, lambda rules: rules["broken-gpu"].get("status", {}).get("conditions"))
+        (told,) = rules["broken-gpu"]["status"]["conditions"]
+        assert told["type"] == "EvictionInProgress"
+        assert told["reason"] in ("PodsPendingEviction", "Completed")

@@ -1,5 +1,8 @@
 """examples/tuning: packing saves money on nodes that an autoscaler removes, whoever says what is good."""
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -18,6 +21,18 @@ def test_the_scenario_runs_alone():
     assert summary.cost > 0
     assert summary.nodes_added > 0
     assert summary.ends["finished"] > 200
+
+
+def test_its_files_are_the_same_in_every_process(tmp_path):
+    """Strings have other hashes in each."""
+    written = []
+    for seed in ("1", "2"):
+        folder = tmp_path / seed
+        command = [sys.executable, "-m", "stowplan", "simulate", TUNING / "batch.yaml", "--out", folder, "--quiet"]
+        subprocess.run(command, check=True, capture_output=True, env={**os.environ, "PYTHONHASHSEED": seed})
+        written.append({path.name: path.read_bytes() for path in folder.iterdir()})
+    assert len(written[0]) >= 5
+    assert [name for name in written[0] if written[0][name] != written[1].get(name)] == []
 
 
 @pytest.mark.parametrize("objective", ["cost", "patience:patience"])

@@ -236,6 +236,31 @@ def test_an_extended_resource_that_devices_serve_is_told_of_by_its_name(page):
     assert "move default/y off n, which gives back the devices of claim default/y-c" in told
 
 
+def test_a_share_of_a_device_that_is_used_up():
+    """Less can be asked for, or others give theirs back."""
+    device = a_device("g0", capacity={"memory": "4Gi"}, **SHAREABLE)
+    (held, holder), share = holding("y", "g0"), {"shareID": "00000000-0000-4000-8000-000000000000"}
+    held["status"]["allocation"]["devices"]["results"][0] |= share | {"consumedCapacity": {"memory": "3Gi"}}
+    wanted = a_claim("c", exactly("r", capacity={"requests": {"memory": "2Gi"}}))
+    found = suggested(a_pod("p").claims_devices("c").obj(), a_slice("n", device, nodeName="n"), held, holder, wanted)
+    assert found == [
+        "ask for 1Gi of memory in request r of claim default/c",
+        "move default/y off n, which gives back the devices of claim default/y-c",
+    ]
+
+
+def test_who_has_the_counters_may_leave():
+    parts = [a_device(f"half-{i}", consumes={"set": {"slots": "2"}}) for i in range(2)]
+    whole = a_device("whole", consumes={"set": {"slots": "4"}}, whole=True)
+    pool = [
+        a_slice("n-a", *parts, whole, pool="n", count=2, nodeName="n"),
+        a_slice("n-b", pool="n", count=2, counters={"set": {"slots": "4"}}, nodeName="n"),
+    ]
+    wanted = a_claim("c", exactly("r", selectors=(f'"whole" in device.attributes["{DRIVER}"]',)))
+    found = suggested(a_pod("p").claims_devices("c").obj(), *pool, *holding("y", "half-0"), wanted)
+    assert "move default/y off n, which gives back the devices of claim default/y-c" in found
+
+
 @pytest.mark.parametrize("there", [True, False])
 def test_more_nodes_like_one_that_is_there(there, page):
     """Where all devices of the kind are taken, and where there are none."""

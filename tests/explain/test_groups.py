@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 import stowplan
 from stowplan.explain.group_text import group_page
 from stowplan.explain.tables import plain
+from stowplan.framework.status import Code
 from stowplan.testing import a_node, a_pod
 from stowplan.what_if import group_relief
 from support.examples import times
@@ -149,10 +150,12 @@ EXTENDER = {"urlPrefix": URL, "filterVerb": "filter", "preemptVerb": "preempt", 
 
 class TestExtenders:
     def asked(self, *objects, refuses=(), gates=GATES):
-        """A cluster with an extender that refuses some nodes, and the pods that it was asked to filter for."""
+        """A cluster with an extender that refuses some nodes, and what it was asked; `refuses` of None: it fails."""
         calls = []
 
         def answer(url, body):
+            if refuses is None:
+                raise RuntimeError("no")
             calls.append((url.rpartition("/")[2], body["Pod"]["metadata"]["name"]))
             kept = [name for name in body["NodeNames"] if name not in refuses]
             return {"NodeNames": kept, "FailedNodes": dict.fromkeys(refuses, "not mine")}
@@ -174,6 +177,14 @@ class TestExtenders:
         verdict = cluster.explain_group("train")
         assert not verdict.fits
         assert "2 not mine" in verdict.best.refused[0].reason
+        # More room is not what would help.
+        assert group_relief(cluster, verdict) == []
+
+    def test_one_that_fails(self):
+        cluster, _ = self.asked(rack("r", 2), members(2), a_group(2), refuses=None)
+        verdict = cluster.explain_group("train")
+        assert verdict.status.code == Code.Error
+        assert group_relief(cluster, verdict) == []
 
     def test_who_is_not_asked_is_named(self):
         cluster, calls = self.asked(rack("r", 2), members(2), a_group(2), refuses=["r-0", "r-1"])

@@ -8,7 +8,7 @@ from golden import compare
 
 @pytest.mark.parametrize("category", compare.CLAIMED)
 def test_verdicts_equal_the_reference(category):
-    compare.fail_on([line for scenario in compare.scenarios(category) for line in verdict_differences(scenario)])
+    compare.fail_on([line for scenario in compare.compared(category) for line in verdict_differences(scenario)])
 
 
 def verdict_differences(scenario):

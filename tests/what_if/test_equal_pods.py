@@ -86,6 +86,7 @@ def test_as_if_each_were_scheduled_by_itself():
         lost, drained = survive(cluster, ZONE), drain(cluster, ["n0"])
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(Cluster, "places", lambda self, pods: self.schedule(pods))
+            patch.setattr(Cluster, "foreseen", lambda self, pods: None)
             assert lost == survive(cluster, ZONE)
             assert drained == drain(cluster, ["n0"])
         assert cluster.state.dump() == before
@@ -111,6 +112,18 @@ def test_pods_are_where_schedule_would_have_put_them(together):
         found.append(([decision.to_dict() for decision in decisions], placed(cluster), nodes, sizes, pending))
     assert found[0] == found[1]
     assert together == [12]
+
+
+def test_where_all_are_equal_and_find_a_node_none_is_put_there(together, monkeypatch):
+    cluster = cluster_of([4, 4, 4], [("small", 0)] * 5 + [("small", 1)])
+    monkeypatch.setattr(Cluster, "add", None)
+    (loss,) = survive(cluster, ZONE, only="a").losses
+    assert (loss.moved, loss.stranded, together) == (5, (), [])
+
+
+def test_where_one_finds_none_they_are_put_on_their_nodes(together):
+    (loss,) = survive(cluster_of([8, 2, 2], [("large", 0)] * 3), ZONE, only="a").losses
+    assert (loss.moved, len(loss.stranded), together) == (2, 1, [2])
 
 
 def test_the_pods_of_a_lost_zone_are_decided_together(together):

@@ -144,11 +144,25 @@ class _Reader:
         if not files:
             hint = "" if self.recursive or not any(map(Path.is_dir, directory.iterdir())) else "; -R reads its folders"
             self.errors.append(f"{directory}: a directory without {', '.join('*' + s for s in _SUFFIXES)} files{hint}")
+        said_something = []
         for path in files:
             if path.name in _KUSTOMIZATION:
                 self.skipped_files.append(f"{path}: skipped, `kubectl kustomize {path.parent}` builds what it says")
             else:
-                self.read(str(path), None)
+                said_something.append(self._read_one_of_several(path))
+        if said_something and not any(said_something):
+            self.errors.append(f"{directory}: there is no object in its files")
+
+    def _read_one_of_several(self, path: Path) -> bool:
+        """As kubectl does, pass over a file of a directory in which all is commented out; whether it was another."""
+        try:
+            found = self._read_documents(str(path), path.read_bytes())
+        except OSError as error:
+            self.errors.append(f"{path}: {error.strerror or error}")
+            return True
+        if not found:
+            self.skipped_files.append(f"{path}: skipped, there is no object in it")
+        return found
 
     def _files_in(self, directory: Path) -> list[Path]:
         if not self.recursive:
@@ -156,6 +170,11 @@ class _Reader:
         return sorted(Path(folder, name) for folder, _, names in os.walk(directory) for name in names)
 
     def _read_text(self, file: str, data: bytes) -> None:
+        if not self._read_documents(file, data):
+            self.errors.append(f"{file}: empty, there is no object in it")
+
+    def _read_documents(self, file: str, data: bytes) -> bool:
+        """Whether there were some, be it that they cannot be read."""
         found = False
         try:
             for number, document in enumerate(_documents(data), start=1):
@@ -164,9 +183,8 @@ class _Reader:
                     self._add_whole(document, Source(file, number))
         except _SyntaxError as error:
             self.errors.append(f"{file}: {error}")
-            return
-        if not found:
-            self.errors.append(f"{file}: empty, there is no object in it")
+            return True
+        return found
 
     def _add_whole(self, document: object, source: Source) -> None:
         try:

@@ -7,21 +7,6 @@ import sys
 import click
 
 from stowplan import __version__
-from stowplan.cli.compare import compare
-from stowplan.cli.completion import completion
-from stowplan.cli.config.group import config
-from stowplan.cli.drain import drain
-from stowplan.cli.explain.command import explain
-from stowplan.cli.fit import fit
-from stowplan.cli.record import record
-from stowplan.cli.replay import replay
-from stowplan.cli.run import run
-from stowplan.cli.shadow import shadow
-from stowplan.cli.simulate import simulate
-from stowplan.cli.survive import survive
-from stowplan.cli.tune import tune
-from stowplan.cli.ui import ui
-from stowplan.cli.what_if import what_if
 from stowplan.command_line.commands import Commands, Section
 from stowplan.command_line.standard_streams import open_closed
 
@@ -71,24 +56,35 @@ _IN_A_CLUSTER = Section(
         ("kube-scheduler --kubeconfig FILE", "in place of Kubernetes' own, with its flags"),
     ),
 )
+#: Where each command is. Their modules bring much along, and one run needs one of them.
+_HOMES = {
+    "compare": "stowplan.cli.compare:compare",
+    "completion": "stowplan.cli.completion:completion",
+    "config": "stowplan.cli.config.group:config",
+    "drain": "stowplan.cli.drain:drain",
+    "explain": "stowplan.cli.explain.command:explain",
+    "fit": "stowplan.cli.fit:fit",
+    "record": "stowplan.cli.record:record",
+    "replay": "stowplan.cli.replay:replay",
+    "run": "stowplan.cli.run:run",
+    "shadow": "stowplan.cli.shadow:shadow",
+    "simulate": "stowplan.cli.simulate:simulate",
+    "survive": "stowplan.cli.survive:survive",
+    "tune": "stowplan.cli.tune:tune",
+    "ui": "stowplan.cli.ui:ui",
+    "what-if": "stowplan.cli.what_if:what_if",
+}
 
 
 @click.group(
     cls=Commands,
+    homes=_HOMES,
     sections=(_QUESTIONS, _WHAT_IF, _RECORDINGS, _CONFIGURATIONS, _IN_A_CLUSTER),
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
 @click.version_option(__version__, message="stowplan %(version)s (decides as kube-scheduler 1.36)")
 def cli() -> None:
     """A Kubernetes scheduler that you can question."""
-
-
-_COMMANDS = (
-    *(explain, ui, fit, drain, survive, what_if, simulate, compare, tune),
-    *(record, replay, shadow, config, run, completion),
-)
-for command in _COMMANDS:
-    cli.add_command(command)
 
 
 def main() -> None:

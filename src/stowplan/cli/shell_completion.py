@@ -1,4 +1,7 @@
-"""Completion of option values and arguments: files, contexts, pod and node names."""
+"""Completion of option values and arguments: files, contexts, pod and node names.
+
+Every command imports this and few need it, so what looks for names is imported when it is asked.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +9,6 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from click.shell_completion import CompletionItem
-
-from stowplan.api.types import Node, Pod
-from stowplan.sources.object_names import contexts, names_of, objects_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -25,20 +25,28 @@ def complete_file(ctx: click.Context, param: click.Parameter, incomplete: str) -
 
 
 def complete_context(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    from stowplan.sources.object_names import contexts
+
     return _beginning(incomplete, contexts(ctx.params.get("kubeconfig"), os.environ))
 
 
 def complete_node(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    return _beginning(incomplete, names_of(_objects(ctx, Node)))
+    from stowplan.api.types import Node
+
+    return _beginning(incomplete, _names(ctx, Node))
 
 
 def complete_zone(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    from stowplan.api.types import Node
+
     zones = {node.metadata.labels.get(_ZONE, "") for node in _objects(ctx, Node)}
     return _beginning(incomplete, sorted(zones - {""}))
 
 
 def complete_pod(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    return _beginning(incomplete, names_of(_objects(ctx, Pod)))
+    from stowplan.api.types import Pod
+
+    return _beginning(incomplete, _names(ctx, Pod))
 
 
 def complete_pod_or_file(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
@@ -58,7 +66,15 @@ def complete_question(ctx: click.Context, param: click.Parameter, incomplete: st
             return []
 
 
+def _names(ctx: click.Context, kind: type[ApiStruct]) -> list[str]:
+    from stowplan.sources.object_names import names_of
+
+    return names_of(_objects(ctx, kind))
+
+
 def _objects(ctx: click.Context, kind: type[ApiStruct]) -> list[Any]:
+    from stowplan.sources.object_names import objects_of
+
     given = ctx.params
     return objects_of(
         kind,

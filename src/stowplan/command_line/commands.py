@@ -10,6 +10,7 @@ import errno
 import sys
 from contextlib import suppress
 from dataclasses import dataclass
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -19,13 +20,14 @@ from stowplan.command_line.errors import disk_full, internal_error, reader_left
 from stowplan.command_line.standard_streams import give_up_unwritable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from stowplan.command_line.contributed_commands import ContributedCommands
 
 #: Where a context keeps what installed packages contribute.
 _CONTRIBUTED = f"{__name__}.contributed"
 _EXAMPLE_WIDTH = 52
+_NO_HOMES: Mapping[str, str] = {}
 
 
 @dataclass(frozen=True)
@@ -50,18 +52,25 @@ class Command(click.Command):
 
 
 class Commands(click.Group):
-    """A group with commands of its own and those of installed packages."""
+    """A group with commands of its own and those of installed packages; each is imported when it is run or listed."""
 
-    def __init__(self, *args: Any, sections: Sequence[Section] = (), **kwargs: Any) -> None:
+    def __init__(
+        self, *args: Any, sections: Sequence[Section] = (), homes: Mapping[str, str] = _NO_HOMES, **kwargs: Any
+    ) -> None:
+        """`homes`: commands of its own that are not imported yet, name -> `module:attribute`."""
         super().__init__(*args, **kwargs)
         self.sections = tuple(sections)
+        self._homes = homes
 
     # -- which commands there are -------------------------------------------------------------------------------------
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return sorted((*self.commands, *self._contributed(ctx).offered()))
+        return sorted((*self._own_names(), *self._contributed(ctx).offered()))
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name in self._homes and cmd_name not in self.commands:
+            module, _, attribute = self._homes[cmd_name].partition(":")
+            self.add_command(getattr(import_module(module), attribute), cmd_name)
         if cmd_name in self.commands or cmd_name not in self._contributed(ctx):
             return self.commands.get(cmd_name)
         return self._contributed(ctx).find(cmd_name)
@@ -71,13 +80,16 @@ class Commands(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """As Click does it; but a contributed command that cannot be loaded is an error that says why."""
         name = args[0]
-        if name not in self.commands and name in self._contributed(ctx):
+        if name not in self._own_names() and name in self._contributed(ctx):
             return name, self._contributed(ctx).load(name), args[1:]
         return super().resolve_command(ctx, args)
 
+    def _own_names(self) -> set[str]:
+        return {*self.commands, *self._homes}
+
     def _contributed(self, ctx: click.Context) -> ContributedCommands:
         if _CONTRIBUTED not in ctx.meta:
-            ctx.meta[_CONTRIBUTED] = installed_commands(taken=self.commands)
+            ctx.meta[_CONTRIBUTED] = installed_commands(taken=self._own_names())
         found: ContributedCommands = ctx.meta[_CONTRIBUTED]
         return found
 

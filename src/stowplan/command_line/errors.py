@@ -14,12 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from stowplan.api.load import LoadError
 from stowplan.command_line.standard_streams import complain, into_nothing
-from stowplan.config import ConfigError, ConfigFileError
-from stowplan.framework.line_up import PluginInitError
-from stowplan.framework.registry import PluginLoadError
-from stowplan.offline import ClusterError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -51,13 +46,32 @@ def reported(config: str | None = None) -> Iterator[None]:
     """Tell what is wrong with the input in the words of whoever found it; `config` is the configuration's file."""
     try:
         yield
-    except LoadError as error:
-        raise InputError(*error.errors) from error
-    except (ConfigFileError, PluginLoadError, PluginInitError, ClusterError) as error:
-        raise InputError(str(error)) from error
-    except ConfigError as error:
-        # The reference's words do not say which file it is.
-        raise InputError(f"{config}: {error}" if config else str(error), hints=error.hints) from error
+    except Exception as error:
+        told = _input_error(error, config)
+        if told is None:
+            raise
+        raise told from error
+
+
+def _input_error(error: Exception, config: str | None) -> InputError | None:
+    """What users are told of it; None if the input is not at fault."""
+    # Imported once something is wrong: they bring the whole scheduler along, and `--help` needs none of it.
+    from stowplan.api.load import LoadError
+    from stowplan.config import ConfigError, ConfigFileError
+    from stowplan.framework.line_up import PluginInitError
+    from stowplan.framework.registry import PluginLoadError
+    from stowplan.offline import ClusterError
+
+    match error:
+        case LoadError():
+            return InputError(*error.errors)
+        case ConfigFileError() | PluginLoadError() | PluginInitError() | ClusterError():
+            return InputError(str(error))
+        case ConfigError():
+            # The reference's words do not say which file it is.
+            return InputError(f"{config}: {error}" if config else str(error), hints=error.hints)
+        case _:
+            return None
 
 
 def reader_left() -> int:

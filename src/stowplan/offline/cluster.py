@@ -358,6 +358,14 @@ class Cluster:
         """
         return self._scheduling.places([self.pod(pod) for pod in pods])
 
+    def foreseen(self, pods: Iterable[t.Pod]) -> list[Decision] | None:
+        """The decisions that `places` would make about pods if they were added, without adding them.
+
+        None where they cannot be told so: where pods differ, where one finds no node, where a plugin takes notice.
+        """
+        with self.transaction():
+            return self._scheduling.foreseen([self.state.pod_info(pod) for pod in pods])
+
 
 def _features(config: object, gates: Mapping[str, bool]) -> FeatureGates:
     if gates and isinstance(config, Configuration):

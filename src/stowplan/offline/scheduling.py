@@ -103,6 +103,18 @@ class Scheduling:
             found += [self._one(info) for info in run[len(together) :]]
         return found
 
+    def foreseen(self, infos: Sequence[PodInfo]) -> list[Decision] | None:
+        """Where `places` would put pods that were added; None where that shows only when they are.
+
+        Equal pods that all find a node are decided together anyway, and nobody is left to see the last of them come.
+        """
+        framework = self._engine.framework_for(infos[0]) if infos and not self._engine.schedules_groups else None
+        if framework is None or end_of_run(framework, infos, 0) < len(infos) or not self._unnoticed(framework, infos):
+            return None
+        with self._guard.series():
+            decisions = self._engine.algorithm.filled(framework, infos)
+        return decisions if len(decisions) == len(infos) else None
+
     def _unnoticed(self, framework: Framework, infos: Sequence[PodInfo]) -> bool:
         """Whether no plugin has anything to do for pods like these but to decide, and each is new here."""
         if framework.suspends or framework.post_bind or [plugin.name for plugin in framework.bind] != ["DefaultBinder"]:

@@ -62,7 +62,8 @@ class PlanFollower:
 
     def look(self) -> PlanChange:
         """What has changed since the last look."""
-        touched = list(self._touched)
+        # Sorted: what a simulation writes of it must not depend on how strings are hashed.
+        touched = sorted(self._touched)
         self._touched.clear()
         pods, gone_pods = self._take(touched)
         nodes, gone_nodes = self._take_nodes()

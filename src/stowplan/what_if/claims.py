@@ -69,9 +69,14 @@ def _like_others(cluster: Cluster, pod: Pod, entry: PodResourceClaim) -> Resourc
     return None
 
 
+def uses_claims(pod: Pod) -> bool:
+    """Whether it has claims for devices."""
+    return bool(pod.spec.resource_claims) or pod.status.extended_resource_claim_status is not None
+
+
 def let_go(cluster: Cluster, pods: Iterable[Pod]) -> None:
     """These pods are gone from their nodes; those without claims cost nothing."""
-    gone = {pod.metadata.uid for pod in pods if pod.spec.resource_claims or pod.status.extended_resource_claim_status}
+    gone = {pod.metadata.uid for pod in pods if uses_claims(pod)}
     if not gone:
         return
     for claim in list(cluster.state.objects.all(ResourceClaim)):

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from stowplan.framework.explanations.formatting import count
+from stowplan.framework.status import Code
 from stowplan.inspection.records import ReliefRecord
 from stowplan.what_if.fit import kinds_among
 from stowplan.what_if.nodes import NodeTemplate, node_named
@@ -40,6 +41,9 @@ def group_relief(cluster: Cluster, verdict: GroupVerdict) -> list[ReliefRecord]:
         # The rest of the gang has to come; room is not what it waits for.
         return []
     relief = _Relief(cluster, verdict.group)
+    if verdict.status.code == Code.Error or relief.places():
+        # It is not room that it lacks: something fails, or an extender refuses.
+        return []
     found = [*relief.more_nodes(verdict, best), *relief.other_pods(), *relief.other_group(verdict, best)]
     return sorted(found, key=lambda one: -one.pods)
 
@@ -49,8 +53,8 @@ class _Relief:
         self._cluster = cluster
         self._group = group
 
-    def _placed(self) -> int:
-        """How many pods get a node at once; 0 when the group does not fit, or only after evictions."""
+    def places(self) -> int:
+        """How many pods get a node at once, as the cluster is; 0 if the group does not fit, or only after evictions."""
         best = self._cluster.explain_group(self._group, extenders=False).best
         return len(best.placed) if best is not None and best.works and not best.waiting else 0
 
@@ -74,7 +78,7 @@ class _Relief:
     def _with_nodes(self, template: NodeTemplate, nodes: int) -> int:
         with self._cluster.transaction():
             template.add_to(self._cluster, nodes)
-            return self._placed()
+            return self.places()
 
     # -- pods ---------------------------------------------------------------------------------------------------------
 
@@ -90,7 +94,7 @@ class _Relief:
                 made[suggestion.kinds] = suggestion
                 for info in verdict.pods:
                     self._cluster.add(suggestion.applied_to(self._cluster.pod(info.key).pod))
-                if placed := self._placed():
+                if placed := self.places():
                     text = " and ".join(one.deed for one in made.values())
                     changes = tuple(change for one in made.values() for change in one.changes_data)
                     yield ReliefRecord(text=f"of all its pods, {text}", pods=placed, changes=changes)
@@ -137,6 +141,6 @@ class _Relief:
     ) -> Iterator[ReliefRecord]:
         with self._cluster.transaction():
             self._cluster.add(replace(group, spec=spec))
-            placed = self._placed()
+            placed = self.places()
         if placed:
             yield ReliefRecord(text=text, pods=placed, changes=(change,), note=_RECREATE)

@@ -9,11 +9,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from stowplan.preemption.victims import lower_priority_pods
-from stowplan.what_if.claims import let_go, with_own_claims
+from stowplan.what_if.claims import let_go, uses_claims, with_own_claims
 from stowplan.what_if.pods import Fate, fate_of, made_anew
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from stowplan.api.types import Pod
     from stowplan.engine.algorithm import Decision
@@ -35,8 +35,13 @@ class Settling:
         #: Pods that others evicted.
         self.displaced: dict[str, None] = {}
 
-    def settle(self, pods: Iterable[Pod]) -> None:
-        """These have left their nodes and are made anew; nobody else who is pending is tried."""
+    def settle(self, pods: Sequence[Pod], *, last: bool = False) -> None:
+        """These have left their nodes and are made anew; nobody else who is pending is tried.
+
+        `last`: nothing is asked of the cluster afterwards, so pods need not be on their nodes if it is known which.
+        """
+        if last and self._foreseen(pods):
+            return
         keys = put_back(self._cluster, pods)
         for _ in range(_ROUNDS):
             ours = []
@@ -52,6 +57,14 @@ class Settling:
             ours.sort(key=lambda pod: -pod.priority)
             self._note(self._cluster.places([pod.key for pod in ours]))
             keys = self._evicted(before)
+
+    def _foreseen(self, pods: Sequence[Pod]) -> bool:
+        if any(map(uses_claims, pods)):
+            return False
+        fresh = sorted(map(made_anew, pods), key=lambda pod: -(pod.spec.priority or 0))
+        decisions = self._cluster.foreseen(fresh)
+        self._note(decisions or ())
+        return decisions is not None
 
     def settle_all(self) -> None:
         """Everybody who is pending."""
@@ -99,7 +112,7 @@ def put_back(cluster: Cluster, pods: Iterable[Pod]) -> list[str]:
         fresh = with_own_claims(cluster, made_anew(pod), pod)
         let_go(cluster, [pod])
         cluster.add(fresh)
-        keys.append(cluster.pod(fresh).key)
+        keys.append(f"{fresh.metadata.namespace or 'default'}/{fresh.metadata.name}")
     return keys
 
 

@@ -9,7 +9,7 @@ from stowplan.explain.tables import Grid, Line
 from stowplan.framework.explanations.formatting import count, listed
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from stowplan.explain.tables import Block, Cell
     from stowplan.what_if.records import (
@@ -37,20 +37,18 @@ def fit_page(record: FitRecord) -> list[Block]:
     ]
     if record.per_zone:
         blocks += _table(("ZONE", "PODS"), ((zone, f"{pods:,}") for zone, pods in record.per_zone.items()), {1})
-    if record.per_node:
-        most = sorted(record.per_node.items(), key=lambda item: (-item[1], item[0]))
-        blocks += _table(("NODE", "PODS"), [(node, f"{pods:,}") for node, pods in most], {1})
+    blocks += _nodes(record.per_node)
     if record.limited_by:
         blocks += [Line(), Line((("What keeps the next one off", "head"),))]
         rows = [(f"{limit.nodes:,}", limit.reason, limit.plugin) for limit in record.limited_by]
         blocks += _table(("NODES", "REASON", "PLUGIN"), rows, {0})
     if record.nodes_to_add:
         blocks += [Line(), Line((("Nodes that would make all of them fit", "head"),))]
-        rows_of = [
-            (f"{add.count:,}", add.like, "" if add.each is None else f"{add.each:,} each", _money(add.price))
+        added = [
+            (f"{add.count:,}", add.like, "" if add.each is None else f"{add.each:,}", _money(add.price))
             for add in record.nodes_to_add
         ]
-        blocks += _table(("NODES", "LIKE", "", "PRICE"), rows_of, {0})
+        blocks += _filled_table(("NODES", "LIKE", "PODS EACH", "PRICE"), added, {0, 2, 3})
     if record.cheapest is not None:
         mix = ", ".join(f"{number:,} like {name}" for name, number in record.cheapest.nodes.items())
         blocks.append(Line(f"cheapest: {mix}, {_money(record.cheapest.price)} in all", indent=2))
@@ -72,13 +70,11 @@ def group_fit_page(record: GroupFitRecord) -> list[Block]:
         blocks.append(Line(f"the next one does not: {record.limited_by}", indent=2))
     if record.per_domain:
         blocks += _table(("DOMAIN", "PODS"), [(name, f"{pods:,}") for name, pods in record.per_domain.items()], {1})
-    if record.per_node:
-        most = sorted(record.per_node.items(), key=lambda item: (-item[1], item[0]))
-        blocks += _table(("NODE", "PODS"), [(node, f"{pods:,}") for node, pods in most], {1})
+    blocks += _nodes(record.per_node)
     if record.nodes_to_add:
         blocks += [Line(), Line((("Nodes that would make all of them fit", "head"),))]
         rows = [(f"{add.count:,}", add.like, _money(add.price)) for add in record.nodes_to_add]
-        blocks += _table(("NODES", "LIKE", "PRICE"), rows, {0})
+        blocks += _filled_table(("NODES", "LIKE", "PRICE"), rows, {0, 2})
     return blocks + _notes(record.notes)
 
 
@@ -190,6 +186,21 @@ def _table(header: Sequence[str], rows: Iterable[Sequence[Cell]], right: Iterabl
     if len(found) > _SHOWN:
         blocks.append(Line(((f"and {len(found) - _SHOWN:,} more; -o json has all", "dim"),), indent=2))
     return blocks
+
+
+def _filled_table(header: Sequence[str], rows: Sequence[Sequence[Cell]], right: Collection[int]) -> list[Block]:
+    """Without the columns in which nothing is."""
+    kept = [column for column in range(len(header)) if any(row[column] for row in rows)]
+    narrowed = [[row[column] for column in kept] for row in rows]
+    numbers = {position for position, column in enumerate(kept) if column in right}
+    return _table([header[column] for column in kept], narrowed, numbers)
+
+
+def _nodes(per_node: Mapping[str, int]) -> list[Block]:
+    if not per_node:
+        return []
+    most = sorted(per_node.items(), key=lambda item: (-item[1], item[0]))
+    return _table(("NODE", "PODS"), [(node, f"{pods:,}") for node, pods in most], {1})
 
 
 def _notes(notes: Sequence[str]) -> list[Block]:

@@ -1,5 +1,10 @@
 """Pod groups and their pods on a `live_cluster`."""
 
+from contextlib import contextmanager
+
+import pytest
+
+from stowplan.engine.on_trial import OnTrial
 from stowplan.testing import a_node, a_pod
 
 
@@ -22,6 +27,27 @@ def a_group(name="g", *, gang=None, topology=None, mode=None, priority=None):
         spec["schedulingConstraints"] = {"topology": [{"key": topology}]}
     metadata = {"name": name, "namespace": "default", "generation": 1}
     return {"apiVersion": "scheduling.k8s.io/v1alpha2", "kind": "PodGroup", "metadata": metadata, "spec": spec}
+
+
+@contextmanager
+def undone_exactly():
+    """Compares the whole cluster before and after every trial, in each placement and around each wait."""
+    opened, undone = OnTrial.open, OnTrial.undo
+    before = {}
+
+    def opening(trial):
+        before[trial] = trial.state.dump()
+        opened(trial)
+
+    def undoing(trial):
+        undone(trial)
+        if trial in before:
+            assert trial.state.dump() == before.pop(trial)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(OnTrial, "open", opening)
+        patch.setattr(OnTrial, "undo", undoing)
+        yield
 
 
 def nodes_of(cluster, *names):

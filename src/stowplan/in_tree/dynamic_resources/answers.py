@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from stowplan.in_tree.dynamic_resources.allocator.claims import Claim, Features
     from stowplan.in_tree.dynamic_resources.allocator.devices import Usage, ViewKind, World
-    from stowplan.in_tree.dynamic_resources.inventory import Inventory
+    from stowplan.in_tree.dynamic_resources.inventory import Inventory, Seen
 
     Rows = npt.NDArray[np.intp]
 
@@ -41,7 +41,7 @@ STEPS_PER_SECOND, PORTIONS_PER_SECOND = 1_000_000, 60
 #: Sets of claims whose answers are kept.
 _MAX_KEPT = 256
 
-_UNKNOWN = 0
+_UNKNOWN, _ALL = 0, -1
 _GIVEN_UP, _UNFINISHED = Answer(Verdict.TIMED_OUT), Answer(Verdict.UNFINISHED)
 
 
@@ -58,8 +58,8 @@ class _Known:
         self.searches: dict[int, Search] = {}
         #: What a search can tell of a node -> its answer.
         self.seen: dict[Any, Answer] = {}
-        #: A bit per device that some request admits.
-        self.admitted: dict[ViewKind, int] = {}
+        #: A bit per device that some request admits, and as of how many evaluations; _ALL: of all that there are to be.
+        self.admitted: dict[ViewKind, tuple[int, int]] = {}
 
     def reserve(self, size: int) -> None:
         if size > len(self.verdicts):
@@ -124,11 +124,10 @@ class Answers:
     def _search(self, known: _Known, claims: tuple[Claim, ...], code: int, row: int, attempt: Budget) -> None:
         if attempt.left <= 0:
             return
-        world = self._inventory.world(row)
-        told = self._told(known, claims, world)
+        told = self._told(known, claims, self._inventory.seen(row))
         answer = known.seen.get(told)
         if answer is None:
-            answer = self._searched(known, claims, code, world, attempt)
+            answer = self._searched(known, claims, code, self._inventory.world(row), attempt)
             if answer is None:
                 return
             if answer is not _GIVEN_UP:
@@ -157,19 +156,22 @@ class Answers:
 
     # -- what does not matter -----------------------------------------------------------------------------------------
 
-    def _told(self, known: _Known, claims: tuple[Claim, ...], world: World) -> Any:
-        """Equal for worlds between which the search cannot tell."""
-        return tuple(
-            (view.kind, _within(usage, self._admitted(known, claims, view.kind))) for view, usage in world.pools
-        )
+    def _told(self, known: _Known, claims: tuple[Claim, ...], seen: Seen) -> Any:
+        """Equal where the search cannot tell. Most nodes have one pool, of which devices are taken as a whole."""
+        if len(seen) == 1:
+            ((kind, usage),) = seen
+            if not usage.shares and not usage.counters:
+                return kind, usage.taken & self._admitted(known, claims, kind)
+        return tuple((kind, _within(usage, self._admitted(known, claims, kind))) for kind, usage in seen)
 
     def _admitted(self, known: _Known, claims: tuple[Claim, ...], kind: ViewKind) -> int:
         """A bit per device that some request admits; also where that is not known so far, and where it is an error.
 
         Nothing is evaluated for this: the search may never come to a device.
         """
-        found = known.admitted.get(kind)
-        if found is not None:
+        evaluated = self._selected.evaluated
+        as_of, found = known.admitted.get(kind, (None, 0))
+        if as_of in (_ALL, evaluated):
             return found
         verdicts = [
             self._selected.of(wanted)
@@ -183,8 +185,7 @@ class Answers:
             if any(verdict is not False for verdict in of_device):
                 found |= 1 << place
             complete = complete and None not in of_device
-        if complete:
-            known.admitted[kind] = found
+        known.admitted[kind] = _ALL if complete else evaluated, found
         return found
 
 

@@ -32,6 +32,7 @@ from stowplan.in_tree.dynamic_resources.node_allocatable import AskedClaim
 if TYPE_CHECKING:
     from stowplan.api.device_claims import AllocationResult, ResourceClaimConsumerReference
     from stowplan.api.node_selectors import NodeSelectorMatcher
+    from stowplan.api.pod import Pod
     from stowplan.cluster.pod_info import PodInfo
     from stowplan.cluster.state import ClusterState
     from stowplan.in_tree.dynamic_resources.allocator.claims import Claim, Features
@@ -95,6 +96,8 @@ class Demands:
         self._cluster = cluster
         self._features = features
         self._readiness = readiness
+        #: What was found last: of which pod, and as of which versions of claims and classes.
+        self._last: tuple[tuple[Pod, int, int], Demand] | None = None
         self._compiled: OrderedDict[bytes, tuple[tuple[DeviceClass | None, ...], CompiledClaim]] = OrderedDict()
 
     def claims(self, pod: PodInfo) -> list[ResourceClaim]:
@@ -108,6 +111,18 @@ class Demands:
 
     def of(self, pod: PodInfo) -> Demand:
         """What the pod needs now; raises RefusedError."""
+        # A cycle asks several times: for the signature, in PreFilter and in Reserve.
+        objects = self._cluster.objects
+        stand = pod.pod, objects.version(ResourceClaim), objects.version(DeviceClass)
+        if self._last is not None and self._last[0][0] is pod.pod and self._last[0][1:] == stand[1:]:
+            return self._last[1]
+        found = self._of(pod)
+        # Whether devices are ready in time depends on the clock, what a group is about to have on its pods.
+        depends = found.allocated or self._features.group_sharing or self._features.group_claims
+        self._last = None if depends else (stand, found)
+        return found
+
+    def _of(self, pod: PodInfo) -> Demand:
         allocated, waiting = [], []
         if self._features.group_claims:
             self.consumers(pod)

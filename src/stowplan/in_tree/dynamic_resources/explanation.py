@@ -213,12 +213,15 @@ class DynamicResourcesExplanation(Explanation):
             taints = tuple(dict.fromkeys(tainted))
             return replace(base, kind=Kind.TAINTED, names=distinct(map(taint_text, tainted)), taints=taints)
         holders = self._holders(matching)
+        if all(d.content.shareable for _, d in matching) and (short := self._without_capacity(wanted, world)):
+            return replace(base, kind=Kind.NO_CAPACITY, holders=holders, lacking=short)
         if holders:
             return replace(base, kind=Kind.TAKEN, holders=holders)
         lacking = self._spent(world, [d for _, d in matching])
         if lacking:
             names = tuple(counter.name for counter in lacking)
-            return replace(base, kind=Kind.COUNTERS_SPENT, names=names, lacking=lacking)
+            holders = self._holders([one for one in devices if _consumes_any(one[1], names)])
+            return replace(base, kind=Kind.COUNTERS_SPENT, holders=holders, names=names, lacking=lacking)
         if len(matching) >= wanted.amount and any(d.content.capacities for _, d in matching):
             return replace(base, kind=Kind.NO_CAPACITY, lacking=self._without_capacity(wanted, world))
         return base
@@ -273,6 +276,10 @@ class DynamicResourcesExplanation(Explanation):
                     if value is not None:
                         found.setdefault(read.name, {})[value] = None
         return tuple((name, tuple(values)) for name, values in found.items())
+
+
+def _consumes_any(device: PooledDevice, counters: tuple[str, ...]) -> bool:
+    return any("/".join(counter) in counters for counter, _ in device.content.consumes)
 
 
 def _value(read: Read, device: PooledDevice) -> str | None:

@@ -42,13 +42,15 @@ if TYPE_CHECKING:
     from stowplan.api.devices import Device
     from stowplan.cluster.state import ClusterState
     from stowplan.in_tree.dynamic_resources.allocator.claims import Features
-    from stowplan.in_tree.dynamic_resources.allocator.devices import Amount, CounterId
+    from stowplan.in_tree.dynamic_resources.allocator.devices import Amount, CounterId, ViewKind
 
     Mask = npt.NDArray[np.bool_]
     Codes = npt.NDArray[np.intp]
 
 #: Driver, pool.
 PoolId = tuple[str, str]
+#: All that a search can tell of a node, its pools in order.
+Seen = tuple[tuple["ViewKind", Usage], ...]
 
 #: Codes for each node that may be out of use before all are given anew.
 _MAX_UNUSED = 16
@@ -127,6 +129,8 @@ class Inventory:
         self._groups: list[tuple[PoolId, ...]] = []
         self._views_of_group: list[tuple[PoolView, ...]] = []
         self._interned: dict[Any, int] = {}
+        #: Code -> what it stands for, of those that somebody asked about.
+        self._seen: dict[int, Seen] = {}
         #: Moves when codes are given anew: what is kept by code is void.
         self.epoch = 0
         #: A code for each row; rows with the same code have the same answers.
@@ -512,6 +516,7 @@ class Inventory:
         n = table.n
         if len(self._interned) > _MAX_UNUSED * (n + 1024):
             self._interned.clear()
+            self._seen.clear()
             self.epoch += 1
             self._recode_all = True
         if self._recode_all or len(self.codes) != n:
@@ -597,6 +602,14 @@ class Inventory:
             seen += zip(self._groups[group], self._views_of_group[group], strict=True)
         seen.sort(key=lambda part: part[1].order)
         return World(tuple((view, self._usage(self.pools[pool_id], view)) for pool_id, view in seen))
+
+    def seen(self, row: int) -> Seen:
+        """What the row's code stands for."""
+        code = int(self.codes[row])
+        found = self._seen.get(code)
+        if found is None:
+            found = self._seen[code] = tuple((view.kind, usage) for view, usage in self.world(row).pools)
+        return found
 
     def unused_world(self, row: int) -> World:
         """The same if nobody had any of the devices."""

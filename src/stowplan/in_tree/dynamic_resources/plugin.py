@@ -84,6 +84,7 @@ if TYPE_CHECKING:
     from stowplan.framework.explanations.inspection import Inspection
     from stowplan.framework.handle import Handle
     from stowplan.framework.requests import Steps
+    from stowplan.in_tree.dynamic_resources.allocator.claims import Claim
     from stowplan.in_tree.dynamic_resources.allocator.search import Answer
     from stowplan.in_tree.dynamic_resources.demand import CompiledClaim
     from stowplan.in_tree.dynamic_resources.inventory import Inventory
@@ -448,15 +449,17 @@ class DynamicResources(
         if not self.features.prioritized_list or not (demand.waiting or demand.extended):
             return total
         of_allocated = sum(self._score_of_allocated(claim) for claim in self._allocated_claims(pod))
+        if not of_allocated and not any(_is_prioritized(claim) for claim in asked_by(demand.waiting)):
+            # Extended resources have no alternatives.
+            return total
         for asked, places in self.finding.asked(pod, demand, nodes, np.ones(len(nodes), np.bool_)):
             claims = asked_by(asked)
             if len(claims) < len(asked):
                 continue
-            if of_allocated or any(request.prioritized for claim in claims for request in claim.requests):
-                self.inventory.refresh()
-                rows = places if nodes.rows is None else nodes.rows[places]
-                scored = self.finding.answers[state.asking].scores(claims, rows)
-                total[places] = np.where(scored >= 0, scored + of_allocated, 0)
+            self.inventory.refresh()
+            rows = places if nodes.rows is None else nodes.rows[places]
+            scored = self.finding.answers[state.asking].scores(claims, rows)
+            total[places] = np.where(scored >= 0, scored + of_allocated, 0)
         return total
 
     def _allocated_claims(self, pod: PodInfo) -> list[ResourceClaim]:
@@ -509,6 +512,10 @@ class DynamicResources(
 
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
         return events(self.handle, self.features) if self._enabled else ()
+
+
+def _is_prioritized(claim: Claim) -> bool:
+    return any(request.prioritized for request in claim.requests)
 
 
 def _marked(places: npt.NDArray[np.intp], length: int) -> Mask:

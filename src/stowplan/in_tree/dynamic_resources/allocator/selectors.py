@@ -118,6 +118,8 @@ class SelectorVerdicts:
         self._list_attributes = list_attributes
         self._verdicts: dict[tuple[Selector, ...], dict[DeviceContent, bool | SelectorError]] = {}
         self._kept = 0
+        #: How often selectors of a request were asked about a device so far.
+        self.evaluated = 0
         #: What was stopped in the middle, the oldest first.
         self._under_way: dict[tuple[tuple[Selector, ...], DeviceContent], _Judging] = {}
 
@@ -136,6 +138,7 @@ class SelectorVerdicts:
             budget.require()
             verdict = known[content] = self._judged(wanted.selectors, content, budget)
             self._kept += 1
+            self.evaluated += 1
         return verdict
 
     def _judged(self, selectors: tuple[Selector, ...], content: DeviceContent, budget: Budget) -> bool | SelectorError:

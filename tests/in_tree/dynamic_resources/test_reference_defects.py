@@ -1,0 +1,49 @@
+"""What the reference gets wrong, and is right here (docs/differences.md); other tests have the rest of that list."""
+
+from stowplan import Cluster
+from stowplan.api.types import ResourceClaim
+from stowplan.testing import a_node, a_pod
+from support.plugins.devices import DRIVER, a_claim, a_class, a_device, a_slice, allocation, exactly
+
+OTHER = "other.example.com"
+
+
+def placed(*objects):
+    cluster = Cluster([a_node("n").allocatable({"cpu": 4, "pods": 10, "example.com/plugged": 2}).obj(), *objects])
+    return cluster, {one.pod.name: one.node_name for one in cluster.schedule()}
+
+
+def pool_of(driver):
+    """A pool called `p` with counters for one device, whoever's it is."""
+    fields = {"pool": "p", "count": 2, "nodeName": "n", "driver": driver}
+    return [
+        a_slice(f"{driver}-counters", counters={"set": {"slots": "1"}}, **fields),
+        a_slice(driver, a_device("g0", consumes={"set": {"slots": "1"}}), **fields),
+    ]
+
+
+def test_counters_of_pools_with_one_name_are_told_apart_by_driver():
+    taken = a_claim("x", exactly(), status=allocation("g0"))
+    wanted = a_claim("c", exactly("r", selectors=(f'device.driver == "{OTHER}"',)))
+    pod = a_pod("p").claims_devices("c").obj()
+    assert placed(a_class(), *pool_of(DRIVER), *pool_of(OTHER), taken, wanted, pod)[1] == {"p": "n"}
+
+
+def test_a_share_without_capacities_pays_the_counters_of_its_device_once():
+    fields = {"pool": "p", "count": 2, "nodeName": "n"}
+    device = a_device("g0", consumes={"set": {"slots": "1"}}, allowMultipleAllocations=True)
+    slices = [a_slice("a", counters={"set": {"slots": "1"}}, **fields), a_slice("b", device, **fields)]
+    share = {"shareID": "00000000-0000-4000-8000-000000000000"}
+    taken = a_claim("x", exactly(), status=allocation("g0", **share))
+    pod = a_pod("p").claims_devices("c").obj()
+    assert placed(a_class(), *slices, taken, a_claim("c", exactly()), pod)[1] == {"p": "n"}
+
+
+def test_a_resource_that_a_device_plugin_serves_needs_no_claim_beside_others():
+    served = a_class("plugged", extendedResourceName="example.com/plugged")
+    slices = a_slice("n", a_device("g0"), nodeName="n")
+    wants = {"example.com/plugged": 1}
+    pod = a_pod("p").claims_devices("c").requests(wants).limits(wants).obj()
+    cluster, nodes = placed(a_class(), served, slices, a_claim("c", exactly()), pod)
+    assert nodes == {"p": "n"}
+    assert [claim.metadata.name for claim in cluster.state.objects.all(ResourceClaim)] == ["c"]
