@@ -108,7 +108,7 @@ class Logger:
     def v(self, level: int) -> Verbose:
         return _enabled(level) if level <= self._threshold else _DISABLED
 
-    def named(self, name: str) -> dict[str, str]:
+    def named(self, name: str) -> dict[str, Any]:
         """The key that names upstream's logger: around plugins it has a name where the log is verbose."""
         return {"logger": name} if self._threshold >= _NAMES_LOGGERS else {}
 
