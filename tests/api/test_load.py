@@ -186,6 +186,12 @@ def test_a_file_of_a_folder_may_be_commented_out(folder, text):
     assert f"{folder}/off.yaml: skipped, there is no object in it" in found.notes
 
 
+def test_a_folder_in_which_all_is_commented_out(tmp_path):
+    (tmp_path / "off.yaml").write_text("# nothing")
+    with pytest.raises(LoadError, match="there is no object in its files"):
+        load_files([str(tmp_path)])
+
+
 def test_a_folder_of_folders_says_what_to_do(folder):
     (folder / "pod.yaml").unlink()
     (folder / "kustomization.yaml").unlink()

@@ -45,7 +45,7 @@ def test_bad_objects(run, text, message):
 
 def test_all_problems_are_told_at_once(run, tmp_path):
     (tmp_path / "one.yaml").write_text("kind: [")
-    (tmp_path / "two.yaml").write_text("")
+    (tmp_path / "two.yaml").write_text("a: b")
     ran = run("explain", "-f", str(tmp_path))
     assert ran.code == 2
     assert [line.split(": ")[0] for line in ran.err.splitlines()] == ["error", "error"]
@@ -120,7 +120,10 @@ def test_a_configuration_that_is_not_there(run, files):
     [
         ("wbe", 'error: pod "default/wbe" not found; did you mean default/web?\n'),
         ("shop/web", 'error: pod "shop/web" not found; did you mean default/web?\n'),
-        ("other/thing-7", 'error: pod "other/thing-7" not found\n'),
+        (
+            "other/thing-7",
+            'error: pod "other/thing-7" not found; there is no pod in namespace "other", but in default\n',
+        ),
     ],
 )
 def test_unknown_pods(run, files, pod, message):

@@ -92,7 +92,11 @@ def test_which_pods(run, shops, args, pods):
 
 
 def test_nobody_is_left(run, shops):
-    assert run("explain", "-f", shops, "-n", "none").out == "No pod of those that were asked for is pending.\n"
+    none = "No pod of those that were asked for is pending"
+    assert run("explain", "-f", shops, "-n", "none").out == (
+        f'{none}; there is no pod in namespace "none", but in batch, shop.\n'
+    )
+    assert run("explain", "-f", shops, "-n", "shop", "-l", "app=db").out == f"{none}.\n"
     told = run("explain", "-f", shops, "pod", "shop/web-0", "-l", "app=api").out
     assert told == "No pod that was named has these labels and fields.\n"
 
@@ -105,6 +109,7 @@ def test_nobody_is_left(run, shops):
         (("--field-selector", "red"), "error: --field-selector: invalid selector: 'red'"),
         (("-n", "a", "-A"), "-n and -A exclude each other"),
         (("deployment/shop/nobody",), "error: no pod of Deployment shop/nobody in these files"),
+        (("pod", "svc/web"), 'error: pod "svc/web" not found; there is no pod in namespace "svc", but in '),
         (("node", "a", "-l", "app=web", "--exit-code"), "-l, --exit-code: a node is asked about"),
         (("pod",), 'Ask for "pod [NS/]NAME…"'),
         (("--watch",), "--watch is for a live cluster"),
@@ -165,6 +170,12 @@ def test_files_without_nodes(run, files):
 
 
 class TestWorkloadsInFiles:
+    @pytest.mark.parametrize("asked", ["deployment/web", "deployment/shop/wbe"])
+    def test_the_one_that_was_meant_is_named(self, run, files, asked):
+        ran = run("explain", "-f", files(NODE, deployment()), asked)
+        assert ran.code == 2
+        assert ran.err.endswith(" in these files; did you mean deployment/shop/web?\n")
+
     def test_a_deployment_stands_for_the_pods_that_it_asks_for(self, run, files):
         ran = run("explain", "-f", files(NODE, deployment()))
         assert ran.err == (

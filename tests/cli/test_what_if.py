@@ -87,6 +87,14 @@ class TestFit:
         cluster = files(with_gpus, gpus, *([] if beside == "the pod" else [template]))
         assert read(run("fit", "-f", cluster, str(path), "-o", "json"))["fits"] == 3
 
+    def test_kind_name_and_namespace_as_kubectl_takes_them(self, run, files):
+        asked = ("fit", "-f", files(*CLUSTER), "-o", "json")
+        found = [read(run(*asked, *words)) for words in (("pod/web-0",), ("pod", "web-0"), ("web-0", "-n", "default"))]
+        assert found[0] == found[1] == found[2]
+        assert run(*asked, "web-0", "-n", "none").err.startswith('error: pod "none/web-0" not found')
+        assert "Ask about one pod, workload or file; got 'a b'" in run(*asked, "a", "b").err
+        assert run(*asked, "web-0", "--like", "zz").err.startswith('error: node "zz" not found')
+
     def test_nodes_of_a_file_and_prices(self, run, files, tmp_path):
         path = tmp_path / "node.json"
         path.write_text(json.dumps(node("large", "64", pods="100")))
@@ -216,6 +224,7 @@ class TestWhatIf:
             ([], "Say what changes"),
             (["--add-nodes", "1"], "go together"),
             (["--remove", "zz"], 'node "zz" not found'),
+            (["--label", "zz", "disk=ssd"], 'node "zz" not found'),
             (["--label", "a", "disk"], "want KEY=VALUE, or KEY- to take it away"),
             (["--taint", "a", "k=v"], "want KEY[=VALUE]:EFFECT"),
             (["--taint", "a", "k=v:Maybe"], "want KEY[=VALUE]:EFFECT"),

@@ -11,7 +11,7 @@ import pytest
 
 from support.api import manifests
 from support.http.kubeconfigs import a_kubeconfig, write_kubeconfig
-from support.processes.cluster_commands import Client
+from support.processes.api_client import Client
 from support.processes.servers import embedded_server, running, until
 
 COMMAND = [sys.executable, "-m", "stowplan.cli.kube_scheduler"]

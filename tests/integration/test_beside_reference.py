@@ -6,6 +6,7 @@ tells of, or what chance decides.
 
 import json
 import re
+import time
 from collections import Counter
 from types import SimpleNamespace
 
@@ -45,6 +46,10 @@ def sized(name, cpu, **spec):
     return manifests.pod(name, **{"containers": [container], "terminationGracePeriodSeconds": 0, **spec})
 
 
+#: Seconds; the default of podInitialBackoffSeconds.
+INITIAL_BACKOFF = 1.0
+
+
 class Life:
     """Step by step, each waited for: what is counted does not depend on who is faster."""
 
@@ -82,6 +87,10 @@ class Life:
         self.is_bound("gated")
         self.bound(sized("special", "3", nodeSelector={"special": "yes"}))
         self.refused(sized("homeless", "100m", nodeSelector={"disk": "ssd"}))
+        # Whether the node comes within its backoff decides what is counted, and is not to be left to chance. Backoffs
+        # end with a window of a second.
+        over = time.monotonic() + INITIAL_BACKOFF + 2.0
+        wait_for(lambda: time.monotonic() > over, "the end of its backoff")
         self.kubectl("label", "node", "n1", "disk=ssd")
         self.is_bound("homeless")
         self.bound(sized("important", "3", nodeSelector={"special": "yes"}, priorityClassName="high"))

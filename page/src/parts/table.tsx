@@ -1,7 +1,7 @@
 /** A table that can be sorted, saved as CSV, and hold a hundred thousand rows: only those in sight are in the page. */
 import type { ComponentChildren } from "preact";
 import { useMemo, useRef, useState } from "preact/hooks";
-import { byName, grouped } from "./format";
+import { byName, count, grouped } from "./format";
 import { type Cell, csv, saveText } from "./save";
 
 export interface Column<Row> {
@@ -46,7 +46,7 @@ export function Table<Row>({ caption, columns, rows, rowKey, file, selected }: P
   return (
     <div class="table">
       <div class="table-tools">
-        <span class="muted">{grouped(rows.length)} rows</span>
+        <span class="muted">{count(rows.length, "row")}</span>
         <button type="button" onClick={download} disabled={!rows.length}>
           Save as CSV
         </button>

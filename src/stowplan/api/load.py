@@ -144,21 +144,25 @@ class _Reader:
         if not files:
             hint = "" if self.recursive or not any(map(Path.is_dir, directory.iterdir())) else "; -R reads its folders"
             self.errors.append(f"{directory}: a directory without {', '.join('*' + s for s in _SUFFIXES)} files{hint}")
+        said_something = []
         for path in files:
             if path.name in _KUSTOMIZATION:
                 self.skipped_files.append(f"{path}: skipped, `kubectl kustomize {path.parent}` builds what it says")
             else:
-                self._read_one_of_several(path)
+                said_something.append(self._read_one_of_several(path))
+        if said_something and not any(said_something):
+            self.errors.append(f"{directory}: there is no object in its files")
 
-    def _read_one_of_several(self, path: Path) -> None:
-        """As kubectl does, pass over a file of a directory in which all is commented out."""
+    def _read_one_of_several(self, path: Path) -> bool:
+        """As kubectl does, pass over a file of a directory in which all is commented out; whether it was another."""
         try:
             found = self._read_documents(str(path), path.read_bytes())
         except OSError as error:
             self.errors.append(f"{path}: {error.strerror or error}")
-            return
+            return True
         if not found:
             self.skipped_files.append(f"{path}: skipped, there is no object in it")
+        return found
 
     def _files_in(self, directory: Path) -> list[Path]:
         if not self.recursive:

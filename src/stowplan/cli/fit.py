@@ -13,7 +13,7 @@ from stowplan.cli.about import NAMESPACE, about_a_cluster, answer, cluster_of
 from stowplan.cli.shell_completion import complete_file, complete_node, complete_pod_or_file
 from stowplan.command_line.errors import InputError, reported
 from stowplan.loading.admission import admit
-from stowplan.sources.templates import POD_GROUP, claim_templates_of, pod_in, pod_named
+from stowplan.sources.templates import KINDS, POD_GROUP, claim_templates_of, pod_in, pod_named
 from stowplan.what_if.fit import NodeKind
 from stowplan.what_if.fit import fit as how_many_fit
 from stowplan.what_if.group_fit import fit_group
@@ -26,7 +26,13 @@ if TYPE_CHECKING:
 
 
 @click.command(short_help="How many more pods of a kind fit, and how many nodes the rest would need.")
-@click.argument("what", metavar="POD|KIND/NAME|podgroup/NAME|FILE", shell_complete=complete_pod_or_file)
+@click.argument(
+    "words",
+    metavar="POD|KIND/NAME|KIND NAME|podgroup/NAME|FILE",
+    nargs=-1,
+    required=True,
+    shell_complete=complete_pod_or_file,
+)
 @click.option(
     "--replicas", type=click.IntRange(min=0), metavar="N", help="Number of pods wanted. Default: as many as fit."
 )
@@ -49,7 +55,13 @@ if TYPE_CHECKING:
 @NAMESPACE
 @about_a_cluster()
 def fit(
-    *, what: str, replicas: int | None, likes: tuple[str, ...], templates: tuple[str, ...], output: str, **source: Any
+    *,
+    words: tuple[str, ...],
+    replicas: int | None,
+    likes: tuple[str, ...],
+    templates: tuple[str, ...],
+    output: str,
+    **source: Any,
 ) -> None:
     """Show how many more pods like a pod, a workload or a manifest fit, on which nodes, and why the next one does not.
     With --replicas, also how many nodes to add so that all of them fit.
@@ -67,17 +79,22 @@ def fit(
       stowplan fit -f cluster.json podgroup/research/train --replicas 4
       stowplan fit gpu-job.yaml --replicas 64 --like small=0.40 --like large=1.20 -o json
     """
+    what = "/".join(words)
+    if len(words) > 2 or (len(words) == 2 and words[0].lower() not in (*KINDS, *POD_GROUP)):
+        raise click.UsageError(f"Ask about one pod, workload or file; got {' '.join(words)!r}.")
     with reported(source["config"]):
         about = cluster_of(**source, groups=_named_group(what) is not None)
         if (group := _named_group(what)) is not None:
-            found = fit_group(about.cluster, about.find_group(group), replicas=replicas, kinds=_kinds(likes, templates))
+            found = fit_group(
+                about.cluster, about.find_group(group), replicas=replicas, kinds=_kinds(about, likes, templates)
+            )
             answer(found, group_fit_page, output)
             return
         recursive = source["recursive"]
         pod = _admitted(about, _pod_of(about, what, source["files"], recursive=recursive))
         files = [*source["files"], what] if _is_file(what) else source["files"]
         claims = claim_templates_of(pod, files, recursive=recursive)
-        kinds = _kinds(likes, templates)
+        kinds = _kinds(about, likes, templates)
         record = how_many_fit(about.cluster, pod, replicas=replicas, kinds=kinds, claim_templates=claims)
         answer(record, fit_page, output)
 
@@ -87,8 +104,8 @@ def _named_group(what: str) -> str | None:
     return name if slash and name and kind.lower() in POD_GROUP else None
 
 
-def _kinds(likes: Sequence[str], templates: Sequence[str]) -> list[NodeKind] | None:
-    return [*_likes(likes), *_templates(templates)] or None
+def _kinds(about: ClusterSource, likes: Sequence[str], templates: Sequence[str]) -> list[NodeKind] | None:
+    return [*_likes(about, likes), *_templates(templates)] or None
 
 
 def _is_file(what: str) -> bool:
@@ -109,9 +126,10 @@ def _admitted(about: ClusterSource, pod: Pod) -> Pod:
     return found
 
 
-def _likes(given: Sequence[str]) -> Iterator[NodeKind]:
+def _likes(about: ClusterSource, given: Sequence[str]) -> Iterator[NodeKind]:
     for text in given:
         name, price = _priced(text, "--like")
+        about.check_node(name)
         yield NodeKind(name, price)
 
 

@@ -109,6 +109,10 @@ def what_if(
         raise click.UsageError("--add-nodes N and --like NODE go together.")
     with reported(source["config"]):
         about = cluster_of(**source)
+        # What is added has names that are not known yet.
+        changed = () if add_nodes else (node for node, _ in (*labels, *taints))
+        for node in (*([like] if like else ()), *removed, *changed):
+            about.check_node(node)
         changes: list[Change] = [] if add_nodes is None else [AddNodes(add_nodes, like or "")]
         changes += (Remove(node) for node in removed)
         changes += (_label(*given) for given in labels)

@@ -38,6 +38,15 @@ def pod_of(manifest: Mapping[str, Any]) -> Pod:
     return pod
 
 
+def workload_of(pod: Pod) -> tuple[str, str] | None:
+    """Kind and name of what `belongs_to` knows the pod by: a Deployment rather than its ReplicaSet."""
+    owner = controller_of(pod.metadata)
+    if owner is None:
+        return None
+    name, hyphen, _ = owner.name.rpartition("-")
+    return ("Deployment", name) if owner.kind == "ReplicaSet" and hyphen else (owner.kind, owner.name)
+
+
 def belongs_to(pod: Pod, kind: str, name: str) -> bool:
     """Whether a controller manages the pod; a Deployment does through a ReplicaSet that is named after it."""
     owner = controller_of(pod.metadata)

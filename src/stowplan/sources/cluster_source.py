@@ -21,12 +21,13 @@ from stowplan.engine.dumped import DumpError
 from stowplan.engine.recording import RecordingError
 from stowplan.explain.reported_status import ReportedStatus
 from stowplan.explain.verdict import Verdict
-from stowplan.framework.explanations.formatting import joined
+from stowplan.framework.explanations.formatting import joined, listed
 from stowplan.framework.registry import installed_plugins
 from stowplan.framework.status import error
 from stowplan.guarding.broken_off_calls import BrokenOffCalls
 from stowplan.guarding.guarded_plugins import guarded_registry
 from stowplan.loading.files import objects_of_files
+from stowplan.loading.workloads import workload_of
 from stowplan.offline import Cluster
 from stowplan.recordings.files import moment_text
 from stowplan.recordings.moment import moment_of
@@ -177,7 +178,27 @@ class ClusterSource:
         near = (namesakes or get_close_matches(key, known, n=3, cutoff=0.75))[:3]
         if near:
             return f'pod "{key}" not found; did you mean {" or ".join(near)}?'
-        return f'pod "{key}" not found' if known else f'pod "{key}" not found; there is no pod in {self.where}'
+        if not known:
+            return f'pod "{key}" not found; there is no pod in {self.where}'
+        return f'pod "{key}" not found{self.hint_about_namespace(key.partition("/")[0])}'
+
+    def hint_about_namespace(self, name: str) -> str:
+        """Where pods are, if there is none in this namespace."""
+        namespaces = sorted({info.namespace for info in self.pods()})
+        if name in namespaces:
+            return ""
+        return f'; there is no pod in namespace "{name}", but in {listed(namespaces, 5)}'
+
+    def hint_about_workload(self, kind: str, namespace: str, name: str) -> str:
+        """What is called so in another namespace, or nearly so."""
+        known = {
+            f"{info.namespace}/{found[1]}"
+            for info in self.pods()
+            if (found := workload_of(info.pod)) and found[0] == kind
+        }
+        namesakes = sorted(one for one in known if one.partition("/")[2] == name)
+        near = namesakes or get_close_matches(f"{namespace}/{name}", sorted(known), n=3, cutoff=0.75)
+        return f"; did you mean {' or '.join(f'{kind.lower()}/{one}' for one in near[:3])}?" if near else ""
 
     def check_nodes(self) -> None:
         """Raise InputError where there is nothing to place pods on: most often they were forgotten."""

@@ -80,7 +80,8 @@ class Selection:
             return [about.find(f"{namespace}/{name}")]
         found = [info for info in about.pods() if info.namespace == namespace and belongs_to(info.pod, kind, name)]
         if not found:
-            raise InputError(f"no pod of {kind} {namespace}/{name} in {about.where}")
+            hint = about.hint_about_workload(kind, namespace, name)
+            raise InputError(f"no pod of {kind} {namespace}/{name} in {about.where}{hint}")
         return found
 
     def _takes(self, pod: Pod) -> bool:

@@ -69,7 +69,8 @@ def pod_named(about: ClusterSource, files: Sequence[str], text: str, *, recursiv
     for info in infos:
         if info.namespace == namespace and belongs_to(info.pod, kind, name):
             return info.pod
-    raise InputError(f'{kind} "{namespace}/{name}" not found, and no pod of it')
+    hint = about.hint_about_workload(kind, namespace, name)
+    raise InputError(f'{kind} "{namespace}/{name}" not found, and no pod of it{hint}')
 
 
 def claim_templates_of(pod: Pod, files: Sequence[str], *, recursive: bool) -> dict[str, ResourceClaimSpec]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from stowplan.framework.explanations.formatting import listed
 from stowplan.offline import ClusterError
 from stowplan.what_if.claims import let_go
 from stowplan.what_if.nodes import nodes_of, pods_on, zone_of
@@ -39,7 +40,8 @@ def survive(
     groups, without = _groups(cluster, by)
     if only is not None:
         if only not in groups:
-            raise ClusterError(f'no node has {by} "{only}"' if by != NODE else f'node "{only}" not found')
+            known = f"; there are {listed(sorted(groups), 5)}"
+            raise ClusterError(f'no node has {by} "{only}"{known}' if by != NODE else f'node "{only}" not found')
         groups = {only: groups[only]}
     losses = []
     for number, (lost, names) in enumerate(groups.items(), start=1):

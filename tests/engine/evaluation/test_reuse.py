@@ -13,13 +13,18 @@ from stowplan.api import types as t
 from stowplan.cluster.state import ClusterState
 from stowplan.engine.algorithm import SchedulingAlgorithm
 from stowplan.engine.evaluation import evaluation as evaluation_module
+from stowplan.engine.evaluation import filtering, node_sums, scoring
 from stowplan.engine.evaluation.evaluation import Evaluation
 from stowplan.plugins import (
+    FilterPlugin,
     NodeFilterPlugin,
     NodeScorePlugin,
     PreFilterPlugin,
     PreFilterResult,
     Reads,
+    ReadsNoObjects,
+    Reason,
+    Rejections,
     ShapeSigned,
     SignPlugin,
     unschedulable,
@@ -290,11 +295,17 @@ def play(world, steps, draw):
         world.check(world.next_pod(which))
 
 
-@pytest.fixture(params=["many rows at once", "as it is"])
+@pytest.fixture(params=["many rows at once", "many rows as arrays", "as it is"])
 def rows_at_once(request, monkeypatch):
-    """On a small table one changed row is already too many to be told apart, unless the share is raised."""
-    if request.param == "many rows at once":
+    """On a small table one changed row is already too many to be told apart, unless the share is raised.
+
+    And all that can change are few.
+    """
+    if request.param != "as it is":
         monkeypatch.setattr(evaluation_module, "MAX_CHANGED_SHARE", 1.0)
+    if request.param == "many rows as arrays":
+        for module in (filtering, node_sums, scoring):
+            monkeypatch.setattr(module, "FEW", 0)
 
 
 many_shapes = st.lists(pods("shape", special=PLACEABLE), min_size=1, max_size=3)
@@ -451,6 +462,29 @@ def test_a_filter_that_no_longer_takes_part_is_not_in_the_diagnosis():
     world.check(world.next_pod(0))
     world.state.add_pod(struct(avoider))
     world.check(world.next_pod(0))
+
+
+def test_a_refusal_asks_those_again_whose_reasons_may_be_others():
+    """Rows changed, and masks were brought up to date without reasons; what hangs on node objects has its own still."""
+
+    class Never(FilterPlugin, ShapeSigned, ReadsNoObjects):
+        name = "Never"
+        reads = Reads.NODES
+        asked = 0
+
+        def filter(self, state, pod, nodes):
+            type(self).asked += 1
+            return Rejections.where(np.ones(len(nodes), np.bool_), Reason("Never", "never"))
+
+    world = world_of(Never, sizes=(2,) * 40)
+    want = world.reusing.schedule(world.framework, world.next_pod(0)).message
+    asked = Never.asked
+    world.state.add_pod(filler("n3", "2"))
+    world.state.add_pod(filler("n5", "2"))
+    got = decided(world.reusing.schedule(world.framework, world.next_pod(0)))
+    assert Never.asked == asked
+    assert got[1] != want
+    assert got == decided(world.plain.schedule(world.framework, world.next_pod(0)))
 
 
 def test_an_evaluation_from_inside_a_transaction_is_not_used_afterwards():

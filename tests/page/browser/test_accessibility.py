@@ -16,7 +16,7 @@ VIEWS = {
     "workbench": '#/workbench?change={"remove":["node-0"]}',
     "configuration": "#/configuration",
 }
-COURSES = {"two courses": "#/time", "one course": "#/time?track=packed", "a pod of one": "#/pod/default/web-0"}
+COURSES = {"two courses": "#/time", "one course": "#/time?track=packed", "a pod of one": "#/pod/default/web-3"}
 GROUPS = {"a group": "#/group/default/train"}
 
 

@@ -5,7 +5,7 @@ from playwright.sync_api import expect
 
 from support.browser.pages import run, served
 from support.page.gangs import preempting
-from support.processes.cluster_commands import Client
+from support.processes.api_client import Client
 from support.scheduling.groups import a_group, member
 
 

@@ -4,7 +4,7 @@ import pytest
 from playwright.sync_api import expect
 
 from support.browser.pages import run
-from support.processes.cluster_commands import Client
+from support.processes.api_client import Client
 from support.what_if.objects import node, pod
 
 

@@ -201,7 +201,7 @@ def test_a_pod_that_waits_on_permit_is_told_so_without_naming_the_scheduler(tmp_
         line = [sys.executable, "-m", "stowplan", "explain", "pod", "web"]
         kubeconfig = {**os.environ, "KUBECONFIG": str(tmp_path / "kubeconfig")}
         asked = subprocess.run(line, capture_output=True, text=True, env=kubeconfig, timeout=60, check=True)
-    assert asked.stdout.startswith("default/web waits on Permit for node-0 and would go there again: ")
+    assert asked.stdout.startswith("default/web waits on Permit for node-0000 and would go there again: ")
     assert "--from-scheduler URL" not in asked.stdout
 
 

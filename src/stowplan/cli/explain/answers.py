@@ -124,7 +124,8 @@ def _nobody(about: ClusterSource, selection: Selection) -> str:
     if selection.names:
         return "No pod that was named has these labels and fields."
     if selection.narrows:
-        return "No pod of those that were asked for is pending."
+        where = about.hint_about_namespace(selection.namespace) if selection.namespace is not None else ""
+        return f"No pod of those that were asked for is pending{where}."
     # The others are told of in a note.
     others = " for the schedulers of this configuration" if about.cluster.pending() else ""
     return f"No pod is pending{others}."

@@ -1,0 +1,48 @@
+"""A client of an API server in a few lines, with the token and the authority of a kubeconfig."""
+
+import base64
+import json
+import ssl
+import urllib.request
+
+import yaml
+
+
+class Client:
+    def __init__(self, kubeconfig):
+        self.config = yaml.safe_load(kubeconfig.read_text())
+        cluster = self.config["clusters"][0]["cluster"]
+        self.url = cluster["server"]
+        self.headers = {"Authorization": "Bearer " + self.config["users"][0]["user"]["token"]}
+        ca = base64.b64decode(cluster["certificate-authority-data"]).decode()
+        self.tls = ssl.create_default_context(cadata=ca)
+
+    def __call__(self, path, body=None):
+        data = None if body is None else json.dumps(body).encode()
+        headers = {**self.headers, "Content-Type": "application/json"}
+        request = urllib.request.Request(self.url + path, data=data, headers=headers)
+        with urllib.request.urlopen(request, context=self.tls) as answer:
+            return json.loads(answer.read())
+
+    def delete(self, path):
+        request = urllib.request.Request(self.url + path, headers=self.headers, method="DELETE")
+        with urllib.request.urlopen(request, context=self.tls) as answer:
+            return json.loads(answer.read())
+
+    def names(self, path):
+        return [item["metadata"]["name"] for item in self(path)["items"]]
+
+    def until(self, path, ready, *, seconds=30):
+        """Objects of a collection by name as a watch shows them, as soon as `ready` says yes to them."""
+        objects = {}
+        request = urllib.request.Request(f"{self.url}{path}?watch=1&timeoutSeconds={seconds}", headers=self.headers)
+        with urllib.request.urlopen(request, context=self.tls) as lines:
+            for line in lines:
+                event = json.loads(line)
+                name = event["object"]["metadata"]["name"]
+                objects[name] = event["object"]
+                if event["type"] == "DELETED":
+                    del objects[name]
+                if ready(objects):
+                    return objects
+        raise AssertionError(f"{path} did not get ready: {json.dumps(objects)[:4000]}")
