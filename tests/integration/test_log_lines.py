@@ -1,6 +1,6 @@
 """The log of the program beside that of the reference's own, through the same life on one API server, at -v=5.
 
-A line is its level, its message, its keys and the type that it speaks of: those are what operators
+A line is its level, its message, its keys, its logger and the type that it speaks of: those are what operators
 search for. It runs only where KUBEBUILDER_ASSETS has a kube-scheduler. What is left out is what docs/differences.md
 tells of.
 """
@@ -37,8 +37,7 @@ ONLY_THEIRS = (
     "Watch close",
 )
 ONLY_OURS = ("Python settings", "Watch close")
-#: Upstream's loggers have names, as far as it hands them on.
-UNCOMPARED_KEYS = {"ts", "caller", "msg", "v", "logger"}
+UNCOMPARED_KEYS = {"ts", "caller", "msg", "v"}
 
 
 def sized(name, cpu, **spec):
@@ -114,7 +113,7 @@ def lines_of(log):
         if not line["msg"].startswith("FLAG: "):
             message = re.sub(r"\d+", "#", line["msg"])
             keys = tuple(sorted(line.keys() - UNCOMPARED_KEYS))
-            found.add((line.get("v", "error"), message, keys, line.get("type", "")))
+            found.add((line.get("v", "error"), message, keys, line.get("type", ""), line.get("logger", "")))
     return found
 
 

@@ -49,6 +49,7 @@ def log():
 
 NOW = DeleteOptions(grace_period_seconds=0)
 POD = {"pod": "default/p"}
+PREEMPTING = {"logger": "PostFilter.DefaultPreemption"}
 
 
 def moved(queue, event, *, level=5):
@@ -67,7 +68,7 @@ async def test_a_pod_comes_is_bound_and_goes(log):
             moved("Active", "UnschedulablePodAdd"),
             (4, "About to try and schedule pod", POD),
             (3, "Attempting to schedule pod", POD),
-            (3, "Attempting to bind pod to node", POD | {"node": "n"}),
+            (3, "Attempting to bind pod to node", POD | {"node": "n", "logger": "Bind.DefaultBinder"}),
             (2, "Successfully bound pod to node", POD | {"node": "n", "evaluatedNodes": 1, "feasibleNodes": 1}),
             (3, "Add event for scheduled pod", POD),
             (3, "Delete event for unscheduled pod", POD),
@@ -99,8 +100,9 @@ async def test_a_pod_that_fits_nowhere(log):
         assert checking == (5, "Checking events for in-flight pod", POD | sizes)
         assert attempting == (3, "Attempting to schedule pod", POD)
         assert no_fit[:2] == (2, "Unable to schedule pod; no fit; waiting")
-        assert hopeless == (3, "Preemption will not help schedule pod on any node", POD)
-        assert in_vain == (2, "No preemption candidate is found; preemption is not helpful for scheduling", POD)
+        assert hopeless == (3, "Preemption will not help schedule pod on any node", POD | PREEMPTING)
+        text = "No preemption candidate is found; preemption is not helpful for scheduling"
+        assert in_vain == (2, text, POD | PREEMPTING)
         keys = {"schedulingCycle": 1, "hint": 0, "unschedulable plugins": {"NodeResourcesFit": {}}}
         level, text, place = moved("Unschedulable", "ScheduleAttemptFailure", level=3)
         assert asleep == (level, text, place | keys)
@@ -124,7 +126,7 @@ async def test_a_pod_that_makes_room_for_itself(log):
         expected = {"preemptor": "default/high", "victim": "default/low", "node": "n"}
         told = log.take()
         assert (2, "Preemptor Pod preempted victim Pod", expected) in told
-        where = {"pod": "default/high", "node": "n"}
+        where = {"pod": "default/high", "node": "n"} | PREEMPTING
         assert (2, "the target node for the preemption is determined", where) in told
 
 
@@ -136,7 +138,7 @@ async def test_a_pod_that_must_not_make_room(log):
         await cluster.create(a_pod("low").requests(cpu=1).obj())
         await cluster.create(a_pod("p").requests(cpu=1).spec(priorityClassName="c").obj())
         reason = "not eligible due to preemptionPolicy=Never."
-        assert log.take() == [(5, "Pod is not eligible for preemption", POD | {"reason": reason})]
+        assert log.take() == [(5, "Pod is not eligible for preemption", POD | PREEMPTING | {"reason": reason})]
 
 
 async def test_the_end(log):

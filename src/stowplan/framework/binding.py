@@ -301,6 +301,5 @@ def _log_failure(point: str, plugin: str, answer: Status, pod: PodInfo, node_nam
     # Parity: one of upstream's lines is written otherwise, and some have the node only in a verbose log, in which
     # loggers have names.
     text = "Plugin Failed" if point == "Bind" else "Plugin failed"
-    named: dict[str, Any] = {"logger": point} if verbose.enabled else {}
     where: dict[str, Any] = {"node": node_name} if verbose.enabled or point not in ("Reserve", "Permit") else {}
-    _log.error(answer.message, text, **named, plugin=plugin, pod=pod, **where)
+    _log.error(answer.message, text, **_log.named(point), plugin=plugin, pod=pod, **where)

@@ -95,6 +95,8 @@ class _Enabled:
 
 
 _DISABLED = _Disabled()
+#: The verbosity from which on loggers have names.
+_NAMES_LOGGERS = 4
 _enabled = cache(_Enabled)
 
 
@@ -105,6 +107,10 @@ class Logger:
 
     def v(self, level: int) -> Verbose:
         return _enabled(level) if level <= self._threshold else _DISABLED
+
+    def named(self, name: str) -> dict[str, Any]:
+        """The key that names upstream's logger: around plugins it has a name where the log is verbose."""
+        return {"logger": name} if self._threshold >= _NAMES_LOGGERS else {}
 
     def info(self, message: str, /, **keys: Any) -> None:
         _write("I", 0, message, True, None, keys)

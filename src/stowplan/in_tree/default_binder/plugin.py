@@ -29,7 +29,8 @@ class DefaultBinder(BindPlugin):
     def bind(self, state: CycleState, pod: PodInfo, node_name: str) -> Steps:
         verbose = _log.v(3)
         if verbose.enabled:
-            verbose.info("Attempting to bind pod to node", pod=pod, node=node_name)
+            named = _log.named(f"Bind.{self.name}")
+            verbose.info("Attempting to bind pod to node", **named, pod=pod, node=node_name)
         meta = pod.pod.metadata
         # The UID lets the API server refuse it for another pod of the same name.
         outcome = yield Bind(namespace=pod.namespace, name=meta.name, uid=meta.uid, node=node_name)

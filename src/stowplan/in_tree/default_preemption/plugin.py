@@ -49,6 +49,8 @@ PREEMPTING = Reason("PreemptionUnderWay", "waiting for the preemption for this p
 
 #: Named after the folder, as --vmodule knows the plugin by it.
 _log = get_logger(__name__.rpartition(".")[0])
+#: What upstream calls the logger of these lines.
+_LOGGER = "PostFilter.DefaultPreemption"
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +121,7 @@ class DefaultPreemption(PreEnqueuePlugin, PostFilterPlugin, PodGroupPostFilterPl
         selected = run.candidate_on(self._chosen(state, run.best))
         if not state.asking:
             text = "the target node for the preemption is determined"
-            _log.v(2).info(text, pod=pod, node=selected.node_name)
+            _log.v(2).info(text, **_log.named(_LOGGER), pod=pod, node=selected.node_name)
         outcome, plan = PreemptionOutcome(run=run), eviction_plan(pod, selected, plugin=self.name)
         return PostFilterResult(Status(Code.Success), selected.node_name, outcome, plan)
 
@@ -158,10 +160,11 @@ class DefaultPreemption(PreEnqueuePlugin, PostFilterPlugin, PodGroupPostFilterPl
 
 
 def _log_ineligible(pod: PodInfo, reason: str) -> None:
-    _log.v(5).info("Pod is not eligible for preemption", pod=pod, reason=reason)
+    _log.v(5).info("Pod is not eligible for preemption", **_log.named(_LOGGER), pod=pod, reason=reason)
 
 
 def _log_without_candidates(pod: PodInfo, run: Candidates) -> None:
     if not run.tried:
-        _log.v(3).info("Preemption will not help schedule pod on any node", pod=pod)
-    _log.v(2).info("No preemption candidate is found; preemption is not helpful for scheduling", pod=pod)
+        _log.v(3).info("Preemption will not help schedule pod on any node", **_log.named(_LOGGER), pod=pod)
+    text = "No preemption candidate is found; preemption is not helpful for scheduling"
+    _log.v(2).info(text, **_log.named(_LOGGER), pod=pod)
