@@ -6,6 +6,8 @@ PYTEST_ARGS ?= -n auto --dist worksteal
 BENCH_ARGS ?=
 
 BIN := $(VENV)/bin
+# What users need, and what developers need beside it.
+USABLE := $(VENV)/.usable
 STAMP := $(VENV)/.installed
 SOURCES := src tests website $(wildcard benchmarks examples)
 
@@ -49,7 +51,7 @@ check: $(STAMP) ## linters, types and layer order only
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-demo: $(STAMP) ## a small cluster comes up, a workload is placed, one pod that waits is explained
+demo: $(USABLE) ## a small cluster comes up, a workload is placed, one pod that waits is explained
 	@$(BIN)/stowplan demo
 
 site: $(STAMP) ## the documentation, in build/site; any warning is an error
@@ -68,12 +70,16 @@ clean: ## remove the environment and all caches
 	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	find src tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +
 
-$(STAMP): pyproject.toml
+$(USABLE): pyproject.toml
 	@command -v $(PYTHON) >/dev/null 2>&1 || { \
 		echo "stowplan needs Python 3.11 or newer, and '$(PYTHON)' is not there. Name one: make PYTHON=python3.12 ..." >&2; exit 1; }
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
 		echo "stowplan needs Python 3.11 or newer; '$(PYTHON)' is $$($(PYTHON) -V 2>&1). Name another: make PYTHON=python3.12 ..." >&2; exit 1; }
 	@$(PYTHON) -m venv $(VENV) || { \
 		echo "'$(PYTHON) -m venv' failed; some distributions keep it in a package of its own (python3-venv)." >&2; exit 1; }
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e .
+	@touch $@
+
+$(STAMP): $(USABLE)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev,docs]'
 	@touch $@
