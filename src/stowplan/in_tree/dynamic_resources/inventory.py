@@ -6,31 +6,25 @@ an allocation changes the codes of the nodes that reach its pool, and no other.
 
 Pools that one node alone reaches (`local`) are most; for pools that several nodes reach (`shared`), nodes are grouped
 by what they see of them. Both have codes of their own, and a node's code stands for a pair of those.
-
-Upstream: pools_incubating.go, allocateddevices.go.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from stowplan.api.node_selectors import compile_node_selector
-from stowplan.api.quantity import parse_quantity
 from stowplan.api.types import ResourceClaim, ResourceSlice
 from stowplan.in_tree.common.node_selection import matcher_mask
 from stowplan.in_tree.dynamic_resources.allocator.devices import (
-    DeviceContent,
-    PooledDevice,
     PoolState,
     PoolView,
     Usage,
     World,
-    content_of,
 )
+from stowplan.in_tree.dynamic_resources.pools import Pool, compiled, taken_by, view_of
 from stowplan.in_tree.dynamic_resources.taint_rules import TaintRules
 
 if TYPE_CHECKING:
@@ -42,62 +36,16 @@ if TYPE_CHECKING:
     from stowplan.api.devices import Device
     from stowplan.cluster.state import ClusterState
     from stowplan.in_tree.dynamic_resources.allocator.claims import Features
-    from stowplan.in_tree.dynamic_resources.allocator.devices import Amount, CounterId, ViewKind
+    from stowplan.in_tree.dynamic_resources.allocator.devices import ViewKind
+    from stowplan.in_tree.dynamic_resources.pools import Codes, PoolId, SliceView, Taken
 
     Mask = npt.NDArray[np.bool_]
-    Codes = npt.NDArray[np.intp]
 
-#: Driver, pool.
-PoolId = tuple[str, str]
 #: All that a search can tell of a node, its pools in order.
 Seen = tuple[tuple["ViewKind", Usage], ...]
 
 #: Codes for each node that may be out of use before all are given anew.
 _MAX_UNUSED = 16
-
-
-class SliceView(NamedTuple):
-    """A slice, its devices looked up."""
-
-    obj: ResourceSlice
-    contents: tuple[DeviceContent, ...]
-    counters: tuple[tuple[CounterId, Amount], ...]
-
-    @property
-    def generation(self) -> int:
-        return self.obj.spec.pool.generation
-
-
-class Taken(NamedTuple):
-    """A device that an allocation has, or a share of it."""
-
-    pool: PoolId
-    device: str
-    #: None: the device as a whole.
-    share: str | None
-    consumed: tuple[tuple[str, Amount], ...] = ()
-    #: Names the claim, for those who ask who has the device.
-    claim: str = ""
-
-
-@dataclass(slots=True)
-class Pool:
-    """What is published of a pool, and taken of it."""
-
-    slices: dict[str, SliceView] = field(default_factory=dict)
-    #: The node that alone reaches its devices; "": several do.
-    node_name: str = ""
-    #: What that node sees of it.
-    local: PoolView | None = None
-    #: The views of the groups of nodes, by group; of a pool that several nodes reach.
-    views: list[PoolView | None] = field(default_factory=list)
-    groups: Codes | None = None
-    taken: dict[Taken, int] = field(default_factory=dict)
-    #: What is taken of each view, until something else is.
-    usages: dict[PoolView, Usage] = field(default_factory=dict)
-
-    def newest(self, generation: int) -> dict[str, tuple[DeviceContent, ...]]:
-        return {name: s.contents for name, s in self.slices.items() if s.generation == generation}
 
 
 class Inventory:
@@ -172,23 +120,13 @@ class Inventory:
                 changed.add(before)
             if obj is not None:
                 pool = obj.spec.driver, obj.spec.pool.name
-                self.pools.setdefault(pool, Pool()).slices[name] = self._compiled(obj)
+                self.pools.setdefault(pool, Pool()).slices[name] = compiled(
+                    obj, self._rules.applied(obj.spec), list_attributes=self._features.list_attributes
+                )
                 self._pool_of_slice[name] = pool
                 changed.add(pool)
         for pool in changed:
             self._place(pool)
-
-    def _compiled(self, obj: ResourceSlice) -> SliceView:
-        spec, lists = obj.spec, self._features.list_attributes
-        return SliceView(
-            obj,
-            tuple(content_of(d, spec.driver, list_attributes=lists) for d in self._rules.applied(spec)),
-            tuple(
-                ((counters.name, name), parse_quantity(counter.value))
-                for counters in spec.shared_counters
-                for name, counter in counters.counters.items()
-            ),
-        )
 
     def _place(self, pool_id: PoolId) -> None:
         """Find out who reaches a pool that was published anew."""
@@ -208,7 +146,7 @@ class Inventory:
         node_name = self._only_node(pool)
         if node_name and self._is_harmless_elsewhere(pool_id, pool):
             pool.node_name, pool.groups = node_name, None
-            pool.local = self._view(pool_id, pool, list(pool.slices.values()), {})
+            pool.local = self._view(pool_id, pool, [*pool.slices.values()], {})
             self._local.setdefault(node_name, set()).add(pool_id)
             self._recode.add(node_name)
         else:
@@ -220,13 +158,13 @@ class Inventory:
         names = {
             "" if s.obj.spec.per_device_node_selection is not None else s.obj.spec.node_name or ""
             for s in pool.slices.values()
-            if not self._has_counters(s)
+            if not s.has_counters
         }
         return names.pop() if len(names) == 1 else ""
 
     def _is_harmless_elsewhere(self, pool_id: PoolId, pool: Pool) -> bool:
         """Whether other nodes, which see the counters alone, need not look at the pool."""
-        counters = [s for s in pool.slices.values() if self._has_counters(s)]
+        counters = [s for s in pool.slices.values() if s.has_counters]
         if not counters:
             return True
         if not self._features.partitionable_devices:
@@ -234,9 +172,10 @@ class Inventory:
         view = self._view(pool_id, pool, counters, {})
         return view is None or view.state is PoolState.COMPLETE
 
-    @staticmethod
-    def _has_counters(slice_view: SliceView) -> bool:
-        return bool(slice_view.obj.spec.shared_counters)
+    def _view(
+        self, pool_id: PoolId, pool: Pool, relevant: list[SliceView], reachable: Mapping[tuple[str, int], bool]
+    ) -> PoolView | None:
+        return view_of(pool_id, pool, relevant, reachable, partitionable=self._features.partitionable_devices)
 
     # -- claims -------------------------------------------------------------------------------------------------------
 
@@ -288,71 +227,6 @@ class Inventory:
         if names != self._names:
             self._names = list(names)
             self._recode_all = True
-
-    # -- views --------------------------------------------------------------------------------------------------------
-
-    def _view(
-        self, pool_id: PoolId, pool: Pool, relevant: list[SliceView], reachable: Mapping[tuple[str, int], bool]
-    ) -> PoolView | None:
-        """What a node sees to which these slices are relevant; None: nothing.
-
-        `reachable`: of devices that say so themselves, by slice and place, whether the node can use them.
-        """
-        driver, name = pool_id
-        newest = max(s.generation for s in relevant)
-        # By name before anything else: drivers may contradict themselves, and what comes of that must not depend on the
-        # order of events.
-        relevant = sorted((s for s in relevant if s.generation == newest), key=lambda s: s.obj.metadata.name)
-        wanted = relevant[0].obj.spec.pool.resource_slice_count
-        others: list[SliceView] = []
-        if len(relevant) != wanted:
-            if any(s.generation > newest for s in pool.slices.values()):
-                # The driver is replacing the pool, and has nothing for this node in it so far.
-                return None
-            whole = [s for s in pool.slices.values() if s.generation == newest]
-            if len(whole) != wanted:
-                return PoolView(driver=driver, name=name, state=PoolState.INCOMPLETE)
-            seen = {s.obj.metadata.name for s in relevant}
-            others = [s for s in whole if s.obj.metadata.name not in seen]
-        problem = self._problem_of(relevant, others)
-        if problem:
-            return PoolView(driver=driver, name=name, state=PoolState.INVALID, problem=problem)
-        devices = tuple(
-            PooledDevice(content, device.name, device, s.obj, reachable.get((s.obj.metadata.name, i), True))
-            for s in relevant
-            if not (self._features.partitionable_devices and self._has_counters(s))
-            for i, (content, device) in enumerate(zip(s.contents, s.obj.spec.devices, strict=True))
-        )
-        return PoolView(driver=driver, name=name, state=PoolState.COMPLETE, devices=devices)
-
-    def _problem_of(self, relevant: list[SliceView], others: list[SliceView]) -> str:
-        """Why a pool with these slices is invalid; "" if it is not."""
-        partitionable = self._features.partitionable_devices
-        names: set[str] = set()
-        for s in relevant:
-            if partitionable and self._has_counters(s):
-                continue
-            for device in s.obj.spec.devices:
-                if device.name in names:
-                    return f"duplicate device name {device.name}"
-                names.add(device.name)
-        if not partitionable:
-            return ""
-        sets: dict[str, set[str]] = {}
-        for s in relevant:
-            for counter_set in s.obj.spec.shared_counters:
-                if counter_set.name in sets:
-                    return f"duplicate counter set name {counter_set.name}"
-                sets[counter_set.name] = set(counter_set.counters)
-        for s in (*relevant, *others):
-            for device in s.obj.spec.devices:
-                for consumed in device.consumes_counters:
-                    if consumed.counter_set not in sets:
-                        return f"counter set {consumed.counter_set} not found"
-                    for counter in consumed.counters:
-                        if counter not in sets[consumed.counter_set]:
-                            return f"counter {counter} not found in counter set {consumed.counter_set}"
-        return ""
 
     # -- pools that several nodes reach -------------------------------------------------------------------------------
 
@@ -430,7 +304,7 @@ class Inventory:
         """The rows that a slice is relevant to; of one that is for a single node its row, or -1."""
         spec = slice_view.obj.spec
         n = self._cluster.table.n
-        if self._has_counters(slice_view):
+        if slice_view.has_counters:
             return np.ones(n, np.bool_)
         if spec.node_name:
             return self._cluster.table.row_of.get(spec.node_name, -1)
@@ -466,48 +340,6 @@ class Inventory:
                 (~found, f"gather pool information: {what}: failed to parse node selector: {errors[0]}")
             )
         return found
-
-    # -- what is taken ------------------------------------------------------------------------------------------------
-
-    def _usage(self, pool: Pool, view: PoolView) -> Usage:
-        usage = pool.usages.get(view)
-        if usage is None:
-            usage = pool.usages[view] = self._usage_of(pool, view)
-        return usage
-
-    def _usage_of(self, pool: Pool, view: PoolView) -> Usage:
-        positions = view.positions
-        bits = 0
-        shares: dict[int, dict[str, Amount]] = {}
-        for taken in pool.taken:
-            place = positions.get(taken.device)
-            if place is None:
-                continue
-            if taken.share is None:
-                bits |= 1 << place
-            else:
-                total = shares.setdefault(place, {})
-                for name, amount in taken.consumed:
-                    total[name] = total.get(name, 0) + amount
-        shared = tuple((place, tuple(sorted(total.items()))) for place, total in sorted(shares.items()))
-        return Usage(bits, shared, self._counters(pool, view))
-
-    def _counters(self, pool: Pool, view: PoolView) -> tuple[tuple[CounterId, Amount], ...]:
-        if not any(d.content.consumes for d in view.devices):
-            return ()
-        generation = view.devices[0].slice.spec.pool.generation
-        left: dict[CounterId, Amount] = {}
-        consumers: dict[str, DeviceContent] = {}
-        for s in pool.slices.values():
-            if s.generation != generation:
-                continue
-            left.update(s.counters)
-            consumers.update((d.name, c) for d, c in zip(s.obj.spec.devices, s.contents, strict=True) if c.consumes)
-        for name in {taken.device for taken in pool.taken}:
-            content = consumers.get(name)
-            for counter, amount in content.consumes if content is not None else ():
-                left[counter] = left.get(counter, 0) - amount
-        return tuple(sorted(left.items()))
 
     # -- codes --------------------------------------------------------------------------------------------------------
 
@@ -551,7 +383,7 @@ class Inventory:
             pool = self.pools[pool_id]
             if pool.local is not None:
                 rank = bisect_left(self._shared_names.get(pool_id[0], ()), pool_id[1])
-                key.append((pool.local.order, pool.local.kind, self._usage(pool, pool.local), rank))
+                key.append((pool.local.order, pool.local.kind, pool.usage(pool.local), rank))
         key.sort(key=lambda part: part[0])
         return self._interning(tuple(part[1:] for part in key)) if key else 0
 
@@ -566,7 +398,7 @@ class Inventory:
                 [
                     self._interning(
                         tuple(
-                            (view.order, view.kind, self._usage(self.pools[pool_id], view))
+                            (view.order, view.kind, self.pools[pool_id].usage(view))
                             for pool_id, view in zip(ids, views, strict=True)
                         )
                     )
@@ -601,7 +433,7 @@ class Inventory:
             group = int(self._group_of[row])
             seen += zip(self._groups[group], self._views_of_group[group], strict=True)
         seen.sort(key=lambda part: part[1].order)
-        return World(tuple((view, self._usage(self.pools[pool_id], view)) for pool_id, view in seen))
+        return World(tuple((view, self.pools[pool_id].usage(view)) for pool_id, view in seen))
 
     def seen(self, row: int) -> Seen:
         """What the row's code stands for."""
@@ -613,41 +445,10 @@ class Inventory:
 
     def unused_world(self, row: int) -> World:
         """The same if nobody had any of the devices."""
-        counters: list[tuple[PoolView, Usage]] = []
-        for view, _ in self.world(row).pools:
-            pool = self.pools[view.driver, view.name]
-            taken, pool.taken = pool.taken, {}
-            try:
-                counters.append((view, self._usage_of(pool, view)))
-            finally:
-                pool.taken = taken
-        return World(tuple(counters))
+        views = (view for view, _ in self.world(row).pools)
+        return World(tuple((view, self.pools[view.driver, view.name].unused(view)) for view in views))
 
     def holders(self, pool: PoolId, device: str) -> list[str]:
         """The claims that have a device, or shares of it."""
         found = self.pools.get(pool)
         return [] if found is None else sorted({t.claim for t in found.taken if t.device == device})
-
-
-def taken_by(key: str, claim: ResourceClaim, *, shares: bool) -> tuple[Taken, ...]:
-    """What a claim's allocation has; devices that are only looked after (admin access) are free for others."""
-    allocation = claim.status.allocation
-    if allocation is None:
-        return ()
-    found = []
-    for result in allocation.devices.results:
-        if result.admin_access:
-            continue
-        consumed = result.consumed_capacity or {}
-        found.append(
-            Taken(
-                (result.driver, result.pool),
-                result.device,
-                result.share_id if shares else None,
-                tuple(sorted((name, parse_quantity(amount)) for name, amount in consumed.items()))
-                if shares and result.share_id is not None
-                else (),
-                key,
-            )
-        )
-    return tuple(found)
