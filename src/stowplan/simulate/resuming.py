@@ -6,7 +6,8 @@
 
 The store has what the dumped engine had heard of. What the API server had beyond that is written as soon as time
 begins, so that the engine hears of it: pods that were bound, statuses and objects that were written, victims that were
-deleted. Pods that were on nodes end when their time has come, counted from when they were scheduled.
+deleted. Pods that were on nodes end when their time has come, counted from when they were scheduled. Resource versions
+go on from the newest that an object in the dump has.
 """
 
 from __future__ import annotations
