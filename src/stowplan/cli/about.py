@@ -31,6 +31,14 @@ POD_GROUPS = click.option(
 NAMESPACE = click.option(
     "-n", "--namespace", metavar="NS", help="Namespace of names without one. Default: the context's, or default."
 )
+
+
+def config_option(name: str = "--config") -> Callable[[Callable[..., Any]], Any]:
+    """The configuration that is asked about."""
+    told = "KubeSchedulerConfiguration. Default: kube-scheduler's defaults."
+    return click.option(name, "config", metavar="FILE", shell_complete=complete_file, help=told)
+
+
 _OPTIONS = (
     click.option(
         "-f",
@@ -94,10 +102,9 @@ def a_cluster(command: Callable[..., Any]) -> Any:
 
 def about_a_cluster(config: str = "--config") -> Callable[[Callable[..., Any]], Any]:
     """Options of a command, whose values `cluster_of` and `answer` take; `config`: the name of the configuration's."""
-    told = "KubeSchedulerConfiguration. Default: kube-scheduler's defaults."
     options = (
         *_OPTIONS,
-        click.option(config, "config", metavar="FILE", shell_complete=complete_file, help=told),
+        config_option(config),
         click.option("-o", "--output", type=click.Choice(["text", "json", "yaml"]), default="text", show_default=True),
     )
     return lambda command: reduce(lambda made, option: option(made), reversed(options), command)

@@ -11,7 +11,7 @@ import click
 from msgspec.structs import replace
 
 from stowplan import __version__
-from stowplan.cli.about import a_cluster, a_scheduler, cluster_of
+from stowplan.cli.about import a_cluster, a_scheduler, cluster_of, config_option
 from stowplan.cli.config.about import known_plugins
 from stowplan.cli.live_cluster import connection_of
 from stowplan.cli.moment_option import moment_from_option
@@ -87,12 +87,7 @@ _ANSWERED = ("plan", "explain", "pending", "nodes", "podgroups", "configuration"
     help="Show what `stowplan simulate` wrote: its end and its course. Twice: two of them side by side.",
 )
 @click.option("--at", metavar="TIME", help="A moment of the recording, as 2026-11-20T12:03 (UTC).")
-@click.option(
-    "--config",
-    metavar="FILE",
-    shell_complete=complete_file,
-    help="KubeSchedulerConfiguration. Default: kube-scheduler's defaults.",
-)
+@config_option()
 @a_scheduler
 @click.option("--port", type=click.IntRange(0, 65535), default=0, help="Port on 127.0.0.1. Default: a free one.")
 @click.option("--open", "opens", is_flag=True, help="Open it in the browser.")

@@ -1,9 +1,9 @@
 """Preemption for a pod group as a whole, once its trial has found no room: the gate WorkloadAwarePreemption.
 
-The group's PostFilter plugin says which pods it thinks away, and is told how the group fares on its trial without
-them, again and again; its pods' own PostFilter plugins are left out there. What comes of it is said by the first trial:
-whether the group waits for preemption, and the plan of evictions. Extenders filter and prioritize in these trials as in
-any other; they are not asked about the victims.
+The group's PostFilter plugin proposes victims, one set after the other. Each time the group is tried without those
+pods, and the plugin is told how the trial ended; PostFilter plugins of single pods take no part in these trials. The
+result goes into the group's first trial: whether the group waits for preemption, and which pods are to be evicted.
+Extenders filter and prioritize in these trials as in any other; they are not asked about the victims.
 
 Upstream: runWorkloadAwarePreemption in pkg/scheduler/schedule_one_podgroup.go.
 """
@@ -124,7 +124,7 @@ class GroupPreemption:
 
 
 class _Search:
-    """A plugin on its search for victims: which pods it thinks away, and what the group's trial says of that."""
+    """A plugin's search for victims: which pods it proposes, and how the group's trial without them ended."""
 
     def __init__(
         self, framework: Framework, group: str, pods: Sequence[QueuedPod], steps: PodGroupPostFilterSteps

@@ -59,7 +59,7 @@ class Moments:
         self._tracks = tuple(built_by)
         self._end = end
         self._stopped = False
-        #: The one that was asked about longest ago stands first.
+        #: Least recently used first.
         self._known: dict[tuple[str, float | None], asyncio.Future[Pages]] = {}
 
     def pages(self, prefix: str) -> dict[str, Page]:

@@ -1,7 +1,7 @@
 """Which pods have to leave the cluster so that a pod group fits: victims are workloads, not pods.
 
 A *unit* is what is evicted whole: all pods of a group whose disruption mode is PodGroup, or any other pod alone. All
-units of lower priority than the group are thought away; if the group fits then, they are put back one by one, the most
+units of lower priority than the group are left out; if the group fits then, they are put back one by one, the most
 important first, and those beside which the group still fits are spared. Whoever has a disruption budget that does not
 allow it is put back before the others.
 

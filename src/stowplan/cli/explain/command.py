@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from stowplan.cli.about import a_cluster, a_scheduler, cluster_of
+from stowplan.cli.about import a_cluster, a_scheduler, cluster_of, config_option
 from stowplan.cli.data_output import write_data
 from stowplan.cli.explain.answers import about_group, about_node, about_pods, watch
 from stowplan.cli.explain.options import Options, Question
@@ -43,12 +43,7 @@ _SOME_WITHOUT_NODE = 3
     help="Ask about a moment of a recording (stowplan record, kube-scheduler --record).",
 )
 @click.option("--at", metavar="TIME", help="The moment, as 2026-11-20T12:03 (UTC); without it, the recording's end.")
-@click.option(
-    "--config",
-    metavar="FILE",
-    shell_complete=complete_file,
-    help="KubeSchedulerConfiguration. Default: kube-scheduler's defaults.",
-)
+@config_option()
 @click.option("--no-extenders", is_flag=True, help="Do not ask the extenders of the configuration.")
 @click.option(
     "--pod",

@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from stowplan.in_tree.dynamic_resources.explanation import DynamicResourcesExplanation
     from stowplan.in_tree.dynamic_resources.request_problems import RequestProblem
 
-#: Claims and classes that are tried; alternatives of a list that are helped besides the last; ways for each of several
-#: claims; nodes that remedies are looked for on.
+#: Limits on the search for remedies: claims and classes to try; alternatives of a prioritized list, besides the last;
+#: remedies per claim where several claims fail; nodes to look at.
 _TRIED, _TRIED_ALTERNATIVES, _TRIED_TOGETHER, _TRIED_NODES = 4, 2, 3, 8
 
 ANEW = "A claim cannot be changed: make it anew, or change the template that it is made from."

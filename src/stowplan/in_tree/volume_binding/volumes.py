@@ -137,8 +137,9 @@ class _Class:
     groups: dict[_Group, dict[NodeSelectorMatcher | None, _Queue]] = field(default_factory=dict)
     #: Moves when a free volume of the class comes or goes.
     version: int = 0
-    #: Where one came or went: versions and queues, the last ones; and the version before the first of them.
+    #: The latest changes: the new version, and the queue in which a volume came or went.
     changes: deque[tuple[int, _Queue]] = field(default_factory=deque)
+    #: Changes up to this version are forgotten.
     before: int = 0
     by_row: _ByRow | None = None
     #: Queues that `by_row` does not have yet.
