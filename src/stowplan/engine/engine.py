@@ -316,7 +316,8 @@ class Engine:
         self.plugins.stepping = True
         try:
             self._take[type(input_)](input_)
-            outbox.finish()
+            if outbox.waking:
+                outbox.finish()
             if self.profiles.retired:
                 self.profiles.close_unused({b.attempt.framework for b in self.bindings.under_way.values()})
         finally:

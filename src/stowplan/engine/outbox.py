@@ -60,8 +60,8 @@ class Outbox:
         self._told = inf
         #: When alarms last rang, and the number of the last that was set before.
         self._rung = (-inf, 0)
-        #: In order, each once.
-        self._soon: dict[Sleeper, None] = {}
+        #: Who is to be woken before the step ends, in order, each once.
+        self.waking: dict[Sleeper, None] = {}
         #: Object -> who waits for it to change; and the other way round.
         self._watchers: dict[Key, dict[Sleeper, None]] = {}
         self._watched: dict[Sleeper, dict[Key, None]] = {}
@@ -76,7 +76,8 @@ class Outbox:
 
     def ask(self, action: Action, waiter: Waiter) -> int:
         """Have something done; its answer goes to the waiter, in a later step."""
-        number = self.tell(action)
+        self._number = number = self._number + 1
+        self._effects.append(Effect(number, action))
         self._waiters[number] = waiter
         return number
 
@@ -115,12 +116,12 @@ class Outbox:
 
     def soon(self, sleeper: Sleeper) -> None:
         """Wake somebody before the step ends: when whatever calls just now, such as a plugin, is through."""
-        self._soon[sleeper] = None
+        self.waking[sleeper] = None
 
     def finish(self) -> None:
         """Wake who is to be woken before the step ends."""
-        while self._soon:
-            soon, self._soon = self._soon, {}
+        while self.waking:
+            soon, self.waking = self.waking, {}
             for sleeper in soon:
                 sleeper.woken()
 
@@ -210,8 +211,8 @@ class Outbox:
         return [*self._problems_of_effects(), *self._problems_of_alarms()]
 
     def _problems_of_effects(self) -> Iterator[str]:
-        if self._soon:
-            yield f"the step is over, and to be woken before its end were {', '.join(map(str, self._soon))}"
+        if self.waking:
+            yield f"the step is over, and to be woken before its end were {', '.join(map(str, self.waking))}"
         numbers: dict[int, int] = {}
         for number, waiter in self._waiters.items():
             if not 0 < number <= self._number:

@@ -40,8 +40,8 @@ class Agenda:
 
     def put(self, at: float, item: Any) -> None:
         if at > self.now:
-            self._number += 1
-            heapq.heappush(self._heap, (at, self._number, item))
+            self._number = number = self._number + 1
+            heapq.heappush(self._heap, (at, number, item))
         else:
             self._line_up(item)
 
@@ -70,11 +70,15 @@ class Agenda:
 
     def advance(self) -> None:
         """Move to the next moment, which there must be."""
-        heap = self._heap
+        heap, line = self._heap, self.line
         self.now = now = heap[0][0]
         self._wakes.discard(now)
         while heap and heap[0][0] == now:
-            self._line_up(heapq.heappop(heap)[2])
+            item = heapq.heappop(heap)[2]
+            if type(item) is Change:
+                self._line_up(item)
+            else:
+                line.append(item)
 
     def _line_up(self, item: Any) -> None:
         if type(item) is Change:

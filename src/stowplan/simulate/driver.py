@@ -17,8 +17,11 @@ Nothing of a decision is in here. The same engine, store, latencies and calls gi
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from math import inf
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, get_args
+
+import msgspec
 
 from stowplan.api.api_errors import ApiError, NotFound
 from stowplan.engine.effects import Cancel, Effect, Pause, RunPlugin, Tell, Wake, Withdraw
@@ -32,7 +35,7 @@ from stowplan.simulate.plugin_calls import PluginCall
 from stowplan.simulate.virtual_api import Asked
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Coroutine, Iterable, Iterator, Sequence
+    from collections.abc import Collection, Coroutine, Iterable, Iterator, Sequence
 
     from stowplan.api.meta import ApiStruct
     from stowplan.api.pod import Pod
@@ -63,7 +66,7 @@ class Engine(Protocol):
     def attach(self, driver: VirtualTime, /) -> None: ...
 
 
-class Call(NamedTuple):
+class Call(msgspec.Struct, frozen=True):
     """Something of a caller's that is due at a time: a model that goes on."""
 
     action: Callable[[], object]
@@ -311,13 +314,17 @@ class VirtualTime:
             self._carry_out[type(effect.action)](effect)
 
     def _news(self, news: Changes) -> None:
-        self._agenda.close(news)
-        self.submit(news)
+        agenda, begin = self._agenda, self._begin
+        agenda.close(news)
+        for effect in self._engine.step(news, agenda.now):
+            begin[type(effect.action)](effect)
 
     def _answer(self, answer: Answer) -> None:
         if answer.number in self._under_way:
             del self._under_way[answer.number]
-            self.submit(answer)
+            begin = self._begin
+            for effect in self._engine.step(answer, self._agenda.now):
+                begin[type(effect.action)](effect)
 
     # -- requests -----------------------------------------------------------------------------------------------------
 
@@ -408,7 +415,7 @@ class VirtualTime:
 
     def _callers(self, request: Request) -> None:
         try:
-            self.write(request)
+            self._cluster.tell(self._cluster.write(request))
         except ApiError as error:
             # What is to go may have gone already: nothing is wrong with that.
             if not (isinstance(request, Delete) and isinstance(error, NotFound)):
