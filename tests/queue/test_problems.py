@@ -94,7 +94,7 @@ PLACES = [
 
 HEAPS = [
     pytest.param(
-        lambda room, places: rename(places.active._pods._entries, "active"),
+        lambda room, places: rename(places.active.pods.entries, "active"),
         "pod default/active: held under the name default/other",
         id="heap's name",
     ),
@@ -104,12 +104,12 @@ HEAPS = [
         id="heap's entry",
     ),
     pytest.param(
-        lambda room, places: places.active._new.discard("default/active"),
+        lambda room, places: new_ones(places).discard("default/active"),
         "pod default/active: nobody has rejected it so far, but it is not among the new ones",
         id="new",
     ),
     pytest.param(
-        lambda room, places: setattr(found(room, "active"), "unschedulable_count", 1),
+        lambda room, places: new_ones(places) and setattr(found(room, "active"), "unschedulable_count", 1),
         "pod default/active: among the new ones, but it was rejected before, or is not active",
         id="not new",
     ),
@@ -119,6 +119,13 @@ HEAPS = [
         id="backoff",
     ),
 ]
+
+
+def new_ones(places):
+    """The new pods, told apart as when rejected ones have had their turns."""
+    active = places.active
+    active._new = active.pods.those(lambda queued: not queued.unschedulable_count)
+    return active._new
 
 
 def vars_of(obj, **values):

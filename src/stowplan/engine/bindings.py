@@ -35,7 +35,7 @@ from stowplan.framework.binding import (
 from stowplan.framework.events import ASSIGNED_POD_DELETE
 from stowplan.framework.extender import answer_of
 from stowplan.framework.metrics import NO_FRAMEWORK_METRICS, ended
-from stowplan.framework.requests import Ask, Done, OddStepError, Request, Wait, problem_of
+from stowplan.framework.requests import Ask, Bind, Done, OddStepError, Request, Wait, problem_of
 from stowplan.framework.status import PROPAGATED, SKIP, Code, Status, described, error, raised, well_formed
 from stowplan.framework.waiting_pods import permit_outcome
 from stowplan.klog import get_logger
@@ -345,9 +345,11 @@ class Bindings:
             if isinstance(asked, Wait):
                 self._sleep(call, asked)
                 return
-            odd = problem_of(asked) if isinstance(asked, Request) else OddStepError(asked)
-            if call.is_extenders and isinstance(asked, Ask):
+            # What a Bind is about can be told whatever it holds.
+            if type(asked) is Bind or (call.is_extenders and isinstance(asked, Ask)):
                 odd = None
+            else:
+                odd = problem_of(asked) if isinstance(asked, Request) else OddStepError(asked)
             if odd is None:
                 call.number = self.outbox.ask(asked, call)
                 # An extender that does not answer keeps nobody else from being bound.

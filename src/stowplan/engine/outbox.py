@@ -50,7 +50,8 @@ class Outbox:
     def __init__(self) -> None:
         #: The time of the step that is under way: the engine sets it.
         self.now = 0.0
-        self._effects: list[Effect] = []
+        #: Of the step that is under way.
+        self.effects: list[Effect] = []
         self._number = 0
         self._waiters: dict[int, Waiter] = {}
         self._alarms: list[tuple[float, int, Alarm]] = []
@@ -63,7 +64,7 @@ class Outbox:
         #: Who is to be woken before the step ends, in order, each once.
         self.waking: dict[Sleeper, None] = {}
         #: Object -> who waits for it to change; and the other way round.
-        self._watchers: dict[Key, dict[Sleeper, None]] = {}
+        self.watched_by: dict[Key, dict[Sleeper, None]] = {}
         self._watched: dict[Sleeper, dict[Key, None]] = {}
 
     # -- effects ------------------------------------------------------------------------------------------------------
@@ -71,13 +72,13 @@ class Outbox:
     def tell(self, action: Action) -> int:
         """Have something done that nobody waits for."""
         self._number += 1
-        self._effects.append(Effect(self._number, action))
+        self.effects.append(Effect(self._number, action))
         return self._number
 
     def ask(self, action: Action, waiter: Waiter) -> int:
         """Have something done; its answer goes to the waiter, in a later step."""
         self._number = number = self._number + 1
-        self._effects.append(Effect(number, action))
+        self.effects.append(Effect(number, action))
         self._waiters[number] = waiter
         return number
 
@@ -99,7 +100,7 @@ class Outbox:
 
     def take(self) -> list[Effect]:
         """The effects since it was last asked."""
-        effects, self._effects = self._effects, []
+        effects, self.effects = self.effects, []
         return effects
 
     @property
@@ -129,30 +130,25 @@ class Outbox:
 
     def watch(self, key: Key, sleeper: Sleeper) -> None:
         """Wake somebody once, when this or another object that it waits for changes, unless it is `unwatch` first."""
-        self._watchers.setdefault(key, {})[sleeper] = None
+        self.watched_by.setdefault(key, {})[sleeper] = None
         self._watched.setdefault(sleeper, {})[key] = None
 
     def unwatch(self, sleeper: Sleeper) -> None:
         """Somebody waits for no object any more."""
         for key in self._watched.pop(sleeper, ()):
-            watchers = self._watchers[key]
+            watchers = self.watched_by[key]
             del watchers[sleeper]
             if not watchers:
-                del self._watchers[key]
-
-    @property
-    def watches(self) -> bool:
-        """Whether somebody waits for an object."""
-        return bool(self._watchers)
+                del self.watched_by[key]
 
     @property
     def watchers(self) -> Iterator[tuple[Key, Sleeper]]:
         """Who waits for which object to change."""
-        return ((key, sleeper) for key, sleepers in self._watchers.items() for sleeper in sleepers)
+        return ((key, sleeper) for key, sleepers in self.watched_by.items() for sleeper in sleepers)
 
     def changed(self, key: Key) -> None:
         """An object has changed."""
-        for sleeper in tuple(self._watchers.get(key, ())):
+        for sleeper in tuple(self.watched_by.get(key, ())):
             self.unwatch(sleeper)
             self.soon(sleeper)
 

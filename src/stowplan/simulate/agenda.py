@@ -24,19 +24,19 @@ if TYPE_CHECKING:
 
 
 class Agenda:
-    __slots__ = ("_batches", "_heap", "_number", "_wakes", "line", "now")
+    __slots__ = ("_heap", "_number", "_wakes", "batches", "line", "now")
 
     def __init__(self, now: float) -> None:
         self.now = now
-        #: What is due now, in order: whoever does it takes from the left, and `close`s batches of changes.
+        #: What is due now, in order: whoever does it takes from the left.
         self.line: deque[Any] = deque()
         #: Time, number, what is due then.
         self._heap: list[tuple[float, int, Any]] = []
         self._number = 0
         #: Times in the heap at which nothing but a tick is due.
         self._wakes: set[float] = set()
-        #: Changes in line that others of their kind may still join.
-        self._batches: dict[type[ApiStruct], list[Change[Any]]] = {}
+        #: Changes in line that others of their kind may still join; who takes them closes the batch.
+        self.batches: dict[type[ApiStruct], list[Change[Any]]] = {}
 
     def put(self, at: float, item: Any) -> None:
         if at > self.now:
@@ -53,11 +53,6 @@ class Agenda:
             self._wakes.add(at)
         self.put(at, TICK)
 
-    def close(self, batch: Changes) -> None:
-        """Let no more changes join a batch that was taken."""
-        if self._batches.get(batch.kind) is batch.changes:
-            del self._batches[batch.kind]
-
     @property
     def only_wakes(self) -> bool:
         """Whether nothing is due but ticks."""
@@ -67,6 +62,14 @@ class Agenda:
     def next(self) -> float:
         """The next moment after this one; infinity if there is none."""
         return self._heap[0][0] if self._heap else inf
+
+    def go_on(self, until: float, *, for_ticks: bool) -> bool:
+        """Move to the next moment, if there is one until then; what is nothing but ticks counts only `for_ticks`."""
+        heap = self._heap
+        if not heap or heap[0][0] > until or not (for_ticks or len(heap) > len(self._wakes)):
+            return False
+        self.advance()
+        return True
 
     def advance(self) -> None:
         """Move to the next moment, which there must be."""
@@ -89,8 +92,8 @@ class Agenda:
 
     def join(self, kind: type[ApiStruct], change: Change[Any]) -> None:
         """Put a change of that kind in for now."""
-        batch = self._batches.get(kind)
+        batch = self.batches.get(kind)
         if batch is None:
-            batch = self._batches[kind] = []
+            batch = self.batches[kind] = []
             self.line.append(Changes(kind, batch))
         batch.append(change)

@@ -230,8 +230,7 @@ class VirtualTime:
         """
         limit = inf if until is None else until
         self._settle()
-        while not self._agenda.only_wakes and self._agenda.next <= limit and not self.halted:
-            self._agenda.advance()
+        while not self.halted and self._agenda.go_on(limit, for_ticks=False):
             self._settle()
 
     def advance(self, seconds: float) -> None:
@@ -239,12 +238,10 @@ class VirtualTime:
         agenda = self._agenda
         until = agenda.now + seconds
         self._settle()
-        while agenda.next <= until:
-            if self.halted:
-                return
-            agenda.advance()
+        while not self.halted and agenda.go_on(until, for_ticks=True):
             self._settle()
-        agenda.now = until
+        if not self.halted or agenda.next > until:
+            agenda.now = until
 
     def close(self) -> None:
         """End the plugins' coroutines that are under way, where they wait; nothing goes on after that."""
@@ -315,7 +312,8 @@ class VirtualTime:
 
     def _news(self, news: Changes) -> None:
         agenda, begin = self._agenda, self._begin
-        agenda.close(news)
+        if agenda.batches.get(news.kind) is news.changes:
+            del agenda.batches[news.kind]
         for effect in self._engine.step(news, agenda.now):
             begin[type(effect.action)](effect)
 
@@ -422,9 +420,9 @@ class VirtualTime:
                 self.refused.append((self.now, request, error))
 
     def _take_from(self, feed: _Feed) -> None:
-        at = self.now
+        at = now = self._agenda.now
         # All of a moment at once, so that they are news of one batch.
-        while at <= self.now and feed.request is not None:
+        while at <= now and feed.request is not None:
             self._do[type(feed.request)](feed.request)
             at = feed.draw()
         if feed.request is not None:

@@ -212,7 +212,8 @@ class ObjectStore:
 
     def _remove(self, old: Any) -> Change[Any]:
         self.version += 1
-        del self._of(type(old))[old.metadata.namespace, old.metadata.name]
+        metadata = old.metadata
+        del self._of(type(old))[metadata.namespace, metadata.name]
         return Change(old, None)
 
     def _bound(self, conditions: tuple[PodCondition, ...], now: float) -> tuple[PodCondition, ...]:
