@@ -186,7 +186,7 @@ class _Rollout:
                 self._plan.delete += running[1:]
 
     def _is_over(self, node: str, pod: Pod) -> bool:
-        """Whether the pod has ended; plans its deletion once its backoff is over."""
+        """Whether the pod has ended; plans its deletion, for failed pods after a backoff."""
         where = f"daemon pod {pod.metadata.namespace}/{pod.name} on node {node}"
         if pod.phase == SUCCEEDED:
             message = f"Found succeeded {where}, will try to delete it"

@@ -197,7 +197,7 @@ class _Rollout:
         )
 
     def _resize(self, replica_set: ReplicaSet, size: int, *, annotate: bool = False) -> bool:
-        """Whether the size had to change; `annotate` writes down for how many replicas even if not."""
+        """Set a ReplicaSet's size; return whether it changed. `annotate` updates the annotations in any case."""
         before = replica_set.spec.replicas
         annotations = replicas_annotations(self._deployment)
         if size == before and (not annotate or annotations.items() <= replica_set.metadata.annotations.items()):
