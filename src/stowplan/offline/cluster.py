@@ -147,7 +147,9 @@ class Cluster:
     # -- from elsewhere -----------------------------------------------------------------------------------------------
 
     @classmethod
-    def from_files(cls, *paths: str | os.PathLike[str], recursive: bool = False, **options: Unpack[ClusterOptions]) -> Self:
+    def from_files(
+        cls, *paths: str | os.PathLike[str], recursive: bool = False, **options: Unpack[ClusterOptions]
+    ) -> Self:
         """A cluster from files and folders: manifests, and what `kubectl get -o json` (or yaml) writes.
 
         Of a folder its own files are read; with `recursive` also those of the folders in it.
@@ -163,7 +165,11 @@ class Cluster:
 
     @classmethod
     def from_kubeconfig(
-        cls, kubeconfig: str | os.PathLike[str] | None = None, *, context: str | None = None, **options: Unpack[ClusterOptions]
+        cls,
+        kubeconfig: str | os.PathLike[str] | None = None,
+        *,
+        context: str | None = None,
+        **options: Unpack[ClusterOptions],
     ) -> Self:
         """A copy of a live cluster as it is now, found as kubectl finds it. The cluster is only read.
 
@@ -393,7 +399,7 @@ class Cluster:
     def foreseen(self, pods: Iterable[t.Pod]) -> list[Decision] | None:
         """The decisions that `places` would make about pods if they were added, without adding them.
 
-        None where they cannot be told so: where pods differ, where one finds no node, where a plugin takes notice.
+        They may have names of pods on nodes that are gone. None where they cannot be told so: where pods differ, where one finds no node, where a plugin takes notice.
         """
         with self.transaction():
             return self._scheduling.foreseen([self.state.pod_info(pod) for pod in pods])

@@ -62,7 +62,9 @@ def warn_of_workloads(objects: Iterable[Mapping[str, Any] | msgspec.Struct], *, 
         if (namespace, kind, name) in owned or (kind in _READ and not (obj.get("spec") or {}).get("template")):
             continue
         effect = "has no effect" if kind in _WITHOUT_EFFECT else "makes no pods"
-        message = f"{kind} {namespace}/{name} {effect} in a Cluster: give its pods; Cluster.from_files makes those of a file"
+        message = (
+            f"{kind} {namespace}/{name} {effect} in a Cluster: give its pods; Cluster.from_files makes those of a file"
+        )
         warnings.warn(message, stacklevel=stacklevel + 1)
 
 
