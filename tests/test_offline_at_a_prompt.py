@@ -40,9 +40,7 @@ class TestObjects:
 
     @pytest.mark.parametrize("given", [3, [3], [None], [[BIG]]])
     def test_what_is_no_object_is_told(self, given):
-        with pytest.raises(
-            stowplan.ClusterError, match="a dict as Kubernetes serialises|dicts as Kubernetes serialises"
-        ):
+        with pytest.raises(stowplan.ClusterError, match="as Kubernetes serialises"):
             stowplan.Cluster(given)
 
     @pytest.mark.parametrize("kind", ["StatefulSet", "ReplicaSet"])

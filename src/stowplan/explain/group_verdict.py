@@ -117,7 +117,7 @@ class GroupVerdict(GroupJudgement):
         return frame_of(self.rows())
 
     def rows(self) -> list[dict[str, Any]]:
-        """What `to_frame` shows: for each domain how many pods fit, and why the others do not; the best domain first."""
+        """What `to_frame` shows: per domain, how many pods fit and why the others do not; the best one first."""
         return [
             {
                 "domain": domain.name,

@@ -32,8 +32,8 @@ from stowplan.guarding.guarded_plugins import guarded_registry
 from stowplan.guarding.hang_guard import PLUGIN_TIMEOUT, CallGuard
 from stowplan.loading.files import objects_of_files
 from stowplan.offline.extender_calls import post_to_extender
-from stowplan.offline.objects import ClusterError, decoded, flattened, list_order, warn_of_workloads
 from stowplan.offline.names import near_names
+from stowplan.offline.objects import ClusterError, decoded, flattened, list_order, warn_of_workloads
 from stowplan.offline.reservations import Reservations
 from stowplan.offline.scheduling import Scheduling
 from stowplan.simulate.stopped_clock import StoppedClock
@@ -399,7 +399,8 @@ class Cluster:
     def foreseen(self, pods: Iterable[t.Pod]) -> list[Decision] | None:
         """The decisions that `places` would make about pods if they were added, without adding them.
 
-        They may have names of pods on nodes that are gone. None where they cannot be told so: where pods differ, where one finds no node, where a plugin takes notice.
+        They may have names of pods whose nodes are gone. None where the decisions cannot be told so: where pods differ,
+        where one finds no node, where a plugin takes notice.
         """
         with self.transaction():
             return self._scheduling.foreseen([self.state.pod_info(pod) for pod in pods])
