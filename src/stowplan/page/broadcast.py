@@ -12,13 +12,21 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from stowplan.inspection.records import encoded
-from stowplan.page.messages import DeltaMessage, PartMessage, SnapshotMessage, delta, snapshot_in_parts
+from stowplan.page.messages import (
+    DeltaMessage,
+    PartMessage,
+    SnapshotMessage,
+    delta,
+    opening,
+    part,
+    snapshot_in_parts,
+)
 from stowplan.page.plan import Plan
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
-    from stowplan.page.plan import PlanChange
+    from stowplan.page.plan import PlanChange, PodRow
 
 MAX_BEHIND = 32
 
@@ -43,21 +51,30 @@ class Broadcast:
         for viewer in self._viewers:
             viewer.restart()
 
-    def publish(self, change: PlanChange) -> None:
-        """Take over a change and tell the viewers. Without any, nothing is serialised."""
+    def opening(self) -> Callable[[], bytes]:
+        """What makes the first part of the plan as it is now, which has no pods yet: they are told by `fill`."""
+        return partial(_made, partial(opening, list(self._plan.nodes.values()), version=self.version))
+
+    def fill(self, pods: Mapping[str, PodRow], *, more: bool) -> Callable[[], bytes]:
+        """Take over more pods of a plan that is not complete yet; what makes the part of the snapshot that tells them."""
+        self._plan.pods.update(pods)
+        return partial(_made, partial(part, list(pods.values()), version=self.version, more=more))
+
+    def publish(self, change: PlanChange) -> bool:
+        """Take over a change and tell the viewers; whether there is any. Without one, nothing is serialised."""
         if not change:
-            return
+            return False
         self._plan.apply(change)
         self.version += 1
         if self._viewers:
             frame = _frame(delta(change, version=self.version))
             for viewer in self._viewers:
                 viewer.offer(frame)
+        return True
 
     def snapshot(self) -> list[Callable[[], bytes]]:
         """What makes the frames of the plan as it is now: that takes a while, and can be done in another thread."""
-        parts = snapshot_in_parts(self._plan.copy(), version=self.version)
-        return [partial(_made, part) for part in parts]
+        return [partial(_made, make) for make in snapshot_in_parts(self._plan.copy(), version=self.version)]
 
     def viewer(self) -> Viewer:
         viewer = Viewer(self)
@@ -109,8 +126,8 @@ class Viewer:
         self._broadcast.leave(self)
 
 
-def _made(part: Callable[[], SnapshotMessage | PartMessage]) -> bytes:
-    return _frame(part())
+def _made(make: Callable[[], SnapshotMessage | PartMessage]) -> bytes:
+    return _frame(make())
 
 
 def _frame(message: SnapshotMessage | PartMessage | DeltaMessage) -> bytes:

@@ -9,6 +9,7 @@ A row in a delta replaces the row with its name. UIDs stay here: a name is one p
 
 from __future__ import annotations
 
+from functools import partial
 from itertools import compress, count
 from typing import TYPE_CHECKING, Any
 
@@ -97,15 +98,18 @@ def snapshot_in_parts(plan: Plan, *, version: int) -> list[Callable[[], Snapshot
     nodes, pods = plan.nodes.values(), list(plan.pods.values())
     parts = [pods[start : start + PODS_OF_PART] for start in range(0, len(pods), PODS_OF_PART)]
     if len(parts) < 2:
-        return [lambda: snapshot(plan, version=version)]
+        return [partial(snapshot, plan, version=version)]
+    more = (partial(part, rows, version=version, more=rows is not parts[-1]) for rows in parts)
+    return [partial(opening, nodes, version=version), *more]
 
-    def first() -> SnapshotMessage:
-        return SnapshotMessage(version=version, nodes=_nodes(nodes), pods=_pods(()), more=True)
 
-    def part(rows: list[PodRow], *, more: bool) -> Callable[[], PartMessage]:
-        return lambda: PartMessage(version=version, pods=_pods(rows), more=more)
+def opening(nodes: Collection[NodeRow], *, version: int) -> SnapshotMessage:
+    """The first part of a snapshot."""
+    return SnapshotMessage(version=version, nodes=_nodes(nodes), pods=_pods(()), more=True)
 
-    return [first, *(part(rows, more=rows is not parts[-1]) for rows in parts)]
+
+def part(pods: Collection[PodRow], *, version: int, more: bool) -> PartMessage:
+    return PartMessage(version=version, pods=_pods(pods), more=more)
 
 
 def delta(change: PlanChange, *, version: int) -> DeltaMessage:
