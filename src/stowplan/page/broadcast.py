@@ -19,6 +19,7 @@ from stowplan.page.messages import (
     delta,
     opening,
     part,
+    positions_of,
     snapshot_in_parts,
 )
 from stowplan.page.plan import Plan
@@ -37,6 +38,8 @@ class Broadcast:
     def __init__(self, plan: Plan | None = None) -> None:
         self._plan = Plan() if plan is None else plan
         self.version = 1
+        #: What the parts of a plan that is not complete yet know of its nodes.
+        self._known: Mapping[str, int] = {}
         #: Ordered, so that viewers are served in the order in which they came.
         self._viewers: dict[Viewer, None] = {}
 
@@ -53,12 +56,13 @@ class Broadcast:
 
     def opening(self) -> Callable[[], bytes]:
         """What makes the first part of the plan as it is now, which has no pods yet: they are told by `fill`."""
+        self._known = positions_of(self._plan.nodes)
         return partial(_made, partial(opening, list(self._plan.nodes.values()), version=self.version))
 
     def fill(self, pods: Mapping[str, PodRow], *, more: bool) -> Callable[[], bytes]:
         """Take over more pods of a plan that is not complete yet; what makes the part of the snapshot that tells them."""
         self._plan.pods.update(pods)
-        return partial(_made, partial(part, list(pods.values()), version=self.version, more=more))
+        return partial(_made, partial(part, list(pods.values()), self._known, version=self.version, more=more))
 
     def publish(self, change: PlanChange) -> bool:
         """Take over a change and tell the viewers; whether there is any. Without one, nothing is serialised."""
