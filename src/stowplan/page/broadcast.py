@@ -60,7 +60,7 @@ class Broadcast:
         return partial(_made, partial(opening, list(self._plan.nodes.values()), version=self.version))
 
     def fill(self, pods: Mapping[str, PodRow], *, more: bool) -> Callable[[], bytes]:
-        """Take over more pods of a plan that is not complete yet; what makes the part of the snapshot that tells them."""
+        """Take over more pods of a plan that is not complete yet; what makes the part of its snapshot."""
         self._plan.pods.update(pods)
         return partial(_made, partial(part, list(pods.values()), self._known, version=self.version, more=more))
 

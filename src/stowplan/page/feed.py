@@ -51,7 +51,7 @@ class Feed:
         await self._watched.wait()
 
     def begin(self, plan: Plan, *, more: bool = False) -> None:
-        """There is a plan; it belongs to the feed. `more`: it has its nodes, pods follow by `fill` until it is `filled`."""
+        """There is a plan; it belongs to the feed. `more`: pods follow by `fill`, until it is `filled`."""
         self._broadcast.restart(plan)
         self._has_plan = True
         self._snapshot = _Snapshot([_Part(self._broadcast.opening())], is_complete=False) if more else None

@@ -60,7 +60,7 @@ class PlanFollower:
             yield
 
     def go_on_with_pods(self) -> Iterator[dict[str, PodRow]]:
-        """Make the pods of the first plan in slices, between which the state may change: the next look tells what did."""
+        """Make its pods in slices, between which the state may change: the next look tells what did."""
         state = self._state
         # An assumed pod is among the pending ones as well, perhaps in a newer version that names no node yet.
         waiting = (info for info in state.pending.values() if state.placed(info.uid) is None)
