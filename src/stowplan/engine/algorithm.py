@@ -509,8 +509,10 @@ def post_filtered(framework: Framework, state: CycleState, pod: PodInfo, diagnos
     plugins, run = framework.post_filter, _timed_post_filter
     if state.asking:
         plugins, run = framework.effect_free_post_filter, _run_post_filter
-    answers = run(framework, plugins, state, pod, diagnosis) if plugins else PostFilterAnswers()
-    return answers.decision(state, pod, diagnosis)
+    if not plugins:
+        return PostFilterAnswers().decision(state, pod, diagnosis)
+    state = state.clone()  # equal pods are refused with the same state: what a plugin writes is this pod's alone
+    return run(framework, plugins, state, pod, diagnosis).decision(state, pod, diagnosis)
 
 
 def unhelped(state: CycleState, pod: PodInfo, diagnosis: Diagnosis) -> Decision:

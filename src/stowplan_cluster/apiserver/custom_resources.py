@@ -1,10 +1,9 @@
 """Serve custom resources like built-in ones.
 
-A definition that is registered puts one `Resource` into the catalogue for each version it serves;
-all of them share one storage. The schema of each version then says what fields objects have, what
-is set where nothing is said, and what is wrong with them.
+Registering a definition adds one `Resource` per served version to the catalogue; all versions share one storage. The
+schema of the version determines fields, defaults and validation of its objects.
 
-Built-in resources are never displaced: a definition of their name is accepted, and not served.
+Built-in resources are never replaced: a definition with the name of one is accepted but not served.
 
 Upstream: k8s.io/apiextensions-apiserver.
 """
@@ -42,19 +41,19 @@ class _Version:
 
 
 class CustomResources:
-    """Follows the definitions in the store and serves the objects that they define."""
+    """Tracks the definitions in the store; defaults and validates the objects that they define."""
 
     def __init__(self, catalogue: Catalogue, *, clock: Callable[[], float]) -> None:
         self._catalogue = catalogue
         self._clock = clock
-        #: By name, with the status they got.
+        #: By name, including the computed status.
         self._definitions: dict[str, JsonObject] = {}
         self._versions: dict[tuple[str, str, str], _Version] = {}
 
     # Definitions
 
     def restore(self, definitions: Iterable[JsonObject]) -> None:
-        """Register what an earlier server stored, so that none takes a name that another one has."""
+        """Register the definitions of a loaded state; none takes a name that another one already has."""
         listed = list(definitions)
         self._definitions |= {_name_of(definition): definition for definition in listed}
         for definition in listed:
@@ -130,7 +129,7 @@ class CustomResources:
 
 
 class _Column(dict[str, "str | int"]):
-    """A printer column that is never changed: resources are keys of caches."""
+    """A printer column; hashable, as resources are cache keys. Never changed."""
 
     def __hash__(self) -> int:  # type: ignore[override]
         return hash(frozenset(self.items()))

@@ -1,10 +1,9 @@
 """Check CustomResourceDefinitions: consistency, and features that are not supported here.
 
-`validation.definitions` judges names, versions and columns as it does for any built-in kind; here
-is what takes a reading of the schema.
+`validation.definitions` validates names, versions and columns; this module validates whatever depends on the schema.
 
-What all versions share the reference moves to the top before it judges it, and so does the path in
-its complaints: `spec.validation.openAPIV3Schema` unless versions differ.
+Parity: the reference moves what all versions share to the top before validating it, which shows in error paths:
+`spec.validation.openAPIV3Schema` unless versions differ.
 
 Upstream: apiextensions-apiserver/pkg/apis/apiextensions (v1/conversion.go, validation/validation.go),
 registry/customresourcedefinition/strategy.go.
@@ -57,7 +56,7 @@ def schema_of_version(version: JsonObject) -> JsonObject | None:
 
 
 def validate_definition(definition: JsonObject, old: JsonObject | None) -> Errors:
-    """Errors in the schemas and in what refers to them. Unchanged schemas are not validated again."""
+    """Validate the schemas and whatever refers to them; unchanged schemas are skipped."""
     versions = versions_of(definition)
     errors = [*_schema_errors(versions, old), *_selectable_errors(versions)]
     errors += _approval_errors(definition, old)
@@ -128,7 +127,7 @@ def _field_errors(fields: list[str], schema: JsonObject, path: str) -> Errors:
 
 
 def _field_at(schema: JsonObject, field: str) -> JsonObject | str:
-    """The schema of a field, or why there is none."""
+    """The schema of the field at this path, or an error message."""
     if not field.startswith("."):
         return f"expected [ or . but got: {re.split(r'[.[]', field)[0]}"
     if "[" in field:

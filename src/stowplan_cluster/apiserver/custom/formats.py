@@ -1,6 +1,6 @@
 """String and number formats of schemas.
 
-Formats that are not known are ignored, as are those that do not go with the type.
+Unknown formats are ignored, and so are formats that do not apply to the type.
 
 Upstream: k8s.io/kube-openapi/pkg/validation/strfmt, apiextensions-apiserver/pkg/apiserver/validation/formats.go.
 """
@@ -183,7 +183,7 @@ def string_format(name: str) -> Format | None:
 
 
 def is_known(name: str, type: str) -> bool:
-    """Whether a format of that name does anything for values of that type."""
+    """Whether the format is known and applies to values of this type."""
     if type in ("", "string"):
         return string_format(name) is not None
     return name in (INTEGER_FORMATS if type == "integer" else NUMBER_FORMATS if type == "number" else ())

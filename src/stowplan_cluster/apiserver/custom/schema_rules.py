@@ -25,7 +25,7 @@ _META_FIELDS = ("metadata", "kind", "apiVersion")
 _LIST_TYPE, _MAP_TYPE, _KEYS = "x-kubernetes-list-type", "x-kubernetes-map-type", "x-kubernetes-list-map-keys"
 _EMBEDDED, _PRESERVE = "x-kubernetes-embedded-resource", "x-kubernetes-preserve-unknown-fields"
 _UNSUPPORTED = ("id", "additionalItems", "patternProperties", "definitions", "dependencies", "$ref")
-#: With a status subresource the root may say these things; in the reference's words and order.
+#: The only fields allowed at the root next to a status subresource, in the reference's wording and order.
 _AT_ROOT = (
     "description type format title maximum exclusiveMaximum minimum exclusiveMinimum maxLength minLength pattern "
     "maxItems minItems uniqueItems multipleOf required items properties externalDocs example"
@@ -35,7 +35,7 @@ _REASONS = ("FieldValueDuplicate", "FieldValueForbidden", "FieldValueInvalid", "
 
 
 def schema_errors(schema: JsonObject, path: str, *, has_status: bool) -> Errors:
-    """All that is wrong with the schema of one version."""
+    """Validate the schema of one version."""
     errors = _root_errors(schema, path) if has_status else []
     if schema.get("nullable"):
         errors.append(forbidden(f"{path}.nullable", "nullable cannot be true at the root"))
@@ -76,7 +76,7 @@ def _default_errors(schema: JsonObject, path: str, *, is_resource: bool = False)
 
 
 def _prune(schema: JsonObject, value: Any) -> None:
-    """Without the fields that objects of this schema would not keep."""
+    """Prune fields that the schema does not specify, in place."""
     if isinstance(value, list) and isinstance(schema.get("items"), dict):
         for item in value:
             _prune(schema["items"], item)
@@ -99,7 +99,7 @@ def _prune(schema: JsonObject, value: Any) -> None:
 class _Place:
     is_root: bool = False
     in_metadata: bool = False
-    #: Why defaults are not allowed here.
+    #: The reason why defaults are not allowed here; "" if they are.
     no_defaults: str = ""
 
 
@@ -245,7 +245,7 @@ def _key_errors(items: JsonObject, keys: list[str], path: str) -> Errors:
 
 
 def _rule_errors(schema: JsonObject, path: str) -> Errors:
-    """Of CEL rules: their form. They are not evaluated here."""
+    """Check the form of CEL rules; they are neither compiled nor evaluated."""
     errors: Errors = []
     for index, rule in enumerate(schema.get("x-kubernetes-validations") or ()):
         at = f"{path}.x-kubernetes-validations[{index}]"
