@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from stowplan.cluster.pod_info import PodInfo
     from stowplan.engine.evaluation.node_sums import RefusedColumn, ScoredColumn
-    from stowplan.engine.evaluation.scoring import Score
+    from stowplan.engine.evaluation.score import Score
     from stowplan.framework.cycle_state import CycleState
     from stowplan.framework.interface import FilterPlugin, Plugin, ScorePlugin
     from stowplan.framework.rejections import Rejections

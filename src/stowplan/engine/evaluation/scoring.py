@@ -15,6 +15,7 @@ from stowplan.cluster.view import Nodes
 from stowplan.engine.evaluation.node_sums import FEW
 from stowplan.engine.evaluation.object_watches import asked_again
 from stowplan.engine.evaluation.plans import ScorePlan
+from stowplan.engine.evaluation.score import Score
 from stowplan.framework.cycle_state import CycleState
 from stowplan.framework.interface import Reads
 from stowplan.framework.metrics import measured
@@ -33,18 +34,6 @@ if TYPE_CHECKING:
 
 #: Total of a node that is out of the question.
 INFEASIBLE = np.iinfo(np.int64).min
-
-
-@dataclass(eq=False)
-class Score:
-    """One Score plugin's part of the totals, of all rows."""
-
-    plugin: ScorePlugin
-    weight: int
-    raw: Ints
-    normal: Ints
-    #: Normalized, times the weight.
-    weighted: Ints
 
 
 @dataclass(slots=True, eq=False)
