@@ -6,11 +6,12 @@
 One process, no API server, no clock: the engine in virtual time on its object store. Each node has eight GPUs, in a
 slice and pool of its own; each pod has a claim of its own, made from one template.
 
-`gpu`: one device each, all free before. `half`: half of the devices of each node are allocated before. `full`: all
-are, and with each pod that comes one claim goes. `extended`: an extended resource of one of 25 classes, no claim; it is
-made and stored by the scheduler. `prioritized`: two large devices, else one of any kind. `partitions`: every GPU can be
-had as a whole, as two halves or as four quarters, which share its memory; a claim asks for two halves of one GPU,
-whole ones and quarters are taken before. `plain`: the same pods without claims, to compare with.
+`gpu`: one device each, all free before. `named`: the same, but each pod names its claim. `half`: half of the devices of
+each node are allocated before. `full`: all are, and with each pod that comes one claim goes. `extended`: an extended
+resource of one of 25 classes, no claim; it is made and stored by the scheduler. `prioritized`: two large devices, else
+one of any kind. `partitions`: every GPU can be had as a whole, as two halves or as four quarters, which share its
+memory; a claim asks for two halves of one GPU, whole ones and quarters are taken before. `plain`: the same pods without
+claims, to compare with.
 
 `--distinct`: each device has a serial number of its own, so that no two are equal.
 
@@ -46,7 +47,7 @@ from stowplan.simulate.virtual_api import VirtualApi
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-SCENARIOS = ("plain", "gpu", "half", "full", "extended", "prioritized", "partitions")
+SCENARIOS = ("plain", "gpu", "named", "half", "full", "extended", "prioritized", "partitions")
 API, DRIVER = "resource.k8s.io/v1", "gpu.example.com"
 DEVICES, CLASSES = 8, 25
 #: Pods' claims select by these.
@@ -205,7 +206,9 @@ class World:
         if self.scenario == "extended":
             for amounts in pod["spec"]["containers"][0]["resources"].values():
                 amounts[f"example.com/gpu-{i % CLASSES}"] = "1"
-        if self.has_claims:
+        if self.scenario == "named":
+            pod["spec"]["resourceClaims"] = [{"name": "gpu", "resourceClaimName": f"c-{i}"}]
+        elif self.has_claims:
             pod["spec"]["resourceClaims"] = [{"name": "gpu", "resourceClaimTemplateName": "gpu"}]
             pod.setdefault("status", {})["resourceClaimStatuses"] = [{"name": "gpu", "resourceClaimName": f"c-{i}"}]
         return pod

@@ -299,3 +299,17 @@ def test_post_filter_plugins_are_called_in_every_attempt(monkeypatch):
     monkeypatch.setattr(Helps, "calls", 0)
     decisions = tried(World(Helps), "low", times=3)
     assert [decision.message.split(", ")[-1] for decision in decisions] == ["call 1", "call 2", "call 3"]
+
+
+class Notes(PostFilterPlugin):
+    name = "Notes"
+
+    def post_filter(self, state, pod, diagnosis):
+        before = state.get(self.name)
+        state.write(self.name, pod.name)
+        return PostFilterResult(unschedulable(f"read {before}"))
+
+
+def test_what_a_post_filter_plugin_writes_is_not_read_by_the_next_equal_pod():
+    decisions = tried(World(Notes), "low", times=3)
+    assert [decision.message.split(", ")[-1] for decision in decisions] == ["read None"] * 3

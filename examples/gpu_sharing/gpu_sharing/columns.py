@@ -5,12 +5,13 @@ All pods read the same columns, so a node that changed is measured once, whoever
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 from weakref import proxy
 
 import numpy as np
 
 from gpu_sharing.devices import devices_of
+from gpu_sharing.fragmentation import Rooms
 from gpu_sharing.request import GPU_MODEL
 from stowplan.plugins import Nodes
 
@@ -24,14 +25,23 @@ if TYPE_CHECKING:
     Bools = npt.NDArray[np.bool_]
 
 
+class Measures(NamedTuple):
+    """What typical pods find on nodes."""
+
+    free_cpu: Ints
+    rooms: Rooms
+    #: What of the free GPUs is useful, scaled.
+    useful: Ints
+
+
 class FragmentColumns:
     def __init__(self, handle: Handle, typical: TypicalPods) -> None:
         self._devices = devices_of(handle)
         # The devices know who follows them, and must not keep their cluster alive.
         self._cluster = proxy(handle.cluster)
         self._typical = typical
-        self._useful: Ints = np.zeros(0, np.int64)
-        self._fragments: Ints = np.zeros(0, np.int64)
+        self._known: Measures
+        self._fragments: Ints
         self._total = 0
         #: Rows that changed since; None: all.
         self._outdated: set[int] | None = None
@@ -44,13 +54,14 @@ class FragmentColumns:
         elif self._outdated is not None:
             self._outdated.add(row)
 
-    def useful(self, nodes: Nodes) -> Ints:
-        """What of the free GPUs is useful on each of the view's nodes, scaled."""
+    def of(self, nodes: Nodes) -> Measures:
+        """The view's nodes as they are."""
         if type(nodes) is not Nodes:
             # Preemption asks what would be if pods left.
-            return self._typical.useful(self.free_cpu(nodes), self._devices.free(nodes), self.allowed(nodes))
+            return self._measured(nodes)
         self._refresh()
-        return nodes.take(self._useful)
+        free_cpu, rooms, useful = self._known
+        return Measures(nodes.take(free_cpu), Rooms(*map(nodes.take, rooms)), nodes.take(useful))
 
     @property
     def total(self) -> int:
@@ -58,31 +69,36 @@ class FragmentColumns:
         self._refresh()
         return self._total
 
-    def free_cpu(self, nodes: Nodes) -> Ints:
-        cpu = nodes.table.resources["cpu"]
-        found: Ints = nodes.allocatable(cpu) - nodes.requested(cpu)
-        return found
-
-    def allowed(self, nodes: Nodes) -> Bools:
-        """Which typical pods each node's model suits, shape (T, nodes)."""
-        column = nodes.label(GPU_MODEL)
-        by_code: Bools = nodes.table.memo((type(self), self), lambda: self._typical.allowed(column.values))
-        return by_code.take(nodes.codes(GPU_MODEL), axis=1)
-
     def _refresh(self) -> None:
         self._devices.refresh()
         outdated, self._outdated = self._outdated, set()
         if outdated is None:
-            nodes: Any = Nodes(self._cluster)
-            self._useful, self._fragments = self._measured(nodes)
+            every: Any = Nodes(self._cluster)
+            self._known = self._measured(every)
+            self._fragments = self._fragments_of(every, self._known)
             self._total = int(self._fragments.sum())
         elif outdated:
             rows = np.array(sorted(outdated), np.intp)
-            useful, fragments = self._measured(Nodes(self._cluster, rows))
+            nodes = Nodes(self._cluster, rows)
+            found = self._measured(nodes)
+            fragments = self._fragments_of(nodes, found)
             self._total += sum(fragments.tolist()) - sum(self._fragments.take(rows).tolist())
-            self._useful[rows], self._fragments[rows] = useful, fragments
+            self._fragments[rows] = fragments
+            known = self._known
+            known.free_cpu[rows], known.useful[rows] = found.free_cpu, found.useful
+            known.rooms.gpus[:, rows], known.rooms.milli[:, rows] = found.rooms
 
-    def _measured(self, nodes: Nodes) -> tuple[Ints, Ints]:
-        free = self._devices.free(nodes)
-        useful = self._typical.useful(self.free_cpu(nodes), free, self.allowed(nodes))
-        return useful, self._typical.weight * np.add.reduce(free, axis=0) - useful
+    def _measured(self, nodes: Nodes) -> Measures:
+        cpu = nodes.table.resources["cpu"]
+        free_cpu: Ints = nodes.allocatable(cpu) - nodes.requested(cpu)
+        rooms = self._typical.rooms(self._devices.free(nodes), self._allowed(nodes))
+        return Measures(free_cpu, rooms, self._typical.useful(free_cpu, rooms))
+
+    def _fragments_of(self, nodes: Nodes, found: Measures) -> Ints:
+        return self._typical.weight * np.add.reduce(self._devices.free(nodes), axis=0) - found.useful
+
+    def _allowed(self, nodes: Nodes) -> Bools:
+        """Which typical pods each node's model suits, shape (T, nodes)."""
+        column = nodes.label(GPU_MODEL)
+        by_code: Bools = nodes.table.memo((type(self), self), lambda: self._typical.allowed(column.values))
+        return by_code.take(nodes.codes(GPU_MODEL), axis=1)

@@ -96,8 +96,15 @@ class GpuDevices:
 
     def hold(self, pod: PodInfo, node_name: str, indexes: tuple[int, ...]) -> None:
         """The pod, which is on the node by now, has these GPUs until its annotation says so."""
+        self.refresh()
         self._held[node_name] = {**self._held.get(node_name, {}), pod.uid: indexes}
-        self._look_again(node_name)
+        row, request = self._cluster.table.row_of.get(node_name), _request(pod)
+        if row is not None and request is not None:
+            # It is known what changes: no need to look at every pod of the node.
+            for i in indexes:
+                self._free[i, row] = max(0, self._free[i, row] - request.milli)
+            for follower in self.followers:
+                follower.outdate(row)
 
     def release(self, pod: PodInfo, node_name: str) -> None:
         """Give back what `hold` took; no-op if there is nothing."""

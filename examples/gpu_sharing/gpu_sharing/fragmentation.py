@@ -16,9 +16,11 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 from math import ceil, exp, log
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
+
+from gpu_sharing.request import WHOLE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -51,6 +53,15 @@ def typical_kinds(kinds: Iterable[PodKind], *, cover: float = 0.95) -> list[tupl
     return counted
 
 
+class Rooms(NamedTuple):
+    """What the free GPUs of nodes offer each typical pod, shape (T, nodes)."""
+
+    #: GPUs that have room for it; 0 where it may not use the node's model.
+    gpus: Ints
+    #: What these GPUs have free together.
+    milli: Ints
+
+
 class TypicalPods:
     """Kinds of pods with their weights, asked what free GPUs are worth to them."""
 
@@ -61,12 +72,11 @@ class TypicalPods:
         self.weight = sum(count for _, count in kinds)
         with_gpu = [(kind, count) for kind, count in kinds if kind.gpu_count * kind.gpu_milli]
         self._counts = np.array([count for _, count in with_gpu], np.int64)
-        self._cpu = np.array([kind.cpu_milli for kind, _ in with_gpu], np.int64)[:, None]
-        self._milli = np.array([kind.gpu_milli for kind, _ in with_gpu], np.int64)
-        self._number = np.array([kind.gpu_count for kind, _ in with_gpu], np.int64)[:, None]
+        self._cpu, self._milli, self._number = (
+            np.array([getattr(kind, name) for kind, _ in with_gpu], np.int64)[:, None]
+            for name in ("cpu_milli", "gpu_milli", "gpu_count")
+        )
         self._models = [frozenset(model for model in kind.models.split("|") if model) for kind, _ in with_gpu]
-        # Each size of request is compared with the GPUs once: there are fewer sizes than kinds.
-        self._sizes, self._size_of = np.unique(self._milli, return_inverse=True)
         self._bounds = np.array([_least_gain(score, self.weight) for score in range(1, 100)], np.int64)
 
     def allowed(self, models: Sequence[str]) -> Bools:
@@ -75,36 +85,34 @@ class TypicalPods:
             return np.ones((len(self._models), len(models)), np.bool_)
         return np.array([[not wanted or model in wanted for model in models] for wanted in self._models], np.bool_)
 
-    def useful(self, cpu: Ints, free: Ints, allowed: Bools) -> Ints:
-        """What of the free GPUs is useful on each node, scaled; `allowed` has a column per node."""
-        fits, enough, sums = self._fitting(cpu, free, allowed)
-        return self._counts @ (fits * (enough >= self._number) * sums)
+    def rooms(self, free: Ints, allowed: Bools) -> Rooms:
+        """What free GPUs offer; `allowed` has a column per node."""
+        room = (free >= self._milli[:, None]) & allowed[:, None]
+        return Rooms(np.add.reduce(room, axis=1), np.add.reduce(room * free, axis=1))
 
-    def fragments(self, cpu: Ints, free: Ints, allowed: Bools) -> Ints:
-        """The fragmentation of each node, scaled."""
-        return self.weight * np.add.reduce(free, axis=0) - self.useful(cpu, free, allowed)
+    def useful(self, cpu: Ints, rooms: Rooms) -> Ints:
+        """What of the free GPUs is useful on each node with so much free CPU, scaled."""
+        return self._sum(cpu >= self._cpu, *rooms)
 
-    def useful_after_share(self, cpu: Ints, free: Ints, milli: int, allowed: Bools) -> tuple[Ints, Ints, Ints]:
-        """What is useful once a GPU by itself has given that much, scaled, of each GPU that has it.
+    def useful_after_whole(self, cpu: Ints, rooms: Rooms, taken: Ints) -> Ints:
+        """The same once so many of each node's wholly free GPUs are gone. `cpu` is what is left then."""
+        return self._sum(cpu >= self._cpu, rooms.gpus - taken, rooms.milli - WHOLE * taken)
 
-        GPUs and nodes come first, as `nonzero` gives them. `cpu` is what is left then.
+    def useful_after_share(self, cpu: Ints, rooms: Rooms, free: Ints, milli: int) -> tuple[Ints, Ints, Ints]:
+        """The same once a GPU by itself has given that much: GPUs that have it, their nodes, what is useful then.
+
+        `cpu` is what is left then.
         """
-        fits, enough, sums = self._fitting(cpu, free, allowed)
         gpus, nodes = (free >= milli).nonzero()
-        sizes, before = self._sizes[:, None], free[gpus, nodes]
+        before = free[gpus, nodes]
         after = before - milli
-        had, has = before >= sizes, after >= sizes
-        count = (has.astype(np.int64) - had).take(self._size_of, axis=0) + enough.take(nodes, axis=1)
-        amount = (has * after - had * before).take(self._size_of, axis=0) + sums.take(nodes, axis=1)
-        useful = self._counts @ (fits.take(nodes, axis=1) * (count >= self._number) * amount)
-        return gpus, nodes, useful
+        had, has = before >= self._milli, after >= self._milli
+        number = rooms.gpus.take(nodes, axis=1) + has - had
+        amount = rooms.milli.take(nodes, axis=1) + has * after - had * before
+        return gpus, nodes, self._sum(cpu.take(nodes) >= self._cpu, number, amount)
 
-    def _fitting(self, cpu: Ints, free: Ints, allowed: Bools) -> tuple[Bools, Ints, Ints]:
-        """Where CPU and model suit each typical pod; how many GPUs have room for it, and what these have free."""
-        room = free >= self._sizes[:, None, None]
-        enough, sums = np.add.reduce(room, axis=1), np.add.reduce(room * free, axis=1)
-        fits = allowed & (cpu >= self._cpu)
-        return fits, enough.take(self._size_of, axis=0), sums.take(self._size_of, axis=0)
+    def _sum(self, fits: Bools, gpus: Ints, milli: Ints) -> Ints:
+        return self._counts @ (fits * (gpus >= self._number) * milli)
 
     def scores(self, gains: Ints) -> Ints:
         """Scores of what placements take off the fragmentation, scaled: 100 / (1 + exp(-gain / GPU)), cut."""

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
+    from gpu_sharing.columns import Measures
     from gpu_sharing.request import GpuRequest
     from stowplan.plugins import CycleState, Handle, PodInfo
 
@@ -215,19 +216,18 @@ class FGDScore(_GpuScore):
         self.columns = FragmentColumns(handle, self._typical)
 
     def score(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> Ints:
-        request = request_of(pod.annotations)
-        free, useful = self._devices.free(nodes), self.columns.useful(nodes)
-        left, allowed = self._free_cpu(nodes) - _cpu_of(pod), self.columns.allowed(nodes)
+        request, now = request_of(pod.annotations), self.columns.of(nodes)
+        left = now.free_cpu - _cpu_of(pod)
         if request is not None and request.is_share:
-            return np.maximum.reduce(self._share_scores(request, left, free, useful, allowed), axis=0, initial=0)
-        typical = self._typical
-        taken, after = np.zeros(free.shape, np.bool_), free
+            by_gpu = self._share_scores(request, left, self._devices.free(nodes), now)
+            return np.maximum.reduce(by_gpu, axis=0, initial=0)
+        taken = np.zeros(len(nodes), np.int64)
         if request is not None:
-            whole = free == WHOLE
-            taken = whole & (whole.cumsum(axis=0) <= request.count)
-            after = np.where(taken, 0, free)
-        gains = typical.weight * WHOLE * np.add.reduce(taken, axis=0) - useful + typical.useful(left, after, allowed)
-        return typical.scores(gains)
+            idle = np.add.reduce(self._devices.free(nodes) == WHOLE, axis=0)
+            taken = np.minimum(idle, request.count)
+        typical = self._typical
+        after = typical.useful_after_whole(left, now.rooms, taken)
+        return typical.scores(typical.weight * WHOLE * taken - now.useful + after)
 
     def best_gpu(self, pod: PodInfo, request: GpuRequest, node: Nodes) -> int:
         """The GPU that gave the node its score, when the pod's CPU is taken from it already."""
@@ -236,18 +236,16 @@ class FGDScore(_GpuScore):
         if (free[rooms] == free[rooms[0]]).all():
             # None is better than the first.
             return int(rooms[0])
-        left, allowed = self._free_cpu(node), self.columns.allowed(node)
-        useful = self._typical.useful(left + _cpu_of(pod), free, allowed)
-        return int(self._share_scores(request, left, free, useful, allowed).argmax())
+        now = self.columns.of(node)
+        before = now._replace(useful=self._typical.useful(now.free_cpu + _cpu_of(pod), now.rooms))
+        return int(self._share_scores(request, now.free_cpu, free, before).argmax())
 
-    def _share_scores(
-        self, request: GpuRequest, left: Ints, free: Ints, useful: Ints, allowed: npt.NDArray[np.bool_]
-    ) -> Ints:
+    def _share_scores(self, request: GpuRequest, left: Ints, free: Ints, before: Measures) -> Ints:
         """The score by each GPU; -1 where it has no room."""
         typical = self._typical
-        gpus, nodes, after = typical.useful_after_share(left, free, request.milli, allowed)
+        gpus, nodes, after = typical.useful_after_share(left, before.rooms, free, request.milli)
         found = np.full(free.shape, -1)
-        found[gpus, nodes] = typical.scores(typical.weight * request.milli - useful.take(nodes) + after)
+        found[gpus, nodes] = typical.scores(typical.weight * request.milli - before.useful.take(nodes) + after)
         return found
 
 

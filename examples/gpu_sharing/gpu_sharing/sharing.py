@@ -104,7 +104,7 @@ class GpuSharing(
 
     def filter(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> Rejections | None:
         request: GpuRequest = state.read(self.name)
-        full = (self._devices.free(nodes) >= request.milli).sum(axis=0) < request.count
+        full = np.add.reduce(self._devices.free(nodes) >= request.milli, axis=0) < request.count
         other = ~self._devices.allowed(nodes, request.models) if request.models else None
         refused = full if other is None else full | other
         if not refused.any():

@@ -353,7 +353,6 @@ _of_spec = attrgetter(
     "overhead",
     "resources",
     "scheduling_gates",
-    "resource_claims",
     "host_network",
     "host_users",
 )
@@ -362,8 +361,9 @@ _of_spec = attrgetter(
 def template_key(pod: Pod) -> bytes:
     """The bytes in which two pods agree when only labels, owner and names of claims can tell them apart.
 
-    Pods of a StatefulSet have claims of their own; a plugin that looks at those signs what it finds. Volumes without a
-    source that matters are left out: the volume of the service account token has a random name.
+    Pods of a StatefulSet have claims of their own; a plugin that looks at those signs what it finds. So do pods that
+    name ResourceClaims, or templates of them. Volumes without a source that matters are left out: the volume of the
+    service account token has a random name.
     """
     spec, status = pod.spec, pod.status
     return _encode(
@@ -371,6 +371,7 @@ def template_key(pod: Pod) -> bytes:
             pod.metadata.namespace,
             *_of_spec(spec),
             [_template_volume(v) for v in spec.volumes if _has_source(v)] if spec.volumes else (),
+            [entry.name for entry in spec.resource_claims] if spec.resource_claims else (),
             _resize(status) if _may_be_resized(status) else None,
         )
     )
@@ -407,7 +408,9 @@ def is_copy(pod: Pod, other: Pod) -> bool:
 
 
 def _is_copied_spec(spec: PodSpec, other: PodSpec) -> bool:
-    return spec.volumes is other.volumes and all(map(is_, _of_spec(spec), _of_spec(other)))
+    if spec.volumes is not other.volumes or spec.resource_claims is not other.resource_claims:
+        return False
+    return all(map(is_, _of_spec(spec), _of_spec(other)))
 
 
 def _template_volume(volume: Volume) -> Volume | tuple[Any, ...]:
@@ -432,7 +435,7 @@ def shape_key(pod: Pod, template: bytes) -> bytes:
     owner = controller_of(pod.metadata)
     controller = (owner.api_version, owner.kind, owner.name) if owner is not None else None
     claims = _claim_names(pod) if pod.spec.volumes else ()
-    return template + _encode((pod.metadata.labels, controller, claims))
+    return template + _encode((pod.metadata.labels, controller, claims, pod.spec.resource_claims))
 
 
 def group_key(pod: Pod) -> str:

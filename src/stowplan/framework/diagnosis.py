@@ -46,7 +46,7 @@ class Diagnosis:
 
     @cached_property
     def nodes(self) -> int:
-        return int(self.valid.sum())
+        return int(np.count_nonzero(self.valid))
 
     @cached_property
     def evaluated(self) -> int:
@@ -121,12 +121,12 @@ class Diagnosis:
         """Reason -> nodes that have it."""
         counts: Counter[str] = Counter()
         for _, entry, hit in self.entries():
-            nodes = int((entry.mask & hit).sum())
+            nodes = int(np.count_nonzero(entry.mask & hit))
             if nodes:
                 counts[str(entry.reason)] += nodes
         for status in self.nominated.values():
             counts.update(status.shown_reasons)
-        absent = int((self.valid & ~self.examined).sum())
+        absent = self.nodes - self.evaluated
         for reason in self.absent.shown_reasons if absent else ():
             counts[reason] += absent
         return counts

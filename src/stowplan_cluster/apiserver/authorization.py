@@ -1,12 +1,11 @@
 """The RBAC authorizer, over the RBAC objects in the store.
 
-Members of system:masters may do everything. For all others the rules of the roles that are bound
-to them decide, cluster-wide ones first; a rule allows, none forbids. What every cluster gives to
-everybody (discovery, version, health, questions about oneself) comes from `default_roles`; a stored
-binding or role of the same name takes their place.
+Members of system:masters may do everything. Everybody else needs a rule of a bound role; cluster role bindings are
+checked first. Rules only allow, none denies. What every user of a cluster may do (discovery, version, health,
+self-reviews) comes from `default_roles`; a stored role or binding of the same name replaces the default.
 
-The objects are read once, and again after one of them changed: pass `Store.on_change` as
-`subscribe`. Without it they are read for every decision.
+With `Store.on_change` as `subscribe` the RBAC objects are read again only after a change; without it, for every
+decision.
 
 Upstream: plugin/pkg/auth/authorizer/rbac, pkg/registry/rbac/validation/rule.go, pkg/controller/clusterroleaggregation.
 """
@@ -64,7 +63,7 @@ class Rules:
     """All rules that apply to a user in a namespace."""
 
     rules: tuple[PolicyRule, ...]
-    #: Errors because of which rules may be missing.
+    #: Errors while resolving bindings; if set, `rules` may be incomplete.
     error: str = ""
 
 
@@ -130,7 +129,7 @@ class _Policy:
     def bound(
         self, user: UserInfo, namespace: str, errors: list[str]
     ) -> Iterator[tuple[RoleBinding, Subject, tuple[PolicyRule, ...]]]:
-        """The bindings that apply to the user, each with its subject and rules; roles not found go to `errors`."""
+        """The bindings that apply to the user, each with its subject and rules; missing roles are added to `errors`."""
         for binding in (*self.cluster_bindings, *self.bindings.get(namespace, ())):
             place = binding.metadata.namespace
             subject = next((each for each in binding.subjects if _is_about(each, user, place)), None)

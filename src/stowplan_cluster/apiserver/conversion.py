@@ -1,13 +1,13 @@
 """Convert objects between the storage version and the requested version.
 
-Only events differ by more than their apiVersion: the core kind and the one of events.k8s.io share a
-store and call the same things by different names. Both have fields that are always written, even
-when empty; the store does not keep those, so that reading and writing back changes nothing.
+Events of the core group and of events.k8s.io share a storage but name their fields differently. Both kinds have fields
+that are always encoded, even when empty; the storage version drops those, so that reading and writing back changes
+nothing.
 
-Autoscalers are kept as v2. Their v1 knows one metric only; what else there is goes along in annotations, so that
-nothing is lost by writing back what was read.
+HorizontalPodAutoscalers are stored as v2. v1 has one metric only; the other fields are carried in annotations, so that
+a v1 client loses nothing by writing back what it read.
 
-Custom resources convert as their strategy None says: by apiVersion alone.
+Everything else differs by apiVersion only; of custom resources, conversion strategy None is supported.
 
 Upstream: pkg/apis/events/v1/conversion.go, pkg/apis/autoscaling/v1/conversion.go,
 apiextensions-apiserver/pkg/apiserver/conversion/nop_converter.go.
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 _CORE_EVENT = "v1"
 _STORED_EVENT = "events.k8s.io/v1"
 
-#: Name in the core kind to the name in events.k8s.io, in which events are kept.
+#: Field name in the core kind -> field name in events.k8s.io, the storage version.
 EVENT_FIELDS = {
     "involvedObject": "regarding",
     "message": "note",
@@ -39,7 +39,7 @@ EVENT_FIELDS = {
     "reportingComponent": "reportingController",
 }
 _CORE_FIELDS = {stored: core for core, stored in EVENT_FIELDS.items()}
-#: What a reader of each kind always finds.
+#: Fields that are always encoded, with their zero values.
 _ALWAYS_WRITTEN: dict[str, JsonObject] = {
     _CORE_EVENT: {
         "involvedObject": {},
@@ -58,13 +58,13 @@ _ALWAYS_WRITTEN: dict[str, JsonObject] = {
         "deprecatedLastTimestamp": None,
     },
 }
-#: Of both kinds, by their name in the store.
+#: The same fields of both kinds, by their name in the storage version.
 _DROPPED_WHEN_EMPTY = {EVENT_FIELDS.get(name, name) for written in _ALWAYS_WRITTEN.values() for name in written}
 
 
 _AUTOSCALER_V1 = "autoscaling/v1"
 _CPU_TARGET = "targetCPUUtilizationPercentage"
-#: Where v1 carries the fields of v2 that it does not have. Parity: upstream's have the metrics in a form of their own.
+#: Annotation in which v1 carries the metrics of v2. Unlike upstream, they are in v2 form.
 METRICS_OF_V2 = "autoscaling.alpha.kubernetes.io/metrics"
 _CARRIED = {name: f"autoscaling.alpha.kubernetes.io/{name}" for name in ("metrics", "behavior")}
 
@@ -88,7 +88,7 @@ def from_storage(resource: Resource, obj: JsonObject) -> JsonObject:
 
 
 def core_event(event: JsonObject) -> JsonObject:
-    """An event of either kind, with the names of the core one."""
+    """Convert an event of either kind to the core field names."""
     return event if event.get("apiVersion") == _CORE_EVENT else _renamed(event, _CORE_FIELDS, _CORE_EVENT)
 
 

@@ -1,10 +1,9 @@
 """Serve custom resources like built-in ones.
 
-A definition that is registered puts one `Resource` into the catalogue for each version it serves;
-all of them share one storage. The schema of each version then says what fields objects have, what
-is set where nothing is said, and what is wrong with them.
+Registering a definition adds one `Resource` per served version to the catalogue; all versions share one storage. The
+schema of the version determines fields, defaults and validation of its objects.
 
-Built-in resources are never displaced: a definition of their name is accepted, and not served.
+Built-in resources are never replaced: a definition with the name of one is accepted but not served.
 
 Upstream: k8s.io/apiextensions-apiserver.
 """
@@ -18,6 +17,7 @@ from stowplan_cluster.apiserver.custom.defaulting import apply_schema_defaults
 from stowplan_cluster.apiserver.custom.definitions import schema_of_version, versions_of
 from stowplan_cluster.apiserver.custom.naming import accepted_names, is_established, judged_status, names_of
 from stowplan_cluster.apiserver.custom.objects import object_errors
+from stowplan_cluster.apiserver.custom.rules.evaluation import Violations, object_violations, rule_tree
 from stowplan_cluster.apiserver.custom.structural import struct_of
 from stowplan_cluster.apiserver.json_values import copy_of
 from stowplan_cluster.apiserver.resources import Resource
@@ -25,7 +25,7 @@ from stowplan_cluster.apiserver.resources import Resource
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-    from stowplan.api.api_errors import FieldError
+    from stowplan_cluster.apiserver.custom.rules.evaluation import RuleTree
     from stowplan_cluster.apiserver.objects import JsonObject
     from stowplan_cluster.apiserver.resources import Catalogue
     from stowplan_cluster.apiserver.schema.types import Struct
@@ -39,22 +39,23 @@ DEFINITIONS = "customresourcedefinitions.apiextensions.k8s.io"
 class _Version:
     schema: JsonObject
     struct: Struct
+    rules: RuleTree | None
 
 
 class CustomResources:
-    """Follows the definitions in the store and serves the objects that they define."""
+    """Tracks the definitions in the store; defaults and validates the objects that they define."""
 
     def __init__(self, catalogue: Catalogue, *, clock: Callable[[], float]) -> None:
         self._catalogue = catalogue
         self._clock = clock
-        #: By name, with the status they got.
+        #: By name, including the computed status.
         self._definitions: dict[str, JsonObject] = {}
         self._versions: dict[tuple[str, str, str], _Version] = {}
 
     # Definitions
 
     def restore(self, definitions: Iterable[JsonObject]) -> None:
-        """Register what an earlier server stored, so that none takes a name that another one has."""
+        """Register the definitions of a loaded state; none takes a name that another one already has."""
         listed = list(definitions)
         self._definitions |= {_name_of(definition): definition for definition in listed}
         for definition in listed:
@@ -83,9 +84,12 @@ class CustomResources:
     def apply_defaults(self, resource: Resource, obj: JsonObject) -> None:
         apply_schema_defaults(self._version_of(resource).schema, obj)
 
-    def validate(self, resource: Resource, obj: JsonObject, old: JsonObject | None) -> list[FieldError]:
-        """Schema validation of an object; metadata is validated as for any kind."""
-        return object_errors(resource, self._version_of(resource).schema, obj, old)
+    def validate(self, resource: Resource, obj: JsonObject, old: JsonObject | None) -> Violations:
+        """Validation of an object by its schema and the rules there; metadata is validated as for any kind."""
+        version = self._version_of(resource)
+        errors = object_errors(resource, version.schema, obj, old)
+        found = object_violations(version.rules, obj, old, errors)
+        return Violations([*errors, *found.errors], found.warnings)
 
     def _version_of(self, resource: Resource) -> _Version:
         return self._versions[resource.group, resource.version, resource.plural]
@@ -126,11 +130,11 @@ class CustomResources:
             del self._versions[_key(resource)]
         for resource, schema in wanted.items():
             self._catalogue.add(resource)
-            self._versions[_key(resource)] = _Version(schema, struct_of(schema))
+            self._versions[_key(resource)] = _Version(schema, struct_of(schema), rule_tree(schema))
 
 
 class _Column(dict[str, "str | int"]):
-    """A printer column that is never changed: resources are keys of caches."""
+    """A printer column; hashable, as resources are cache keys. Never changed."""
 
     def __hash__(self) -> int:  # type: ignore[override]
         return hash(frozenset(self.items()))

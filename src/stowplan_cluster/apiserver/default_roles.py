@@ -1,7 +1,7 @@
 """The default cluster roles and their bindings.
 
-They hold without being stored, so they can be bound but not listed. Of upstream's long list these are the
-ones that decide about users; roles of components are left out.
+They are effective without being stored, so they can be bound but not listed. Only the roles for users are here;
+upstream's roles for components are left out.
 
 Upstream: plugin/pkg/auth/authorizer/rbac/bootstrappolicy/policy.go.
 """

@@ -1,8 +1,8 @@
 """Delete an object: at once, after its grace period, or when its finalizers are gone.
 
-A pod on a node is marked and stays until whoever runs it deletes it with grace 0. Finalizers keep any object;
-`orphan` and `foregroundDeletion` are finalizers that the garbage collector works off. A namespace stays
-until its content is gone.
+A pod on a node is marked as being deleted and stays until its kubelet deletes it with grace period 0. Finalizers keep
+any object; `orphan` and `foregroundDeletion` are removed by the garbage collector. A namespace stays until its content
+is gone.
 
 Upstream: k8s.io/apiserver/pkg/registry/rest/delete.go, generic/registry/store.go (Delete).
 """
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 
 ORPHAN = "orphan"
 FOREGROUND = "foregroundDeletion"
-#: propagationPolicy to the finalizer that carries it out.
+#: propagationPolicy -> finalizer.
 _FINALIZERS = {"Orphan": ORPHAN, "Foreground": FOREGROUND}
-#: Kinds whose deletion upstream starts separately, with another message.
+#: Kinds whose preconditions upstream checks separately, with another message.
 _CHECKED_BY_KIND = ("namespaces", "customresourcedefinitions.apiextensions.k8s.io")
 PROPAGATIONS = ("", "Background", *_FINALIZERS)
 
@@ -69,7 +69,7 @@ def _check(resource: Resource, stored: Stored, field: str, wanted: str | None, h
         return
     if resource.storage in _CHECKED_BY_KIND:
         raise conflict(resource.plural, resource.group, stored.name, failed(field, wanted, have))
-    # Parity: events of both groups are those of the core.
+    # Parity: the message names the core group for events of both groups.
     group = "" if resource.storage == "events" else resource.group
     why = (
         f"the {field} in the precondition ({wanted}) does not match the {field} in record ({have}). "
@@ -143,7 +143,7 @@ def _grace_period(pod: JsonObject, asked: int | None) -> int:
 
 
 def _shorten(metadata: JsonObject, asked: int | None, *, now: float) -> bool:
-    """The grace period of a deletion in progress can only get shorter."""
+    """Shorten the grace period of a deletion in progress; it never gets longer."""
     period: int = metadata.get("deletionGracePeriodSeconds") or 0
     if not period:
         return False
@@ -159,7 +159,7 @@ def _shorten(metadata: JsonObject, asked: int | None, *, now: float) -> bool:
 
 
 def options_of(body: JsonObject, options: DeleteOptions) -> DeleteOptions:
-    """A DeleteOptions body takes precedence over query parameters."""
+    """Apply a DeleteOptions body, which takes precedence over query parameters."""
     grace = body.get("gracePeriodSeconds", options.grace_period_seconds)
     if grace is not None and (not isinstance(grace, int) or isinstance(grace, bool)):
         raise BadRequest("gracePeriodSeconds: expected a whole number")

@@ -1,8 +1,8 @@
 """API discovery: groups, versions, resources and subresources.
 
-Every document is a pure function of the catalogue. `Discovery` keeps them until the catalogue's
-version moves, so that custom resources appear as soon as they are served and everybody else costs
-nothing. kubectl asks for the aggregated form first: everything in two documents.
+Every document is a pure function of the catalogue. `Discovery` caches them until the catalogue's version changes, so
+custom resources appear as soon as they are served. kubectl requests the aggregated form first: everything in two
+documents.
 
 Upstream: staging/src/k8s.io/apiserver/pkg/endpoints/discovery, endpoints/installer.go.
 """
@@ -26,7 +26,7 @@ AGGREGATED_GROUP = "apidiscovery.k8s.io"
 AGGREGATED_KIND = "APIGroupDiscoveryList"
 AGGREGATED_VERSIONS = ("v2", "v2beta1")
 
-#: Groups in the order a cluster lists them, which decides whose short name wins; others follow by name.
+#: Groups in the order in which a cluster lists them, which decides whose short name wins; others follow by name.
 _GROUP_ORDER = (
     "",
     "apiregistration.k8s.io",
@@ -56,7 +56,7 @@ _CONNECT = ("create", "get")
 
 @dataclass(frozen=True, slots=True)
 class Subresource:
-    #: Kind, group and version where they are not the parent's.
+    #: Kind, group and version if they differ from the parent's.
     kind: str = ""
     group: str = ""
     version: str = ""
@@ -95,7 +95,7 @@ def version_order(version: str) -> tuple[int, int, int, int, str]:
 
 
 def groups_of(catalogue: Catalogue) -> dict[str, dict[str, list[Resource]]]:
-    """Resources by group and version, all in the order in which they are told."""
+    """Resources by group and version, in the order in which discovery lists them."""
     found: dict[str, dict[str, list[Resource]]] = {}
     for resource in catalogue:
         found.setdefault(resource.group, {}).setdefault(resource.version, []).append(resource)
@@ -236,7 +236,7 @@ class Document:
 
 
 class Discovery:
-    """The encoded documents, made when first asked for and kept until the catalogue changes."""
+    """The encoded documents, created on first use and cached until the catalogue changes."""
 
     def __init__(self, catalogue: Catalogue) -> None:
         self._catalogue = catalogue

@@ -1,10 +1,10 @@
 """The `Api` of an in-process cluster: store and registry, without HTTP.
 
-What a caller sees is what it would see of a real cluster: objects pass through the same admission and validation,
-refusals are the same exceptions, watches end with Expired when their reader is too slow. Objects
-are decoded from the stored bytes, so nobody shares a mutable one.
+A caller sees what it would see of a real cluster: the same admission and validation, the same exceptions, watches that
+end with Expired when their reader is too slow. Objects are decoded from the stored bytes for each caller, so none is
+shared.
 
-Upstream has no such thing; its integration tests start an API server instead.
+Upstream has no counterpart; its integration tests start an API server.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _SELF = UserInfo("system:kube-scheduler", groups=("system:masters",))
 
 
 class EmbeddedApi:
-    """An `Api`; its lanes are all one, as nothing here waits."""
+    """The in-process `Api`. All lanes are the same, as no request waits."""
 
     def __init__(
         self,
@@ -55,7 +55,7 @@ class EmbeddedApi:
         authenticate: Authenticate | None = None,
         documents: Documents | None = None,
     ) -> None:
-        """`documents` keeps what is listed and watched as it is stored, as far as it wants to."""
+        """`documents` is offered the stored bytes of listed and watched objects."""
         self._documents = documents
         self._server = server
         self._registry = server.registry
@@ -227,7 +227,7 @@ class EmbeddedApi:
 
 
 async def _next(cursor: Cursor, deadline: float | None) -> Sequence[Event]:
-    """The next changes, when there are some; TimeoutError at the deadline."""
+    """Wait for the next changes; raise TimeoutError at the deadline."""
     while not (events := cursor.take()):
         woken = asyncio.Event()
         cursor.wake = woken.set

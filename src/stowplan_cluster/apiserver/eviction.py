@@ -1,7 +1,7 @@
 """Eviction: a deletion that a PodDisruptionBudget may reject.
 
-Pods that have not started, have ended or are going already are not guarded. Otherwise the one budget that
-selects the pod must allow a disruption, and is charged with it before the pod goes.
+Budgets do not protect pods that are pending, finished or already being deleted. For all others the one budget that
+selects the pod must allow a disruption; it is charged before the pod is deleted.
 
 Upstream: pkg/registry/core/pod/storage/eviction.go.
 """
@@ -34,7 +34,7 @@ _CAUSE = "DisruptionBudget"
 _UNGUARDED_PHASES = (*FINISHED, "Pending")
 #: Maximum number of evictions that the disruption controller has not observed yet.
 _MAX_DISRUPTED_PODS = 2000
-#: Seconds after which a budget that is behind may have caught up.
+#: Seconds after which the client should retry while the budget's status is outdated.
 _RETRY_AFTER = 10
 
 
@@ -56,7 +56,7 @@ def evict(registry: Registry, namespace: str, name: str, eviction: JsonObject, o
 
 
 def _without_version(options: DeleteOptions) -> DeleteOptions:
-    # Checked before; writing the condition has changed the resourceVersion since.
+    # Already checked; writing the condition has changed the resourceVersion since.
     return replace(options, resource_version=None)
 
 
@@ -91,7 +91,7 @@ def _guards(budget: Stored, pod: Stored) -> bool:
 
 
 def _lets_unhealthy_go(budget: JsonObject) -> bool:
-    """A pod that is not ready does not count as available, so losing it need not be a disruption."""
+    """Whether an unready pod may be evicted without charging the budget, by its unhealthyPodEvictionPolicy."""
     if (budget.get("spec") or {}).get("unhealthyPodEvictionPolicy") == "AlwaysAllow":
         return True
     status = budget.get("status") or {}

@@ -1,6 +1,6 @@
 """The recent changes of one storage, bounded in number and bytes.
 
-What falls off the front is forgotten: whoever would need it is told `Expired` and lists again.
+The oldest changes are dropped first; a watcher that still needs them gets `Expired` and has to list again.
 
 Upstream: k8s.io/apiserver/pkg/storage/cacher/watch_cache.go.
 """
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 class History:
     def __init__(self, forgotten: int, *, max_changes: int, max_bytes: int) -> None:
         self.events: list[Event] = []
-        #: Position of the first remembered change, counted from the storage's first.
+        #: Number of changes dropped so far: the absolute position of the first remembered change.
         self.start = 0
-        #: Version of the last change that is forgotten.
+        #: Version of the last dropped change.
         self.forgotten = forgotten
         self.asleep: dict[Cursor, None] = {}
         self._bytes = 0
@@ -31,7 +31,7 @@ class History:
     def append(self, event: Event) -> None:
         self.events.append(event)
         self._bytes += len(event.stored.data)
-        # An eighth at a time, as dropping from the front moves all that stay.
+        # Drop an eighth at a time: removing from the front moves all remaining elements.
         if len(self.events) > self._max_changes * 9 // 8 or self._bytes > self._max_bytes * 9 // 8:
             self._trim()
         if self.asleep:
@@ -55,7 +55,7 @@ class History:
                 cursor.wake()
 
     def after(self, version: int) -> int:
-        """Index of the first remembered change later than `version`; Expired if some of those are forgotten."""
+        """Index of the first remembered change after `version`; raise Expired if some of those were dropped."""
         if version < self.forgotten:
             raise Expired(f"too old resource version: {version} ({self.forgotten})")
         return bisect_right(self.events, version, key=lambda event: event.stored.version)

@@ -1,17 +1,16 @@
 """Append-only journal of the store: an acknowledged write survives a crash.
 
-The file is JSON lines. The first says what it is and the version it begins at; each other one is an object
-as it became, or the name of one that went. On opening, the changes are played back, a last line that was
-cut off by a crash is dropped, and the file is written anew without what is past; that happens again when the past
-outgrows the present. A new file is complete on the disk before it takes the old one's place.
+The file is JSON lines. The first is a header with the format and the starting version; each other line is the new state
+of an object, or the name of a deleted one. On opening, the changes are replayed, a last line truncated by a crash is
+dropped, and the file is compacted; it is compacted again when it has doubled in size. A compacted file is synced to
+disk before it replaces the old one.
 
-A full disk does not stop the server: what could not be written is logged, and the whole file is written
-anew as soon as that works.
+A full disk does not stop the server: the failure is logged, and the whole file is rewritten as soon as that works.
 
-One process at a time: the file beside it, `FILE.lock`, is held as long as the journal is open.
+Only one process may use a file: `FILE.lock` is held for as long as the journal is open.
 
-The folder may be one that others write to. Neither file is opened through a link, nor if it is somebody else's: what is
-in the store would be theirs to read, and what they put there would be taken for objects.
+The directory may be writable by others. Neither file is opened through a symbolic link or if another user owns it: that
+user could read the store, or plant objects in it.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ if TYPE_CHECKING:
     from stowplan_cluster.apiserver.store import Event, Store
 
 _FORM = "stowplan-state/v1"
-#: Rewritten when it has grown by its own size and by this.
+#: Compacted when it is larger than twice its compacted size plus this.
 _SLACK_BYTES = 32 << 20
 
 _log = logging.getLogger(__name__)
@@ -42,17 +41,17 @@ _encode = msgspec.json.encode
 
 
 class JournalError(Exception):
-    """A state file that cannot be used: which, where, why."""
+    """A state file that cannot be used; the message names file, line and reason."""
 
 
 class Journal:
-    """Open from `Journal(path, store)` to `close()`; fills the store first, which must be empty."""
+    """Records a store's changes in a file until `close()`. The store must be empty; it is filled from the file."""
 
     def __init__(self, path: Path, store: Store, *, slack_bytes: int = _SLACK_BYTES) -> None:
         self._path = path
         self._store = store
         self._slack = slack_bytes
-        #: Whether some change is not in the file.
+        #: Whether some change is missing from the file.
         self._behind = False
         self._lock = _locked(path)
         try:
@@ -69,7 +68,7 @@ class Journal:
         self._ends = store.on_change(self._append)
 
     def close(self) -> None:
-        """Save what is not saved yet; JournalError if that cannot be done."""
+        """Write what is missing from the file; raise JournalError if that fails."""
         self._ends()
         try:
             if self._behind:
@@ -105,7 +104,7 @@ class Journal:
             self._behind = True
 
     def _write(self, line: bytes) -> None:
-        # One write, past all buffers of this process: if it dies now, the line is whole or missing.
+        # One unbuffered write: if the process dies now, the line is complete or missing.
         if os.write(self._file, line) != len(line):
             os.ftruncate(self._file, self._size)
             raise OSError("only part of it could be written")
@@ -119,7 +118,7 @@ class Journal:
         self._behind = False
 
     def _rewrite(self) -> int:
-        """Write the store as it is to a new file, put that in place, and return it, open for appending."""
+        """Write the store to a new file, replace the old one with it, and return it open for appending."""
         temporary = self._path.with_name(f"{self._path.name}.new")
         # Contains Secrets: readable by the owner only.
         descriptor = _made(temporary)
@@ -191,7 +190,7 @@ def _made(path: Path) -> int:
 
 
 def _read(path: Path) -> tuple[dict[tuple[str, str], tuple[str, JsonObject]], int]:
-    """The objects the file leaves, and the version of its last change."""
+    """The objects after replaying the file, and the version of its last change."""
     objects: dict[tuple[str, str], tuple[str, JsonObject]] = {}
     version = -1
     for number, line in _lines(path):

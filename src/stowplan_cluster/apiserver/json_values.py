@@ -1,7 +1,7 @@
 """Compare, copy and print JSON values as the API machinery does.
 
-JSON has one kind of number, Go has two: whole ones within 64 bits are int64, all others float64.
-Python takes 1, 1.0 and True for equal; a patch does not. Messages show values as Go's `%v` and `%T` do.
+JSON has one number type, Go's decoder two: integers within 64 bits become int64, all others float64. Python treats 1,
+1.0 and True as equal; a patch does not. Messages print values as Go's `%v` and `%T` do.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def go_type(value: object) -> str:
 
 
 def json_type(value: object) -> str:
-    """The name of its type in decoding errors: `array`, `object`, `number`."""
+    """The type's name in decoding errors: `array`, `object`, `number`."""
     return _JSON_TYPES.get(value.__class__, "null")
 
 
@@ -106,7 +106,7 @@ def go_number(value: float) -> str:
 
 
 def _json_number(value: float) -> str:
-    """A number as Go's JSON has it, which takes exponents later."""
+    """A number as Go's JSON encoder prints it, which switches to exponents later than `%v`."""
     if isinstance(value, int):
         return str(value)
     sign, digits, exponent = _parts(value)
@@ -139,7 +139,7 @@ def _plain(digits: str, exponent: int) -> str:
 
 
 def go_value(value: Any) -> str:
-    """A value as field errors show it."""
+    """A value as field errors print it."""
     if isinstance(value, float):
         return go_number(value)
     return go_quote(value) if isinstance(value, str) else sorted_json(value)

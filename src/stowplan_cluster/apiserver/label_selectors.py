@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def compiled(selector: JsonObject | None) -> Selector | None:
-    """The selector ready to match; None if it does not parse. An absent one matches nothing."""
+    """Compile a selector; None if it is invalid. An absent selector matches nothing."""
     if selector is None:
         return compile_label_selector(None)
     expressions = tuple(
@@ -40,7 +40,7 @@ def compiled(selector: JsonObject | None) -> Selector | None:
 
 
 def format_selector(selector: JsonObject | None) -> str:
-    """As `kubectl -l` takes it; raises SelectorError if it is none."""
+    """Format as `kubectl -l` syntax; raise SelectorError if the selector is invalid."""
     labels = (selector or {}).get("matchLabels") or {}
     expressions = (selector or {}).get("matchExpressions") or []
     requirements = [(key, f"{key}={value}") for key, value in labels.items()]

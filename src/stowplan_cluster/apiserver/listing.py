@@ -1,7 +1,7 @@
 """List requests: resource versions and pagination.
 
-All pages of one list show the same version. A continue token says which that is and the last key given;
-the store takes later changes back for as long as it remembers them, then the token is refused with 410.
+All pages of one list show the same version. A continue token holds that version and the last returned key; the store
+reverts later changes for as long as it remembers them, then the token gets 410.
 
 Upstream: k8s.io/apiserver/pkg/storage/continue.go, etcd3/store.go (GetList).
 """
@@ -35,7 +35,7 @@ _TOKEN_EXPIRED = (
 
 class _Token(msgspec.Struct, frozen=True, rename={"version": "rv", "last": "start", "form": "v"}):
     version: int
-    #: Key of the last object already given.
+    #: Key of the last object returned.
     last: str
     form: str = "meta.k8s.io/v1"
 
@@ -46,7 +46,7 @@ class Page:
     #: The resourceVersion of the list.
     version: int
     continue_: str = ""
-    #: How many are left; None where selectors make that unknown.
+    #: Number of remaining objects; None if selectors make that unknown.
     remaining: int | None = None
 
 
@@ -89,7 +89,7 @@ def _at(store: Store, storage: str, namespace: str, version: int, *, continued: 
 
 
 def _from_where(store: Store, options: ListOptions) -> tuple[int, str]:
-    """The version to show, and the key after which to begin."""
+    """The version to list, and the key after which to start."""
     if options.limit < 0:
         raise BadRequest(f"limit: {options.limit} is less than 0")
     if options.continue_:
@@ -109,7 +109,7 @@ def _from_where(store: Store, options: ListOptions) -> tuple[int, str]:
         raise BadRequest('resourceVersionMatch "Exact" is forbidden for resourceVersion "0"')
     if asked > store.version:
         raise Expired(f"too large resource version: {asked}, current: {store.version}")
-    # Parity: a page of a version without a match means that very version.
+    # Parity: limit and resourceVersion without resourceVersionMatch mean Exact.
     exact = match == EXACT or (asked and options.limit and not match)
     return (asked if exact else store.version), ""
 

@@ -1,8 +1,8 @@
 """Report what an API server would reject in a manifest, for commands that read files.
 
-Found by the entry-point group `stowplan.manifest_checks`. Unknown fields and invalid values would mislead whoever reads
-the object, so they are refused here, too. That something is missing or given twice is only worth a word: a pod without
-an image can be placed.
+Found by the entry-point group `stowplan.manifest_checks`. Unknown fields and invalid values are errors: with them an
+answer about the object would mislead. Missing or duplicate values are only warnings: a pod without an image can be
+placed.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ if TYPE_CHECKING:
     from stowplan_cluster.apiserver.resources import Resource
 
 _MISLEADING = frozenset(("FieldValueInvalid", "FieldValueNotSupported"))
-#: Where a workload says what its pods are.
+#: Field paths of pod templates in workloads.
 _OF_PODS = ("spec.template.spec.", "spec.jobTemplate.spec.template.spec.")
 
 _CATALOGUE = Catalogue(BUILT_IN)
 
 
 def findings(manifest: Mapping[str, Any]) -> Iterator[tuple[bool, str]]:
-    """(whether it must not be read as if it were right, what is wrong) for each problem; kinds not known have none."""
+    """Yield (whether it is an error, message) for each problem; unknown kinds have none."""
     resource = _CATALOGUE.of_kind(manifest.get("apiVersion", ""), manifest.get("kind", ""))
     if resource is None:
         return
-    # By way of JSON: defaults change what they are given, and this is the caller's.
+    # Copy through JSON: defaults modify their input, which belongs to the caller.
     obj = msgspec.json.decode(msgspec.json.encode(manifest))
     try:
         unknown = conform(schema_of(resource), obj)
@@ -48,16 +48,16 @@ def findings(manifest: Mapping[str, Any]) -> Iterator[tuple[bool, str]]:
     if unknown:
         for complaint in unknown:
             yield True, complaint
-        # A required field may be missing because it is misspelled.
+        # Stop here: a required field may be missing because it is misspelled.
         return
     if resource.namespaced:
         obj["metadata"].setdefault("namespace", "default")
     apply_defaults(resource, obj)
     if resource.storage == "services":
-        # Addresses are the server's to give; that a headless service has none is said in two fields.
+        # The server allocates addresses; validation requires them.
         allocate_addresses(obj, lambda *_: [])
     if resource.storage == "jobs.batch":
-        # So are a job's uid and the selector made of it.
+        # Likewise a job's uid and the selector made from it.
         obj["metadata"]["uid"] = "uid"
         generate_selector(obj, 0.0)
     for problem in validation.validate_create(resource, obj):
@@ -67,5 +67,5 @@ def findings(manifest: Mapping[str, Any]) -> Iterator[tuple[bool, str]]:
 def _misleads(resource: Resource, problem: FieldError) -> bool:
     if problem.reason not in _MISLEADING:
         return False
-    # Of a workload only its pods are judged.
+    # Of a workload only the pod template matters.
     return resource.group not in ("apps", "batch") or problem.field.startswith(_OF_PODS)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from stowplan_cluster.apiserver.objects import JsonObject
     from stowplan_cluster.apiserver.resources import Resource
 
-#: Without vowels and similar characters, to avoid words and misreadings.
+#: Without vowels and look-alikes, to avoid words and misreadings.
 _LETTERS = "bcdfghjklmnpqrstvwxz2456789"
 _SUFFIX_LENGTH = 5
 _GENERATION_TRIES = 8
@@ -32,7 +32,7 @@ _FIXED = ("uid", "deletionTimestamp", "deletionGracePeriodSeconds")
 
 
 class Names(Protocol):
-    """Where chance comes in."""
+    """Source of random names and UIDs."""
 
     def suffix(self) -> str: ...
 
@@ -58,7 +58,7 @@ def prepare_metadata(
 ) -> None:
     metadata = metadata_of(obj)
     if says_a_version(obj):
-        # Parity: by the code, the server's fault.
+        # Parity: the reference answers 500 here.
         raise ApiError("resourceVersion should not be set on objects to be created")
     set_namespace(resource, metadata, namespace)
     if not metadata.get("name"):
@@ -73,7 +73,7 @@ def prepare_metadata(
 
 
 def _generated_name(base: str, names: Names, taken: Callable[[str], bool]) -> str:
-    """A generated name that is not taken, within a few tries: random suffixes collide among thousands of objects."""
+    """A generated name that is not taken, within a few attempts: random suffixes collide among thousands of objects."""
     for _ in range(_GENERATION_TRIES):
         name = base[:_MAX_BASE_LENGTH] + names.suffix()
         if not taken(name):
@@ -89,14 +89,14 @@ def set_namespace(resource: Resource, metadata: JsonObject, namespace: str) -> N
 
 
 def check_namespace(metadata: JsonObject, namespace: str) -> None:
-    """What an object that names no namespace gets; BadRequest for another one than the request's."""
+    """Default the object's namespace to the request's; raise BadRequest if they differ."""
     if (metadata.get("namespace") or namespace) != namespace:
         raise BadRequest("the namespace of the provided object does not match the namespace sent on the request")
     metadata["namespace"] = namespace
 
 
 def check_name(obj: JsonObject, name: str) -> None:
-    """The object of an update is the one at its URL."""
+    """Check that the object's name is the one in the URL."""
     found = metadata_of(obj).get("name")
     if not found:
         raise BadRequest(f"the name of the object ({name} based on URL) was undeterminable: name must be provided")
@@ -105,7 +105,7 @@ def check_name(obj: JsonObject, name: str) -> None:
 
 
 def carry_over(obj: JsonObject, old: JsonObject) -> None:
-    """What of the old metadata stays, whatever the new object says."""
+    """Copy the metadata that an update cannot change from the old object."""
     metadata, before = metadata_of(obj), metadata_of(old)
     keep(metadata, before, *_KEPT, "resourceVersion", "generation")
     keep(metadata, before, *(name for name in _FIXED if metadata.get(name) in (None, "")))

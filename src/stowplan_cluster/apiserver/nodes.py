@@ -1,7 +1,7 @@
 """Generate simulated nodes from a template.
 
-The template is a Node as a manifest has it. In all its texts `{n}` stands for the node's number and `{zone}`
-for the letter of its zone, of which there are three. A name without `{n}` gets the number appended.
+The template is a Node manifest. In all its strings `{n}` is replaced by the node's number and `{zone}` by the letter of
+its zone, of which there are three. A name without `{n}` gets the number appended.
 """
 
 from __future__ import annotations

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-#: An object as JSON has it. What is stored is encoded bytes; whoever gets a dict may change it freely.
+#: A decoded JSON object. The store keeps encoded bytes, so whoever receives a dict may change it.
 JsonObject = dict[str, Any]
 
 
 def metadata_of(obj: JsonObject) -> JsonObject:
-    """The object's metadata, made if it is missing."""
+    """The object's metadata, created if missing."""
     metadata: JsonObject | None = obj.get("metadata")
     if metadata is None:
         metadata = obj["metadata"] = {}
@@ -25,7 +25,7 @@ def value_at(obj: JsonObject, path: str) -> Any:
 
 
 def keep(new: JsonObject, old: JsonObject, *names: str) -> None:
-    """Put fields back to what they were."""
+    """Restore fields to their old values."""
     for name in names:
         if old.get(name) is None:
             new.pop(name, None)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from stowplan_cluster.apiserver.resources import Resource
 
 _MAX_VERSION = (1 << 64) - 1
-#: Kinds that upstream keeps under another name than their plural.
+#: Kinds whose etcd prefix is not their plural.
 _KEPT_UNDER = {
     "customresourcedefinitions.apiextensions.k8s.io": "apiextensions.k8s.io/customresourcedefinitions",
     "nodes": "minions",
@@ -27,11 +27,11 @@ _KEPT_UNDER = {
 
 
 def check_uid(resource: Resource, obj: JsonObject, namespace: str, have: str, *, dry_run: bool) -> None:
-    """Conflict for an object that has gone, or has come back under the same name; `have` is "" for none."""
+    """Raise Conflict if the object was deleted or recreated; `have` is the live uid, "" if there is no object."""
     metadata = metadata_of(obj)
     uid = metadata.get("uid")
     if uid and uid != have:
-        # Parity: the message has the key that a kube-apiserver would keep the object under.
+        # Parity: the message contains the object's etcd key.
         key = _key(resource, namespace, metadata["name"], dry_run=dry_run)
         why = (
             f"StorageError: invalid object, Code: 4, Key: {key}, ResourceVersion: 0, AdditionalErrorMsg: "
@@ -47,15 +47,15 @@ def failed(field: str, wanted: str, have: str) -> str:
 def _key(resource: Resource, namespace: str, name: str, *, dry_run: bool) -> str:
     kept_under = f"{resource.group}/{resource.plural}" if resource.custom else resource.plural
     place = f"{namespace}/{name}" if resource.namespaced else name
-    # Parity: a dry run never gets as far as the registry's own prefix.
+    # Parity: on a dry run the key lacks the registry's prefix.
     prefix = "" if dry_run else "/registry"
     return f"{prefix}/{_KEPT_UNDER.get(resource.qualified, kept_under)}/{place}"
 
 
 def version_asked(obj: JsonObject) -> int:
-    """The version an object says it is of; 0 for none, which is also what "0" means."""
+    """Parse an object's resourceVersion; 0 if it has none or "0"."""
     text = metadata_of(obj).get("resourceVersion") or "0"
-    # Parity: neither is the client's fault, by the code.
+    # Parity: the reference answers 500 for both.
     if not (text.isascii() and text.isdigit()):
         raise ApiError(f"strconv.ParseUint: parsing {go_quote(text)}: invalid syntax")
     if int(text) > _MAX_VERSION:
@@ -64,7 +64,7 @@ def version_asked(obj: JsonObject) -> int:
 
 
 def says_a_version(obj: JsonObject) -> bool:
-    """Whether an object to be created does. Parity: what is no number says nothing."""
+    """Whether an object to create has a resourceVersion. Parity: anything but a number is ignored."""
     try:
         return version_asked(obj) > 0
     except ApiError:
@@ -72,7 +72,7 @@ def says_a_version(obj: JsonObject) -> bool:
 
 
 def check_types(preconditions: object) -> JsonObject:
-    """Those that DeleteOptions carry."""
+    """Check the types of DeleteOptions.preconditions."""
     if not isinstance(preconditions, dict):
         raise BadRequest(
             f"json: cannot unmarshal {json_type(preconditions)} into Go struct field DeleteOptions.preconditions "

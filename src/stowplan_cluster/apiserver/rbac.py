@@ -75,14 +75,14 @@ class Subject(ApiStruct, frozen=True, kw_only=True):
     namespace: str = ""
 
     def describe(self, namespace: str) -> str:
-        """As decisions name it; Parity: a service account's name comes before its namespace."""
+        """Format the subject for decisions. Parity: a service account's name comes before its namespace."""
         if self.kind != "ServiceAccount":
             return f"{self.kind} {go_quote(self.name)}"
         return f"{self.kind} {go_quote(f'{self.name}/{self.namespace or namespace}')}"
 
 
 class RoleBinding(ApiStruct, frozen=True, kw_only=True):
-    """A RoleBinding, or without a namespace a ClusterRoleBinding."""
+    """A RoleBinding, or a ClusterRoleBinding if it has no namespace."""
 
     metadata: ObjectMeta = ObjectMeta()
     role_ref: RoleRef = RoleRef()

@@ -1,11 +1,11 @@
 """The API's verbs: the path from a request to the store.
 
-A write goes through the same stages as upstream: the body is made to conform to its type, metadata
-is prepared, defaults, admission, the kind's strategy, validation, managed fields; then the store takes it, or,
-on a dry run, does not. All of it is synchronous, so no write ever sees another one half done.
+A write goes through the same stages as upstream: conformance to the type, metadata, defaults, admission, the kind's
+strategy, validation, managed fields; then it is stored, unless it is a dry run. All of it is synchronous, so writes
+never interleave.
 
-Objects come and go as dicts; those that come are taken over and changed. What is asked for by a
-version other than the stored one is converted on the way (`conversion.py`).
+Objects are passed and returned as dicts; the registry takes ownership of those it is passed. Objects are converted if
+the requested version is not the storage version (`conversion.py`).
 
 Upstream: k8s.io/apiserver/pkg/endpoints/handlers, pkg/registry/generic/registry/store.go, pkg/registry/rest.
 """
@@ -69,10 +69,10 @@ class Options:
     """Options of a request."""
 
     field_manager: str = "stowplan"
-    #: "Ignore", "Warn" or "Strict": what becomes of fields that the kind does not have.
+    #: How to treat unknown fields: "Ignore", "Warn" or "Strict".
     field_validation: str = "Warn"
     dry_run: bool = False
-    #: The object comes from another server, with its uid: who refers to it goes on to do so.
+    #: Keep the object's uid: it comes from another server, and other objects refer to it.
     keep_uid: bool = False
     #: Server-side apply takes fields from other managers.
     force: bool = False
@@ -95,7 +95,7 @@ class Registry:
         self.store = store
         self.catalogue = catalogue
         self.clock = clock
-        #: Replaced when other plugins are to be on.
+        #: Replaced by `ApiServer.set_admission`.
         self.admission = admission
         self._custom = custom_resources
         self._names = names
@@ -139,7 +139,7 @@ class Registry:
         if uid:
             metadata_of(obj)["uid"] = uid
         self._apply_defaults(resource, obj)
-        # Before the server sets fields: a client owns what it has sent.
+        # Before the server sets fields, so that the client owns only what it sent.
         record(None, obj, "")
         self.admission.create(resource, obj)
         strategies.prepare_for_create(resource, obj, now=now)
@@ -213,7 +213,7 @@ class Registry:
         subresource: str = "",
         options: Options | None = None,
     ) -> tuple[Stored, bool]:
-        """The object as patched, and whether the patch created it."""
+        """Patch the object; return it and whether the patch created it."""
         options = options or Options()
         if kind == "apply":
             return self._server_side_apply(resource, namespace, name, patch, subresource, options)
@@ -232,7 +232,7 @@ class Registry:
             patched = patches.apply_merge_patch(obj, patch)
         else:
             patched = patches.apply_strategic_merge_patch(obj, patch, self.schema_of(resource))
-            # Parity: the kind is not the patch's to say.
+            # Parity: a patch cannot change apiVersion and kind.
             patched |= {"apiVersion": resource.api_version, "kind": resource.kind}
         try:
             return self._conforming(resource, patched, options)
@@ -277,7 +277,7 @@ class Registry:
         return self._update(resource, live, merged, subresource, options, _recorded_already), False
 
     def replace(self, resource: Resource, obj: JsonObject, *, options: Options | None = None) -> Stored:
-        """Write an object that this server made itself: no admission, no validation, no field managers."""
+        """Write an object built by this server, without admission, validation and managed fields."""
         return self._write(resource, obj, options or Options())
 
     # Deleting
@@ -297,7 +297,7 @@ class Registry:
             return Deletion(live, finished=True)
         if not stays:
             if resource.storage == "pods" and obj != before:
-                # Parity: watchers see that no time is left before they see it gone.
+                # Parity: watchers see deletionGracePeriodSeconds 0 before the deletion.
                 live = self.store.put(resource.storage, obj)
                 obj = live.to_dict()
             return Deletion(self.store.remove(live, obj), finished=True)
@@ -327,7 +327,7 @@ class Registry:
         bind_pod(pod, binding, node.labels if node is not None else {}, now=self.clock())
         return self._write(pods, pod, options or Options())
 
-    # What kinds are
+    # Resources
 
     def of_storage(self, storage: str) -> Resource:
         resource = self.catalogue.of_storage(storage)
@@ -345,7 +345,7 @@ class Registry:
             apply_defaults(resource, obj)
 
     def _is_validated(self, resource: Resource) -> bool:
-        # The server itself relies on definitions of custom resources.
+        # CustomResourceDefinitions are always validated, as the server relies on them.
         return self._stages.validation or resource.storage == DEFINITIONS
 
     def _check_new(self, resource: Resource, obj: JsonObject, options: Options) -> None:
@@ -365,7 +365,9 @@ class Registry:
         self, resource: Resource, obj: JsonObject, old: JsonObject | None, options: Options
     ) -> Sequence[FieldError]:
         if resource.custom:
-            return self._custom.validate(resource, obj, old)
+            found = self._custom.validate(resource, obj, old)
+            options.warnings += found.warnings
+            return found.errors
         if resource.storage == DEFINITIONS:
             options.warnings += definition_warnings(obj, old)
             return validate_definition(obj, old)
@@ -374,7 +376,7 @@ class Registry:
     # The stages of a write
 
     def _conforming(self, resource: Resource, obj: JsonObject, options: Options) -> JsonObject:
-        """The object, checked for its kind, without unknown fields."""
+        """Check the object's kind and types, and drop unknown fields."""
         _check_kind(resource, obj)
         complaints = conform(self.schema_of(resource), obj)
         if complaints and options.field_validation == "Strict":
@@ -395,14 +397,14 @@ class Registry:
 
     def _refuse(self, resource: Resource, obj: JsonObject, errors: Sequence[FieldError]) -> None:
         if errors:
-            # Parity: events of both groups are judged as those of the core.
+            # Parity: events of both groups are validated in their core form.
             group = "" if resource.storage == "events" else resource.group
             raise invalid(resource.kind, group, metadata_of(obj).get("name", ""), errors)
 
     def _record_update(self, resource: Resource, options: Options) -> _Record:
         def record(old: JsonObject | None, new: JsonObject, subresource: str) -> None:
             if not self._stages.managed_fields and (old is None or "managedFields" not in metadata_of(old)):
-                # Not tracked until somebody applies, as upstream treats objects whose managers were cleared.
+                # Not tracked until the first apply, as upstream does for objects whose managers were cleared.
                 metadata_of(new).pop("managedFields", None)
                 return
             managed_fields.record_update(
@@ -441,7 +443,7 @@ def _already_exists(resource: Resource, there: Stored) -> AlreadyExists:
 
 
 def _of_any_version(obj: JsonObject) -> JsonObject:
-    """What a write that may create sends: its version is read, and says nothing."""
+    """Check the resourceVersion of an object to create, and drop it."""
     version_asked(obj)
     metadata_of(obj).pop("resourceVersion", None)
     return obj
@@ -455,7 +457,7 @@ def _check_uid_of_new(resource: Resource, obj: JsonObject) -> None:
 
 
 def _recorded_already(_old: JsonObject | None, _new: JsonObject, _subresource: str) -> None:
-    """Server-side apply has written down who manages what."""
+    """A no-op: server-side apply has already updated managedFields."""
 
 
 def _check_kind(resource: Resource, obj: JsonObject) -> None:
@@ -463,7 +465,7 @@ def _check_kind(resource: Resource, obj: JsonObject) -> None:
         raise BadRequest(f"{resource.kind}: metadata must be an object")
     metadata_of(obj)
     if resource.custom and not obj.get("kind"):
-        # Parity: what has a schema of its own is not guessed at.
+        # Parity: apiVersion and kind are defaulted for built-in kinds only.
         raise BadRequest(f"{_cannot_be_handled(resource)}Object 'Kind' is missing in '{sorted_json(obj)}'")
     for name, own in (("apiVersion", resource.api_version), ("kind", resource.kind)):
         obj[name] = obj.get(name) or own
@@ -480,7 +482,7 @@ def _check_kind(resource: Resource, obj: JsonObject) -> None:
 
 
 def _not_owned(resource: Resource) -> JsonObject | None:
-    """Fields that writes through this path never own: None leaves it to the subresource."""
+    """The reset fields of custom resources without status; None for the default of the subresource."""
     return {} if resource.custom and not resource.has_status else None
 
 

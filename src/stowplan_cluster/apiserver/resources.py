@@ -1,8 +1,8 @@
 """The served resources: one `Resource` per (group, version, plural), and their catalogue.
 
-Discovery, routing, tables, storage and validation all start from here. Resources that share a
-`storage` are versions of the same objects: `conversion.py` turns one into the other. Custom
-resources join and leave the catalogue as their definitions do.
+Discovery, routing, tables, storage and validation are all driven by it. Resources with the same `storage` are versions
+of the same objects; `conversion.py` converts between them. Custom resources are added and removed with their
+definitions.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 ALL_VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
 CREATE_ONLY = ("create",)
-#: Namespaces go one by one.
+#: Namespaces cannot be deleted as a collection.
 NO_COLLECTIONS = tuple(verb for verb in ALL_VERBS if verb != "deletecollection")
 
 
@@ -33,7 +33,7 @@ class Resource:
     verbs: tuple[str, ...] = ALL_VERBS
     #: Besides "status": binding, eviction, scale, log, exec, …
     subresources: tuple[str, ...] = ()
-    #: Where the objects are kept: `pods`, `deployments.apps`. Both kinds of Event share one.
+    #: Key of the objects' storage: `pods`, `deployments.apps`. Both kinds of Event share one.
     storage: str = ""
     #: Whether metadata.generation is increased when spec changes.
     generation: bool = False
@@ -41,11 +41,11 @@ class Resource:
     created_by_update: bool = False
     #: Whether an update requires resourceVersion; custom resources always do.
     versioned_updates: bool = False
-    #: What fieldSelector may name, besides metadata.name and metadata.namespace; each is a path into the object.
+    #: Paths that fieldSelector supports besides metadata.name and metadata.namespace.
     selectable_fields: tuple[str, ...] = ()
-    #: Of custom resources: where scale finds (spec replicas, status replicas, label selector).
+    #: For custom resources: paths of the scale subresource (spec replicas, status replicas, label selector).
     scale_paths: tuple[str, str, str] | None = None
-    #: Of custom resources: a CustomResourceColumnDefinition each.
+    #: For custom resources: their CustomResourceColumnDefinitions.
     printer_columns: tuple[Mapping[str, str | int], ...] = ()
     custom: bool = False
     #: Inert: stored only, without validation of spec, controllers or admission.
@@ -62,12 +62,12 @@ class Resource:
 
     @property
     def qualified(self) -> str:
-        """As messages name it: `pods`, `deployments.apps`."""
+        """The name in messages: `pods`, `deployments.apps`."""
         return f"{self.plural}.{self.group}" if self.group else self.plural
 
     @property
     def path(self) -> str:
-        """Where the HTTP front serves its group and version."""
+        """The URL path of the group and version."""
         return f"/apis/{self.group}/{self.version}" if self.group else f"/api/{self.version}"
 
     @property
@@ -76,7 +76,7 @@ class Resource:
 
 
 class Catalogue:
-    """All resources served now. `version` moves with every change, so that documents made of it can be kept."""
+    """All served resources. `version` changes with every change, so that derived documents can be cached."""
 
     def __init__(self, resources: Iterable[Resource]) -> None:
         self._resources: dict[tuple[str, str, str], Resource] = {}
@@ -107,7 +107,7 @@ class Catalogue:
         return next((known for known in self if known.kind == kind and known.api_version == api_version), None)
 
     def of_storage(self, storage: str) -> Resource | None:
-        """The version in which objects are kept: the first that was added."""
+        """The storage version: the first that was added."""
         return self._storages.get(storage)
 
 
@@ -318,7 +318,7 @@ _EXTENSIONS = (
         subresources=("status",),
     ),
 )
-#: The form in which events are kept comes before the core one, see `Catalogue.of_storage`.
+#: events.k8s.io first: it is the storage version (`Catalogue.of_storage`).
 _EVENTS = (
     _resource(
         "events",
@@ -351,7 +351,7 @@ _FLOW_CONTROL: dict[str, object] = {
 }
 _SCALED: dict[str, object] = {"group": "autoscaling", "categories": ("all",), "subresources": ("status",)}
 _NETWORKING: dict[str, object] = {"group": "networking.k8s.io", "generation": True}
-#: Kinds in manifests of other projects that nothing here acts on: stored only, so that the manifests load.
+#: Kinds that no controller here acts on: stored only, so that manifests with them load.
 _INERT = tuple(
     replace(resource, inert=True)
     for resource in (
@@ -368,7 +368,7 @@ _INERT = tuple(
             generation=True,
             subresources=("status",),
         ),
-        # The version in which they are kept comes first.
+        # The storage version comes first.
         _resource("horizontalpodautoscalers", "HorizontalPodAutoscaler", "hpa", version="v2", **_SCALED),
         _resource("horizontalpodautoscalers", "HorizontalPodAutoscaler", "hpa", **_SCALED),
         _resource("networkpolicies", "NetworkPolicy", "netpol", **_NETWORKING),

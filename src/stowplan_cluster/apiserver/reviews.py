@@ -1,6 +1,6 @@
 """Create-only review kinds: TokenReview, SubjectAccessReview and the like.
 
-Nothing is stored; the answer is the object with its status.
+Nothing is stored; the response is the object with its status.
 
 Upstream: pkg/registry/authentication, pkg/registry/authorization, pkg/apis/authorization/validation.
 """
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     Authenticate = Callable[[str], UserInfo | None]
 
-#: Whom tokens are for unless a review asks for somebody else.
+#: The default audience of tokens.
 API_AUDIENCE = "https://kubernetes.default.svc.cluster.local"
 
 _EITHER = "exactly one of nonResourceAttributes or resourceAttributes must be specified"
@@ -46,7 +46,7 @@ def answer_review(
     namespace: str = "",
     now: float | None = None,
 ) -> JsonObject:
-    """The review with its status. `namespace` is the request's; `authenticate` tells whose a bearer token is."""
+    """Answer a review with its status. `namespace` is the request's; `authenticate` maps a bearer token to its user."""
     metadata_of(obj)
     match resource.kind:
         case "TokenReview":
@@ -62,7 +62,7 @@ def answer_review(
     return _access_review(resource, obj, None, authorizer)
 
 
-# Who is this?
+# Authentication
 
 
 def _token_review(obj: JsonObject, authenticate: Authenticate | None) -> JsonObject:
@@ -99,15 +99,15 @@ def _user_info(user: UserInfo) -> JsonObject:
     return {key: value for key, value in info.items() if value}
 
 
-# May they?
+# Authorization
 
 
 def _access_review(resource: Resource, obj: JsonObject, user: UserInfo | None, authorizer: Authorizer) -> JsonObject:
-    """`user` is the one who asks about themselves; otherwise the review names somebody."""
+    """`user` is set for reviews about oneself; otherwise the review names the user."""
     spec = obj.get("spec") or {}
     errors = _review_errors(resource, obj, spec, is_self=user is not None)
     if errors:
-        # Parity: the reference no longer knows the kind here, so the message starts with a dot.
+        # Parity: the reference omits the kind here, so the message starts with a dot.
         raise invalid_object("", resource.group, "", errors)
     decision = authorizer.authorize(_attributes(spec, user or _asked_about(spec)))
     status: JsonObject = {"allowed": decision.allowed}
@@ -154,7 +154,7 @@ def _review_errors(resource: Resource, obj: JsonObject, spec: JsonObject, *, is_
 
 
 def _as_go_has_it(about_path: JsonObject) -> JsonObject:
-    """Parity: the message shows the reference's own struct, which has other names than the API."""
+    """Parity: the message prints the reference's internal struct, whose field names differ from the API's."""
     return {"Path": about_path.get("path") or "", "Verb": about_path.get("verb") or ""}
 
 
@@ -191,7 +191,7 @@ def _selector_errors(selector: JsonObject | None, path: str) -> Errors:
 
 
 def _ignored_selectors(spec: JsonObject) -> str:
-    """RBAC does not look at selectors; those that do not parse are mentioned."""
+    """The evaluation error for an invalid label selector; RBAC ignores selectors otherwise."""
     raw = ((spec.get("resourceAttributes") or {}).get("labelSelector") or {}).get("rawSelector")
     if not raw:
         return ""
@@ -211,7 +211,7 @@ def _check_namespace(obj: JsonObject, namespace: str) -> None:
         raise BadRequest(f"spec.resourceAttributes.namespace must match namespace: {wanted}")
 
 
-# What may they?
+# Rules
 
 
 def _rules_review(resource: Resource, obj: JsonObject, user: UserInfo, authorizer: Authorizer) -> JsonObject:

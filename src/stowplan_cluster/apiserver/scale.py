@@ -45,7 +45,7 @@ def scale_of(registry: Registry, resource: Resource, stored: Stored) -> JsonObje
 def set_scale(
     registry: Registry, resource: Resource, namespace: str, name: str, scale: JsonObject, *, options: Options
 ) -> JsonObject:
-    """Write what a Scale wants into its object; the Scale that comes of it."""
+    """Apply a Scale to its object and return the resulting Scale."""
     if scale.get("kind", KIND) != KIND or scale.get("apiVersion", API_VERSION) != API_VERSION:
         raise BadRequest(f"this path takes kind {KIND} of apiVersion {API_VERSION}")
     conform(struct_named("io.k8s.api.autoscaling.v1.Scale"), scale)
@@ -80,6 +80,6 @@ def _selector_text(obj: JsonObject) -> str:
     if not isinstance(selector, dict):
         return ""
     if "matchLabels" not in selector and "matchExpressions" not in selector:
-        # A ReplicationController selects by a plain map.
+        # A ReplicationController's selector is a plain map.
         selector = {"matchLabels": selector}
     return format_selector(selector)

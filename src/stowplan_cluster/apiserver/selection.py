@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from stowplan_cluster.apiserver.resources import Resource
     from stowplan_cluster.apiserver.store import Stored
 
-#: Fields that every resource lets one select by.
+#: Fields that every resource supports.
 COMMON_FIELDS = ("metadata.name", "metadata.namespace")
-#: Where a selectable field is kept under another name.
+#: Selectable fields that have another name in the storage version.
 _KEPT_AS = {
     "source": "deprecatedSource.component",
     "reportingComponent": "reportingController",
@@ -31,7 +31,7 @@ _KEPT_AS = {
 
 
 def label_selector_of(text: str) -> Selector:
-    """The selector, or BadRequest."""
+    """Parse a label selector; raise BadRequest if it is invalid."""
     try:
         return parse_label_selector(text)
     except SelectorError as error:
@@ -39,7 +39,7 @@ def label_selector_of(text: str) -> Selector:
 
 
 def parse_field_selector(text: str, resource: Resource) -> tuple[FieldTerm, ...]:
-    """The terms, with fields as the storage keeps them; BadRequest for what does not parse or cannot be selected by."""
+    """Parse a field selector to storage field names; raise BadRequest if it is invalid or not supported."""
     return _known_fields(text, resource) if len(text) <= SHORT else _parsed_fields(text, resource)
 
 
@@ -71,13 +71,13 @@ def _kept_name(name: str) -> str:
 
 
 def kept_fields(resource: Resource) -> tuple[str, ...]:
-    """What the storage has to keep ready for this resource's selectors."""
+    """The fields that the storage has to index for this resource's selectors."""
     return tuple(_kept_name(name) for name in resource.selectable_fields)
 
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """What of a storage a request asks for."""
+    """The namespace and selectors of a request."""
 
     namespace: str
     labels: Selector
@@ -85,7 +85,7 @@ class Selection:
 
     @property
     def everything(self) -> bool:
-        """Whether only the namespace restricts."""
+        """Whether there are no label and field terms."""
         return self.labels.empty and not self.fields
 
     def matches(self, stored: Stored) -> bool:

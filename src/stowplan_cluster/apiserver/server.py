@@ -1,8 +1,8 @@
 """Assemble the embedded API: store, catalogue and registry.
 
-One thread owns it. In process it is called directly (`registry`) or through `EmbeddedApi`; over HTTP by the front.
+Owned by one thread. In process it is used directly (`registry`) or through `EmbeddedApi`; over HTTP through the front.
 
-A new server is not empty: it has the namespaces and priority classes that every cluster has.
+A new server already has the namespaces and priority classes of every cluster.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _DESCRIPTIONS = {
 
 
 class ApiServer:
-    """Keep it from construction to `close()`; `state` names the file that outlives it."""
+    """The server, from construction to `close()`; `state` is the file to load from and to save to."""
 
     def __init__(
         self,
@@ -117,7 +117,7 @@ class ApiServer:
         except AlreadyExists:
             return
 
-    # Custom resources are served as soon as their definition is stored, and go with it.
+    # Custom resources are served from when their definition is stored until it is deleted.
 
     def _register_loaded(self) -> None:
         self.custom_resources.restore(stored.to_dict() for stored in self.store.list(DEFINITIONS))

@@ -1,7 +1,7 @@
 """Stages of a write that trusted callers may skip, for speed.
 
-All of them are on by default, and the server then answers as a real one. Types are always enforced, defaults always
-set, versions and uids always compared: objects can be read, bound and watched with any stages.
+All are on by default, and the server then behaves as a real one. Types are always enforced, defaults always set,
+versions and uids always compared: reading, binding and watching work with any stages.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ class Stages:
     #: Without it, no admission plugin runs: pods get no priority from their class and no default tolerations,
     #: claims no default storage class, and namespaces need not exist.
     admission: bool = True
-    #: Without it, who manages which fields is recorded only for objects that somebody applies to.
+    #: Without it, managedFields are maintained only for objects that use server-side apply.
     managed_fields: bool = True
-    #: Without it, whatever has the right types is stored, and nobody is warned. Definitions of custom resources are
-    #: validated nevertheless, as the server itself relies on them.
+    #: Without it, any object with the right types is stored, without warnings. CustomResourceDefinitions are validated
+    #: nevertheless, as the server relies on them.
     validation: bool = True
 
     @classmethod
     def without(cls, names: Collection[str]) -> Stages:
-        """All but those; ValueError for a name that is unknown."""
+        """All stages but these; raise ValueError for an unknown name."""
         unknown = sorted(set(names) - _NAMES.keys())
         if unknown:
             raise ValueError(f"no stage is called {', '.join(unknown)}; there are {', '.join(_NAMES)}")

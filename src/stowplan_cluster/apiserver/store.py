@@ -1,13 +1,13 @@
 """The object store; every write increments its version.
 
-An object is kept as the JSON bytes that readers get, so a list or a watch line is a copy of bytes,
-and 10 watchers share one. Beside the bytes stands what selectors and controllers ask for.
+An object is stored as the JSON bytes that readers get, so a list or a watch line is a copy of bytes, and ten watchers
+share one. Labels, owners and selectable fields are stored next to the bytes.
 
-Each kind of storage remembers its last changes. A watch is a cursor into them: it owns no buffer,
-so a reader that is too slow costs nothing and is told `Expired` once its place is forgotten. Lists
-of an earlier version are the present with the later changes taken back.
+Each storage remembers its last changes. A watch is a cursor into them: it owns no buffer, so a slow reader costs
+nothing and gets `Expired` once its position has been dropped. Lists at an earlier version are computed by reverting
+later changes.
 
-Who may write what is the registry's business; the store takes everything and never waits.
+The registry decides who may write what; the store accepts everything and never waits.
 
 Upstream: k8s.io/apiserver/pkg/storage (etcd3 and the watch cache in one).
 """
@@ -42,7 +42,7 @@ _decode = msgspec.json.Decoder(dict).decode
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Stored:
-    """One object at one version. Never changes; a write makes another one."""
+    """One object at one version; immutable."""
 
     resource: str
     namespace: str
@@ -54,28 +54,28 @@ class Stored:
     labels: Mapping[str, str]
     #: uids of metadata.ownerReferences
     owners: tuple[str, ...]
-    #: Values of the storage's selectable fields, in their order.
+    #: Values of the storage's selectable fields, in the order of `field_names`.
     values: tuple[str, ...]
     field_names: tuple[str, ...]
 
     def field(self, name: str) -> str:
-        """The value of a selectable field; "" if it is none."""
+        """The value of a selectable field; "" for any other field."""
         return self.values[self.field_names.index(name)] if name in self.field_names else ""
 
     @property
     def key(self) -> str:
-        """Its place in etcd's order, which lists and continue tokens follow."""
+        """Key in etcd's order, which lists and continue tokens follow."""
         return key_of(self.namespace, self.name)
 
     def to_dict(self) -> JsonObject:
-        """Decoded anew each time: the caller's to change."""
+        """Decode the object; the caller owns the dict."""
         return _decode(self.data)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Event:
     type: EventType
-    #: Of a deletion: the last state, at the version of the deletion.
+    #: For a deletion: the last state, with the version of the deletion.
     stored: Stored
     previous: Stored | None
 
@@ -90,11 +90,11 @@ class Cursor:
     def __init__(self, history: History, position: int) -> None:
         self._history = history
         self._position = position
-        #: Called once when there is something to take again; set by the reader.
+        #: Set by the reader; called once when there are changes again after `take` returned none.
         self.wake: Callable[[], None] | None = None
 
     def take(self, limit: int = 1000) -> list[Event]:
-        """The next changes; none means that `wake` will be called. Raises Expired if they are forgotten."""
+        """The next changes; if there are none, `wake` will be called. Raise Expired if they were dropped."""
         history = self._history
         if self._position < history.start:
             raise Expired(f"too old resource version: the change after it is forgotten ({history.forgotten})")
@@ -129,7 +129,7 @@ class Store:
     def __init__(self, *, history_changes: int = HISTORY_CHANGES, history_bytes: int = HISTORY_BYTES) -> None:
         #: resourceVersion of the last write.
         self.version = 0
-        #: Watches from before this version have to list again: what happened until then is not remembered.
+        #: Version after `load`. There is no history before it, so watches from earlier versions get Expired.
         self._loaded = 0
         self._history_changes = history_changes
         self._history_bytes = history_bytes
@@ -137,12 +137,12 @@ class Store:
         self._field_names: dict[str, tuple[str, ...]] = {}
         self._dependents: dict[str, dict[tuple[str, str], None]] = {}
         self._callbacks: dict[object, Callable[[Event], None]] = {}
-        #: Events that callbacks are yet to be told of, and whether that is going on.
+        #: Events not delivered to callbacks yet, and whether delivery is in progress.
         self._untold: deque[Event] = deque()
         self._telling = False
 
     def select_fields(self, storage: str, names: tuple[str, ...]) -> None:
-        """Which fields of a storage's objects stand ready for selectors. May change, as custom resources do."""
+        """Set the fields that are indexed for selectors; they may change with a CustomResourceDefinition."""
         if self._field_names.get(storage, ()) == names:
             return
         self._field_names[storage] = names
@@ -159,7 +159,7 @@ class Store:
         return None if table is None else table.objects.get(key_of(namespace, name))
 
     def list(self, storage: str, namespace: str = "") -> Sequence[Stored]:
-        """In etcd's order: by the text `namespace/name`."""
+        """The objects in etcd's order: by the string `namespace/name`."""
         table = self._tables.get(storage)
         if table is None:
             return []
@@ -167,7 +167,7 @@ class Store:
         return [objects[key] for key in table.keys_of(namespace)]
 
     def list_at(self, storage: str, namespace: str, version: int) -> Sequence[Stored]:
-        """The state at an earlier version; Expired if the history does not reach back that far."""
+        """The objects at an earlier version; raise Expired if the history does not reach back that far."""
         self._not_from_the_future(version)
         table = self._table(storage)
         changes = table.history.events[table.history.after(version) :]
@@ -194,7 +194,7 @@ class Store:
     # Writing
 
     def put(self, storage: str, obj: JsonObject) -> Stored:
-        """Create or replace the object of this namespace and name. Takes the dict over: its version is set in it."""
+        """Create or replace an object by namespace and name. Takes ownership of the dict and sets its version."""
         table = self._table(storage)
         metadata = obj["metadata"]
         self.version += 1
@@ -204,7 +204,7 @@ class Store:
         return stored
 
     def remove(self, stored: Stored, last: JsonObject | None = None) -> Stored:
-        """Take the object out; what watchers see last is `last`, or what it was."""
+        """Delete the object; `last` is the final state for watchers, by default the stored one."""
         table = self._table(stored.resource)
         obj = stored.to_dict() if last is None else last
         self.version += 1
@@ -214,7 +214,7 @@ class Store:
         return final
 
     def load(self, objects: Iterable[tuple[str, JsonObject]], *, version: int) -> None:
-        """Fill an empty store with what an earlier one held. Watches begin at this version."""
+        """Fill an empty store. Watches begin at this version."""
         if self.version:
             raise ValueError("only an empty store can be loaded")
         for storage, obj in objects:
@@ -228,7 +228,7 @@ class Store:
             table.history.forgotten = version
         self.version = self._loaded = version
 
-    # Following
+    # Watching
 
     def on_change(self, callback: Callable[[Event], None]) -> Callable[[], None]:
         """Call a function after each write, in order; it may write. Returns a function that unsubscribes."""
@@ -237,13 +237,13 @@ class Store:
         return lambda: self._callbacks.pop(token, None) and None
 
     def watch(self, storage: str, *, since: int) -> Cursor:
-        """Changes after a version; Expired if some are forgotten, or if the version has not been yet."""
+        """Watch changes after a version; raise Expired if some were dropped, or if it is a future version."""
         self._not_from_the_future(since)
         history = self._table(storage).history
         return Cursor(history, history.start + history.after(since))
 
     def _not_from_the_future(self, version: int) -> None:
-        # Parity: etcd would wait for that version. Here it is a client of a store that has been emptied.
+        # Unlike etcd, which would wait for the version: here the client knew an earlier store that is gone.
         if version > self.version:
             raise Expired(f"too large resource version: {version}, current: {self.version}")
 
@@ -277,7 +277,7 @@ class Store:
         table.history.append(event)
         self._untold.append(event)
         if self._telling:
-            # A callback has written: deliver that after all callbacks have seen the earlier changes.
+            # A callback wrote: deliver its change after all callbacks have seen the earlier ones.
             return
         self._telling = True
         try:
@@ -328,7 +328,7 @@ def _stored(storage: str, obj: JsonObject, version: int, field_names: tuple[str,
 _NO_LABELS: Mapping[str, str] = {}
 
 
-#: What a selector sees of a field that is left out; elsewhere it is "".
+#: Values of absent fields for selectors; "" for all others.
 _ABSENT: dict[tuple[str, ...], str] = {
     ("spec", "unschedulable"): "false",
     ("spec", "hostNetwork"): "false",
@@ -337,8 +337,8 @@ _ABSENT: dict[tuple[str, ...], str] = {
 }
 
 
-# Pods of one workload say the same things; one copy of them all is kept. But not of what is large:
-# nobody says that twice, and the copy would outlive its object.
+# Pods of a workload have equal labels and strings, so these are interned. Large ones are not: they are rarely repeated,
+# and the cache would outlive the object.
 _MAX_SHARED_LABELS = 64
 _MAX_SHARED_TEXT = 1024
 

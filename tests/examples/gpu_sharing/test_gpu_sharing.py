@@ -129,8 +129,8 @@ class TestFragmentation:
         return TypicalPods([(PodKind(1000, 500, 1), 3), (PodKind(2000, 1000, 1), 1)])
 
     def measured(self, typical, cpu, *free):
-        allowed = typical.allowed(["T4"])
-        return int(typical.fragments(np.array([cpu]), np.array(free)[:, None], allowed)[0])
+        rooms = typical.rooms(np.array(free)[:, None], typical.allowed(["T4"]))
+        return typical.weight * sum(free) - int(typical.useful(np.array([cpu]), rooms)[0])
 
     @pytest.mark.parametrize(
         ("cpu", "free", "scaled"),
@@ -147,12 +147,19 @@ class TestFragmentation:
 
     def test_useful_after_a_share_is_useful_once_it_is_gone(self, typical):
         free, cpu, allowed = np.array([[1000], [700], [500]]), np.array([2500]), typical.allowed(["T4"])
-        gpus, nodes, after = typical.useful_after_share(cpu, free, 500, allowed)
+        gpus, nodes, after = typical.useful_after_share(cpu, typical.rooms(free, allowed), free, 500)
         assert (gpus.tolist(), nodes.tolist()) == ([0, 1, 2], [0, 0, 0])
         for gpu in range(3):
             taken = free.copy()
             taken[gpu] -= 500
-            assert after[gpu] == typical.useful(cpu, taken, allowed)[0]
+            assert after[gpu] == typical.useful(cpu, typical.rooms(taken, allowed))[0]
+
+    def test_useful_after_whole_gpus_is_useful_once_they_are_gone(self, typical):
+        free, cpu, allowed = np.array([[1000], [700], [1000]]), np.array([2500]), typical.allowed(["T4"])
+        for taken in range(3):
+            left = np.array([[1000 if taken == 0 else 0], [700], [1000 if taken < 2 else 0]])
+            after = typical.useful_after_whole(cpu, typical.rooms(free, allowed), np.array([taken]))
+            assert after[0] == typical.useful(cpu, typical.rooms(left, allowed))[0]
 
     def test_scores_are_the_formula_cut_to_an_integer(self, typical):
         gains = np.arange(-40_000, 40_000, 37)

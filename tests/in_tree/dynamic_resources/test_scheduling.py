@@ -20,6 +20,8 @@ from support.plugins.devices import (
     exactly,
     first_available,
 )
+from support.scheduling.engines import DrivenEngine
+from support.scheduling.worlds import struct
 
 
 def nodes(count=2, devices=2, **fields):
@@ -67,6 +69,33 @@ def test_each_pod_gets_a_device_and_no_device_is_given_twice():
     assert [user.name for user in claim.status.reserved_for] == ["p0"]
     assert claim.status.allocation.allocation_timestamp is not None
     assert len(cluster.state.in_flight) == 0
+
+
+def test_pods_whose_claims_ask_for_the_same_share_their_work():
+    """Whether they name their claims or have them from templates; what a claim asks for, and has, sets them apart."""
+
+    def pod(name, **source):
+        made = a_pod(name).uid(name).obj()
+        made["spec"]["resourceClaims"] = [{"name": "gpu", **source}]
+        return made
+
+    def owned(name):
+        owner = {"apiVersion": "v1", "kind": "Pod", "name": name, "uid": name, "controller": True}
+        return a_claim(f"{name}-gpu", exactly(), ownerReferences=[owner])
+
+    def from_template(name):
+        made = pod(name, resourceClaimTemplateName=f"for-{name}")
+        made["status"] = {"resourceClaimStatuses": [{"name": "gpu", "resourceClaimName": f"{name}-gpu"}]}
+        return made
+
+    claims = [a_claim("c0", exactly()), a_claim("c1", exactly()), a_claim("c2", exactly(count=2))]
+    claims += [a_claim("c3", exactly(), status=allocation("g0", pool="n0")), owned("m0"), owned("m1")]
+    framework = DrivenEngine(a_class(), *nodes(), *claims).engine.algorithm.frameworks["default-scheduler"]
+    pods = [pod(f"p{i}", resourceClaimName=f"c{i}") for i in range(4)] + [from_template("m0"), from_template("m1")]
+    first, second, other, taken, *made = (framework.signature(framework.handle.pod_info(struct(p))) for p in pods)
+    assert None not in (first, other, taken)
+    assert first == second == made[0] == made[1]
+    assert len({first, other, taken}) == 3
 
 
 def test_pods_that_share_a_claim_share_its_node():

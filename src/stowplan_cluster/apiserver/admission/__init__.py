@@ -1,7 +1,7 @@
 """Admission plugins: cluster-wide policy for writes, beyond the rules of the kind.
 
-Each plugin has its upstream name and can be disabled by it. Some put a finalizer on objects
-that a controller has to take away again, so they are off until somebody who runs one says so.
+Each plugin has its upstream name and can be disabled by it. Some add a finalizer or a taint that only a controller
+removes again. They are off by default; `controllers/controller_manager.py` enables those whose controller runs.
 
 Left out: ServiceAccount, LimitRanger, ResourceQuota, RuntimeClass, PodSecurity, PodGroupProtection and the webhooks.
 Topology labels of pods come with the binding (`binding.py`).

@@ -1,7 +1,7 @@
 """Allocate cluster IPs and node ports of Services.
 
-Nothing here routes anything. A Service still gets an address nobody else has, so that it looks and
-compares as in any cluster: the first free one from where its name points to, the same each time.
+Nothing routes traffic to these addresses; they exist so that a Service looks as in any cluster. The search for a free
+address starts at a position derived from the Service's name, so the result is the same each time.
 
 Upstream: pkg/registry/core/service/storage (alloc.go), pkg/registry/core/service/ipallocator.
 """

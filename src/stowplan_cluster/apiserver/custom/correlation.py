@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class _Absent:
-    """There is no old value, or it cannot be correlated."""
+    """Marks a missing old value, or one that cannot be correlated."""
 
 
 ABSENT: Final = _Absent()
@@ -36,6 +36,6 @@ def old_item(schema: JsonObject, value: list[Any], index: int, old: Old) -> Old:
 
 
 def list_map_key(schema: JsonObject, item: Any) -> str:
-    """The keys of a list map's element, as one text."""
+    """The key of a list map's element, as one string."""
     names = schema.get("x-kubernetes-list-map-keys") or ()
     return sorted_json({name: item[name] for name in names if isinstance(item, dict) and name in item})

@@ -67,5 +67,5 @@ def _fill(schema: JsonObject, value: Any) -> None:
 
 
 def _is_no_null(schema: JsonObject, value: Any) -> bool:
-    """Null where that is not allowed."""
+    """Whether the value is null and the schema does not allow null."""
     return value is None and not schema.get("nullable")

@@ -1,4 +1,4 @@
-"""Field errors for values of any type; those for known fields are in `validation.fields`."""
+"""Field errors for custom resources, whose values have any type; see `validation.fields` for built-in kinds."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from stowplan_cluster.apiserver.json_values import go_value, sorted_json
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-#: How the reference prints the path of an error that has none.
+#: What the reference prints as the path of an error without a field.
 NO_PATH = "<nil>"
 
 

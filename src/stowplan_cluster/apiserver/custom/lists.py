@@ -56,7 +56,7 @@ def _map_errors(names: Sequence[str], value: list[Any], path: str) -> list[Field
 
 
 def _repeated(values: list[Any]) -> list[int]:
-    """The second place of each value that is there more than once."""
+    """The index of the second occurrence of each repeated value."""
     seen: dict[str, int] = {}
     repeated = []
     for index, value in enumerate(values):

@@ -1,7 +1,7 @@
 """Resolve name conflicts between custom resource definitions of one group.
 
-A definition keeps the names it was once given; of the others it gets those that are free. It is
-served from the moment it has got all of them for the first time.
+A definition keeps the names that it has been given, and gets those of the requested names that are free. It becomes
+established, and is served, once it has all of them.
 
 Upstream: apiextensions-apiserver/pkg/controller/status/naming_controller.go, establish/establishing_controller.go.
 """
@@ -26,7 +26,7 @@ _INSTALLED = "the initial names have been accepted"
 
 
 def names_of(definition: JsonObject) -> JsonObject:
-    """The names asked for."""
+    """The requested names."""
     names: JsonObject = (definition.get("spec") or {}).get("names") or {}
     return names
 
@@ -41,7 +41,7 @@ def is_established(definition: JsonObject) -> bool:
 
 
 def judged_status(definition: JsonObject, others: Iterable[JsonObject], now: float) -> JsonObject:
-    """The status that a definition gets beside the others of its group."""
+    """Compute the status of a definition, given the other definitions of its group."""
     status: JsonObject = copy_of(definition.get("status") or {})
     asked, accepted = names_of(definition), accepted_names(definition)
     if _without_empty(asked) != _without_empty(accepted) or not is_true(status, NAMES_ACCEPTED):
@@ -62,7 +62,7 @@ def _without_empty(names: JsonObject) -> JsonObject:
 def _deconflicted(
     asked: JsonObject, accepted: JsonObject, others: list[JsonObject]
 ) -> tuple[JsonObject, tuple[str, str] | None]:
-    """The names that can be had, and reason and message of the last one that cannot."""
+    """The names that are free, and reason and message of the last conflict."""
     resources = {name for other in others for name in _resource_names(accepted_names(other))}
     kinds = {accepted_names(other).get(key) for other in others for key in ("kind", "listKind")}
     names, complaint = dict(accepted), None

@@ -62,7 +62,7 @@ def _not_of_type(path: str, value: Any, wanted: str) -> str:
 
 
 def embedded_errors(schema: JsonObject, value: Any, path: str = "") -> Errors:
-    """Objects inside the object that the schema says are resources have a kind and an apiVersion."""
+    """Check that embedded resources (`x-kubernetes-embedded-resource`) have a kind and an apiVersion."""
     errors: Errors = []
     if isinstance(value, list) and schema.get("items"):
         for index, item in enumerate(value):

@@ -1,10 +1,10 @@
 """Validate a value against an OpenAPI schema, with the reference's messages.
 
-Of alternatives (`anyOf`, `oneOf`) that all fail, the complaints of the one that came closest are
-shown, closest by the number of checks that passed; so checks are counted as upstream counts them.
+If all alternatives of `anyOf` or `oneOf` fail, the errors of the closest one are reported: the one with the most passed
+checks. So checks are counted exactly as upstream counts them.
 
-On an update, what is wrong with a part that has not changed is let pass (ratcheting), so that an
-object can be mended bit by bit after its schema became stricter.
+On an update, errors in unchanged parts are ignored (ratcheting), so that an object stays updatable after its schema
+became stricter.
 
 Upstream: k8s.io/kube-openapi/pkg/validation/validate, apiextensions-apiserver/pkg/apiserver/validation.
 """
@@ -35,7 +35,7 @@ _FLOAT32_MAX = 3.4028234663852886e38
 @dataclass(slots=True)
 class Result:
     errors: list[FieldError] = field(default_factory=list)
-    #: How many checks passed.
+    #: Number of checks that passed.
     matches: int = 0
 
     def merge(self, other: Result) -> None:
@@ -117,7 +117,7 @@ def _check_type(result: Result, schema: JsonObject, types: tuple[str, ...], valu
     if fits or (name == "number" and "integer" in types and float(value).is_integer()):
         result.matches += 1
     elif wanted and not isinstance(value, str | list):
-        # Parity: a value that is neither gets compared by format, and shows its own.
+        # Parity: if the value is neither string nor list, the error shows a format (int64), not a type.
         result.errors.append(_wrong_type(path, wanted, {"integer": "int64", "number": "float64"}.get(name, "")))
     else:
         result.errors.append(_wrong_type(path, ",".join(types), name))
@@ -149,7 +149,7 @@ def _enum_errors(schema: JsonObject, value: Any, path: str) -> list[FieldError]:
 
 
 def _string_errors(schema: JsonObject, value: str, path: str) -> list[FieldError]:
-    """The first violated rule of length and pattern."""
+    """The first violation of maxLength, minLength or pattern."""
     longest, shortest = schema.get("maxLength"), schema.get("minLength")
     if longest is not None and len(value) > longest:
         return [too_long(_field(path), longest)]
@@ -198,13 +198,13 @@ def _number_errors(schema: JsonObject, types: tuple[str, ...], value: float, pat
 
 
 def _beyond(path: str, number: float, limit: float, than: str, *, exclusive: bool) -> FieldError:
-    # Parity: the limit is printed in the type that the value has.
+    # Parity: the limit is printed as a number of the value's type.
     shown = go_number(float(limit) if isinstance(number, float) else limit)
     return _says(path, number, f"be {than} {'' if exclusive else 'or equal to '}{shown}")
 
 
 def _range_errors(number: float, type: str, format: str, what: str, path: str) -> list[FieldError]:
-    """Whether a number, of the value or of the schema, can be had in the type that is asked for."""
+    """Check that a number, from the value or the schema, is representable in the declared type and format."""
     if type == "integer":
         fits = float(number).is_integer() and int(number) in (_INT32 if format == "int32" else _INT64)
     else:

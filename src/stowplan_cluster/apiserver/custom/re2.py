@@ -1,7 +1,7 @@
 """Patterns of custom resource definitions: limits on memory and time.
 
-They come from users, and a server with one thread cannot afford a value that takes long. Where RE2 is not installed
-every text is taken for a pattern, and every value matches: definitions are accepted with a warning, as CEL rules are.
+Patterns come from users, and one slow match would block the whole single-threaded server. Without RE2 installed every
+pattern compiles and every value matches: definitions are accepted with a warning.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from stowplan.api.regexes import PatternError
 
 __all__ = ["Pattern", "PatternError", "TooCostly", "compile_pattern"]
 
-#: Bytes that a pattern may take, its program and what it learns about values.
+#: Memory limit per pattern in bytes: the program and its cached states.
 _MAX_MEMORY = 1 << 20
 
-#: Instructions times characters: the worst pattern takes 30 ns for each.
+#: Limit on program size times value length; the worst pattern takes 30 ns per unit.
 _MAX_WORK = 30_000_000
 
 
@@ -31,7 +31,7 @@ class Pattern:
         self._compiled = compiled
 
     def matches(self, value: str) -> bool:
-        """Whether it matches anywhere in the value; TooCostly if that might take long."""
+        """Whether the pattern matches anywhere in the value; raise TooCostly if matching might take too long."""
         if self._compiled is None:
             return True
         if self._compiled.programsize * len(value) > _MAX_WORK:
@@ -41,5 +41,5 @@ class Pattern:
 
 @lru_cache(maxsize=256)
 def compile_pattern(text: str) -> Pattern:
-    """Raises a PatternError."""
+    """Compile a pattern; raise PatternError if it is invalid."""
     return Pattern(regexes.compiled(text, _MAX_MEMORY) if regexes.available() else None)

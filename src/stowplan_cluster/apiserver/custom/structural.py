@@ -24,7 +24,7 @@ _DESCRIPTIONS = {
 
 
 def struct_of(schema: JsonObject | None) -> Struct:
-    """The type of whole objects; without a schema everything is kept."""
+    """The type of whole objects; without a schema, unknown fields are preserved."""
     return _resource(schema or {"x-kubernetes-preserve-unknown-fields": True})
 
 

@@ -1,7 +1,7 @@
 """Structural schema rules: fields are declared outside of allOf, anyOf, oneOf and not.
 
-Then it is plain which fields to keep and which defaults to set, whatever `anyOf` and its like say
-about values. Within alternatives a schema may only restrict.
+In a structural schema pruning and defaulting do not depend on which alternative of `anyOf` and the like a value
+matches: schemas inside them may restrict values but not declare fields.
 
 Upstream: apiextensions-apiserver/pkg/apiserver/schema (validation.go, complete.go).
 """
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _PRESERVE, _EMBEDDED = "x-kubernetes-preserve-unknown-fields", "x-kubernetes-embedded-resource"
 _INT_OR_STRING = "x-kubernetes-int-or-string"
 _ANY_OF_BOTH = [{"type": "integer"}, {"type": "string"}]
-#: What alternatives may not say, and how the reference puts that.
+#: Fields that are forbidden inside alternatives, with the reference's message.
 _NOT_NESTED = {
     "type": "must be empty to be structural",
     "additionalProperties": "must be undefined to be structural",
@@ -121,7 +121,7 @@ def _metadata_errors(schema: JsonObject, level: _Level, path: str) -> Errors:
 
 
 def _value_rules(schema: JsonObject, path: str, *, skip_any_of: bool | None = None) -> Errors:
-    """What is said about values here and in all alternatives; types of `x-kubernetes-int-or-string` may be repeated."""
+    """Check the alternatives, here and below; `x-kubernetes-int-or-string` may repeat its two types in anyOf."""
     any_of, all_of = schema.get("anyOf") or [], schema.get("allOf") or []
     skip_any_of = any_of == _ANY_OF_BOTH if skip_any_of is None else skip_any_of
     errors: Errors = []
@@ -164,7 +164,7 @@ def _nested_rules(schema: JsonObject, path: str, *, skip_any_of: bool = False) -
     return errors
 
 
-# Completeness: what alternatives talk about exists
+# Completeness: fields named in alternatives are declared outside of them
 
 
 def _nested_completeness(said: JsonObject, schema: JsonObject, path: str, said_path: str) -> Errors:

@@ -1,6 +1,6 @@
 """API defaults, applied in place; idempotent.
 
-They apply to whatever is written, new or changed, before anything looks at it.
+They run on every create and update, before admission and validation.
 
 Upstream: pkg/apis/*/v1/defaults.go and the generated zz_generated.defaults.go beside them.
 """

@@ -1,7 +1,6 @@
 """Total resources of a pod's containers, and the QoS class.
 
-Works on JSON, as defaults and validation do; the scheduler has its own on structs
-(`stowplan.api.pod_requests`).
+Works on JSON, as defaults and validation do; `stowplan.api.pod_requests` does the same on the scheduler's structs.
 
 Upstream: k8s.io/component-helpers/resource/helpers.go, pkg/apis/core/helper/qos.
 """
@@ -26,7 +25,7 @@ def _named(container: JsonObject, kind: str) -> dict[str, QuantityValue]:
 
 
 def container_totals(spec: JsonObject, kind: str) -> dict[str, int]:
-    """Nano-units of "requests" or "limits" by name: sidecars add up, other init containers raise the floor."""
+    """Total "requests" or "limits" by name, in nano-units: sidecars are added, other init containers set a minimum."""
     total: dict[str, int] = {}
     sidecars: dict[str, int] = {}
     peak: dict[str, int] = {}
@@ -47,7 +46,7 @@ def container_totals(spec: JsonObject, kind: str) -> dict[str, int]:
 
 
 def total_texts(spec: JsonObject, kind: str) -> dict[str, str]:
-    """The totals in the format in which the first container to name the resource gives it."""
+    """The totals as quantities, in the format used by the first container that names the resource."""
     formats: dict[str, Format] = {}
     for container in (*(spec.get("containers") or ()), *(spec.get("initContainers") or ())):
         for name, value in _named(container, kind).items():
@@ -85,7 +84,7 @@ def qos_class(spec: JsonObject) -> str:
 
 
 def _add_compute(total: dict[str, int], resources: dict[str, QuantityValue]) -> int:
-    """How many of cpu and memory are set and not zero."""
+    """Add cpu and memory to the total; return how many of the two are set and not zero."""
     found = 0
     for name in ("cpu", "memory"):
         if name in resources and (nano := parse_quantity(resources[name])) > 0:

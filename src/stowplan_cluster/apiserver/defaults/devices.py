@@ -1,6 +1,6 @@
 """Defaults of resource claims and slices.
 
-`timeAdded` of taints is the strategy's business: defaults know no clock.
+`timeAdded` of taints is set by `strategies/device_taints.py`, as defaults have no clock.
 
 Upstream: pkg/apis/resource/v1/defaults.go.
 """

@@ -1,4 +1,4 @@
-"""Defaults of kinds that are stored and not acted on, so that they read back as from any API server.
+"""Defaults of inert kinds (stored only), so that they read back as from any API server.
 
 Upstream: defaults.go of pkg/apis/autoscaling/v2, networking/v1, admissionregistration/v1, discovery/v1,
 flowcontrol/v1, batch/v1 and core/v1, and of kube-aggregator/pkg/apis/apiregistration/v1.
@@ -20,14 +20,14 @@ _HTTPS = 443
 
 
 def _fill(obj: JsonObject, **defaults: Any) -> None:
-    """Set fields that are absent; as upstream's pointers, they may be 0 or empty."""
+    """Set absent fields; 0 and "" count as set (pointers upstream)."""
     for name, value in defaults.items():
         if obj.get(name) is None:
             obj[name] = value
 
 
 def _fill_zero(obj: JsonObject, **defaults: Any) -> None:
-    """Set fields that are absent or zero."""
+    """Set fields that are absent or zero (values upstream)."""
     for name, value in defaults.items():
         obj[name] = obj.get(name) or value
 

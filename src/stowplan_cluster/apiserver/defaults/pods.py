@@ -1,7 +1,6 @@
 """Defaults of pods and pod templates.
 
-What only pods get (requests from limits, host ports, service links) templates leave to the pods
-that will be made of them.
+Requests from limits, host ports and service links are defaulted in pods only, not in templates.
 
 Upstream: pkg/apis/core/v1/defaults.go, zz_generated.defaults.go.
 """
@@ -78,7 +77,7 @@ def _request_what_is_limited(container: JsonObject) -> None:
     resources = container.get("resources")
     limits = resources.get("limits") if resources else None
     if resources and limits:
-        # Requests that are given come first in the order, limits that have none follow.
+        # Keep the order: explicit requests first, then those copied from limits.
         requests = resources.setdefault("requests", {})
         for name, value in limits.items():
             requests.setdefault(name, value)

@@ -1,6 +1,6 @@
 """Round resource quantities up to milli-units.
 
-Texts are canonical already, since `schema.conform` has seen them.
+Expects canonical quantities, as `schema.conform` produces them.
 
 Upstream: SetDefaults_ResourceList in pkg/apis/core/v1/defaults.go.
 """

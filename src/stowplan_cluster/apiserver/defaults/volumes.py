@@ -1,4 +1,4 @@
-"""Defaults of volumes in pods, of persistent volumes, and of claims for them.
+"""Defaults of pod volumes, PersistentVolumes and PersistentVolumeClaims.
 
 Upstream: pkg/apis/core/v1/defaults.go, zz_generated.defaults.go.
 """
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 _FILE_MODE = 0o644
 
-#: Fields that some sources have a default for, pods' and persistent ones alike.
+#: Defaults of volume sources, shared by pod volumes and PersistentVolumes.
 _SOURCE_DEFAULTS: dict[str, dict[str, str | bool]] = {
     "hostPath": {"type": ""},
     "iscsi": {"iscsiInterface": "default"},

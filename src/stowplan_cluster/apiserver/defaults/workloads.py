@@ -17,14 +17,14 @@ from stowplan_cluster.apiserver.objects import metadata_of
 if TYPE_CHECKING:
     from stowplan_cluster.apiserver.objects import JsonObject
 
-#: DaemonSets count the changes of their template in an annotation that old clients still look at.
+#: Annotation with the template generation of a DaemonSet; old clients still read it.
 TEMPLATE_GENERATION = "deprecated.daemonset.template.generation"
-#: More do not fit into 64 bits.
+#: More digits do not fit into an int64.
 _MAX_DIGITS = 19
 
 
 def _fill(obj: JsonObject, **defaults: Any) -> None:
-    """Set what is absent; an empty text is absent, too."""
+    """Set fields that are absent or ""."""
     for name, value in defaults.items():
         if obj.get(name) in (None, ""):
             obj[name] = value
@@ -91,7 +91,7 @@ def default_stateful_set(stateful_set: JsonObject) -> None:
     default_template(spec.setdefault("template", {}))
     for claim in spec.get("volumeClaimTemplates") or ():
         default_claim(claim)
-        # As items of a list of objects they are stored with their kind.
+        # Parity: claim templates are stored with kind and apiVersion.
         _fill(claim, apiVersion="v1", kind="PersistentVolumeClaim")
 
 

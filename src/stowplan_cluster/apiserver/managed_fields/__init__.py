@@ -1,7 +1,7 @@
 """Field ownership and server-side apply.
 
-Objects, types and sets of fields all have the shape they have in JSON; see `field_sets` for the sets,
-`comparison` for what counts as a change, `updates` and `applying` for the two ways to write.
+Objects and field sets are plain JSON values. `field_sets` has set operations, `comparison` defines what a change is,
+`updates` and `applying` implement the two kinds of writes.
 
 Upstream: k8s.io/apimachinery/pkg/util/managedfields, sigs.k8s.io/structured-merge-diff/v6.
 """

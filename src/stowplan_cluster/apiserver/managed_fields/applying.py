@@ -1,8 +1,8 @@
 """Server-side apply: merge a configuration into the live object and take ownership of its fields.
 
-Fields that the applier applied before and does not any more are removed, unless somebody else owns
-them. Values that would change under another owner are conflicts, unless forced. Nothing is changed in
-place, so a refused apply leaves nothing behind.
+Fields that the manager applied before and no longer applies are removed, unless another manager owns them. Changing a
+value that another manager owns is a conflict, unless forced. Nothing is changed in place, so a rejected apply has no
+effect.
 
 Upstream: k8s.io/apimachinery/pkg/util/managedfields/internal (structuredmerge.go, skipnonapplied.go),
 sigs.k8s.io/structured-merge-diff/v6/merge/update.go.
@@ -57,13 +57,13 @@ if TYPE_CHECKING:
     from stowplan_cluster.apiserver.objects import JsonObject
     from stowplan_cluster.apiserver.schema.types import Struct
 
-#: Owns what was there before managed fields were tracked.
+#: The manager that owns fields set before managed fields were tracked.
 _BEFORE_FIRST_APPLY = "before-first-apply"
 
 
 @dataclass(frozen=True, slots=True)
 class _Application:
-    """An apply about to be tried, perhaps twice: not forced, then forced."""
+    """The inputs of one apply."""
 
     live: JsonObject
     applied: JsonObject
@@ -94,9 +94,9 @@ def apply(
     time: str,
     reset: FieldSet | None = None,
 ) -> JsonObject:
-    """The object after a server-side apply, its managed fields included; `live` is None for a new one.
+    """The object after a server-side apply, including its managed fields; `live` is None for a new object.
 
-    Defaults are not set yet, and nulls of the configuration are still there.
+    Defaults are not set yet, and nulls of the configuration are kept.
     """
     _check_applied(live, applied, type, api_version)
     base = {} if live is None else copy_of(live)
@@ -179,7 +179,7 @@ def _applied(application: _Application, manager: str, *, force: bool) -> _Outcom
 
 
 def _attempted(application: _Application) -> _Outcome:
-    """Merge and prune as if forced, and tell whose fields that takes."""
+    """Merge and prune as if forced; the outcome lists the conflicts."""
     key, type = application.key, application.type
     merged = merge(application.live, application.applied, type)
     owned = without(fields_of(application.applied, type), application.reset)
@@ -200,7 +200,7 @@ def _attempted(application: _Application) -> _Outcome:
 
 
 def _pruned(merged: JsonObject, last: FieldSet, claimed: FieldSet, type: Struct) -> JsonObject:
-    """Remove what was applied last time and has no owner now.
+    """Remove fields that were applied last time and have no owner now.
 
     Parents of owned fields remain, and so do fields that never had an owner.
     """
@@ -223,7 +223,7 @@ def _finished(application: _Application, outcome: _Outcome, manager: str, time: 
     fields = ordered(difference(entry.fields, SERVERS_OWN))
     unchanged = same(outcome.merged, application.live)
     if fields:
-        # Parity: an apply that changes no value leaves the time as it was, even if it is the manager's first.
+        # Parity: an apply that changes no value keeps the time, even if it is the manager's first.
         managers[application.key] = replace(entry, fields=fields, time=entry.time if unchanged else time)
     result = outcome.merged
     if manager == KUBECTL:

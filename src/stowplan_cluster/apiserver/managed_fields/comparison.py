@@ -1,8 +1,8 @@
 """Compare two objects path by path.
 
-Subtrees that are equal are skipped with one comparison in C, so a small change of a large object costs
-little more than comparing it. Whoever changes a field and whoever adds one own it alike, so the two
-are one set here; what is removed is the other.
+Equal subtrees are skipped with one comparison in C, so a small change of a large object costs little more than
+comparing it. The result is two sets: changed fields, which include added ones, as both make the writer their owner; and
+removed fields.
 
 Upstream: sigs.k8s.io/structured-merge-diff/v6/typed/compare.go.
 """
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
     from stowplan_cluster.apiserver.objects import JsonObject
     from stowplan_cluster.apiserver.schema.types import Type
 
-#: Objects of no known type: they merge field by field, their lists are one piece each.
+#: The type of objects without a schema: merged field by field, with atomic lists.
 UNTYPED = Struct(name="", preserve_unknown=True)
 
 _ABSENT = object()
 
 
 class Changes(NamedTuple):
-    #: Set anew or to another value.
+    #: Added, or set to another value.
     changed: FieldSet
     removed: FieldSet
 
@@ -39,7 +39,7 @@ def compare(old: JsonObject, new: JsonObject, type: Struct) -> Changes:
 
 
 def type_of_field(type: Struct | MapType, name: str, value: object) -> Type:
-    """The type of a field; of one that no type knows, what its value makes it."""
+    """The type of a field; for an undeclared field it is deduced from the value."""
     if isinstance(type, MapType):
         return type.value
     found = type.fields.get(name)
@@ -47,14 +47,14 @@ def type_of_field(type: Struct | MapType, name: str, value: object) -> Type:
 
 
 def is_leaf(type: Type) -> bool:
-    """Whether values of the type are owned as one piece."""
+    """Whether values of the type are owned as a whole."""
     if isinstance(type, ListType):
         return type.kind == ATOMIC
     return isinstance(type, Scalar) or type.atomic
 
 
 def everything(value: Any, type: Type) -> FieldSet:
-    """What is below the step to a value that comes, or goes, as a whole: each path in it is a member."""
+    """The set of all paths in a value that is added or removed as a whole."""
     if isinstance(value, dict) and isinstance(type, Struct | MapType) and not type.atomic:
         return _all_fields(value, type)
     if isinstance(value, list) and value and isinstance(type, ListType) and type.kind != ATOMIC:
@@ -83,7 +83,7 @@ def _all_elements(value: list[Any], type: ListType) -> FieldSet:
     node: FieldSet = {MEMBER: {}}
     for step in in_order(found):
         items = found[step]
-        # Duplicate elements are owned as one piece.
+        # Duplicate elements are owned together.
         node[step] = everything(items[0], type.element) if len(items) == 1 else {}
     return node
 
@@ -102,7 +102,7 @@ def _compare_fields(old: JsonObject, new: JsonObject, type: Struct | MapType, in
     for name in sorted(names):
         absent = always.get(name, _ABSENT)
         before, after = old.get(name, absent), new.get(name, absent)
-        # Where no type says what it is, an object on either side makes it one.
+        # An undeclared field is an object if either side is one.
         sample = before if after is _ABSENT or before.__class__ is dict else after
         _compare_step("f:" + name, before, after, type_of_field(type, name, sample), into)
 
@@ -139,7 +139,7 @@ def _is_container(value: object, kind: type) -> bool:
 
 
 def _compare_unlike(old: Any, new: Any, type: Type, into: Changes) -> None:
-    """Compare values of different JSON types, where the type allows both."""
+    """Compare values of different JSON types; the schema allows both."""
     into.changed[MEMBER] = {}
     into.changed.update(everything(new, type))
     into.removed.update({step: node for step, node in everything(old, type).items() if step != MEMBER})
@@ -163,7 +163,7 @@ def _compare_elements(old: list[Any], new: list[Any], type: ListType, into: Chan
 
 
 def _compare_twins(step: str, old: list[Any], new: list[Any], type: ListType, into: Changes) -> None:
-    """Elements that share a path are one piece; with one left, or none, they are taken apart again."""
+    """Compare duplicates: elements with the same path are owned as a whole while there are several of them."""
     if len(new) < 2:
         into.removed[step] = {}
         if new:

@@ -29,7 +29,7 @@ class FieldConflict(NamedTuple):
 
 
 def conflict_error(conflicts: Sequence[FieldConflict]) -> Conflict:
-    """The answer to an apply; conflicts of one owner stand together."""
+    """The error for a conflicting apply; conflicts are grouped by owner."""
     causes = [
         StatusCause(
             reason=FIELD_MANAGER_CONFLICT,

@@ -1,6 +1,6 @@
 """Check an applied configuration against its type; reports all errors.
 
-Unlike other writes, server-side apply drops nothing: an unknown field is an error.
+Unlike other writes, server-side apply does not drop unknown fields: they are errors.
 
 Upstream: sigs.k8s.io/structured-merge-diff/v6/typed/validate.go.
 """
@@ -24,7 +24,7 @@ _TEXTS = frozenset({Scalar.STRING, Scalar.BYTES, Scalar.DURATION})
 
 
 def complaints_text(obj: JsonObject, type: Struct) -> str:
-    """What is wrong with a configuration, one line each if there is more than one thing; "" for nothing."""
+    """The errors of a configuration, one per line; "" if there are none."""
     found = list(_complaints(obj, type, ""))
     return found[0] if len(found) == 1 else "\n  ".join(["errors:", *found]) if found else ""
 
@@ -61,7 +61,7 @@ def _scalar_complaint(value: Any, type: Scalar) -> str:
 
 
 def _go(value: Any) -> str:
-    """A decoded value that is no string, printed with `%#v`."""
+    """A decoded value other than a string, printed with `%#v`."""
     if isinstance(value, dict | list):
         pairs = sorted(value.items()) if isinstance(value, dict) else [(None, child) for child in value]
         listed = (f'"{name}":{_go_inside(child)}' if name is not None else _go_inside(child) for name, child in pairs)

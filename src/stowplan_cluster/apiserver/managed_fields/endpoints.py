@@ -26,14 +26,14 @@ _OF_METADATA = (
     "managedFields",
     "resourceVersion",
 )
-#: Never recorded, whoever sets them.
+#: Never owned by any manager.
 SERVERS_OWN: FieldSet = {
     "f:apiVersion": {},
     "f:kind": {},
     "f:metadata": {".": {}, **{f"f:{name}": {} for name in _OF_METADATA}},
 }
 
-#: What a write of status leaves alone besides spec.
+#: Fields besides spec that a write of status does not own, by kind.
 _KEPT_BY_STATUS: dict[str, FieldSet] = {
     "Deployment": {"f:metadata": {"f:labels": {}}},
     "Pod": {"f:metadata": {"f:deletionTimestamp": {}, "f:ownerReferences": {}}},
@@ -44,7 +44,7 @@ _KEPT_BY_STATUS: dict[str, FieldSet] = {
 
 
 def reset_fields(type: Struct, subresource: str) -> FieldSet:
-    """The fields that writes of an endpoint do not own. Of custom types, those that have a status endpoint."""
+    """The fields that writes to an endpoint do not own. A custom type must have the status subresource."""
     kind = type.name.rpartition(".")[2]
     if subresource == "status":
         return {"f:spec": {}, **(_KEPT_BY_STATUS.get(kind, {}) if kind else {"f:metadata": {}})}

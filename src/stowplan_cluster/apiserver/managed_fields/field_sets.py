@@ -1,8 +1,8 @@
 """Sets of field paths, in the JSON form of fieldsV1.
 
-A set is a trie: each step leads to what is below it. A step with nothing below is a member; one with
-something below is a member only if that holds `MEMBER` as well. An empty dict is therefore a leaf
-below a step, and the empty set at the top. Sets are never changed once made, so they share subtrees.
+A set is a trie of path elements ("steps"). A step without children is a member; a step with children is a member only
+if they include `MEMBER`. So an empty dict is a leaf below a step, and the empty set at the top. Sets are immutable and
+share subtrees.
 
 Upstream: sigs.k8s.io/structured-merge-diff/v6/fieldpath (set.go, serialize.go).
 """
@@ -21,7 +21,7 @@ Path = tuple[str, ...]
 
 
 def is_member(node: FieldSet) -> bool:
-    """Whether the step that leads here is in the set itself."""
+    """Whether the path that leads to this node is a member itself."""
     return not node or MEMBER in node
 
 
@@ -40,7 +40,7 @@ def _node_union(left: FieldSet, right: FieldSet) -> FieldSet:
 
 
 def difference(left: FieldSet, right: FieldSet) -> FieldSet:
-    """The members of one that are none of the other; children of a member that goes stay."""
+    """The members of `left` that are not in `right`; children of a removed member are kept."""
     kept: FieldSet = {}
     for step, node in left.items():
         other = right.get(step)
@@ -59,14 +59,14 @@ def _node_difference(node: FieldSet, other: FieldSet) -> FieldSet | None:
 
 
 def _folded(node: FieldSet) -> FieldSet | None:
-    """A node in its plain form, None if nothing is left of it."""
+    """Normalize a node; None if it is empty."""
     if not node:
         return None
     return {} if len(node) == 1 and MEMBER in node else node
 
 
 def without(left: FieldSet, right: FieldSet) -> FieldSet:
-    """The difference that takes all that is below a member along with it."""
+    """The members of `left` that are neither in `right` nor below one of its members."""
     kept: FieldSet = {}
     for step, node in left.items():
         other = right.get(step)
@@ -102,7 +102,7 @@ def has(fields: FieldSet, path: Path) -> bool:
 
 
 def paths(fields: FieldSet) -> Iterator[Path]:
-    """The members, those of a level before those below it."""
+    """The members as paths, parents before children."""
     steps = [step for step in in_order(fields) if step != MEMBER]
     for step in steps:
         if is_member(fields[step]):
@@ -113,12 +113,12 @@ def paths(fields: FieldSet) -> Iterator[Path]:
 
 
 def ordered(fields: FieldSet) -> FieldSet:
-    """The same set with its steps in the order they are written in."""
+    """The same set with its steps in the order in which fieldsV1 is encoded."""
     return {step: ordered(fields[step]) if fields[step] else {} for step in in_order(fields)}
 
 
 def decoded(raw: object) -> FieldSet:
-    """A set that somebody sent, in its plain form; ValueError if it is none."""
+    """Decode and normalize a client's fieldsV1; raise ValueError if it is invalid."""
     fields = {} if raw is None else _decoded_node(raw)
     fields.pop(MEMBER, None)
     return ordered(fields)
@@ -132,7 +132,7 @@ def _decoded_node(raw: object) -> FieldSet:
     node: FieldSet = {}
     for step, below in raw.items():
         plain = step if step == MEMBER else canonical(step)
-        # Parity: a kind of step from the future is dropped, not refused.
+        # Parity: unknown kinds of steps are dropped, not rejected.
         if plain is not None:
             child = {} if plain == MEMBER else _decoded_node(below)
             node[plain] = _node_union(node[plain], child) if plain in node else child

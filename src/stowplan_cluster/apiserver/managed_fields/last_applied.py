@@ -1,7 +1,7 @@
 """The last-applied annotation, for migration from client-side to server-side apply.
 
-kubectl as a field manager may take fields that its own annotation shows it applied before, and keeps
-the annotation up to date, so that one can go back. Other managers get neither.
+The manager kubectl may take over the fields that its annotation shows it applied client-side, and keeps the annotation
+up to date, so that users can go back. This applies to no other manager.
 
 Upstream: k8s.io/apimachinery/pkg/util/managedfields/internal (lastappliedmanager.go, lastappliedupdater.go).
 """
@@ -28,12 +28,12 @@ if TYPE_CHECKING:
 KUBECTL = "kubectl"
 LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 
-#: All annotations of an object together.
+#: Limit on the total size of an object's annotations.
 _MAX_ANNOTATION_BYTES = 256 * 1024
 
 
 def fields_applied_before(live: JsonObject, type: Struct, *, api_version: str) -> FieldSet:
-    """What the annotation says was applied and is so still."""
+    """The fields that the annotation says were applied and that still have the applied value."""
     text = _annotations(live).get(LAST_APPLIED)
     if not isinstance(text, str) or not text:
         return {}
@@ -48,7 +48,7 @@ def fields_applied_before(live: JsonObject, type: Struct, *, api_version: str) -
 
 
 def update_annotation(obj: JsonObject, applied: JsonObject) -> None:
-    """Write what was applied to the annotation, if the object has one."""
+    """Update the annotation to the applied configuration, if the object has one."""
     annotations = _annotations(obj)
     if not annotations.get(LAST_APPLIED):
         return

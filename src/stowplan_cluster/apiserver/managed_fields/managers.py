@@ -19,13 +19,13 @@ if TYPE_CHECKING:
 APPLY = "Apply"
 UPDATE = "Update"
 
-#: So many Update entries are kept apart.
+#: Maximum number of Update entries per object; older ones are merged.
 MAX_UPDATE_MANAGERS = 10
 _OLDEST_CHANGES = "ancient-changes"
 
 
 class ManagerKey(NamedTuple):
-    """What makes two entries one manager's; whoever applies stays the same through all versions."""
+    """The identity of an entry. For Apply, `api_version` is not part of it."""
 
     manager: str
     operation: str
@@ -48,12 +48,12 @@ def key_of(*, manager: str, operation: str, api_version: str, subresource: str) 
 
 
 def read_own(entries: object) -> Managers:
-    """Entries of a stored object, written by `written`: taken as they are."""
+    """Decode the entries of a stored object, which `written` produced, without validation."""
     return _read(entries, lambda fields: fields or {})
 
 
 def read_sent(entries: object) -> Managers:
-    """Entries that a client sent; ValueError says what is wrong with them."""
+    """Decode the entries that a client sent; raise ValueError if they are invalid."""
     return _read(entries, decoded)
 
 
@@ -94,7 +94,7 @@ def _check(entry: Any, index: int) -> None:
 
 
 def written(managers: Managers) -> list[JsonObject]:
-    """The entries as an object shows them: those of Apply first, then by time."""
+    """Encode the entries in order: Apply first, then by time."""
     in_order = sorted(managers.items(), key=_entry_order) if len(managers) > 1 else managers.items()
     return [_entry(key, entry) for key, entry in in_order]
 
@@ -127,7 +127,7 @@ def _entry(key: ManagerKey, entry: ManagedEntry) -> JsonObject:
 
 
 def capped(managers: Managers) -> Managers:
-    """At most so many Update entries: the oldest of one version become one, without a name."""
+    """Merge the oldest Update entries of each version into one entry until the maximum is met."""
     updaters = [key for key in managers if key.operation == UPDATE]
     excess = len(updaters) - MAX_UPDATE_MANAGERS
     if excess <= 0:
@@ -146,7 +146,7 @@ def capped(managers: Managers) -> Managers:
         del managers[key]
         if bucket in managers:
             merged = union(merged, managers[bucket].fields)
-        # The later of the times stands for all.
+        # The merged entry has the latest of the times.
         managers[bucket] = replace(entry, fields=ordered(merged))
         first_of[entry.api_version] = bucket
         excess -= 1

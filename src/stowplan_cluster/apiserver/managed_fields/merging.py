@@ -1,7 +1,6 @@
 """Merge a configuration into a live object: its values win, nothing is removed.
 
-Lists that merge keep the live order where the configuration does not say otherwise; elements that both
-have stand in the configuration's order.
+Merged lists keep the live order, except that elements in both lists follow the configuration's order.
 
 Upstream: sigs.k8s.io/structured-merge-diff/v6/typed/merge.go.
 """
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def merge(live: JsonObject, applied: JsonObject, type: Struct) -> JsonObject:
-    """A new object that shares nothing with either."""
+    """The merged object, a deep copy."""
     return _merge_fields(live, applied, type)
 
 
@@ -52,7 +51,7 @@ def _merge(live: Any, applied: Any, type: Type) -> Any:
 
 
 def _is_kind(kind: type, *values: object) -> bool:
-    """Whether the values are of the kind, or null, which stands for an empty one."""
+    """Whether all values are of this type or null, which counts as empty."""
     return all(value is None or value.__class__ is kind for value in values)
 
 
@@ -75,9 +74,9 @@ def _merge_elements(live: list[Any], applied: list[Any], type: ListType) -> list
 
 
 def _order(live: list[str], applied: list[str]) -> Iterator[tuple[int | None, str]]:
-    """The elements of both lists: with a place those that only the live one has.
+    """The merged order: (index in the live list or None, step). The index is set for elements only in the live list.
 
-    Elements of the configuration that are new come before the next one that both have.
+    New elements of the configuration go before the next element that both lists have.
     """
     in_live, in_applied, done = set(live), set(applied), set[str]()
     shared = iter([step for step in applied if step in in_live])
@@ -91,7 +90,7 @@ def _order(live: list[str], applied: list[str]) -> Iterator[tuple[int | None, st
             left += 1
             continue
         if mine is not None and theirs is not None and mine != theirs and expected not in (None, mine):
-            # Shared, but its turn has gone or is yet to come.
+            # In both lists, but not next in the configuration's order.
             left += 1
             continue
         if mine is not None and (mine == theirs or mine in done):

@@ -1,7 +1,7 @@
 """The fields that a configuration sets, and removal of fields from an object.
 
-A configuration owns its leaves, its elements of lists, its entries of maps and what it leaves empty,
-but not the named fields that merely lead there.
+A configuration owns its leaves, list elements, map entries and empty values, but not the named fields that only lead to
+them.
 
 Upstream: sigs.k8s.io/structured-merge-diff/v6/typed (tofieldset.go, remove.go).
 """
@@ -39,14 +39,14 @@ def _fields(value: JsonObject, type: Struct | MapType) -> FieldSet:
 
 
 def _below(value: Any, type: Type) -> FieldSet | None:
-    """What is owned below a field; {} for the field itself, None for nothing."""
+    """The owned set below a field: {} means the field itself, None nothing."""
     if is_leaf(type) or value is None:
         return {}
     if isinstance(type, ListType):
-        # Parity: an empty list that merges is owned by nobody.
+        # Parity: nobody owns an empty list that merges.
         return (_elements(value, type) or None) if isinstance(value, list) else {}
     if isinstance(type, Struct | MapType) and isinstance(value, dict):
-        # What holds nothing but empty lists is not owned either.
+        # Nor an object that contains only such lists.
         return (_fields(value, type) or None) if value else {}
     return {}
 
@@ -64,7 +64,7 @@ def _elements(value: list[Any], type: ListType) -> FieldSet:
 
 
 def with_named_fields(fields: FieldSet, type: Type | None) -> FieldSet:
-    """The set together with the named fields that lead to its members."""
+    """The set plus the named fields that lead to its members."""
     named = type.fields if isinstance(type, Struct) else {}
     result: FieldSet = {}
     for step, node in fields.items():
@@ -86,7 +86,7 @@ def _type_at(type: Type | None, step: str) -> Type | None:
 
 
 def remove_items(value: Any, unwanted: FieldSet, type: Type) -> Any:
-    """The value without the members of a set; containers that get empty by it stay."""
+    """Remove the members of a set from a value; containers that become empty stay."""
     if isinstance(value, dict):
         return _remaining_fields(value, unwanted, type)
     if isinstance(value, list):
@@ -121,7 +121,7 @@ def _remaining_elements(value: list[Any], unwanted: FieldSet, type: Type) -> lis
 
 
 def reconciled(fields: FieldSet, type: Type) -> FieldSet:
-    """The set after a type's parts became atomic: who owned something in one owns all of it.
+    """Adapt a set to a type whose parts became atomic: owning anything inside means owning the whole.
 
     Upstream: sigs.k8s.io/structured-merge-diff/v6/typed/reconcile_schema.go.
     """

@@ -1,7 +1,7 @@
 """Path elements of fieldsV1: `f:name`, `k:{"name":"x"}`, `v:"x"`, `i:0`.
 
-Steps stay text: two are equal when their texts are, since keys are sorted and JSON is compact. Their
-order is upstream's: names, then keys, then values, then indices, numbers by size.
+Path elements ("steps") are kept as strings, which are canonical: keys are sorted and JSON is compact. They are ordered
+as upstream: field names, keys, values, indices; numbers by value.
 
 Upstream: sigs.k8s.io/structured-merge-diff/v6/fieldpath (element.go, serialize-pe.go).
 """
@@ -21,20 +21,20 @@ if TYPE_CHECKING:
 
     from stowplan_cluster.apiserver.schema.types import ListType
 
-#: Where a field set says that a path with children is a member itself.
+#: The key by which a path with children is a member itself.
 MEMBER = "."
 
 _KINDS = ("f:", "k:", "v:", "i:")
-#: Steps of objects' names are met again and again; longer ones would only fill the caches.
+#: Only short steps are cached: they recur, long ones would only fill the caches.
 _LONGEST_CACHED = 300
 
 
 class BadElementError(ValueError):
-    """An element of a list has no path: its keys are missing, or it is of the wrong kind."""
+    """A list element has no path: its keys are missing, or it has the wrong type."""
 
 
 def element_of(item: object, list_type: ListType) -> str:
-    """The step to an element of a list that merges: by its keys, or by its value."""
+    """The step to an element of a merging list: by its keys, or by its value."""
     return _keyed(item, list_type) if list_type.kind == MAP else _valued(item)
 
 
@@ -57,7 +57,7 @@ def _keyed(item: object, list_type: ListType) -> str:
 
 
 def _is_cached(value: Any) -> bool:
-    # 1 and True are one key of a cache, but not one step.
+    # 1 and True are the same cache key, but not the same step.
     return value.__class__ is int or (value.__class__ is str and len(value) < _LONGEST_CACHED)
 
 
@@ -86,7 +86,7 @@ def _valued(item: object) -> str:
 
 
 def canonical(step: str) -> str | None:
-    """A step that somebody else wrote, as we write it; None for a kind that nobody knows yet."""
+    """Normalize a client's step; None for an unknown kind of step."""
     if len(step) < 2:
         raise ValueError("key must be 2 characters long:")
     kind, text = step[:2], step[2:]
@@ -107,9 +107,9 @@ def canonical(step: str) -> str | None:
 
 
 def in_order(steps: Iterable[str]) -> list[str]:
-    """Steps of one level sorted; `MEMBER` first."""
+    """Sort the steps of one level; `MEMBER` comes first."""
     ordered = sorted(steps)
-    # Names sort as their texts do, and before the texts of all other kinds.
+    # Fast path: field names sort as strings, and before all other kinds.
     if len(ordered) > 1 and ordered[-1][0] != "f":
         ordered.sort(key=_rank)
     return ordered
@@ -147,7 +147,7 @@ def _value_rank(value: object) -> tuple[int, Any]:
 
 
 def path_text(path: Iterable[str]) -> str:
-    """A path as messages show it: `.spec.containers[name="web"].image`."""
+    """A path as messages print it: `.spec.containers[name="web"].image`."""
     return "".join(map(_step_text, path))
 
 

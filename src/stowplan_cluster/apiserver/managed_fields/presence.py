@@ -1,9 +1,9 @@
 """Fields of built-in types that are always present, even if absent in JSON.
 
-Upstream compares Go structs. Fields that a struct holds by value, and lists and maps that are encoded
-even when nil, are there from the start: who fills them does not add them. So a pod's creator owns
-`.spec.containers[name="web"]` and all in it but not `.spec`, and owns `.resources` of each container
-though nobody wrote any. Custom resources are plain JSON: what is absent is absent.
+Upstream compares Go structs. Fields that a struct holds by value, and lists and maps that are encoded even when nil,
+are always present, so setting them does not add them. So a pod's creator owns `.spec.containers[name="web"]` and
+everything in it but not `.spec`, and owns `.resources` of each container though nobody set it. Custom resources are
+plain JSON: absent means absent.
 
 Upstream: the types.go of k8s.io/api; sigs.k8s.io/structured-merge-diff/v6/value (reflectcache.go).
 """
@@ -16,7 +16,7 @@ from typing import Any
 from stowplan_cluster.apiserver.schema.types import ListType, Scalar, Struct
 
 _EVERYWHERE = ("metadata", "spec", "status")
-#: Others held by value, by the kind that has them; those that are required need no mention.
+#: Other fields held by value, as (kind, field); required fields need no entry.
 _BY_VALUE = frozenset(
     {
         ("AllocationResult", "devices"),
@@ -41,13 +41,13 @@ _BY_VALUE = frozenset(
         ("StatefulSetSpec", "updateStrategy"),
     }
 )
-#: Named as if held by value, yet it may be absent.
+#: Exceptions to `_EVERYWHERE`: pointers upstream.
 _OPTIONAL = frozenset({("CustomResourceSubresources", "status")})
 
 
 @lru_cache(maxsize=4096)
 def always_there(type: Struct) -> dict[str, Any]:
-    """The fields of a type that are never absent, with what they are while empty."""
+    """The fields of a type that are never absent, with their empty values."""
     kind = type.name.rpartition(".")[2]
     found: dict[str, Any] = {}
     for name, field in type.fields.items():

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def keep_times(*, old: JsonObject, new: JsonObject) -> None:
-    """Give the new object the old one's times if these are all that differs, so that nothing needs a write."""
+    """Copy the old timestamps if nothing else differs, so that the write becomes a no-op."""
     before, after = metadata_of(old).get("managedFields"), metadata_of(new).get("managedFields")
     if before and after and before != after and _timeless(before) == _timeless(after) and _rest_equal(old, new):
         metadata_of(new)["managedFields"] = before

@@ -48,15 +48,14 @@ def record_update(
 ) -> None:
     """Set `new.metadata.managedFields` after a create (`old` is None), update or patch.
 
-    `new` is what will be stored, of the version written to. Its own managedFields count where they
-    are valid; an empty list drops all of them. `reset` are the fields that the endpoint does not own,
-    by default those that `reset_fields` says.
+    `new` is the object to store, in the requested version. Its own managedFields are used if they are valid; an empty
+    list drops all of them. `reset` is the set of fields that the endpoint does not own, by default `reset_fields`.
     """
     live = None if old is None else metadata_of(old).get("managedFields")
     sent = metadata_of(new).pop("managedFields", None)
     managers = _managers_before(live, sent, subresource)
     if not managers and old is not None:
-        # Not tracked until somebody applies.
+        # Not tracked until the first apply.
         return
     try:
         before = _blank(type) if old is None else old
@@ -72,7 +71,7 @@ def record_update(
 
 @cache
 def _blank(type: Struct) -> JsonObject:
-    """What a new object is compared with: one of built-in kinds has the zero values that are always written."""
+    """What a new object is compared with: for built-in kinds, the zero values that are always encoded."""
     obj: JsonObject = {}
     if type.name:
         conform(type, obj)
@@ -92,20 +91,20 @@ def _managers_before(live: object, sent: object, subresource: str) -> Managers:
 
 
 def _of_type(managers: Managers, type: Struct) -> Managers:
-    """The managers' fields as the type has them now; only custom types ever change."""
+    """Adapt the managers' fields to the current type; only custom types ever change."""
     if type.name:
         return managers
     return {key: replace(entry, fields=reconciled(entry.fields, type)) for key, entry in managers.items()}
 
 
 def owned_changes(old: JsonObject, new: JsonObject, type: Struct, reset: FieldSet) -> Changes:
-    """The changes that an endpoint can make at all."""
+    """The changes of a write, without the fields that the endpoint does not own."""
     changes = compare(old, new, type)
     return Changes(without(changes.changed, reset), without(changes.removed, reset)) if reset else changes
 
 
 def after_update(managers: Managers, changes: Changes, *, key: ManagerKey, api_version: str, time: str) -> Managers:
-    """The managers after one of them made changes by an update."""
+    """The managers after an update by one of them."""
     managers = others_after(managers, changes)
     taken = difference(changes.changed, SERVERS_OWN)
     if taken:
@@ -116,7 +115,7 @@ def after_update(managers: Managers, changes: Changes, *, key: ManagerKey, api_v
 
 
 def others_after(managers: Managers, changes: Changes) -> Managers:
-    """What managers still own after somebody else's changes."""
+    """The managers without the fields that another manager changed or removed."""
     touched = union(changes.changed, changes.removed)
     if not touched:
         return dict(managers)

@@ -1,8 +1,7 @@
 """JSON patch, JSON merge patch and strategic merge patch.
 
-Each takes the object and the decoded patch, leaves both as they are and returns the patched object;
-what does not apply raises the ApiError that the reference answers. The fourth, server-side apply, is
-in `managed_fields`.
+Each function takes the object and the decoded patch, changes neither, and returns the patched object; a patch that does
+not apply raises the reference's ApiError. Server-side apply is in `managed_fields`.
 
 Upstream: k8s.io/apiserver/pkg/endpoints/handlers/patch.go.
 """

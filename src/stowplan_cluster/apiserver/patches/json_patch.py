@@ -1,9 +1,8 @@
 """JSON patch: all operations apply, or none.
 
-The rules are RFC 6902's with the liberties of the library that the API server uses: "replace" of a
-missing key of an object sets it, "copy" of one copies null, an absent "value" is null, indices may be
-negative, and a pointer's first slash may as well be any text. The answer to a patch that does not
-apply never says why.
+RFC 6902 with the deviations of the library that the API server uses: "replace" of a missing key of an object sets it,
+"copy" of one copies null, an absent "value" is null, indices may be negative, and a pointer may start with any text
+before its first slash. The error for a patch that does not apply never says why.
 
 Upstream: gopkg.in/evanphx/json-patch.v4, k8s.io/apiserver/pkg/endpoints/handlers/patch.go.
 """
@@ -28,7 +27,7 @@ if TYPE_CHECKING:
     from stowplan_cluster.apiserver.objects import JsonObject
 
 MAX_OPERATIONS = 10_000
-#: Limit for what "copy" operations of one patch may add: without it forty of them exhaust memory.
+#: Limit on what the "copy" operations of one patch may add: otherwise forty of them exhaust memory.
 MAX_COPIED_BYTES = 3 * 1024 * 1024
 
 _INDEX = re.compile(r"[+-]?[0-9]{1,18}\Z", re.ASCII)
@@ -58,7 +57,7 @@ def apply_json_patch(obj: JsonObject, patch: object) -> JsonObject:
 
 
 def object_of(patched: object) -> JsonObject:
-    """What a patch made, if it is an object still."""
+    """Check that the result of a patch is an object."""
     if isinstance(patched, dict):
         return patched
     why = f"json: cannot unmarshal {json_type(patched)} into Go value of type map[string]interface {{}}"
@@ -107,7 +106,7 @@ def _pointer(operation: JsonObject, name: str) -> str:
 
 
 def _find(document: _Document, pointer: str) -> tuple[Any, str]:
-    """The container that a pointer ends in, and the key in it."""
+    """Resolve a pointer to its container and the key in it."""
     parts = pointer.split("/")
     if len(parts) < 2:
         raise _DoesNotApplyError
@@ -120,12 +119,12 @@ def _find(document: _Document, pointer: str) -> tuple[Any, str]:
 
 
 def _unescape(part: str) -> str:
-    # One pass: "~01" is "~1".
+    # In one pass, so that "~01" becomes "~1".
     return "~".join(piece.replace("~1", "/") for piece in part.split("~0")) if "~" in part else part
 
 
 def _index(key: str, *, length: int) -> int:
-    """The place that a key names among so many, negative ones counted from the end."""
+    """Parse a list index; negative ones count from the end."""
     if not _INDEX.match(key):
         raise _DoesNotApplyError
     index = int(key)
@@ -135,7 +134,7 @@ def _index(key: str, *, length: int) -> int:
 
 
 def _get(container: Any, key: str) -> Any:
-    # Parity: a missing key of an object is null here, a missing index is an error.
+    # Parity: a missing key of an object reads as null, a missing index is an error.
     return container.get(key) if isinstance(container, dict) else container[_index(key, length=len(container))]
 
 

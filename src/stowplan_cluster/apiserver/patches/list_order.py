@@ -1,8 +1,8 @@
 """Order of a merged list: the patch's order, with the server's own elements in between.
 
-A merged list is parted into what the patch (or its `$setElementOrder`) names and what only the server
-has; each part is put in its order, then the two are interleaved: an element of the server goes before
-the next of the patch if it stood before it in the live list.
+A merged list is split into elements that the patch (or its `$setElementOrder`) names and elements that only the server
+has. Each part is sorted, then the two are interleaved: a server-only element goes before the next patch element if it
+preceded it in the live list.
 
 Upstream: normalizeElementOrder in k8s.io/apimachinery/pkg/util/strategicpatch/patch.go.
 """
@@ -16,12 +16,12 @@ from stowplan_cluster.apiserver.json_values import identity
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-#: Shorter lists are sorted by insertion in Go, which shows where the comparison is no order.
+#: Go sorts shorter lists by insertion, which is observable as the comparison is not a strict order.
 _INSERTION_SORTED = 20
 
 
 def _key_by(merge_key: str) -> Callable[[Any], object]:
-    """What tells elements apart: their merge key's value, or they themselves."""
+    """The identity of elements: the merge key's value, or the element itself."""
     if not merge_key:
         return identity
     return lambda element: identity(element.get(merge_key))
@@ -30,7 +30,7 @@ def _key_by(merge_key: str) -> Callable[[Any], object]:
 def arrange(
     merged: Sequence[Any], *, patch_order: Sequence[Any], live_order: Sequence[Any], merge_key: str
 ) -> list[Any]:
-    """The elements of a merged list in their final order."""
+    """Sort the elements of a merged list into their final order."""
     key_of = _key_by(merge_key)
     wanted, live = _places(patch_order, key_of), _places(live_order, key_of)
     from_patch = [element for element in merged if key_of(element) in wanted]
@@ -55,7 +55,7 @@ def _sorted_by(elements: list[Any], places: dict[object, int], key_of: Callable[
 
 
 def _insertion_sorted(at: list[int | None]) -> list[int]:
-    # Parity: whatever has no place counts as less than its neighbour, and its neighbour as less than it.
+    # Parity: an element without a position compares as less than its neighbour in both directions.
     order: list[int] = []
     for i in range(len(at)):
         spot = len(order)

@@ -40,12 +40,12 @@ def _replacement(current: object, value: Any) -> Any:
         return _without_nulls(value)
     if isinstance(value, dict):
         return _merged(current, value)
-    # Parity: nulls inside a list go when it replaces another list, and stay when it replaces an object.
+    # Parity: nulls inside a list are removed if it replaces another list, and kept if it replaces an object.
     return copy_of(value)
 
 
 def _without_nulls(value: Any) -> Any:
-    """The value without its objects' nulls; those that are elements of lists stay."""
+    """Remove null fields of objects; null elements of lists are kept."""
     if isinstance(value, dict):
         return {key: _without_nulls(child) for key, child in value.items() if child is not None}
     if isinstance(value, list):

@@ -15,7 +15,7 @@ R = TypeVar("R")
 
 
 def bounded(function: Callable[P, R]) -> Callable[P, R]:
-    """Answer BadRequest where the recursion over a document gets too deep."""
+    """Raise BadRequest if recursion over a document gets too deep."""
 
     @wraps(function)
     def call(*args: P.args, **kwargs: P.kwargs) -> R:

@@ -1,10 +1,9 @@
 """Strategic merge patch: a merge patch that merges lists by key.
 
-The types say how a field merges: lists with a merge key element by element, lists of values as sets,
-all others are replaced, as are fields whose value changes its JSON type. Directives in the patch
-(`$patch`, `$retainKeys`, `$setElementOrder/…`, `$deleteFromPrimitiveList/…`) say what a merge alone
-cannot. Directives inside a value that is new are not obeyed: they stay as unknown fields, as upstream
-leaves them. Original and patch are the merge's own copies and change as it goes.
+The type determines how a field merges: lists with a merge key element by element, other lists of scalars as sets if
+declared so; all other lists are replaced, and so are fields whose JSON type changes. Directives in the patch (`$patch`,
+`$retainKeys`, `$setElementOrder/…`, `$deleteFromPrimitiveList/…`) express what a merge cannot. Parity: directives
+inside new values are not applied; they stay as unknown fields. The merge modifies its own copies of original and patch.
 
 Upstream: k8s.io/apimachinery/pkg/util/strategicpatch.
 """
@@ -32,7 +31,7 @@ RETAIN_KEYS = "$retainKeys"
 SET_ELEMENT_ORDER = "$setElementOrder"
 DELETE_FROM_LIST = "$deleteFromPrimitiveList"
 
-#: Objects that a patch replaces, by the kind that holds them.
+#: Objects that are replaced instead of merged, as (type, field).
 _REPLACED = frozenset({("PodDisruptionBudgetSpec", "selector")})
 
 _BAD_RETAIN_KEYS = "invalid patch format of retainKeys"
@@ -70,7 +69,7 @@ def _merge_maps(original: JsonObject, patch: JsonObject, type: Type) -> JsonObje
 
 
 def _obey(patch: JsonObject) -> JsonObject:
-    """`$patch` in an object: what takes the place of the original."""
+    """Apply `$patch` of an object: return what replaces the original."""
     directive = patch[PATCH]
     if directive == "replace":
         del patch[PATCH]
@@ -86,7 +85,7 @@ def _unknown_directive(directive: object, patch: JsonObject) -> ApiError:
 
 
 def _directed(name: str, directive: str) -> str:
-    """The field that a directive with a slash is about."""
+    """The field that a `$directive/field` refers to."""
     prefix, slash, field = name.partition("/")
     if not slash or prefix != directive:
         raise BadRequest(_BAD_ORDER if directive == SET_ELEMENT_ORDER else _BAD_DELETIONS)
@@ -139,7 +138,7 @@ def _drop_nulls(value: Any) -> None:
 
 
 def _without_directives(value: Any) -> tuple[bool, Any]:
-    """(whether there is anything left, the value without the objects that carry `$patch`)."""
+    """(whether the value remains, the value without objects that have `$patch`)."""
     if isinstance(value, dict):
         if PATCH in value:
             return False, None
@@ -178,7 +177,7 @@ def _go_kind(type: Type) -> str:
 
 
 def _merge_ordered_lists(original: JsonObject, patch: JsonObject, type: Type) -> None:
-    """Merge the lists whose order the patch gives, and take them out of the patch."""
+    """Merge the lists that have `$setElementOrder`, and remove them from the patch."""
     for directive in [name for name in patch if name.startswith(SET_ELEMENT_ORDER)]:
         order = patch.pop(directive)
         if not isinstance(order, list):
@@ -212,7 +211,7 @@ def _merge_in_order(
 
 
 def _live_order(live: list[Any], changes: list[Any], merge_key: str) -> list[Any]:
-    """The live order, as upstream's merge leaves it behind."""
+    """The live order that upstream uses: the list after its merge modified it in place."""
     if not merge_key:
         return live
     gone = {identity(element.get(merge_key)) for element in changes if element.get(PATCH) == "delete"}
@@ -221,14 +220,14 @@ def _live_order(live: list[Any], changes: list[Any], merge_key: str) -> list[Any
     kept = [element for element in live if identity(element.get(merge_key)) not in gone]
     if any(element.get(PATCH) == "replace" for element in changes):
         return kept
-    # Parity: what the patch adds slides into the places, in the same array, of what it deletes.
+    # Parity: upstream's added elements overwrite the deleted ones in the same array.
     known = {identity(element.get(merge_key)) for element in kept}
     added = [e for e in changes if PATCH not in e and identity(e.get(merge_key)) not in known]
     return (kept + added)[: len(live)]
 
 
 def _check_order(changes: list[Any], order: list[Any], merge_key: str) -> None:
-    """Refuse an order in which the patch's own elements do not stand as they do in the patch."""
+    """Raise BadRequest if the order contradicts the order of the patch's own elements."""
     if not order or not changes:
         return
     staying = changes
@@ -323,7 +322,7 @@ def _merge_named(original: list[Any], patch: list[Any], field: ListType) -> list
 
 
 def _element_class(*lists: Sequence[Any]) -> type:
-    """The one class that the elements of lists have; a list of lists cannot be merged."""
+    """The common type of the elements; lists of lists cannot be merged."""
     elements = [element for elements in lists for element in elements]
     if not elements:
         raise ApiError("no elements in any of the given slices")
@@ -336,7 +335,7 @@ def _element_class(*lists: Sequence[Any]) -> type:
 
 
 def _obey_elements(original: list[Any], patch: list[Any], merge_key: str) -> tuple[list[Any], list[Any]]:
-    """`$patch` in elements of a list: what is left of the original, and of the patch."""
+    """Apply `$patch` of list elements: return what remains of the original and of the patch."""
     replace, kept = False, []
     unwanted: set[object] = set()
     for element in patch:

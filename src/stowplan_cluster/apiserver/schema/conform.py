@@ -1,16 +1,14 @@
 """Convert an object to its type, as Go's decoding would.
 
-In place: fields the type does not have go (and are reported), nulls go, quantities and times take
-their canonical form. Zero values go or come as in an object that Go has read and written again:
-`hostNetwork: false` goes, a container's `resources: {}` comes (see `Zero`). Lists and maps alone
-are never made up, although Go writes null for some: they would be null here for everyone to trip
-over. A value of the wrong JSON type is refused, in the words in which Go's decoder does so, as that
-is what users see. Values that custom resources got wrong stay: their validation tells more about
-them.
+In place: unknown fields are dropped and reported, nulls are dropped, quantities and times become canonical. Zero values
+are dropped or added as by a round trip through Go structs: `hostNetwork: false` is dropped, a container's `resources:
+{}` is added (see `Zero`). Lists and maps are never added, although Go encodes some as null: every reader would have to
+handle that. A value of the wrong JSON type is rejected with the message of Go's decoder. Wrong values of custom
+resources are kept: schema validation reports them better.
 
-Every object that is written comes by here. So each struct gets one function with a table: field
-name to (the Python type that needs no second look, function for everything else, whether a zero
-goes). Where a value stands is a chain of tuples, read only to complain.
+This runs for every write, so each struct is compiled to one function with a table: field name -> (the Python type that
+needs no further check, function for all other types, whether zero is dropped). A value's position is a chain of tuples,
+formatted only for errors.
 
 Upstream: sigs.k8s.io/json, encoding/json, staging/src/k8s.io/apiserver/pkg/endpoints/handlers/rest.go.
 """
@@ -34,23 +32,23 @@ from stowplan_cluster.apiserver.schema.types import ListType, MapType, Scalar, S
 if TYPE_CHECKING:
     from stowplan_cluster.apiserver.objects import JsonObject
 
-#: How deep JSON may nest. Code that walks objects recursively relies on it; Go allows 10,000.
+#: Maximum nesting of JSON. Code that walks objects recursively relies on it; Go allows 10,000.
 MAX_DEPTH = 256
 #: Maximum number of reported errors, as upstream.
 MAX_COMPLAINTS = 100
 
 JSON_SCHEMA = "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.JSONSchemaProps"
 
-#: Where a value stands: around it, the struct whose field it is (None in lists and maps), its name or index, depth.
+#: Position of a value: (parent, the struct whose field it is or None in lists and maps, name or index, depth).
 At = tuple[Any, Struct | None, str | int, int]
-#: Value, where it stands, complaints so far; returns what stays there, or None for nothing.
+#: (value, position, complaints so far) -> the value to keep, None for none.
 Check = Callable[[Any, At, list[str]], Any]
 
 _ROOT: At = (None, None, "", 0)
 _NUMERIC = (Scalar.INT32, Scalar.INT64, Scalar.NUMBER)
 _WORDS = {dict: "object", list: "array", str: "string", bool: "bool", int: "number", float: "number"}
 _PLAIN: dict[Type, type] = {Scalar.STRING: str, Scalar.DURATION: str, Scalar.BOOL: bool, Scalar.NUMBER: float}
-#: What null in a list or map stands for, and what is always there when nobody sets it.
+#: Zero values: for nulls in lists and maps, and for unset fields that are always encoded.
 _ZERO: dict[Type, Any] = {
     Scalar.STRING: "",
     Scalar.BYTES: "",
@@ -76,7 +74,7 @@ class _Undecodable(Exception):
 
 
 def conform(type: Struct, obj: JsonObject) -> list[str]:
-    """Complaints such as `unknown field "spec.foo"`; BadRequest if a value has the wrong type."""
+    """Return complaints such as `unknown field "spec.foo"`; raise BadRequest if a value has the wrong type."""
     complaints: list[str] = []
     try:
         _check_of(type)(obj, _ROOT, complaints)
@@ -93,7 +91,7 @@ def _cannot_be_handled(type: Struct, obj: JsonObject, why: str) -> str:
 
 
 def _check_of(type: Type, *, lenient: bool = False) -> Check:
-    """`lenient`: of a custom resource, whose validation will complain about what is wrong."""
+    """`lenient` keeps wrong values: for custom resources, whose validation reports them."""
     if isinstance(type, Struct):
         if type.check is None:
             type.check = _struct_check(type)
@@ -115,7 +113,7 @@ def _struct_check(struct: Struct) -> Check:
         if type(value) is not dict:
             return value if lenient else _refuse(value, struct, at)
         if not table:
-            # Not before the first use: types refer to themselves.
+            # Compiled on first use, as types can be recursive.
             table.update(_table(struct))
             always.extend(_always(struct))
             nulls.update(name for name, zero, empty in always if zero is None and empty is None)
@@ -159,7 +157,7 @@ def _table(struct: Struct) -> Iterator[tuple[str, tuple[type | None, Check, bool
 
 
 def _always(struct: Struct) -> Iterator[tuple[str, Any, Check | None]]:
-    """Fields that are added if they are missing: their zero, or for structs what makes an empty one."""
+    """Fields to add if missing, each with its zero value, or for structs the check that completes an empty one."""
     for name, each in struct.fields.items():
         if struct.zeros.get(name) is Zero.ALWAYS and not isinstance(each, ListType | MapType):
             yield name, _ZERO.get(each), _check_of(each) if isinstance(each, Struct) else None
@@ -258,7 +256,7 @@ def _int_or_string(value: Any, at: At, complaints: list[str]) -> Any:
 
 
 def _refused(scalar: Scalar) -> Check:
-    """Of a scalar whose good values need no look."""
+    """The check of a scalar whose valid values the table already accepts by Python type."""
 
     def check(value: Any, at: At, complaints: list[str]) -> Any:
         return _refuse(value, scalar, at)
@@ -269,7 +267,7 @@ def _refused(scalar: Scalar) -> Check:
 def _text(scalar: Scalar, canonical: Callable[[str], str]) -> Check:
     def check(value: Any, at: At, complaints: list[str]) -> Any:
         if type(value) is not str:
-            # Parity: only base64 is read by the decoder itself, so that it can tell the field.
+            # Parity: only for base64 does the message name the field; the decoder itself reads it.
             return _refuse(value, scalar, at) if scalar is Scalar.BYTES else _refuse(value, Scalar.STRING, _ROOT)
         try:
             return canonical(value)
@@ -352,7 +350,7 @@ def _struct_around(at: At | None) -> Struct | None:
 
 
 def _field_path(at: At) -> str:
-    """The names of fields only, as Go's decoder has it."""
+    """The path of field names only, as Go's decoder prints it."""
     return ".".join(str(node[2]) for node in _chain(at) if node[1] is not None)
 
 
@@ -362,7 +360,7 @@ def _path(at: At) -> str:
 
 
 def _chain(at: At) -> list[At]:
-    """From the outside in."""
+    """The positions from the outermost to this one."""
     chain = []
     node: At | None = at
     while node is not None and node[0] is not None:

@@ -1,7 +1,7 @@
 """Convert types to OpenAPI schemas, version 2 or 3.
 
-Named structs become definitions that refer to each other, so a document holds those that its
-roots reach. Merging is told by extensions: `kubectl apply` makes its patches from them.
+Named structs become definitions that refer to each other, so a document contains those reachable from its roots. Merge
+rules are extensions, which `kubectl apply` computes its patches from.
 
 Upstream: k8s.io/kube-openapi/pkg/generators, staging/src/k8s.io/apiserver/pkg/endpoints/openapi.
 """
@@ -29,7 +29,7 @@ _AMOUNT = "An amount, as a number with or without a suffix: 500m, 1.5Gi, 2e3."
 _NUMBER_OR_TEXT = "A number, or text such as a name or a percentage."
 _META = "io.k8s.apimachinery.pkg.apis.meta.v1"
 _EXTENSIONS = "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1"
-#: Scalars with a name of their own: the name, and what it stands for.
+#: Scalars that have a named definition: its name and schema.
 _NAMED: dict[Scalar, tuple[str, JsonObject]] = {
     Scalar.QUANTITY: (
         "io.k8s.apimachinery.pkg.api.resource.Quantity",
@@ -64,14 +64,14 @@ _PREFIXES = {2: "#/definitions/", 3: "#/components/schemas/"}
 
 
 class JsonSchemas:
-    """The definitions of one document, which grow with what is referred to."""
+    """The definitions of one document, added as they are referred to."""
 
     def __init__(self, version: int) -> None:
         self.definitions: dict[str, JsonObject] = {}
         self._version = version
 
     def reference(self, struct: Struct, *, name: str = "", kinds: tuple[tuple[str, str, str], ...] = ()) -> JsonObject:
-        """To the struct's definition. `name` is for those that have none, `kinds` says what it describes."""
+        """Reference a struct's definition. `name` names unnamed structs; `kinds` are its (group, version, kind)s."""
         name = name or struct.name
         if name not in self.definitions:
             self.definitions[name] = {}
@@ -84,11 +84,11 @@ class JsonSchemas:
     def list_of(
         self, item: Struct, *, item_name: str, name: str, kinds: tuple[tuple[str, str, str], ...]
     ) -> JsonObject:
-        """To the definition of a list of a custom kind: the built-in ones have structs."""
+        """Reference the definition of a custom kind's list; lists of built-in kinds have structs."""
         meta = built_in().structs["io.k8s.apimachinery.pkg.apis.meta.v1.ListMeta"]
         fields: dict[str, Type] = {"apiVersion": Scalar.STRING, "kind": Scalar.STRING, "metadata": meta}
         reference = self.reference(Struct(name, fields), kinds=kinds)
-        # The items' struct has no name to refer to it by.
+        # The items' struct is unnamed, so they are referenced separately.
         items = {"type": "array", "items": self.reference(item, name=item_name)}
         self.definitions[name]["properties"]["items"] = items
         self.definitions[name]["required"] = ["items"]
@@ -116,7 +116,7 @@ class JsonSchemas:
         description = struct.descriptions.get(name)
         extensions = _extensions(type)
         if (description or extensions) and "$ref" in made and self._version == 3:
-            # Beside a $ref nothing counts.
+            # Siblings of $ref are ignored.
             made = {"allOf": [made]}
         return {**made, **({"description": description} if description else {}), **extensions}
 
@@ -131,18 +131,18 @@ class JsonSchemas:
             return dict(_PLAIN[type])
         name, described = _NAMED[type]
         if self._version == 2 and "oneOf" in described:
-            # Version 2 has no choices. Text stands for both.
+            # OpenAPI version 2 has no oneOf; use a string.
             described = {**{key: value for key, value in described.items() if key != "oneOf"}, "type": "string"}
         self.definitions.setdefault(name, dict(described))
         return self._ref(name)
 
     def _struct(self, struct: Struct) -> JsonObject:
-        # A field's variant of a struct is described with the field.
+        # A field may use a variant of the struct; its merge rules go with the field (`_extensions`).
         return self.reference(built_in().structs[struct.name]) if struct.name else self._object(struct)
 
 
 def _extensions(type: Type) -> dict[str, Any]:
-    """How the field merges, where that is not the same for all fields of its type."""
+    """Merge rules of a field, if they differ from those of its type."""
     if isinstance(type, ListType):
         return _list_extensions(type)
     if isinstance(type, MapType):

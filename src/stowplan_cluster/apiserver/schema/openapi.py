@@ -1,8 +1,7 @@
 """OpenAPI documents: version 3 per group and version, version 2 for all.
 
-Pure functions of the catalogue and of the types of its resources. kubectl works from version 3
-(explain, patches of apply, whether the server validates fields) and falls back to version 2, for
-which it wants protobuf: `openapi_v2_protobuf`.
+Pure functions of the catalogue and its resources' types. kubectl uses version 3 (explain, apply, whether the server
+validates fields) and falls back to version 2, which it requests as protobuf: `openapi_v2_protobuf`.
 
 Upstream: k8s.io/kube-openapi/pkg/builder, builder3, handler3.
 """
@@ -34,12 +33,12 @@ _INFO = {"title": "Kubernetes", "version": "v1.36.0"}
 _JSON = "application/json"
 _YAML = "application/yaml"
 _TEXT = "text/plain"
-#: Their operations carry streams; what kubectl does with them needs no description.
+#: Streaming subresources are not described; kubectl does not need it.
 _STREAMED = ("attach", "exec", "portforward", "proxy")
 
 
 def openapi_v3_index(catalogue: Catalogue, *, schema_of: SchemaOf = schema_of_built_in) -> JsonObject:
-    """Where the documents are. Their addresses change with their content, as clients keep them for good."""
+    """The index of documents. URLs contain a hash of the content, as clients cache documents forever."""
     paths = {}
     for group, version in dict.fromkeys((known.group, known.version) for known in catalogue):
         path = f"apis/{group}/{version}" if group else f"api/{version}"
@@ -52,7 +51,7 @@ def openapi_v3_index(catalogue: Catalogue, *, schema_of: SchemaOf = schema_of_bu
 def openapi_v3(
     catalogue: Catalogue, group: str, version: str, *, schema_of: SchemaOf = schema_of_built_in
 ) -> JsonObject | None:
-    """The document of one group and version; None if nothing of it is served."""
+    """The document of one group and version; None if it has no served resource."""
     resources = [known for known in catalogue if (known.group, known.version) == (group, version)]
     if not resources:
         return None
@@ -115,7 +114,7 @@ def _custom_name(resource: Resource, kind: str) -> str:
 
 
 def _part(subject: Subject, name: str, schemas: JsonSchemas) -> Subject:
-    """The subresource, which may be of a kind of its own."""
+    """The subresource, which may have a kind of its own."""
     described = subresource_of(name)
     if not described.kind:
         return subject

@@ -1,7 +1,7 @@
 """The OpenAPI version 2 document in protobuf, as kubectl requests it.
 
-The document is small in kinds of messages but not in size; writing them takes a table of field
-numbers and a few encoders. Only what `openapi_v2` produces is covered.
+The document has few message types, so a table of field numbers and a few encoders suffice. Only what `openapi_v2`
+produces is supported.
 
 Upstream: github.com/google/gnostic-models/openapiv2/OpenAPIv2.proto.
 """
@@ -18,18 +18,18 @@ from stowplan.api.protobuf_fields import bytes_field, number_field, text_field
 if TYPE_CHECKING:
     from stowplan_cluster.apiserver.objects import JsonObject
 
-#: Field number and JSON value to the encoded field.
+#: (field number, JSON value) -> encoded field.
 _Encoder = Callable[[int, Any], bytes]
 _Spec = Mapping[str, tuple[int, _Encoder]]
 
 
 def openapi_v2_protobuf(document: JsonObject) -> bytes:
-    """What `openapi_v2` made, as a message Document."""
+    """Encode the result of `openapi_v2` as a Document message."""
     return _message(_DOCUMENT, document)
 
 
 def _message(spec: _Spec, obj: JsonObject, *, extensions: int = 0) -> bytes:
-    """`extensions`: the field for what starts with `x-`."""
+    """`extensions` is the number of the field for `x-` extensions."""
     parts = []
     for key, value in obj.items():
         if key.startswith("x-"):
@@ -89,7 +89,7 @@ def _schema(number: int, value: JsonObject) -> bytes:
 
 
 def _schema_around(number: int, value: JsonObject) -> bytes:
-    """In a message that holds nothing else."""
+    """A schema wrapped in a message of its own."""
     return bytes_field(number, _schema(1, value))
 
 

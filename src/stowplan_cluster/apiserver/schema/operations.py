@@ -1,7 +1,7 @@
 """OpenAPI paths and operations of a resource.
 
-kubectl reads three things of it: the kind that belongs to a path, whether PATCH takes strategic
-merges, and whether it takes `fieldValidation`; the rest is for people and other tools.
+kubectl reads three things: the kind of a path, whether PATCH supports strategic merge, and whether it supports
+`fieldValidation`; the rest is for people and other tools.
 
 Upstream: staging/src/k8s.io/apiserver/pkg/endpoints/installer.go.
 """
@@ -65,13 +65,13 @@ _LOG = {
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Operation:
     method: str
-    #: As `x-kubernetes-action` has it.
+    #: `x-kubernetes-action`.
     action: str
     id: str
-    #: Group, version, kind of what is read or written.
+    #: Group, version and kind of the object that is read or written.
     kind: tuple[str, str, str]
     query: dict[str, str] = field(default_factory=dict)
-    #: References to schemas; None is text.
+    #: Schema references; None means plain text.
     body: JsonObject | None = None
     consumes: tuple[str, ...] = ("*/*",)
     answer: JsonObject | None = None
@@ -81,13 +81,13 @@ class Operation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subject:
-    """A resource, or one of its subresources, and the schemas to describe it with."""
+    """A resource or subresource, and the schemas that describe it."""
 
     resource: Resource
     kind: tuple[str, str, str]
     schema: JsonObject
     list_schema: JsonObject
-    #: By OpenAPI name.
+    #: OpenAPI name -> schema reference.
     reference: Callable[[str], JsonObject]
 
 

@@ -1,33 +1,32 @@
 """Parse the `*.types` files, which declare the API's types.
 
-    package io.k8s.api.core.v1 serves v1       what follows belongs to this OpenAPI package; kinds to this apiVersion
-    kind Pod -- Containers that run together.  a struct that has apiVersion, kind, metadata; PodList comes with it
-    kind Binding unlisted                      a kind of which no list is ever given
-      spec!  PodSpec -- What is wanted.        a field, required; text after the dashes describes it
-      size?  int32 @7                          a field for which unset and 0 differ; its field number in protobuf
+    package io.k8s.api.core.v1 serves v1       OpenAPI package and apiVersion of the following declarations
+    kind Pod -- Containers that run together.  a struct with apiVersion, kind, metadata; declares PodList, too
+    kind Binding unlisted                      a kind without a list kind
+      spec!  PodSpec -- What is wanted.        a field, required; its description follows the dashes
+      size?  int32 @7                          a field whose zero differs from unset; protobuf field number 7
     struct Volume                              a struct; options: atomic, retainKeys
-      ...VolumeSource                          the fields of another struct, in this one
-      ports  [Port] by port, protocol=TCP      a list, its options below; elements without protocol are TCP's
-      quota  {quantity} atomic                 a map from text
+      ...VolumeSource                          includes the fields of another struct
+      ports  [Port] by port, protocol=TCP      a list (options: see below); protocol defaults to TCP
+      quota  {quantity} atomic                 a map with string keys
 
-A type is a scalar's name (see `Scalar`), a struct's, or `[T]` or `{T}` of one. A struct's bare name
-means the one of this package, else of meta/v1, else of core/v1. Lists are atomic unless an option
-says otherwise; strategic merge replaces them likewise:
+A type is the name of a scalar (see `Scalar`) or struct, or `[T]` or `{T}` of one. An unqualified struct is looked up in
+this package, then meta/v1, then core/v1. Lists are atomic, and strategic merge replaces them, unless an option follows:
 
-    by a, b      elements are told apart by keys a and b; strategic merge knows them by the first
+    by a, b      elements are identified by keys a and b; in strategic merge by a alone
     keyed a, b   the same for server-side apply only
     merge a      the same for strategic merge only
-    set          scalars, each at most once; `set merged`: strategic merge adds them up, too
-    retainKeys   strategic merge keeps of an element what the patch lists
+    set          scalars, each at most once; `set merged`: strategic merge unites them, too
+    retainKeys   strategic merge keeps only the keys of an element that the patch lists
 
 Fields of a struct type take: `granular` (not atomic here), `replace` (strategic merge replaces it).
 
-Field numbers go up by one from field to field, unless `@` says otherwise; a field with `@-` is no
-part of the message. The fields of another struct are one message, which counts as one field.
+Protobuf field numbers increase by one from field to field, unless set by `@`; a field with `@-` is not part of the
+message. Included fields (`...`) are one message, which counts as one field.
 
-After its name (and `!`) a field tells what becomes of its zero value, if that is not what it is for
-most: `?` stays, `=` is always there, `-` is left out. Without a mark, required fields are always
-there and others are left out, but of a struct, or of what Go keeps in one, every value stays.
+A mark after the name (and `!`) sets how a zero value is encoded: `?` kept as it is, `=` always present, `-` omitted.
+Without a mark, required fields are always present and others are omitted if zero, except structs (and what Go keeps in
+structs), which are kept.
 
 Upstream: the markers and tags in staging/src/k8s.io/api/*/types.go.
 """
@@ -55,13 +54,13 @@ _TYPE_META = (
     f"  apiVersion string {_NOT_ON_WIRE} -- Group and version of the object.",
     f"  kind string {_NOT_ON_WIRE} -- Kind of the object.",
 )
-#: Of these the zero value is one that can be left out.
+#: Scalars whose zero value can be omitted.
 _PLAIN = (Scalar.STRING, Scalar.BOOL, Scalar.INT32, Scalar.INT64, Scalar.NUMBER, Scalar.BYTES)
 _OPTIONS = {"struct": {"atomic", "retainKeys"}, "kind": {"unlisted"}}
 
 
 class TypesError(ValueError):
-    """What is wrong in a types file, and where."""
+    """An error in a types file; the message names file and line."""
 
     def __init__(self, where: str, message: str) -> None:
         super().__init__(f"{where}: {message}")
@@ -81,14 +80,14 @@ class _Field:
     package: str
     name: str
     required: bool = False
-    #: A value of `Zero`, or "".
+    #: The mark: a value of `Zero`, or "".
     zero: str = ""
     #: `@7`, `@-` or "".
     number: str = ""
     type: str = ""
     options: list[str] = field(default_factory=list)
     description: str = ""
-    #: `...Other`: stands for the fields of the struct called `type`.
+    #: `...Other`: includes the fields of the struct named `type`.
     included: bool = False
 
 
@@ -100,7 +99,7 @@ class _Declared:
     options: list[str]
     description: str
     fields: list[_Field]
-    #: The apiVersion, if it is a kind.
+    #: The apiVersion if it is a kind, else "".
     serves: str = ""
 
     @property
@@ -110,14 +109,14 @@ class _Declared:
 
 @cache
 def built_in() -> Schemas:
-    """The kinds that the server knows by itself."""
+    """The built-in types."""
     here = files(__package__)
     names = sorted(entry.name for entry in here.iterdir() if entry.name.endswith(".types"))
     return parse({name: (here / name).read_text("utf-8") for name in names})
 
 
 def parse(texts: Mapping[str, str]) -> Schemas:
-    """Files by name, read together: they may use each other's types. TypesError names file and line."""
+    """Parse files, given by name; they may refer to each other's types. Raise TypesError."""
     declared: dict[str, _Declared] = {}
     for found in _read_all(texts):
         if found.full_name in declared:
@@ -237,14 +236,14 @@ def _add(declared: _Declared, new: _Field) -> None:
     if known is None:
         declared.fields.append(new)
     elif known.where == declared.where:
-        # A kind's implied metadata, written out because it is required.
+        # An explicit metadata field overrides the implied one (to make it required).
         declared.fields[declared.fields.index(known)] = new
     else:
         raise TypesError(new.where, f"field {new.name} of {declared.name} is already at {known.where}")
 
 
 class _Linker:
-    """From declarations that name each other to types that refer to each other."""
+    """Resolves type names in declarations to type objects."""
 
     def __init__(self, declared: dict[str, _Declared]) -> None:
         self._declared = declared
@@ -277,7 +276,7 @@ class _Linker:
                 yield number, WireField(each.name, struct.fields[each.name])
 
     def _expanded(self, declared: _Declared, within: tuple[str, ...]) -> Iterator[_Field]:
-        """The fields with `...Other` replaced by what Other has."""
+        """The fields, with `...Other` replaced by the fields of Other."""
         for each in declared.fields:
             if not each.included:
                 yield each
@@ -363,7 +362,7 @@ def _list_with_options(at: _Field, found: ListType) -> ListType:
 
 
 def _keys(at: _Field, words: Iterable[str]) -> tuple[tuple[str, ...], dict[str, object]]:
-    """`a, b=TCP` up to the word that no comma follows."""
+    """Parse keys and their defaults (`a, b=TCP`), up to the first word without a comma."""
     keys: list[str] = []
     defaults: dict[str, object] = {}
     for word in words:

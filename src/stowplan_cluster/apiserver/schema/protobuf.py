@@ -1,11 +1,10 @@
 """Decode protobuf request bodies of kubectl, kubelets and typed Go clients.
 
-A body is an envelope (four magic bytes, then apiVersion, kind and the encoded object) around a
-message whose layout follows from the object's type: `Struct.wire` has the field numbers. The result
-is the object as JSON would have brought it. Go writes the zero value of every field that is no
-pointer, so reading ends with `conform`, which knows what of that an object keeps.
+A body is an envelope (four magic bytes, then apiVersion, kind and the encoded object) around a message whose layout
+follows from the object's type: `Struct.wire` has the field numbers. The result equals the decoded JSON of the same
+object. Go encodes the zero value of every non-pointer field, so `conform` runs last and drops them.
 
-Bodies come from anybody: time and memory are linear in their size, and nesting is bounded.
+Bodies are untrusted: time and memory are linear in their size, and nesting is bounded.
 
 Upstream: staging/src/k8s.io/apimachinery/pkg/runtime/serializer/protobuf, **/generated.proto.
 """
@@ -46,17 +45,17 @@ if TYPE_CHECKING:
     from stowplan_cluster.apiserver.schema.parse import Schemas
 
 MAGIC = b"k8s\x00"
-#: How deep messages may nest: what protobuf's own readers allow, and far from Python's limit.
+#: Maximum nesting of messages: protobuf's own default, and far from Python's recursion limit.
 MAX_DEPTH = 100
 
 _EPOCH = datetime(1970, 1, 1)
 _YEAR_10000 = 253402300800
-#: Go's zero time, which stands for none; no time is before it.
+#: Go's zero time, which means unset; earlier times are invalid.
 _YEAR_1 = -62135596800
 
 
 def decode(data: bytes, schemas: Schemas) -> JsonObject:
-    """The object in the body of a request; BadRequest if there is none, or of no kind in `schemas`."""
+    """Decode the object in a request body; raise BadRequest if it is malformed or its kind is not in `schemas`."""
     try:
         api_version, kind, raw = _open_envelope(data)
         type = _type_of(api_version, kind, schemas)
@@ -90,7 +89,7 @@ def _type_of(api_version: str, kind: str, schemas: Schemas) -> Struct:
     if not api_version:
         raise Malformed("Object 'apiVersion' is missing")
     if kind == "DeleteOptions":
-        # Every group has them, and they are the same everywhere.
+        # DeleteOptions are the same in every group.
         return schemas.structs[f"{META}.DeleteOptions"]
     type = schemas.kinds.get((api_version, kind))
     if type is None:
@@ -98,7 +97,7 @@ def _type_of(api_version: str, kind: str, schemas: Schemas) -> Struct:
     return type
 
 
-# Values by their types. `before` is what the field held already: what comes later replaces it or adds to it.
+# Values by type. `before` is the field's earlier value: later occurrences replace it or are merged into it.
 
 
 def _merge(type: Struct, data: memoryview, into: JsonObject, depth: int) -> JsonObject:
@@ -149,7 +148,7 @@ def _items(type: Type, wire: int, value: Value, depth: int) -> Iterator[Any]:
 
 
 def _entry(type: Type, data: memoryview, depth: int) -> tuple[str, Any]:
-    """A map is a list of messages: 1 is the key, 2 the value."""
+    """Decode a map entry: a message with key (1) and value (2)."""
     key, item = "", None
     for number, wire, value in fields(data):
         if number == 1:
@@ -162,7 +161,7 @@ def _entry(type: Type, data: memoryview, depth: int) -> tuple[str, Any]:
 
 
 def _boxed_list(type: ListType, data: memoryview, depth: int) -> list[Any]:
-    """The values of a map cannot be lists: each is a message that has the list."""
+    """Decode a list that is a map value: protobuf wraps it in a message."""
     lists = (_items(type.element, wire, value, depth) for number, wire, value in fields(data) if number == 1)
     return [item for items in lists for item in items]
 
@@ -176,7 +175,7 @@ def _schema_or_else(type: Scalar, data: memoryview, depth: int) -> Any:
 
 @cache
 def _choice(type: Scalar) -> Struct:
-    """The message that has the one or the other."""
+    """The message of a union: a schema or its alternative."""
     schema = WireField("schema", built_in().structs[JSON_SCHEMA])
     if type is Scalar.SCHEMA_OR_BOOL:
         return Struct("", wire={1: WireField("else", Scalar.BOOL), 2: schema})
@@ -184,7 +183,7 @@ def _choice(type: Scalar) -> Struct:
     return Struct("", wire={1: schema, 2: WireField("else", ListType(element))})
 
 
-# Values that JSON has as one piece and protobuf as a message
+# Values that are scalars in JSON and messages in protobuf
 
 
 def _parts(wire: int, value: Value) -> dict[int, tuple[int, Value]]:
@@ -240,12 +239,12 @@ def _micro_time(wire: int, value: Value) -> str | None:
 
 def _json_number(wire: int, value: Value) -> int | float:
     number = double(wire, value)
-    # As Go prints it: what JSON would have brought.
+    # As Go's JSON encoder prints it.
     return int(number) if number.is_integer() and abs(number) < 1e21 else number
 
 
 _CHOICES = (Scalar.SCHEMA_OR_LIST, Scalar.SCHEMA_OR_BOOL, Scalar.SCHEMA_OR_NAMES)
-#: Lists of these may come packed; how one value alone comes.
+#: Types whose lists may be packed -> wire type of a single value.
 _PACKED: dict[Type, int] = {Scalar.BOOL: VARINT, Scalar.INT32: VARINT, Scalar.INT64: VARINT, Scalar.NUMBER: FIXED64}
 _SCALARS: dict[Scalar, Callable[[int, Value], Any]] = {
     Scalar.STRING: text,

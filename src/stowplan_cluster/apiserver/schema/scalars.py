@@ -1,7 +1,7 @@
 """Parse and format scalars as the API server does.
 
-Each reader takes what JSON has and returns what the server would write; ValueError's message is
-the server's. They see every object that is written, hence the caches.
+Each function takes a JSON value and returns its canonical form; ValueError carries the server's message. They run for
+every write, hence the caches.
 
 Upstream: staging/src/k8s.io/apimachinery/pkg/apis/meta/v1/{time,micro_time}.go, pkg/api/resource,
 and Go's time and encoding/base64, whose complaints reach users.
@@ -32,13 +32,13 @@ _BASE64_CHARACTERS = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuv
 
 @lru_cache(maxsize=4096, typed=True)
 def canonical_quantity(value: str | int | float) -> str:
-    """`0.5` is "500m"."""
+    """Canonical form of a quantity: `0.5` becomes "500m"."""
     return str(read_quantity(value if isinstance(value, str) else repr(value)))
 
 
 @lru_cache(maxsize=1024)
 def canonical_time(text: str) -> str:
-    """In UTC and whole seconds."""
+    """Canonical form of a time: UTC, whole seconds."""
     if not _TIME_RE.fullmatch(text):
         raise ValueError(_why_no_time(text, _SECONDS))
     return f"{_utc(text.replace(',', '.')).isoformat(timespec='seconds')}Z"
@@ -46,7 +46,7 @@ def canonical_time(text: str) -> str:
 
 @lru_cache(maxsize=1024)
 def canonical_micro_time(text: str) -> str:
-    """In UTC, with exactly six fractional digits."""
+    """Canonical form of a MicroTime: UTC, exactly six fractional digits."""
     if not _MICRO_TIME_RE.fullmatch(text):
         raise ValueError(_why_no_time(text, _MICROSECONDS))
     return f"{_utc(text).isoformat(timespec='microseconds')}Z"
@@ -80,7 +80,7 @@ def _why_no_time(text: str, layout: tuple[tuple[str, str], ...]) -> str:
 
 
 def canonical_base64(text: str) -> str:
-    """Without line breaks."""
+    """Canonical form of base64: without line breaks."""
     plain = text.replace("\r", "").replace("\n", "") if "\n" in text or "\r" in text else text
     if len(plain) % 4 or not _BASE64_RE.fullmatch(plain):
         raise ValueError(f"illegal base64 data at input byte {_where_no_base64(text)}")
@@ -88,7 +88,7 @@ def canonical_base64(text: str) -> str:
 
 
 def _where_no_base64(text: str) -> int:
-    """The offset that Go's decoder names."""
+    """The offset of the first error, as Go's decoder reports it."""
     places = [(place, character) for place, character in enumerate(text) if character not in "\r\n"]
     for start in range(0, len(places), 4):
         group = places[start : start + 4]
@@ -104,7 +104,7 @@ def _where_no_base64(text: str) -> int:
 
 
 def _where_bad_padding(text: str, after: list[tuple[int, str]], number: int) -> int:
-    """What is wrong after the first `=`, which is the third or fourth character of its group."""
+    """The offset of an error after the first `=`, which is the third or fourth character of its group."""
     if number == 2:
         if not after:
             return _bytes_before(text, len(text))

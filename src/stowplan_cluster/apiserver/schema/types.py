@@ -1,8 +1,7 @@
 """The type model: fields of API objects, and how their lists and maps merge.
 
-One description serves unknown-field detection, zero values, protobuf, strategic merge, server-side
-apply and OpenAPI.
-Built-in kinds are written down in `*.types` files, custom ones come from their definition.
+One description serves unknown-field detection, zero values, protobuf, strategic merge, server-side apply and OpenAPI.
+Built-in kinds are declared in `*.types` files, custom ones by their CustomResourceDefinition.
 """
 
 from __future__ import annotations
@@ -32,23 +31,22 @@ class Scalar(StrEnum):
     DURATION = "duration"
     #: Base64 text.
     BYTES = "bytes"
-    #: Any JSON, kept as it is and merged as one piece.
+    #: Any JSON, kept as it is, atomic.
     ANY = "any"
-    #: In definitions of custom resources, one leaf each to merges: a schema, or else a list of
-    #: schemas, true or false, a list of property names.
+    #: Unions in CustomResourceDefinitions, atomic: a schema, or a list of schemas, a boolean, a list of property names.
     SCHEMA_OR_LIST = "schemaOrList"
     SCHEMA_OR_BOOL = "schemaOrBool"
     SCHEMA_OR_NAMES = "schemaOrNames"
 
 
 class Zero(StrEnum):
-    """What becomes of a field's zero value ("", 0, false, an empty list or map) in a stored object."""
+    """How a field's zero value ("", 0, false, empty list or map) is encoded in a stored object."""
 
-    #: Unset and zero differ: it stays as it was (in Go a pointer).
+    #: Kept as it is: unset and zero differ (a pointer in Go).
     KEPT = "?"
-    #: Always there, zero if unset.
+    #: Always present; zero if unset.
     ALWAYS = "="
-    #: The same as unset: left out.
+    #: Omitted, as if unset.
     DROPPED = "-"
 
 
@@ -56,36 +54,36 @@ class Zero(StrEnum):
 class WireField:
     """A field of a protobuf message."""
 
-    #: "" if the message's fields are those of the struct around it.
+    #: "" if the message's fields belong to the enclosing struct.
     name: str
     type: Type
 
 
 @dataclass(slots=True, eq=False, repr=False)
 class Struct:
-    #: As OpenAPI names it: `io.k8s.api.core.v1.Pod`. Custom kinds have none.
+    #: OpenAPI name: `io.k8s.api.core.v1.Pod`; "" for custom kinds.
     name: str
     fields: dict[str, Type] = field(default_factory=dict)
-    #: Server-side apply takes it as one piece.
+    #: Atomic in server-side apply.
     atomic: bool = False
-    #: Fields that are not listed are kept, as custom resources may ask.
+    #: Keep unknown fields (x-kubernetes-preserve-unknown-fields).
     preserve_unknown: bool = False
     required: frozenset[str] = frozenset()
-    #: By field. Custom kinds have none: their zero values stay.
+    #: By field. Empty for custom kinds: their zero values are kept.
     zeros: dict[str, Zero] = field(default_factory=dict)
-    #: By field number. Custom kinds have none.
+    #: By field number. Empty for custom kinds.
     wire: dict[int, WireField] = field(default_factory=dict)
-    #: By field; the struct's own is at "".
+    #: By field; the struct's own description is at "".
     descriptions: dict[str, str] = field(default_factory=dict)
-    #: Field to strategic-merge "retainKeys": what the patch does not list is dropped (`deployment.spec.strategy`).
+    #: Strategic merge with `$retainKeys` drops fields that the patch does not list (`deployment.spec.strategy`).
     retain_keys: bool = False
-    #: Strategic merge replaces it as one piece (the selector of a disruption budget).
+    #: Strategic merge replaces it (the selector of a PodDisruptionBudget).
     replaced: bool = False
-    #: What `conform` checks objects with: made once, when first needed.
+    #: The compiled check of `conform`, built on first use.
     check: Callable[..., Any] | None = field(default=None, init=False)
 
     def __repr__(self) -> str:
-        # Types refer to each other without end.
+        # Short, as types can be recursive.
         return f"Struct({self.name!r})"
 
 
@@ -94,15 +92,15 @@ class ListType:
     element: Type
     #: For server-side apply: ATOMIC, SET or MAP.
     kind: str = ATOMIC
-    #: What tells the elements of a MAP apart.
+    #: The keys that identify the elements of a MAP.
     keys: tuple[str, ...] = ()
-    #: Values of keys that may be left out: {"protocol": "TCP"}.
+    #: Defaults of optional keys: {"protocol": "TCP"}.
     key_defaults: dict[str, object] = field(default_factory=dict)
-    #: Strategic merge: by this field of the elements; "" replaces the list.
+    #: Merge key of strategic merge; "" replaces the list.
     merge_key: str = ""
-    #: Strategic merge of a list of scalars as a set (finalizers).
+    #: Strategic merge unites a list of scalars as a set (finalizers).
     merge_values: bool = False
-    #: Strategic merge of each element keeps only the keys the patch lists (`$retainKeys`: volumes).
+    #: Strategic merge keeps only the keys of an element that the patch lists (`$retainKeys`: volumes).
     retain_keys: bool = False
 
 

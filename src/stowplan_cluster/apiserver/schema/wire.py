@@ -1,7 +1,7 @@
 """The protobuf wire format: a sequence of (field number, wire type, value).
 
-What the numbers mean is not here. Bytes come from anybody: nothing is read beyond their end, and
-lengths are compared with what is there before anything is made of them.
+This module does not know what fields mean. Input is untrusted: nothing is read beyond its end, and lengths are checked
+before anything is allocated.
 
 Upstream: vendor/github.com/gogo/protobuf, as staging/**/generated.pb.go uses it.
 """
@@ -22,16 +22,16 @@ _SIZES = {FIXED64: 8, FIXED32: 4}
 _MAX_NUMBER = (1 << 29) - 1
 _MAX_VARINT = 10
 
-#: What stands in a field: a number, or bytes still to be read.
+#: A field's value: a number, or bytes to be decoded.
 Value = int | memoryview
 
 
 class Malformed(Exception):
-    """What is wrong, and in which field."""
+    """Malformed input; the message names the field."""
 
     def __init__(self, why: str) -> None:
         super().__init__(why)
-        #: Names of the fields around it, innermost first.
+        #: Names of the enclosing fields, innermost first.
         self.within: list[str] = []
 
     def __str__(self) -> str:
@@ -39,7 +39,7 @@ class Malformed(Exception):
 
 
 def fields(data: memoryview) -> Iterator[tuple[int, int, Value]]:
-    """Number, wire type and value of each field of a message."""
+    """Yield (field number, wire type, value) for each field of a message."""
     at = 0
     while at < len(data):
         tag, at = _varint(data, at)
@@ -47,7 +47,7 @@ def fields(data: memoryview) -> Iterator[tuple[int, int, Value]]:
         if not 0 < number <= _MAX_NUMBER:
             raise Malformed(f"illegal field number {number}")
         if wire == GROUP:
-            # Long out of use: no field that anybody asks for is one.
+            # Groups are deprecated; no known field uses them.
             at = _after_group(data, at)
         else:
             value, at = _value(data, at, wire)
@@ -55,7 +55,7 @@ def fields(data: memoryview) -> Iterator[tuple[int, int, Value]]:
 
 
 def packed(data: memoryview, wire: int) -> Iterator[Value]:
-    """Values one after the other, as lists of numbers may have them."""
+    """Decode a packed list of numbers."""
     at = 0
     while at < len(data):
         value, at = _value(data, at, wire)
@@ -91,7 +91,7 @@ def _after_group(data: memoryview, at: int) -> int:
 
 
 def _varint(data: memoryview, at: int) -> tuple[int, int]:
-    """Seven bits a byte, 64 in all."""
+    """Decode a varint: seven bits per byte, 64 in all."""
     value = shift = 0
     for byte in data[at : at + _MAX_VARINT]:
         at += 1
@@ -102,7 +102,7 @@ def _varint(data: memoryview, at: int) -> tuple[int, int]:
     raise Malformed("a number has more than 64 bits" if shift == 7 * _MAX_VARINT else "unexpected end")
 
 
-# What a field's value says
+# Decoding of a field's value
 
 
 def content(wire: int, value: Value) -> memoryview:
