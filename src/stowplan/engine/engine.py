@@ -432,7 +432,7 @@ class Engine:
             _log.v(3).info("Attempting to schedule pod", pod=pod)
         started = self._stopwatch.now()
         suspended = self.suspended
-        if suspended.under_way and suspended.portions and suspended.portions.has_equal(framework, queued):
+        if suspended.portions and suspended.portions.has_equal(framework, queued):
             suspended.begin_later(framework, queued, started=started)
         elif framework.suspends:
             suspended.begin(framework, queued, started=started)
