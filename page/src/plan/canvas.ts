@@ -43,6 +43,8 @@ export class Canvas {
   readonly #flights = new Map<string, Flight>();
   readonly #flying = new Set<string>();
   #frame = 0;
+  /** Of `base` and `top`: what they have made of patterns is used again in each frame. */
+  #pens!: { base: CanvasPen; top: CanvasPen };
 
   constructor(
     private readonly base: HTMLCanvasElement,
@@ -85,6 +87,8 @@ export class Canvas {
 
   recolour(): void {
     this.#look = lookOf(this.base, isDark());
+    const pen = (canvas: HTMLCanvasElement) => new CanvasPen(canvas.getContext("2d")!, this.#look.dark);
+    this.#pens = { base: pen(this.base), top: pen(this.top) };
     this.#all();
   }
 
@@ -164,9 +168,9 @@ export class Canvas {
   #draw(now: number): void {
     this.#frame = 0;
     const ratio = devicePixelRatio || 1;
-    const context = this.base.getContext("2d", { alpha: true })!;
+    const pen = this.#pens.base;
+    const { context } = pen;
     context.setTransform(ratio, 0, 0, ratio, 0, 0);
-    const pen = new CanvasPen(context, this.#look.dark);
     if (this.#whole) {
       context.clearRect(0, 0, this.#width, this.#height);
       this.#drawAll(pen);
@@ -236,10 +240,10 @@ export class Canvas {
   }
 
   #drawFlights(now: number, ratio: number): void {
-    const context = this.top.getContext("2d")!;
+    const pen = this.#pens.top;
+    const { context } = pen;
     context.setTransform(ratio, 0, 0, ratio, 0, 0);
     context.clearRect(0, 0, this.#width, this.#height);
-    const pen = new CanvasPen(context, this.#look.dark);
     for (const [key, flight] of this.#flights) {
       const part = Math.min(1, Math.max(0, (now - flight.start) / FLIGHT));
       const eased = 1 - (1 - part) ** 3;
