@@ -6,7 +6,7 @@
  */
 import type { Drawn } from "../parts/pictures";
 import { isDark } from "../shell/theme";
-import { boxesOf, drawBay, drawHold, eraseBay, type Eye, eyeOn, type Look, lookOf, type Scene, seen } from "./draw";
+import { boxesOf, drawBay, drawHold, drawTag, eraseBay, type Eye, eyeOn, type Look, lookOf, type Scene, seen } from "./draw";
 import type { Bay, Box, Rect } from "./layout";
 import type { PodItem, SomeChange } from "./model";
 import { CanvasPen, SvgPen } from "./pen";
@@ -181,6 +181,7 @@ export class Canvas {
         eraseBay(pen, bay, this.eye, this.#look);
         drawBay(pen, bay, this.eye, { ...this.#scene, flying: this.#flying }, this.#look, () => this.#boxesOf(node));
       }
+      if (this.#dirty.size) this.#drawTags(pen);
     }
     if (this.#whole && this.#scene.layout.bays.length) mark(this.#scene.plan.loading ? "stowplan: bays" : "stowplan: plan");
     this.#whole = false;
@@ -193,6 +194,11 @@ export class Canvas {
     const scene = { ...this.#scene, flying: this.#flying };
     for (const hold of scene.layout.holds) if (this.#inSight(hold)) drawHold(pen, hold, this.eye, scene, this.#look);
     for (const bay of scene.layout.bays) if (this.#inSight(bay)) drawBay(pen, bay, this.eye, scene, this.#look, () => this.#boxesOf(bay.node));
+    this.#drawTags(pen);
+  }
+
+  #drawTags(pen: CanvasPen | SvgPen): void {
+    for (const hold of this.#scene.layout.holds) if (this.#inSight(hold)) drawTag(pen, hold, this.eye, this.#scene, this.#look);
   }
 
   #inSight(rect: Rect): boolean {
