@@ -242,7 +242,7 @@ def work(
     opener: Opener = opened,
     wall_clock: Callable[[], float] = time.time,
 ) -> None:
-    """Schedule until a signal comes."""
+    """Schedule until stopped by a signal."""
     with stop_signals(flush) as stop, nullcontext() if job.watched is None else without_hangups():
         event_loop.run(_schedule(job, stop, opener, wall_clock, force=force, own=own))
 

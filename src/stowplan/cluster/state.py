@@ -318,7 +318,7 @@ class ClusterState:
         self._assumed.discard(uid)
 
     def remove_pod(self, uid: str) -> None:
-        """The pod is gone. No-op if unknown."""
+        """Remove a deleted pod. No-op if unknown."""
         info = self._placed.get(uid)
         if info is not None:
             self._stop_assuming(uid)

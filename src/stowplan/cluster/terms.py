@@ -111,7 +111,7 @@ class _DomainSums:
 
 @dataclass(eq=False, slots=True)
 class _Mark:
-    """Where the versions of slots stood."""
+    """The versions of slots at the start of a transaction."""
 
     versions: list[int]
     detached: int

@@ -65,7 +65,7 @@ async def running(main: Coroutine[Any, Any, None]) -> AsyncIterator[asyncio.Task
 
 @asynccontextmanager
 async def beside(main: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
-    """The same for a task that nobody waits for: what makes it fail is a bug, and is told at once."""
+    """Like `running`, for a task that is not awaited: a failure is a bug and is reported at once."""
     async with running(main) as task:
         task.add_done_callback(_tell_of_failure)
         yield

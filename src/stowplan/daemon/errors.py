@@ -17,4 +17,4 @@ class CommandError(Exception):
 
 
 class LeaseLost(Exception):
-    """Somebody else may lead now."""
+    """The lease was lost; another candidate may lead now."""

@@ -42,7 +42,7 @@ class Watched(Protocol):
 
 
 async def recently_heard(api: Api, names: Iterable[str], *, hostname: str, now: float) -> str:
-    """What to say of somebody else who scheduled for one of these names a moment ago; "" if nobody is known of."""
+    """A message about another scheduler that recently used one of these names; "" if there is none."""
     for name in names:
         found = await _last_of_another(api, name, f"{name}-{hostname}", now)
         if found is not None:

@@ -344,7 +344,7 @@ def _log_change(what: str, old: object, new: object, **keys: object) -> None:
 
 
 def _log_place(old: Node | None, new: Node | None) -> None:
-    """Tell of a node that comes, goes, or changes its zone: it is tried in turn with those of its zone."""
+    """Log a node that is added, deleted or changes its zone, as the reference's node tree does."""
     verbose = _log.v(2)
     if not verbose.enabled or (old is not None and new is not None and zone_of(old) == zone_of(new)):
         return

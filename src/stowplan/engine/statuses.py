@@ -107,7 +107,7 @@ class Note:
         return self
 
     def end(self, failed: Exception | None = None) -> bool:
-        """Tell who listens; return whether anybody does."""
+        """Notify the listeners; return whether there were any."""
         for listener in self.listeners:
             listener.status_written(failed)
         return bool(self.listeners)

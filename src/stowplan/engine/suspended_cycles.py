@@ -256,7 +256,7 @@ class SuspendedCycles:
         self._asking.update(asks)
 
     def _give_way(self, cycle: SuspendedCycle) -> None:
-        """The cycle asks nobody any more: whoever is next in line may begin, before the step ends."""
+        """Release the cycle's extender slots, so that the next cycle in line begins before the step ends."""
         cycle.turn = 0
         if not cycle.asks:
             return

@@ -43,7 +43,7 @@ _log = get_logger(__name__)
 
 
 class Plans(Protocol):
-    """Whose victims are evicted."""
+    """The owner of eviction plans, notified of each victim."""
 
     def eviction_over(self, preemption: Preemption, victim: PodInfo, result: Result | None, /) -> None:
         """The victim was evicted, or is spared: None."""

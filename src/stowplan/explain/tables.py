@@ -88,7 +88,7 @@ def _aligned(text: str, width: int, right: bool) -> str:
 
 
 def write(blocks: Sequence[Block], file: TextIO) -> None:
-    """Draw for whoever reads `file`."""
+    """Write with colors to a terminal, else as plain text."""
     if file.isatty():
         _write_rich(blocks, file)
     else:

@@ -57,7 +57,7 @@ _WHOLE = (int, np.integer)
 
 
 class Reads(Enum):
-    """What a plugin's Filter and Score depend on, besides the pod: what may stay when a pod comes or goes."""
+    """What Filter and Score depend on besides the pod; decides what is recomputed when pods change."""
 
     #: Node objects alone.
     NODES = "nodes"
@@ -162,7 +162,7 @@ class QueueSortPlugin(Plugin):
 
     @abstractmethod
     def less(self, a: Any, b: Any) -> bool:
-        """Whether queued pod `a` goes before `b`."""
+        """Whether queued pod `a` is scheduled before `b`."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -162,7 +162,7 @@ class LineUp:
         self._switch(self.switched_off.difference(names))
 
     def leave_out(self, names: Collection[str]) -> None:
-        """Leave these out, and nobody else."""
+        """Disable exactly these plugins."""
         self._switch(frozenset(self.plugins.keys() & names))
 
     def _switch(self, off: frozenset[str]) -> None:

@@ -41,7 +41,7 @@ class Outside(Protocol):
 
 
 class WaitingPod:
-    """One pod that waits, and for whom."""
+    """A pod that waits on Permit, with the plugins it waits for."""
 
     def __init__(
         self, pod: PodInfo, timeouts: Mapping[str, float], *, now: Callable[[], float], outside: Outside | None = None
@@ -115,7 +115,7 @@ class WaitingPod:
 
     @property
     def timeout(self) -> Status:
-        """How it ends when nobody says anything: rejected by the plugin whose time is up first."""
+        """The status after a timeout: rejected by the plugin whose timeout is first."""
         plugin, (_, timeout) = min(self._pending.items(), key=lambda item: item[1][0])
         return Status(Code.Unschedulable, (timeout_message(plugin, timeout),), plugin)
 

@@ -115,7 +115,7 @@ class ExecCredentials:
         return outcome
 
     async def _run(self) -> ExecAnswer | str:
-        """What the plugin answered, or why it did not: nobody may be left to whom that could be raised."""
+        """The plugin's answer, or the error as text: all waiters may be gone, so it cannot be raised."""
         try:
             answer = await self._ask()
         except (CredentialsError, ClientConfigError) as error:

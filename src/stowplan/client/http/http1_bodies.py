@@ -82,7 +82,7 @@ def content_of(headers: Mapping[str, str]) -> Content:
 
 
 class Counted:
-    """A body whose length was said before."""
+    """A body with a Content-Length."""
 
     __slots__ = ("_content", "_left")
 

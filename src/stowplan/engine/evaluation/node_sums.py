@@ -155,7 +155,7 @@ class _Column:
         raise NotImplementedError
 
     def _outdated(self, pod: PodInfo) -> list[int] | None:
-        """Rows that are to be asked about; None: all. Few rows in states that are known are told at once."""
+        """Rows to recompute, None for all. A few rows in known states are looked up right here."""
         cluster = self._cluster
         changes, table = cluster.changes, cluster.table
         if self._objects.changed():

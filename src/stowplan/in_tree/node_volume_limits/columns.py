@@ -119,7 +119,7 @@ class AttachedVolumes:
         return None if found is None else found[: self._cluster.table.n]
 
     def limits(self, driver: str) -> npt.NDArray[np.int64] | None:
-        """How many may be; None: nobody says."""
+        """Volume limit per node; None if no CSINode has one."""
         found = self._limits.get(driver)
         return None if found is None else found[: self._cluster.table.n]
 
@@ -420,7 +420,7 @@ def limits_of(node: CSINode | None) -> dict[str, int]:
 
 
 def _read(use: VolumeUse, found: Found) -> Iterable[tuple[type[Any], str]]:
-    """The objects that were looked at to find what stands behind a use."""
+    """The objects that were read to resolve a use."""
     if use.claim is not None:
         yield PersistentVolumeClaim, f"{use.namespace}/{use.claim}"
     if found.volume_name:

@@ -111,7 +111,7 @@ class DeviceContent:
 
     @cached_property
     def mappings(self) -> tuple[Any, ...]:
-        """What it stands for of its node."""
+        """The node-allocatable resources that the device maps to."""
         mapped = self._device.node_allocatable_resource_mappings
         return tuple(sorted((name, m.capacity_key, m.allocation_multiplier) for name, m in mapped.items()))
 
