@@ -96,7 +96,7 @@ def test_what_follows_the_first_value_is_not_looked_at(body):
         pytest.param("filter", b"", "it is no JSON", id="empty"),
         pytest.param("filter", b"<html>", "it is no JSON", id="a page"),
         pytest.param("filter", b'{"Error": "a"', "it is no JSON", id="torn"),
-        pytest.param("filter", b'{"Error": NaN}', "it is no JSON: NaN is no number of JSON", id="not a number"),
+        pytest.param("filter", b'{"Error": NaN}', "it is not JSON: NaN is not a JSON number", id="not a number"),
         pytest.param("filter", b"\xff\xfe", "it is no JSON", id="no text"),
         pytest.param("filter", b"[" * 100_000, "it is nested too deeply", id="deep"),
         pytest.param("filter", b"[]", "expected an object, got a list", id="a list"),

@@ -278,9 +278,9 @@ async def test_victims_that_are_not_there(extender):
     ("url", "why"),
     [
         pytest.param("http://127.0.0.1:1", "connection refused", id="nobody listens"),
-        pytest.param("no-url", "it is no http or https URL", id="no scheme"),
-        pytest.param("ftp://127.0.0.1", "it is no http or https URL", id="another scheme"),
-        pytest.param("http://[::1", "it is no http or https URL", id="no address"),
+        pytest.param("no-url", "it is not an http or https URL", id="no scheme"),
+        pytest.param("ftp://127.0.0.1", "it is not an http or https URL", id="another scheme"),
+        pytest.param("http://[::1", "it is not an http or https URL", id="no address"),
     ],
 )
 async def test_an_extender_that_is_nowhere(url, why):

@@ -320,7 +320,7 @@ class MatchCounts(_CountMatrix):
 
 
 class Role(Enum):
-    """In which list of its owner a term stands."""
+    """The list of its owner that contains a term."""
 
     REQUIRED_AFFINITY = "required affinity"
     REQUIRED_ANTI_AFFINITY = "required anti-affinity"

@@ -133,7 +133,7 @@ class EventHandlers:
         """Forget the pods of profiles that are gone, but for those on their way to a node: their bindings end first."""
         for info in tuple(self._state.pending.values()):
             if not self._ours(info.pod):
-                _log.v(3).info("Pod is left to whoever schedules for its scheduler name now", pod=info)
+                _log.v(3).info("Pod is left to the scheduler that now has its scheduler name", pod=info)
                 self._state.pending.remove(info.key)
                 self._statuses.forget(info.uid)
                 self._queue.delete(info)

@@ -268,7 +268,7 @@ class PodStatuses:
         self._tidy(writes)
 
     def forget(self, uid: str) -> None:
-        """Drop what waits: the pod is gone, or bound."""
+        """Drop pending writes of a pod that was deleted or bound."""
         writes = self._known.get(uid)
         if writes is None:
             return

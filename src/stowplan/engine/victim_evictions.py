@@ -82,7 +82,7 @@ class VictimEvictions:
         self._outbox.soon(self)
 
     def woken(self) -> None:
-        """Begin with the evictions whose turn it is."""
+        """Start the evictions that are next in line."""
         while self._waiting and len(self._at_work) < MAX_CONCURRENT_EVICTIONS:
             eviction = self._waiting.popleft()
             self._at_work[eviction] = None

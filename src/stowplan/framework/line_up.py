@@ -223,5 +223,5 @@ class LineUp:
 
 
 def _moving(plugins: tuple[P, ...]) -> tuple[P, ...]:
-    """Plugins whose answer may change with pods of other nodes."""
+    """Plugins whose answer for a node may change with pods of other nodes."""
     return tuple(p for p in plugins if p.reads in (Reads.CLUSTER_PODS, Reads.ANYTHING))

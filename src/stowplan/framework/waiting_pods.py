@@ -173,12 +173,12 @@ class WaitingPods:
 
     @property
     def next_deadline(self) -> float | None:
-        """When `expire` is worth calling; None while nobody waits."""
+        """The time of the next timeout; None if no pod waits."""
         deadlines = (waiting.next_deadline for waiting in self._pods.values())
         return min((deadline for deadline in deadlines if deadline is not None), default=None)
 
     def expire(self) -> list[WaitingPod]:
-        """Reject the pods whose time is up; which ones."""
+        """Reject pods that timed out; return them."""
         return [waiting for waiting in self if waiting.expire()]
 
 

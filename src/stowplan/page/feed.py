@@ -81,7 +81,7 @@ class Feed:
             self._wake()
 
     def close(self) -> None:
-        """End all streams, and those that are yet to begin."""
+        """End all streams, including those not started yet."""
         self._closed = True
         self._wake()
 

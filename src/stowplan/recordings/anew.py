@@ -118,7 +118,7 @@ class _PacedEngine:
 
 
 class DecidedAnew:
-    """One run: it is told what was recorded, step by step."""
+    """One run over a recording, step by step."""
 
     def __init__(self, header: Header, registry: Registry, configuration: Configuration | None) -> None:
         self.waits = Waits()

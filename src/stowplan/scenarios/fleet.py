@@ -192,7 +192,7 @@ class Fleet:
         self.group_of.pop(name, None)
 
     def update(self, name: str, **spec: Any) -> None:
-        """Change fields of a node's spec; no-op if it has gone."""
+        """Change fields of a node's spec; no-op if it is gone."""
         try:
             node = self._world.store.get(Node, "", name)
         except NotFound:

@@ -199,7 +199,7 @@ def test_what_is_no_such_object_is_bad(obj, bad):
     ],
 )
 def test_garbage_ends_the_stream(garbage):
-    with pytest.raises(Unreachable, match="what came is no watch event"):
+    with pytest.raises(Unreachable, match="the line is not a watch event"):
         WatchDecoder(Pod).event(garbage)
 
 
@@ -296,7 +296,7 @@ def test_items_may_be_null():
     ],
 )
 def test_what_is_no_list_is_not_taken_for_an_empty_one(data):
-    with pytest.raises(Unreachable, match="what came is no list of objects"):
+    with pytest.raises(Unreachable, match="the response is not a list of objects"):
         decode_page(data, Pod)
 
 

@@ -176,7 +176,7 @@ class ExecCredentials:
         if process.returncode:
             raise CredentialsError(
                 f"{self._plugin.where}: exec: executable {self._plugin.command} failed with exit code "
-                f"{process.returncode}; what it wrote is not shown, as it may hold secrets: run it yourself to see why"
+                f"{process.returncode}; its output is not shown, as it may contain secrets: run it yourself to see why"
             )
         return stdout
 

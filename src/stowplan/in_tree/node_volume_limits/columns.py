@@ -153,7 +153,7 @@ class AttachedVolumes:
         return self._attached_on(self._cluster.table.names[row])
 
     def behind(self, use: VolumeUse) -> Found:
-        """What stands behind a use, as it is now."""
+        """The current resolution of a use."""
         found = self._behind.get(use)
         return self._looked_up(use) if found is None else found
 
@@ -276,7 +276,7 @@ class AttachedVolumes:
     # -- what stands behind uses --------------------------------------------------------------------------------------
 
     def _look(self, use: VolumeUse) -> Found:
-        """Look a use up and note which objects that hangs on."""
+        """Resolve a use and record the objects that the result depends on."""
         old, new = self._behind.get(use), self._looked_up(use)
         if old is not None:
             for place in _read(use, old):

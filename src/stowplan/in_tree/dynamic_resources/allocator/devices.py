@@ -54,9 +54,9 @@ class Capacity(NamedTuple):
 
 
 class DeviceContent:
-    """What a device is, whatever its name; one object per distinct content, compared by identity.
+    """The content of a device without its name; one object per distinct content, compared by identity.
 
-    What it means is worked out when somebody asks: of most devices of a large cluster nobody does.
+    Derived values are computed on demand: for most devices of a large cluster they are never needed.
     """
 
     def __init__(self, device: api.Device, driver: str, *, list_attributes: bool) -> None:
