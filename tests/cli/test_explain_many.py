@@ -105,7 +105,7 @@ def test_nobody_is_left(run, shops):
     ("args", "message"),
     [
         (("-l", "a in"), "error: --selector: "),
-        (("--field-selector", "spec.colour=red"), "error: --field-selector: 'spec.colour' is none of the fields"),
+        (("--field-selector", "spec.colour=red"), "error: --field-selector: 'spec.colour' is not a supported field"),
         (("--field-selector", "red"), "error: --field-selector: invalid selector: 'red'"),
         (("-n", "a", "-A"), "-n and -A exclude each other"),
         (("deployment/shop/nobody",), "error: no pod of Deployment shop/nobody in these files"),

@@ -124,7 +124,7 @@ class TestFit:
         path = tmp_path / "x.yaml"
         path.write_text(yaml.safe_dump(DEPLOYMENT | {"spec": {}}))
         ran = run("fit", "-f", files(*CLUSTER), str(path))
-        assert (ran.code, "there is no template in it" in ran.err) == (2, True)
+        assert (ran.code, "has no pod template" in ran.err) == (2, True)
 
 
 class TestDrain:
@@ -154,9 +154,9 @@ class TestDrain:
         [
             ([], "Say which nodes"),
             (["zz"], 'node "zz" not found'),
-            (["-l", "a=="], "no node is meant"),
+            (["-l", "a=="], "no node has this zone"),
             (["-l", "a in"], "-l a in: "),
-            (["--zone", "q"], "no node is meant"),
+            (["--zone", "q"], "no node has this zone"),
         ],
     )
     def test_nonsense(self, run, files, asked, says):

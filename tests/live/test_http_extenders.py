@@ -221,7 +221,7 @@ HOSTILE = {
     "closes": 'Post "{url}/closes/filter": the server closed the connection without an answer',
     "hangs": 'Post "{url}/hangs/filter": the answer was not complete within the time limit',
     "huge": 'Post "{url}/huge/filter": the answer is longer than',
-    "html": "cannot read what the extender at URL {url}/html/filter answers: it is no JSON",
+    "html": "cannot read what the extender at URL {url}/html/filter answers: it is not JSON",
     "list": "cannot read what the extender at URL {url}/list/filter answers: expected an object, got a list",
     "error": "the extender says no",
     "unknown": 'extender "{url}/unknown" claims a filtered node "no-such-node" which is not found',

@@ -54,7 +54,9 @@ class Selection:
         for term in terms:
             if term.field not in _FIELDS:
                 known = joined(tuple(_FIELDS))
-                raise InputError(f"--field-selector: {term.field!r} is not a supported field of pods: {known}")
+                raise InputError(
+                    f"--field-selector: {term.field!r} is not a supported field of pods, which are {known}"
+                )
         return cls(tuple(names), namespace, selector, terms)
 
     @property

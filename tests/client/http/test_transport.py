@@ -345,9 +345,9 @@ def test_retry_after_may_be_missing():
             r'something with content type text/html: "<html> <body>Please log in"',
             id="a login page",
         ),
-        pytest.param(answers(200, b"not JSON"), "what came is no object", id="no JSON"),
-        pytest.param(answers(200, b"[1]"), "what came is no object", id="no object"),
-        pytest.param(answers(200, b'{"metadata":{"name":"\xff"}}'), "what came is no object", id="no UTF-8"),
+        pytest.param(answers(200, b"not JSON"), "the response is not an object", id="no JSON"),
+        pytest.param(answers(200, b"[1]"), "the response is not an object", id="no object"),
+        pytest.param(answers(200, b'{"metadata":{"name":"\xff"}}'), "the response is not an object", id="no UTF-8"),
     ],
 )
 async def test_unreachable_says_why(action, message):

@@ -308,5 +308,5 @@ def test_a_single_object_names_the_wrong_field():
 
 @pytest.mark.parametrize("data", [b"{}", b'{"resources":[{}]}', b"x", b""])
 def test_what_is_no_list_of_resources(data):
-    with pytest.raises(Unreachable, match="no list of resources"):
+    with pytest.raises(Unreachable, match="not a list of resources"):
         decode_resource_names(data)
