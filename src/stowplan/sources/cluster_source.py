@@ -211,6 +211,13 @@ class ClusterSource:
         if not self.live and not self.cluster.state.table.count:
             raise InputError(f"no Node in {self.where}: add what `kubectl get nodes -o json` says, or one of your own")
 
+    def note_unplaced(self) -> None:
+        """Say that pods without a node are left out, where only those on nodes are judged."""
+        unplaced = self.cluster.pending()
+        if unplaced:
+            who = f"{unplaced[0]} has" if len(unplaced) == 1 else f"{len(unplaced):,} pods ({unplaced[0]}, …) have"
+            _note(f"{who} no node in {self.where}: only pods on nodes are judged")
+
     def check_node(self, name: str) -> None:
         known = self.cluster.state.table.row_of
         if name in known:
