@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 from _pytest.runner import runtestprotocol
 from hypothesis import HealthCheck, settings
+from hypothesis.internal.conjecture import providers
 
 from support.examples import times
 
@@ -87,6 +88,10 @@ def pytest_configure(config):
         # Started in the background by a shell. Processes of tests would ignore it, too, and they are to end of it.
         signal.signal(signal.SIGINT, signal.default_int_handler)
     config.addinivalue_line("markers", "slow: takes a second or more; left out by --quick")
+    if config.getoption("--quick"):
+        # Hypothesis reads all our sources for constants to try: 8 s a worker where none are cached, more than the rest
+        # of its work on a tenth of the examples. The whole suite has it done.
+        providers._get_local_constants = providers.Constants
     gone = [path for path in (*SLOW, *CORE) if not (_HERE / path).exists()]
     if gone:
         raise pytest.UsageError(f"{_HERE / 'conftest.py'}: SLOW or CORE names what is not there: {', '.join(gone)}")

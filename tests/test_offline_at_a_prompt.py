@@ -1,5 +1,6 @@
 """Cluster as somebody at a prompt or in a notebook meets it: from files, what it shows, what it says to mistakes."""
 
+import inspect
 import json
 import sys
 from types import SimpleNamespace
@@ -8,6 +9,7 @@ import pytest
 
 import stowplan
 from stowplan.api.load import LoadError
+from stowplan.offline.cluster import ClusterOptions
 from stowplan.testing import a_node, a_pod
 
 SMALL = a_node("small").allocatable(cpu="1", pods="9").obj()
@@ -36,10 +38,56 @@ class TestObjects:
         with pytest.raises(stowplan.ClusterError, match=r"'cluster\.yaml'.*Cluster\.from_files reads files"):
             stowplan.Cluster(given)
 
+    @pytest.mark.parametrize("given", [3, [3], [None], [[BIG]]])
+    def test_what_is_no_object_is_told(self, given):
+        with pytest.raises(stowplan.ClusterError, match="as Kubernetes serialises"):
+            stowplan.Cluster(given)
+
+    @pytest.mark.parametrize("kind", ["StatefulSet", "ReplicaSet"])
+    def test_workloads_that_plugins_read_make_no_pods_either(self, kind):
+        template = {"metadata": {"labels": {"app": "w"}}, "spec": WEB["spec"]}
+        spec = {"selector": {"matchLabels": {"app": "w"}}, "template": template}
+        made = {"apiVersion": "apps/v1", "kind": kind, "metadata": {"name": "w"}, "spec": spec}
+        with pytest.warns(UserWarning, match=f"{kind} default/w makes no pods in a Cluster: .*from_files") as warned:
+            stowplan.Cluster([made])
+        assert warned[0].filename == __file__
+        # No warning, which would be an error here: its pods are given, or it comes from an API server.
+        stowplan.Cluster([made, a_pod("w-0").owner(kind, "w").obj()])
+        stowplan.Cluster([{**made, "metadata": {"name": "w", "uid": "1"}}])
+
     def test_a_deployment_says_what_to_do(self):
         made = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web"}}
         with pytest.warns(UserWarning, match=r"Deployment default/web has no effect in a Cluster: .*from_files"):
             stowplan.Cluster([made])
+
+
+class TestMistakes:
+    def test_a_pod_that_is_not_there(self, cluster):
+        with pytest.raises(stowplan.ClusterError, match=r'pod "default/wbe" not found; did you mean default/web\?'):
+            cluster.explain("wbe")
+        with pytest.raises(stowplan.ClusterError, match=r"did you mean default/web\?"):
+            cluster.evict("shop/web")
+
+    def test_one_pod_instead_of_a_list(self, cluster):
+        for pod in ("web", WEB):
+            with pytest.raises(stowplan.ClusterError, match=r"schedule\(\[pod\]\)"):
+                cluster.schedule(pod)
+
+    def test_a_plugin_by_its_name(self):
+        with pytest.raises(stowplan.ClusterError, match="want classes of plugins, got 'MyPlugin'"):
+            stowplan.Cluster(plugins=["MyPlugin"])
+
+
+class TestSignatures:
+    def test_options_that_are_passed_on_are_those_of_a_cluster(self):
+        """Editors complete them from the type."""
+        taken = inspect.signature(stowplan.Cluster.__init__).parameters
+        assert list(ClusterOptions.__annotations__) == [name for name in taken if name not in ("self", "objects")]
+
+    @pytest.mark.parametrize("made", [stowplan.Cluster, stowplan.Verdict, stowplan.Decision])
+    def test_help_has_a_line_for_each_public_method(self, made):
+        public = [member for name, member in vars(made).items() if name[0] != "_" and inspect.isroutine(member)]
+        assert [one.__qualname__ for one in public if not inspect.getdoc(one)] == []
 
 
 class TestFromFiles:
@@ -136,10 +184,20 @@ class TestFrames:
     def library(self, monkeypatch):
         """One that is there, or stands in for it."""
 
+        def frame(name):
+            # polars would else take the types of the first hundred rows for those of all.
+            expected = {"infer_schema_length": None} if name == "polars" else {}
+
+            def made(rows, **options):
+                assert options == expected
+                return name, rows
+
+            return made
+
         def become(name):
             for other in {"pandas", "polars"} - {name}:
                 monkeypatch.setitem(sys.modules, other, None)
-            monkeypatch.setitem(sys.modules, name, SimpleNamespace(DataFrame=lambda rows: (name, rows)))
+            monkeypatch.setitem(sys.modules, name, SimpleNamespace(DataFrame=frame(name)))
 
         return become
 

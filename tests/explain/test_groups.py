@@ -52,6 +52,14 @@ def racks():
 
 
 class TestVerdicts:
+    def test_a_row_for_each_domain(self, racks):
+        rows = racks.explain_group("train").rows()
+        assert [(row["domain"], row["placed"], row["lacking"], row["fits"]) for row in rows] == [
+            ("large", 6, 2, False),
+            ("small", 2, 6, False),
+        ]
+        assert all("Insufficient cpu" in row["why"] for row in rows)
+
     def test_who_fits_together_and_what_is_lacking(self, racks):
         verdict = racks.explain_group("train")
         assert not verdict.fits

@@ -1,6 +1,8 @@
 """The cluster that plugin authors test with: what they do to it happens at once, time passes when they say so."""
 
 import asyncio
+import sys
+from types import SimpleNamespace
 
 import aiohttp
 import pytest
@@ -49,6 +51,27 @@ def test_pods_are_placed_before_create_returns():
 def test_what_is_there_at_the_start_is_scheduled_at_the_start():
     with live_cluster(NODE, a_pod("a").obj()) as cluster:
         assert cluster.node_of("a") == "n1"
+
+
+def test_the_story_of_a_pod(monkeypatch):
+    small = a_node("n1").allocatable(cpu="1", pods="10").tainted("x").obj()
+    with live_cluster(small) as cluster:
+        cluster.create(a_pod("<a>").obj())
+        cluster.patch("nodes", "n1", {"spec": {"taints": None}})
+        cluster.advance(1)
+        story = cluster.story("<a>")
+        with pytest.raises(LookupError, match='pod "default/b" has no story'):
+            cluster.story("b")
+    assert [step.node for step in story.steps if step.decided] == ["", "n1"]
+    assert story.to_dict()["pod"] == "default/<a>"
+    assert repr(story).startswith(f"<Story of default/<a>, {len(story.steps)} steps, the last one: ")
+    page = story._repr_html_()
+    assert "&lt;a&gt;" in page
+    assert "<a>" not in page
+    assert page.count("<tr><td>") == len(story.steps)
+    monkeypatch.setitem(sys.modules, "polars", None)
+    monkeypatch.setitem(sys.modules, "pandas", SimpleNamespace(DataFrame=list))
+    assert [row["text"] for row in story.to_frame()] == [step.text() for step in story.steps]
 
 
 def test_patching_and_deleting_wake_pods_after_their_backoff():

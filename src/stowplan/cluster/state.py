@@ -146,16 +146,28 @@ class ClusterState:
 
     def _count_on(self, pods: list[PodInfo], row: int) -> None:
         """Count pods of an unknown node on the row that the node has now."""
+        self._book_all(pods, row, 1)
         for info in pods:
             info.row = row
             self.pods.row[info.slot] = row
-            self._book(info, row, 1)
 
     def _count_off(self, pods: list[PodInfo], row: int) -> None:
+        self._book_all(pods, row, -1)
         for info in pods:
-            self._book(info, row, -1)
             info.row = -1
             self.pods.row[info.slot] = -1
+
+    def _book_all(self, pods: list[PodInfo], row: int, sign: int) -> None:
+        """`_book` for all pods of a node; one addition to each column."""
+        if not pods:
+            return
+        table, shapes = self.table, self.pods.shape[[info.slot for info in pods]]
+        requested = self.pods.shape_requests[:, shapes].sum(axis=1)
+        table.requested[: len(requested), row] += sign * requested
+        table.non_zero_requested[:, row] += sign * self.pods.shape_non_zero[:, shapes].sum(axis=1)
+        table.pod_count[row] += sign * len(pods)
+        for info in pods:
+            self._book_terms(info, row, sign)
 
     def _forget_sums(self) -> None:
         self.matches.forget_sums()
@@ -409,6 +421,11 @@ class ClusterState:
         table.non_zero_requested[0, row] += sign * cpu
         table.non_zero_requested[1, row] += sign * memory
         table.pod_count[row] += sign
+        self._book_terms(info, row, sign)
+
+    def _book_terms(self, info: PodInfo, row: int, sign: int) -> None:
+        """Everything that is counted by more than the row."""
+        shape = info.shape
         self.matches.count(shape, row, sign, terminating=info.terminating)
         self.held.count(shape, row, sign)
         if shape.host_ports:

@@ -13,6 +13,7 @@ from stowplan.engine.group_questions import DomainJudgement, GroupJudgement
 from stowplan.explain.group_domains import condition_of, refusals_of
 from stowplan.framework.explanations.formatting import amount, count
 from stowplan.framework.status import Code
+from stowplan.inspection.frames import to_frame as frame_of
 from stowplan.inspection.records import (
     GroupDomainRecord,
     GroupPodRecord,
@@ -110,6 +111,25 @@ class GroupVerdict(GroupJudgement):
         return group_html(self)
 
     # -- as data ------------------------------------------------------------------------------------------------------
+
+    def to_frame(self) -> Any:
+        """A data frame with a row for each domain, as `rows`; of pandas or polars, whichever is there."""
+        return frame_of(self.rows())
+
+    def rows(self) -> list[dict[str, Any]]:
+        """What `to_frame` shows: per domain, how many pods fit and why the others do not; the best one first."""
+        return [
+            {
+                "domain": domain.name,
+                "fits": domain.works,
+                "chosen": domain.chosen,
+                "nodes": len(domain.nodes),
+                "placed": len(domain.placed),
+                "lacking": self.lacking(domain),
+                "why": "" if domain.works else "; ".join(refusal.reason for refusal in refusals_of(domain)),
+            }
+            for domain in self.ranked
+        ]
 
     def to_dict(self) -> dict[str, Any]:
         """The document of `record`: JSON-able."""

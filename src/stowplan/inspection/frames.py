@@ -31,5 +31,6 @@ def to_frame(rows: Iterable[Mapping[str, Any] | _Describable]) -> Any:
             library = import_module(name)
         except ImportError:
             continue
-        return library.DataFrame(found)
+        # polars takes the types of the first hundred rows for those of all.
+        return library.DataFrame(found, infer_schema_length=None) if name == "polars" else library.DataFrame(found)
     raise ImportError("a data frame needs pandas or polars: pip install pandas")

@@ -8,9 +8,12 @@ Fields without a value are absent. Text for people is made from records, too, so
 
 from __future__ import annotations
 
+from html import escape
 from typing import Any
 
 import msgspec
+
+from stowplan.inspection.frames import to_frame as frame_of
 
 SCHEMA_VERSION = 2
 
@@ -125,6 +128,24 @@ class StoryRecord(Record, frozen=True, kw_only=True):
     #: Steps that were forgotten, and how many of `steps` came before those.
     forgotten: int = 0
     steps_before_gap: int = 0
+
+    def __repr__(self) -> str:
+        last = f": {self.steps[-1].text()}" if self.steps else ""
+        return f"<Story of {self.pod}, {len(self.steps)} steps, the last one{last}>"
+
+    def _repr_html_(self) -> str:
+        """A table with a row for each step, for notebooks."""
+        rows = [f"<tr><td>{escape(step.time)}</td><td>{escape(step.text())}</td></tr>" for step in self.steps]
+        if self.forgotten:
+            rows.insert(self.steps_before_gap, f"<tr><td></td><td>… {self.forgotten:,} steps are forgotten …</td></tr>")
+        head = "<thead><tr><th>time</th><th>what happened</th></tr></thead>"
+        return f"<div><p><b>{escape(self.pod)}</b></p><table>{head}<tbody>{''.join(rows)}</tbody></table></div>"
+
+    def to_frame(self) -> Any:
+        """A data frame with a row for each step; of pandas or polars, whichever is there."""
+        return frame_of(
+            {"time": s.time, "what": s.what, "cause": s.cause, "node": s.node, "text": s.text()} for s in self.steps
+        )
 
 
 # -- the queue --------------------------------------------------------------------------------------------------------

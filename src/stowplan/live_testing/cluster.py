@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from stowplan.engine.attempt import Attempt, Failure
     from stowplan.engine.effects import Tell
     from stowplan.framework.interface import Plugin
+    from stowplan.inspection.records import StoryRecord
     from stowplan.queue.queued_pod import QueuedPod
     from stowplan.simulate.latency import Latency
 
@@ -187,6 +188,13 @@ class LiveCluster:
         """What its PodScheduled condition says; "" if it says nothing."""
         conditions = self._store.get(Pod, namespace, pod).status.conditions
         return next((one.message for one in conditions if one.type == "PodScheduled"), "")
+
+    def story(self, pod: str, *, namespace: str = "default") -> StoryRecord:
+        """What happened to a pod and why, step by step; a pod that is gone has its story, too."""
+        found = self.engine.stories.of(f"{namespace}/{pod}")
+        if found is None:
+            raise LookupError(f'pod "{namespace}/{pod}" has no story')
+        return found.record()
 
     def events(self, about: str = "", reason: str = "") -> list[dict[str, Any]]:
         """The Events, in order: all of them, or those about objects of that name, or with that reason."""

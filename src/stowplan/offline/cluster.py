@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict
 
 import msgspec
 
@@ -32,7 +32,8 @@ from stowplan.guarding.guarded_plugins import guarded_registry
 from stowplan.guarding.hang_guard import PLUGIN_TIMEOUT, CallGuard
 from stowplan.loading.files import objects_of_files
 from stowplan.offline.extender_calls import post_to_extender
-from stowplan.offline.objects import ClusterError, decoded, flattened, list_order
+from stowplan.offline.names import near_names
+from stowplan.offline.objects import ClusterError, decoded, flattened, list_order, warn_of_workloads
 from stowplan.offline.reservations import Reservations
 from stowplan.offline.scheduling import Scheduling
 from stowplan.simulate.stopped_clock import StoppedClock
@@ -40,7 +41,7 @@ from stowplan.simulate.virtual_api import VirtualApi
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Sequence
-    from typing import Self
+    from typing import Self, Unpack
 
     from stowplan.cluster.pod_info import PodInfo
     from stowplan.cluster.transaction import Transaction
@@ -55,8 +56,30 @@ if TYPE_CHECKING:
     from stowplan.loading.live_cluster import LiveCluster
 
 
+class ClusterOptions(TypedDict, total=False):
+    """The keyword arguments of `Cluster`, for those who pass them on."""
+
+    config: Mapping[str, Any] | str | os.PathLike[str] | Configuration | None
+    plugins: Sequence[type[Plugin]]
+    random: Chance | None
+    reuse: bool
+    call_extender: Callable[[str, Mapping[str, Any]], Any] | None
+    feature_gates: Mapping[str, bool] | None
+    plugin_timeout: float
+
+
 class Cluster:
-    """A cluster in memory with a scheduler for it."""
+    """A cluster in memory with a scheduler for it.
+
+        cluster = Cluster.from_files("cluster.json")   # or from_kubeconfig(), or objects as dicts
+        cluster.explain("shop/web-0").to_frame()       # every node: its points, or who refuses the pod and why
+        with cluster.transaction():                    # what if …; undone at the end
+            cluster.evict("shop/web-1")
+            print(cluster.schedule())
+
+    Pods are named `namespace/name`; without a namespace, `default/` is meant. `stowplan.what_if` answers what fits, and
+    what a drain or the loss of a zone would do.
+    """
 
     def __init__(
         self,
@@ -81,6 +104,9 @@ class Cluster:
         """
         #: Plugins that the caller has handed over.
         self.plugins = tuple(plugins)
+        for plugin in self.plugins:
+            if not isinstance(plugin, type) or not isinstance(getattr(plugin, "name", None), str):
+                raise ClusterError(f"plugins: want classes of plugins, got {plugin!r}")
         # A caller may hand over installed plugins too; each joins once.
         known = dict.fromkeys((*installed_plugins(), *plugins))
         guard = CallGuard(seconds=plugin_timeout)
@@ -111,7 +137,9 @@ class Cluster:
         self._scheduling.begin(self.engine, self._ask)
         self.state = self.engine.state
         self.algorithm = self.engine.algorithm
-        for obj in sorted((decoded(obj) for obj in flattened(objects)), key=list_order):
+        given = list(flattened(objects))
+        warn_of_workloads(given, stacklevel=2)
+        for obj in sorted(map(decoded, given), key=list_order):
             self.add(obj)
         self.state.transactions.register("pod names", self._names)
         self.state.transactions.register("reservations", self._reservations)
@@ -119,7 +147,9 @@ class Cluster:
     # -- from elsewhere -----------------------------------------------------------------------------------------------
 
     @classmethod
-    def from_files(cls, *paths: str | os.PathLike[str], recursive: bool = False, **options: Any) -> Self:
+    def from_files(
+        cls, *paths: str | os.PathLike[str], recursive: bool = False, **options: Unpack[ClusterOptions]
+    ) -> Self:
         """A cluster from files and folders: manifests, and what `kubectl get -o json` (or yaml) writes.
 
         Of a folder its own files are read; with `recursive` also those of the folders in it.
@@ -135,7 +165,11 @@ class Cluster:
 
     @classmethod
     def from_kubeconfig(
-        cls, kubeconfig: str | os.PathLike[str] | None = None, *, context: str | None = None, **options: Any
+        cls,
+        kubeconfig: str | os.PathLike[str] | None = None,
+        *,
+        context: str | None = None,
+        **options: Unpack[ClusterOptions],
     ) -> Self:
         """A copy of a live cluster as it is now, found as kubectl finds it. The cluster is only read.
 
@@ -241,7 +275,8 @@ class Cluster:
             key = pod if "/" in pod else f"default/{pod}"
             known = self.state.placed(self._names.get(key) or "") or self.state.pending.get(key)
             if known is None:
-                raise ClusterError(f'pod "{key}" not found')
+                near = near_names(key, [*self.pending(), *(info.key for info in self.state.placed_pods())])
+                raise ClusterError(f'pod "{key}" not found{near}')
             return known
         found = decoded(pod)
         if not isinstance(found, t.Pod):
@@ -282,6 +317,7 @@ class Cluster:
         return self.state.transaction()
 
     def framework_of(self, info: PodInfo) -> Framework:
+        """The profile that schedules a pod; ClusterError if there is none for its scheduler name."""
         framework = self.engine.framework_for(info)
         if framework is None:
             name = info.pod.spec.scheduler_name
@@ -345,6 +381,8 @@ class Cluster:
         that still waits on Permit at the end is rejected as after a timeout, and nothing arrives that PreBind waits
         for; but claims are bound, and volumes provisioned for them, as soon as a pod has its node.
         """
+        if isinstance(pods, str | Mapping | t.Pod):
+            raise ClusterError("schedule takes a list of pods: schedule([pod])")
         if pods is None:
             # Those of other schedulers are theirs to place.
             ours = [info for info in self.state.pending.values() if self.engine.framework_for(info) is not None]
@@ -361,7 +399,8 @@ class Cluster:
     def foreseen(self, pods: Iterable[t.Pod]) -> list[Decision] | None:
         """The decisions that `places` would make about pods if they were added, without adding them.
 
-        None where they cannot be told so: where pods differ, where one finds no node, where a plugin takes notice.
+        They may have names of pods whose nodes are gone. None where the decisions cannot be told so: where pods differ,
+        where one finds no node, where a plugin takes notice.
         """
         with self.transaction():
             return self._scheduling.foreseen([self.state.pod_info(pod) for pod in pods])

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from stowplan.api.decode import DecodeError, UnknownKindError, decode_object, validate_object
+from stowplan.api.meta import controller_of
+from stowplan.api.types import Pod
+from stowplan.loading.workloads import workload_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterator
 
-#: Kinds of manifests of which somebody might expect pods.
+#: Kinds of manifests of which somebody might expect pods: those that nothing here reads, and those that plugins read.
 _WITHOUT_EFFECT = frozenset(("Deployment", "Job", "CronJob", "DaemonSet"))
+_READ = frozenset(("StatefulSet", "ReplicaSet", "ReplicationController"))
 
 
 class ClusterError(ValueError):
@@ -24,30 +28,56 @@ class ClusterError(ValueError):
 
 def flattened(objects: Iterable[Mapping[str, Any] | msgspec.Struct]) -> Iterator[Mapping[str, Any] | msgspec.Struct]:
     """Objects, those of Lists too."""
-    if isinstance(objects, str | os.PathLike):
+    if isinstance(objects, str | bytes | os.PathLike):
         raise ClusterError(f"want objects, got the path {os.fspath(objects)!r}: Cluster.from_files reads files")
-    if isinstance(objects, Mapping):
+    if isinstance(objects, Mapping | msgspec.Struct):
         objects = (objects,)
+    if not isinstance(objects, Iterable):
+        raise ClusterError(f"want objects (dicts as Kubernetes serialises them), got {objects!r}")
     for obj in objects:
-        if isinstance(obj, str | os.PathLike):
+        if isinstance(obj, str | bytes | os.PathLike):
             raise ClusterError(f"want an object, got {os.fspath(obj)!r}: Cluster.from_files reads files")
-        if not isinstance(obj, Mapping):
+        if isinstance(obj, msgspec.Struct):
             yield obj
+        elif not isinstance(obj, Mapping):
+            raise ClusterError(f"want an object (a dict as Kubernetes serialises it), got {obj!r}")
         elif str(obj.get("kind") or "").endswith("List") and isinstance(obj.get("items"), list | tuple):
             kind = str(obj["kind"]).removesuffix("List")
             about = {"apiVersion": obj.get("apiVersion"), "kind": kind} if kind else {}
             yield from flattened({**about, **item} for item in obj["items"])
         else:
-            _warn_of_templates(obj)
             yield obj
 
 
-def _warn_of_templates(obj: Mapping[str, Any]) -> None:
-    metadata = obj.get("metadata") or {}
-    if obj.get("kind") in _WITHOUT_EFFECT and not metadata.get("uid"):
-        name = f"{obj['kind']} {metadata.get('namespace') or 'default'}/{metadata.get('name')}"
-        message = f"{name} has no effect in a Cluster: give its pods; Cluster.from_files makes those of a file"
-        warnings.warn(message, stacklevel=5)
+def warn_of_workloads(objects: Iterable[Mapping[str, Any] | msgspec.Struct], *, stacklevel: int) -> None:
+    """Warn of workloads as people write them: nothing here makes their pods."""
+    written = [obj for obj in objects if isinstance(obj, Mapping) and obj.get("kind") in _WITHOUT_EFFECT | _READ]
+    workloads = [obj for obj in written if not (obj.get("metadata") or {}).get("uid")]
+    if not workloads:
+        return
+    owned = {workload for obj in objects for workload in _workloads_of(obj)}
+    for obj in workloads:
+        kind, metadata = obj["kind"], obj.get("metadata") or {}
+        name, namespace = metadata.get("name"), metadata.get("namespace") or "default"
+        if (namespace, kind, name) in owned or (kind in _READ and not (obj.get("spec") or {}).get("template")):
+            continue
+        effect = "has no effect" if kind in _WITHOUT_EFFECT else "makes no pods"
+        message = (
+            f"{kind} {namespace}/{name} {effect} in a Cluster: give its pods; Cluster.from_files makes those of a file"
+        )
+        warnings.warn(message, stacklevel=stacklevel + 1)
+
+
+def _workloads_of(obj: Mapping[str, Any] | msgspec.Struct) -> Iterator[tuple[str, str, str]]:
+    """Namespace, kind and name of the workloads that a pod belongs to: a ReplicaSet and its Deployment."""
+    pod = decoded(obj) if isinstance(obj, Mapping) and obj.get("kind") == "Pod" else obj
+    if not isinstance(pod, Pod):
+        return
+    owner = controller_of(pod.metadata)
+    if owner is not None:
+        namespace = pod.metadata.namespace or "default"
+        yield namespace, owner.kind, owner.name
+        yield namespace, *(workload_of(pod) or ("", ""))
 
 
 def list_order(obj: Any) -> tuple[str, str]:

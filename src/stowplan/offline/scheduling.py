@@ -98,7 +98,8 @@ class Scheduling:
             first = len(found)
             framework = self._cluster.framework_of(infos[first])
             run = infos[first : end_of_run(framework, infos, first)]
-            together = self._together(framework, run) if len(run) > 1 and self._unnoticed(framework, run) else []
+            alike = len(run) > 1 and self._unnoticed(framework, run) and all(map(self._is_new, run))
+            together = self._together(framework, run) if alike else []
             found += together
             found += [self._one(info) for info in run[len(together) :]]
         return found
@@ -111,6 +112,8 @@ class Scheduling:
         framework = self._engine.framework_for(infos[0]) if infos and not self._engine.schedules_groups else None
         if framework is None or end_of_run(framework, infos, 0) < len(infos) or not self._unnoticed(framework, infos):
             return None
+        if not all(self._displaces_nobody(info) for info in infos):
+            return None
         with self._guard.series():
             decisions = self._engine.algorithm.filled(framework, infos)
         return decisions if len(decisions) == len(infos) else None
@@ -122,12 +125,17 @@ class Scheduling:
         if not set(framework.pre_bind) <= set(framework.reserve) or not reserves_nothing(framework, infos):
             return False
         return quorum_of(framework, infos[0]) == 0 and all(
-            not info.node_name
-            and not info.terminating
-            and self._names.get(info.key) in (None, info.uid)
-            and framework.run_pre_enqueue(info) is None
-            for info in infos
+            not info.node_name and not info.terminating and framework.run_pre_enqueue(info) is None for info in infos
         )
+
+    def _is_new(self, info: PodInfo) -> bool:
+        """Whether no other pod has the name."""
+        return self._names.get(info.key) in (None, info.uid)
+
+    def _displaces_nobody(self, info: PodInfo) -> bool:
+        """Whether no other pod that counts has the name; one whose node is gone does not."""
+        known = self._engine.state.placed(self._names.get(info.key) or "")
+        return self._is_new(info) or (known is not None and known.row < 0)
 
     def _together(self, framework: Framework, infos: Sequence[PodInfo]) -> list[Decision]:
         """Decide for the first of some equal pods, as many as can be told, and bind them."""

@@ -29,6 +29,7 @@ from stowplan.guarding.guarded_plugins import guarded_registry
 from stowplan.loading.files import objects_of_files
 from stowplan.loading.workloads import workload_of
 from stowplan.offline import Cluster
+from stowplan.offline.names import near_names
 from stowplan.recordings.files import moment_text
 from stowplan.recordings.moment import moment_of
 from stowplan.sources.missing_kinds import why_not_judged
@@ -173,11 +174,8 @@ class ClusterSource:
     def _unknown(self, key: str, known: Sequence[str]) -> str:
         if key in self.finished:
             return f'pod "{key}" has finished ({self.finished[key]}): there is nothing to decide about it'
-        name = key.partition("/")[2]
-        namesakes = [other for other in known if other.partition("/")[2] == name]
-        near = (namesakes or get_close_matches(key, known, n=3, cutoff=0.75))[:3]
-        if near:
-            return f'pod "{key}" not found; did you mean {" or ".join(near)}?'
+        if near := near_names(key, known):
+            return f'pod "{key}" not found{near}'
         if not known:
             return f'pod "{key}" not found; there is no pod in {self.where}'
         return f'pod "{key}" not found{self.hint_about_namespace(key.partition("/")[0])}'
@@ -196,9 +194,7 @@ class ClusterSource:
             for info in self.pods()
             if (found := workload_of(info.pod)) and found[0] == kind
         }
-        namesakes = sorted(one for one in known if one.partition("/")[2] == name)
-        near = namesakes or get_close_matches(f"{namespace}/{name}", sorted(known), n=3, cutoff=0.75)
-        return f"; did you mean {' or '.join(f'{kind.lower()}/{one}' for one in near[:3])}?" if near else ""
+        return near_names(f"{namespace}/{name}", sorted(known), kind=kind.lower())
 
     def check_nodes(self) -> None:
         """Raise InputError where there is nothing to place pods on: most often they were forgotten."""

@@ -35,13 +35,8 @@ class Settling:
         #: Pods that others evicted.
         self.displaced: dict[str, None] = {}
 
-    def settle(self, pods: Sequence[Pod], *, last: bool = False) -> None:
-        """These have left their nodes and are made anew; nobody else who is pending is tried.
-
-        `last`: nothing is asked of the cluster afterwards, so pods need not be on their nodes if it is known which.
-        """
-        if last and self._foreseen(pods):
-            return
+    def settle(self, pods: Sequence[Pod]) -> None:
+        """These have left their nodes and are made anew; nobody else who is pending is tried."""
         keys = put_back(self._cluster, pods)
         for _ in range(_ROUNDS):
             ours = []
@@ -58,7 +53,8 @@ class Settling:
             self._note(self._cluster.places([pod.key for pod in ours]))
             keys = self._evicted(before)
 
-    def _foreseen(self, pods: Sequence[Pod]) -> bool:
+    def foresee(self, pods: Sequence[Pod]) -> bool:
+        """As `settle`, of pods whose nodes are gone, if that can be told without changing anything; else False."""
         if any(map(uses_claims, pods)):
             return False
         fresh = sorted(map(made_anew, pods), key=lambda pod: -(pod.spec.priority or 0))

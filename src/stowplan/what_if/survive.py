@@ -19,6 +19,8 @@ from stowplan.what_if.settling import Settling
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from stowplan.api.types import Pod
+    from stowplan.cluster.pod_info import PodInfo
     from stowplan.offline import Cluster
 
 NODE = "node"
@@ -80,17 +82,14 @@ def _loss(cluster: Cluster, lost: str, names: list[str]) -> LossRecord:
         pods = [info for name in names for info in pods_on(cluster, name)]
         homes = {info.key: info.node_name for info in pods}
         fates = {info.key: fate_of(info.pod) for info in pods}
-        leaving = [info.pod for info in pods]
-        for info in pods:
-            cluster.evict(info.key)
         for name in names:
             state.remove_node(name)
-        back = [pod for pod in leaving if fates[f"{pod.metadata.namespace}/{pod.metadata.name}"] is Fate.COMES_BACK]
-        # Those that come back give theirs up when they are made anew.
-        returning = {pod.metadata.uid for pod in back}
-        let_go(cluster, (pod for pod in leaving if pod.metadata.uid not in returning))
+        back = [info.pod for info in pods if fates[info.key] is Fate.COMES_BACK]
         settling = Settling(cluster)
-        settling.settle(back, last=True)
+        # Pods of nodes that are gone count nowhere: nobody has to take them away to see where others go.
+        if not settling.foresee(back):
+            _evict(cluster, pods, back)
+            settling.settle(back)
         return LossRecord(
             lost=lost,
             nodes=len(names),
@@ -102,3 +101,12 @@ def _loss(cluster: Cluster, lost: str, names: list[str]) -> LossRecord:
             gone=tuple(key for key, fate in fates.items() if fate is Fate.LOST),
             displaced=tuple(settling.displaced),
         )
+
+
+def _evict(cluster: Cluster, pods: list[PodInfo], back: list[Pod]) -> None:
+    leaving = [info.pod for info in pods]
+    for info in pods:
+        cluster.evict(info.key)
+    # Those that come back give their claims up when they are made anew.
+    returning = {pod.metadata.uid for pod in back}
+    let_go(cluster, (pod for pod in leaving if pod.metadata.uid not in returning))

@@ -65,7 +65,7 @@ _OPTIONS = (
 
 
 def cluster_options(command: CommandT) -> CommandT:
-    """Give a command the options that `ClusterOptions` is made of, but for --nodes, whose default is the command's."""
+    """Add the options of `ClusterOptions` to a command, except --nodes, whose default differs between commands."""
     for option in reversed(_OPTIONS):
         command = option(command)
     return command
@@ -77,7 +77,7 @@ class ClusterOptions:
     bind_address: str
     kubeconfig_out: Path
     state: Path | None
-    #: None: a default number if the cluster would have none.
+    #: None for a default number if the cluster would have no nodes.
     nodes: int | None
     node_template: str | None
     filenames: Sequence[str]

@@ -5,7 +5,8 @@ run at a time: callers that arrive meanwhile wait for it and share its result, a
 takes a minute to fail does not fail for each of them in turn. It runs as a process of its own and never blocks the
 event loop; one that does not come back is killed, with what it started.
 
-With a terminal the plugin talks to the user itself; without one, what it wrote to standard error is part of the error.
+With a terminal the plugin talks to the user itself. What it writes is never part of an error: it may hold tokens, and
+errors are logged.
 
 Upstream: staging/src/k8s.io/client-go/plugin/pkg/client/auth/exec/exec.go.
 """
