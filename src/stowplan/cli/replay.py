@@ -40,10 +40,10 @@ _DIFFERENT = 3
 _SHOWN = 20
 
 
-@click.command(short_help="A recording: what is in it, any moment of it, and what would be decided anew.")
+@click.command(short_help="Show what is in a recording, rebuild any moment, or schedule it again.")
 @click.argument("file", shell_complete=complete_file)
 @click.option(
-    "--check", is_flag=True, help=f"Decide everything again, and end with {_DIFFERENT} at the first difference."
+    "--check", is_flag=True, help=f"Repeat all decisions, and exit with {_DIFFERENT} at the first difference."
 )
 @click.option("--at", metavar="TIME", help="The cluster at this time, as 2026-11-20T12:03 (UTC) or with an offset.")
 @click.option("--objects", is_flag=True, help="The objects of that time, or of the end, as a List for `explain -f`.")
@@ -51,10 +51,10 @@ _SHOWN = 20
     "--config",
     metavar="FILE",
     shell_complete=complete_file,
-    help="Decide everything anew with this KubeSchedulerConfiguration, and say what is placed otherwise.",
+    help="Schedule again with this KubeSchedulerConfiguration, and show which pods are placed differently.",
 )
-@click.option("--anew", is_flag=True, help="The same with the recorded configuration.")
-@click.option("--plugin", "plugins", metavar="MODULE:CLASS", multiple=True, help="A plugin that took part. Repeatable.")
+@click.option("--anew", is_flag=True, help="Schedule again with the recorded configuration.")
+@click.option("--plugin", "plugins", metavar="MODULE:CLASS", multiple=True, help="Plugin that was in use. Repeatable.")
 @click.option("-o", "--output", type=click.Choice(["text", "json", "yaml"]), default="text", show_default=True)
 def replay(
     *,
@@ -67,18 +67,18 @@ def replay(
     plugins: tuple[str, ...],
     output: str,
 ) -> None:
-    """Say what is in a recording: of a cluster (stowplan record), or of our scheduler (kube-scheduler --record,
-    stowplan run --record), which has its decisions, too. A recording that was rotated is read with its older files.
+    """Show what is in a recording: of a cluster (stowplan record), or of a Stowplan scheduler (kube-scheduler --record,
+    stowplan run --record), which also has its decisions. A rotated recording is read with its older files.
 
-    --check runs the scheduler again, from what it heard, and compares all that follows. --at rebuilds the cluster of a
-    moment; `stowplan explain --recording FILE --at TIME` asks about it. With --config, the same pods and nodes come and
-    go, and another configuration decides.
+    --check runs the scheduler again on its recorded inputs and compares all decisions. --at rebuilds the cluster at a
+    moment; `stowplan explain --recording FILE --at TIME` answers questions about it. With --config, the same pods and
+    nodes are added and deleted, and another configuration schedules.
 
     \b
-    It ends with
+    Exit codes:
       0    done
-      2    the file or the command line cannot be worked with
-      3    with --check: something else is decided now
+      2    the file or the command line is invalid
+      3    with --check: a decision differs
 
     \b
     Examples:
@@ -90,7 +90,7 @@ def replay(
     if check + bool(at is not None or objects) + bool(anew or config) > 1:
         raise click.UsageError("--check, --at or --objects, and --config or --anew exclude each other.")
     if anew and config:
-        raise click.UsageError("--anew is with the recorded configuration, --config with another: give one.")
+        raise click.UsageError("--anew uses the recorded configuration, --config another one: give only one of them.")
     when = moment_from_option(at)
     with reported(config):
         calls = BrokenOffCalls()

@@ -53,45 +53,55 @@ _WANTED_AGREEMENT = 99.9
 _TICK, _METRICS_INTERVAL = 0.1, 5.0
 
 
-@click.command(short_help="Beside another scheduler: would it be the same here, and why not?")
-@click.option("--kubeconfig", metavar="FILE", shell_complete=complete_file, help="Without it, as kubectl finds it.")
-@click.option("--context", metavar="NAME", shell_complete=complete_context, help="Context of the kubeconfig.")
+@click.command(short_help="Compare with a running scheduler: which decisions would differ, and why.")
+@click.option(
+    "--kubeconfig",
+    metavar="FILE",
+    shell_complete=complete_file,
+    help="Kubeconfig of the live cluster. Default: found as kubectl finds it.",
+)
+@click.option(
+    "--context",
+    metavar="NAME",
+    shell_complete=complete_context,
+    help="Context of the kubeconfig. Default: the current one.",
+)
 @click.option(
     "--config",
     metavar="FILE",
     shell_complete=complete_file,
-    help="KubeSchedulerConfiguration: the other scheduler's, or the one to be tried. Without it, the default one.",
+    help="KubeSchedulerConfiguration: the other scheduler's, or one to try. Default: the default one.",
 )
-@click.option("--plugin", "plugins", metavar="MODULE:CLASS", multiple=True, help="A plugin of your own. Repeatable.")
+@click.option("--plugin", "plugins", metavar="MODULE:CLASS", multiple=True, help="Plugin of your own. Repeatable.")
 @click.option(
     "--recording",
     metavar="FILE",
     shell_complete=complete_file,
-    help="Instead of a live cluster: a recording of one (stowplan record), or of a scheduler.",
+    help="Read a recording of a cluster (stowplan record) or of a scheduler instead of a live cluster.",
 )
-@click.option("--pods", type=click.IntRange(1), metavar="N", help="End after so many pods; without it, at Ctrl-C.")
-@click.option("--for", "duration", metavar="DURATION", help="End after this time, as 90s, 10m or 1h30m.")
+@click.option("--pods", type=click.IntRange(1), metavar="N", help="Stop after N pods. Default: at Ctrl-C.")
+@click.option("--for", "duration", metavar="DURATION", help="Stop after this time, such as 90s, 10m or 1h30m.")
 @click.option(
     "--min-agreement",
     type=click.FloatRange(0, 100),
     default=_WANTED_AGREEMENT,
     show_default=True,
     metavar="PERCENT",
-    help=f"Agreement outside ties below which the command ends with {_DIFFERENT}.",
+    help=f"Exit with {_DIFFERENT} if agreement, not counting ties, is below this.",
 )
 @click.option(
     "--metrics-file",
     metavar="FILE",
     shell_complete=complete_file,
-    help="Keep Prometheus metrics in this file, as node_exporter's textfile collector reads them.",
+    help="Write Prometheus metrics to this file, for node_exporter's textfile collector.",
 )
 @click.option(
     "--ask-extenders",
     is_flag=True,
-    help="Ask the extenders of the configuration for filtering and prioritizing; without it, pods in which one is "
-    "interested are not compared.",
+    help="Call the configuration's extenders for filtering and prioritizing. Without it, pods that an extender is "
+    "interested in are not compared.",
 )
-@click.option("--rbac", is_flag=True, help="Print the ClusterRole that this needs, and end.")
+@click.option("--rbac", is_flag=True, help="Print the ClusterRole that this needs, and exit.")
 @click.option("-o", "--output", type=click.Choice(["text", "json", "yaml"]), default="text", show_default=True)
 def shadow(
     *,
@@ -108,22 +118,22 @@ def shadow(
     rbac: bool,
     output: str,
 ) -> None:
-    """Run beside any live scheduler and say for each pod that it places what would have been decided here. Binds
-    nothing, and only reads.
+    """Run next to any live scheduler and show, for each pod that it places, what Stowplan would have decided. Binds
+    nothing and only reads.
 
-    Each pod is judged on the state in which the other one decided: with the pods that it had placed before, as far as
-    that can be told. They agree if the other's node is among the best here; where several are equally good, it is a
-    tie. Of each difference the plugins are named that make it. With the other's own configuration that is the proof
-    that a swap is safe; with another one, it shows what would change.
+    Each pod is judged on the state on which the other scheduler decided, with the pods that it had placed before, as
+    far as that can be reconstructed. The two agree if the other's node is among the best here; if several are equally
+    good, it is a tie. For each difference, the plugins that cause it are named. With the other scheduler's own
+    configuration this shows whether a swap is safe; with another one, what would change.
 
-    Pods are set apart if all nodes that are better here may have been outside of the sample that the other one looks at
-    (percentageOfNodesToScore), or if an extender has a say in them that is not asked.
+    Pods are not compared if all better nodes may have been outside the sample that the other scheduler looked at
+    (percentageOfNodesToScore), or if an extender that is not called is interested in them.
 
     \b
-    It ends with
-      0    they agree, as far as --min-agreement asks for
-      2    the question, the files or the cluster cannot be worked with
-      3    they do not
+    Exit codes:
+      0    agreement is at least --min-agreement
+      2    the question, the files or the cluster are at fault
+      3    agreement is lower
 
     \b
     Examples:
