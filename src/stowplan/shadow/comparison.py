@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from stowplan.engine.algorithm import INFEASIBLE, row_tried_first, scored_nodes
+from stowplan.engine.algorithm import row_tried_first, scored_nodes
+from stowplan.engine.evaluation.scoring import INFEASIBLE
 from stowplan.engine.questions import is_interested
 from stowplan.explain.judging import judged
 
