@@ -210,6 +210,6 @@ def test_a_full_disk_while_sorting(tmp_path, monkeypatch):
             raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(sorting, "RUN", 2)
-    monkeypatch.setattr(sorting, "TemporaryFile", Full)
+    monkeypatch.setattr(sorting, "TemporaryFile", lambda **how: Full())
     with pytest.raises(TraceError, match=r"cannot sort in .*: No space left on device; TMPDIR"):
         list(in_order([(3,), (2,), (1,)]))

@@ -58,6 +58,10 @@ def forbidden(path: str, detail: str = "") -> FieldError:
     return _error(api_errors.FORBIDDEN, path, "Forbidden", OMITTED, detail)
 
 
+def internal_error(path: str, detail: str) -> FieldError:
+    return _error(api_errors.INTERNAL, path, "Internal error", OMITTED, detail)
+
+
 def not_supported(path: str, value: object, supported: Iterable[str]) -> FieldError:
     """`supported` is in the reference's order, which is mostly sorted."""
     listed = ", ".join(go_quote(name) for name in supported)
