@@ -13,6 +13,7 @@ from stowplan.framework.requests import Delete
 from stowplan.framework.status import Code
 from stowplan.live_testing import Latency, live_cluster
 from stowplan.testing import a_pod
+from support.examples import times
 from support.scheduling.groups import a_group, condition, member, node, nodes_of, undone_exactly
 
 GATES = {"GenericWorkload": True, "GangScheduling": True, "WorkloadAwarePreemption": True}
@@ -398,7 +399,7 @@ def test_few_trials_are_enough_for_equal_pods(options, most):
 
 
 @pytest.mark.parametrize("options", [pytest.param({}, id="many at once"), pytest.param(ONE_BY_ONE, id="one by one")])
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=times(120), deadline=None)
 @given(world=worlds())
 def test_victims_are_those_of_the_plain_rule(options, world):
     nodes, _, pods, (count, cpu, _), _ = world
@@ -417,7 +418,7 @@ def test_victims_are_those_of_the_plain_rule(options, world):
     assert found.waiting == (expected is not None)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=times(30), deadline=None)
 @given(
     sizes=st.lists(st.integers(1, 4), min_size=1, max_size=3),
     gangs=st.lists(

@@ -14,6 +14,7 @@ from stowplan.engine.inputs import Answer, Stopped
 from stowplan.framework.requests import Delete, Done
 from stowplan.queue.queued_pod import Place
 from stowplan.testing import a_node, a_pod
+from support.examples import times
 from support.plugins.answering_plugins import configuration
 from support.scheduling.engines import DrivenEngine
 from support.scheduling.groups import a_group, undone_exactly
@@ -292,7 +293,7 @@ class TestPreemptionAsAWhole:
         assert evicted(engine) == []
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=times(40), deadline=None)
 @given(
     cpus=st.lists(st.integers(1, 3), min_size=1, max_size=4),
     wanted=st.integers(1, 4),
@@ -334,7 +335,7 @@ def test_placements_are_tried_one_after_the_other():
     engine.engine.validate()
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=times(40), deadline=None)
 @given(
     cpus=st.lists(st.integers(1, 3), min_size=1, max_size=4),
     wanted=st.lists(st.integers(1, 2), min_size=1, max_size=5),

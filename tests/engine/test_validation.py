@@ -19,9 +19,10 @@ def pinned(name, node):
     return a_pod(name).uid(name).spec(nodeSelector={"kubernetes.io/hostname": node})
 
 
-def busy_engine():
+def busy_engine(*, validates):
     """An engine with a pod, named after it, in each stage that it can be in."""
-    hand = EngineByHand(*plugins_of(World()), extenders=[Outside("e", filters=True, only="asks")])
+    extenders = [Outside("e", filters=True, only="asks")]
+    hand = EngineByHand(*plugins_of(World()), extenders=extenders, validates=validates)
     hand.create(
         a_node("n").allocatable(cpu=10), a_node("m").allocatable(cpu=1), pinned("victim", "m").requests(cpu=1).on("m")
     )
@@ -42,12 +43,13 @@ def busy_engine():
     for name in ("waits", "sleeps", "watches", "patches", "runs", "posts"):
         hand.answer_about(name)
     hand.create(pinned("active", "n"))
+    hand.validates = True
     return hand
 
 
 @pytest.fixture
 def hand():
-    hand = busy_engine()
+    hand = busy_engine(validates=False)
     yield hand
     hand.close()
 
@@ -66,6 +68,10 @@ def binding(hand, name):
 
 def call(hand, name):
     return binding(hand, name).calls[0]
+
+
+def test_nothing_is_wrong_on_the_way_there():
+    busy_engine(validates=True).close()
 
 
 def test_nothing_is_wrong(hand):

@@ -85,10 +85,12 @@ class CompiledExpression:
 @dataclass(frozen=True, slots=True)
 class Environment:
     declarations: Declarations
+    #: Macros that are not there.
+    without_macros: frozenset[str] = frozenset()
 
     def compiled(self, text: str, *, results: Iterable[t.Type] | None = None) -> CompiledExpression:
         """The expression of a text. Raises a `CompileError`, also if its type is none of `results`."""
-        root = parsed(text)
+        root = parsed(text, without=self.without_macros)
         issues = Issues(text)
         try:
             return self._checked_and_compiled(root, issues, results)
@@ -113,8 +115,10 @@ def environment(
     variables: Mapping[str, t.Type],
     fields: Mapping[str, Mapping[str, t.Type]],
     functions: Iterable[Function] = (),
+    without_macros: frozenset[str] = frozenset(),
 ) -> Environment:
-    return Environment(Declarations(_merged(_base_functions(), functions), variables, _TYPE_NAMES, fields))
+    declarations = Declarations(_merged(_base_functions(), functions), variables, _TYPE_NAMES, fields)
+    return Environment(declarations, without_macros)
 
 
 @cache

@@ -85,11 +85,14 @@ _ELEMENT_STARTS = _STARTS | {"'?'"}
 _FIELD_STARTS = frozenset({"IDENTIFIER", "ESC_IDENTIFIER", "'?'"})
 
 
-def parsed(text: str) -> Node:
-    """The tree of a text, or a `CompileError` that shows all that is wrong with its syntax."""
+def parsed(text: str, *, without: frozenset[str] = frozenset()) -> Node:
+    """The tree of a text, or a `CompileError` that shows all that is wrong with its syntax.
+
+    `without`: macros that are not there.
+    """
     issues = Issues(text)
     try:
-        node = _Parser(tokens(text, issues), issues).whole()
+        node = _Parser(tokens(text, issues), issues, without).whole()
     except _EndOfParsingError:
         node = None
     except RecursionError:
@@ -107,9 +110,10 @@ class _EndOfParsingError(Exception):
 
 
 class _Parser:
-    def __init__(self, tokens: list[Token], issues: Issues) -> None:
+    def __init__(self, tokens: list[Token], issues: Issues, without: frozenset[str]) -> None:
         self._tokens = tokens
         self._issues = issues
+        self._without = without
         self._at = 0
         #: Expressions that we are inside of.
         self._open = 0
@@ -283,7 +287,9 @@ class _Parser:
             while self._take(","):
                 args.append(self._expression())
             self._match(")", follows=_AFTER_OPERAND)
-        node = expanded(mark, function, target, args, self._issues) or Call(mark, function, target, args)
+        is_macro = function not in self._without
+        node = expanded(mark, function, target, args, self._issues) if is_macro else None
+        node = node or Call(mark, function, target, args)
         return self._as_deep(node, args) if target is None else self._deeper(node, [target, *args])
 
     def _index(self, operand: Node) -> Node:

@@ -82,6 +82,29 @@ class DomainMap(dict[str, Value]):
     __slots__ = ()
 
 
+class OwnMap(dict[Value, Value]):
+    """A map that says itself what it is equal to; for those who bring values of their own."""
+
+    __slots__ = ()
+
+    def equals(self, other: Value) -> bool:
+        """Raises a `ValueProblem` where they cannot be compared."""
+        raise NotImplementedError
+
+
+class OwnList(list[Value]):
+    """A list that says itself what it is equal to, and what adding to it gives."""
+
+    __slots__ = ()
+
+    def equals(self, other: Value) -> bool:
+        """Raises a `ValueProblem` where they cannot be compared."""
+        raise NotImplementedError
+
+    def joined_with(self, other: list[Value]) -> Value:
+        raise NotImplementedError
+
+
 _NO_NAMES: dict[Value, Value] = {}
 
 
@@ -217,6 +240,8 @@ def equal(left: Value, right: Value) -> bool:
         return _compared_numbers(left, right) == 0  # type: ignore[arg-type] # both are numbers
     if left is None or right is None:
         return left is right
+    if isinstance(left, OwnList | OwnMap):
+        return left.equals(right)
     if isinstance(left, list):
         return isinstance(right, list) and len(left) == len(right) and all(map(_equal_elements, left, right))
     if isinstance(left, dict):

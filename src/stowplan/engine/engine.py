@@ -60,6 +60,7 @@ from stowplan.engine.leaving_pods import LeavingPods
 from stowplan.engine.outbox import Outbox
 from stowplan.engine.parts import Parts
 from stowplan.engine.plugin_inputs import PluginInputs
+from stowplan.engine.portions import Portions
 from stowplan.engine.profiles import Profiles
 from stowplan.engine.questions import Question
 from stowplan.engine.queue_timer import QueueTimer
@@ -257,11 +258,13 @@ class Engine:
         self.bindings = Bindings(
             parts, statuses=self.statuses, failures=self._failures, metrics=attempts, listener=listener
         )
+        portions = Portions(parts.outbox)
         self.suspended = SuspendedCycles(
             parts,
             algorithm=SuspendableAlgorithm(self.algorithm),
             cycle=self._cycle,
             settler=self,
+            portions=portions,
             overlaps=settings.overlaps,
         )
         self.groups = GroupScheduling(
@@ -271,6 +274,7 @@ class Engine:
             pods=self,
             cycle=self._cycle,
             evictions=self.evictions,
+            portions=portions,
             metrics=metrics,
             wall_clock=self._wall_clock,
             stopwatch=stopwatch,

@@ -21,6 +21,7 @@ from stowplan.engine.suspendable_trial import GIVEN_UP, SuspendableTrials
 from stowplan.engine.suspended_groups import GroupOnTrial
 from stowplan.framework.extender import OvertakenError
 from stowplan.framework.status import Code, Status, error
+from stowplan.framework.unfinished import UnfinishedError
 from stowplan.klog import get_logger
 
 if TYPE_CHECKING:
@@ -98,19 +99,39 @@ class GroupCycle:
                 tried.append(queued)
         if not tried:
             return
-        if framework.suspends:
-            steps = self._in_steps(framework, group, tried, started)
-            suspended = self._suspended
-            suspended.begin(GroupOnTrial(suspended, framework, group, tried, steps, concluder=self, started=started))
-            return
-        trial = self._trials.run(framework, group, tried)
+        more: UnfinishedError | None = None
+        if not framework.suspends:
+            start = self._trials.algorithm.sampling.start
+            try:
+                trial = self._at_once(framework, group, tried, started)
+            except UnfinishedError as found:
+                # Begin anew, as a trial that may wait; what the plugin has done so far, it remembers.
+                self._trials.algorithm.sampling.start, more = start, found
+            else:
+                self._conclude(framework, group, tried, trial, started)
+                return
+        steps, suspended = self._in_steps(framework, group, tried, started, more), self._suspended
+        suspended.begin(GroupOnTrial(suspended, framework, group, tried, steps, concluder=self, started=started))
+
+    def _at_once(self, framework: Framework, group: str, tried: Sequence[QueuedPod], started: float) -> GroupTrial:
+        """Try a group where nobody has to be waited for; raises UnfinishedError if a plugin has too much to do."""
+        trial = self._trials.run(framework, group, tried, max_portions=0)
         self._metrics.decided(started)
         if self._preemption is not None:
-            self._preemption.help(framework, group, tried, trial)
-        self._conclude(framework, group, tried, trial, started)
+            self._preemption.help(framework, group, tried, trial, max_portions=0)
+        return trial
 
-    def _in_steps(self, framework: Framework, group: str, tried: Sequence[QueuedPod], started: float) -> TrialSteps:
-        """The same where trials may wait."""
+    def _in_steps(
+        self,
+        framework: Framework,
+        group: str,
+        tried: Sequence[QueuedPod],
+        started: float,
+        more: UnfinishedError | None,
+    ) -> TrialSteps:
+        """The same where trials may wait. `more`: first let others have their turns."""
+        if more is not None:
+            yield more
         for _ in range(MAX_TRIES):
             trial = yield from self._suspendable.run(framework, group, tried)
             self._metrics.decided(started)

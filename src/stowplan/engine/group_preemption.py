@@ -10,9 +10,11 @@ Upstream: runWorkloadAwarePreemption in pkg/scheduler/schedule_one_podgroup.go.
 
 from __future__ import annotations
 
+from contextlib import closing
 from typing import TYPE_CHECKING
 
 from stowplan.api.types import PodGroup
+from stowplan.engine.group_trials import MAX_PORTIONS
 from stowplan.engine.suspendable_trial import SuspendableTrials
 from stowplan.framework.extender import OvertakenError
 from stowplan.framework.interface import PodGroupPostFilterPlugin, PodGroupPostFilterResult, Reads
@@ -41,14 +43,22 @@ class GroupPreemption:
         self._trials = trials
         self._suspendable = SuspendableTrials(trials)
 
-    def help(self, framework: Framework, group: str, pods: Sequence[QueuedPod], trial: GroupTrial) -> None:
+    def help(
+        self,
+        framework: Framework,
+        group: str,
+        pods: Sequence[QueuedPod],
+        trial: GroupTrial,
+        *,
+        max_portions: int = MAX_PORTIONS,
+    ) -> None:
         """Look for pods to evict if the trial of these pods found no room for the group; it says what came of it.
 
-        No extender is asked.
+        No extender is asked. `max_portions` is as in `GroupTrials.run`.
         """
         search = self._search(framework, group, pods, trial)
         if search is not None:
-            _say(trial, search if isinstance(search, Status) else self._at_once(search))
+            _say(trial, search if isinstance(search, Status) else self._at_once(search, max_portions))
 
     def help_in_steps(
         self, framework: Framework, group: str, pods: Sequence[QueuedPod], trial: GroupTrial
@@ -79,19 +89,20 @@ class GroupPreemption:
         steps = plugin.pod_group_post_filter(found, infos, pods_only_take_room=at_once)
         return _Search(framework, group, pods, steps)
 
-    def _at_once(self, search: _Search) -> PodGroupPostFilterResult:
-        with self._state.transaction():
+    def _at_once(self, search: _Search, max_portions: int) -> PodGroupPostFilterResult:
+        with self._state.transaction(), closing(search):
             off = _Off(self._state)
             while (without := search.next_question()) is not None:
                 off.become(without)
-                search.status = self._fits(search)
+                search.status = self._fits(search, max_portions)
             start = self._sampling.start
         # As after a trial.
         self._sampling.start = start
         return search.result
 
-    def _fits(self, search: _Search) -> Status:
-        return self._trials.run(search.framework, search.group, search.pods, helped=False).status
+    def _fits(self, search: _Search, max_portions: int = MAX_PORTIONS) -> Status:
+        trials = self._trials
+        return trials.run(search.framework, search.group, search.pods, helped=False, max_portions=max_portions).status
 
     def _in_steps(self, search: _Search) -> Steps[PodGroupPostFilterResult]:
         """No transaction is open while a trial waits: it takes the pods off itself, each time that it goes on."""

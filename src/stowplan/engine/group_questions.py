@@ -19,9 +19,12 @@ from typing import TYPE_CHECKING
 
 from stowplan.api.types import PodGroup
 from stowplan.cluster.pod_info import scheduler_name_of
+from stowplan.engine.group_trials import MAX_PORTIONS
 from stowplan.engine.questions import NOT_EFFECT_FREE, is_interested, not_asked_to, unplaced
 from stowplan.engine.suspendable_trial import SuspendableTrials
+from stowplan.framework.requests import Done
 from stowplan.framework.status import Code, error
+from stowplan.framework.unfinished import UnfinishedError
 from stowplan.queue.queued_pod import QueuedPod
 
 if TYPE_CHECKING:
@@ -240,12 +243,17 @@ def _in_steps(
 def _answered(steps: Steps[GroupTrial], ask: Callable[[Ask], Outcome]) -> GroupTrial:
     """Go through a trial; each question is answered where it is put. Nothing else happens meanwhile."""
     outcomes: tuple[Outcome, ...] | None = None
+    portions = 0
     while True:
         try:
             needed = steps.send(outcomes)  # type: ignore[arg-type]
         except StopIteration as end:
             trial: GroupTrial = end.value
             return trial
+        if isinstance(needed, UnfinishedError):
+            portions += 1
+            outcomes = (Done(portions <= MAX_PORTIONS),)
+            continue
         # Plugins that wait for anything else are not free of effects.
         assert isinstance(needed, tuple)
         outcomes = tuple(ask(question) for question in needed)  # type: ignore[arg-type]

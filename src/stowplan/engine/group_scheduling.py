@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from stowplan.engine.evictions import Evictions
     from stowplan.engine.group_cycle import Pods
     from stowplan.engine.parts import Parts
+    from stowplan.engine.portions import Portions
     from stowplan.engine.scheduling_cycle import SchedulingCycle
     from stowplan.metrics.scheduler import SchedulerMetrics
 
@@ -37,13 +38,14 @@ class GroupScheduling:
         pods: Pods,
         cycle: SchedulingCycle,
         evictions: Evictions,
+        portions: Portions,
         metrics: SchedulerMetrics | None,
         wall_clock: Callable[[], float],
         stopwatch: Callable[[], float],
     ) -> None:
         """`pods`: what is done with single pods. `stopwatch`: time for metrics."""
         self._algorithm = algorithm
-        self.suspended = SuspendedGroups(parts)
+        self.suspended = SuspendedGroups(parts, portions)
         self.statuses = GroupStatuses(parts.outbox, parts.state, wall_clock=wall_clock)
         self.trials: GroupTrials | None = None
         #: None: the pods of a group preempt one by one.

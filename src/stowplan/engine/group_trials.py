@@ -19,7 +19,7 @@ from stowplan.framework.cycle_state import CycleState
 from stowplan.framework.metrics import NO_FRAMEWORK_METRICS
 from stowplan.framework.placements import PodGroupInfo, run_placement_generate, whole_cluster
 from stowplan.framework.status import Status, error
-from stowplan.framework.unfinished import unfinished_of
+from stowplan.framework.unfinished import UnfinishedError, unfinished_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     Rows = npt.NDArray[np.intp]
 
-#: Portions of work that takes long; they hold up other pods.
+#: Portions of work that takes long where a trial cannot wait; they hold up other pods.
 MAX_PORTIONS = 60
 
 
@@ -53,17 +53,26 @@ class GroupTrials:
         self._placements = placements
         self._equal_pods = EqualPods(algorithm)
 
-    def run(self, framework: Framework, group: str, pods: Sequence[QueuedPod], *, helped: bool = True) -> GroupTrial:
+    def run(
+        self,
+        framework: Framework,
+        group: str,
+        pods: Sequence[QueuedPod],
+        *,
+        helped: bool = True,
+        max_portions: int = MAX_PORTIONS,
+    ) -> GroupTrial:
         """Try a group's pods, in this order; the cluster is as before in the end.
 
-        Without `helped`, no PostFilter plugin is asked. No extender is, ever.
+        Without `helped`, no PostFilter plugin is asked. No extender is, ever. `max_portions`: how many portions of long
+        work are done in a row; with 0, the trial ends with an UnfinishedError where there is such work.
         """
         placements = self.placements(framework, group, pods)
         if isinstance(placements, GroupTrial):
             return placements
         for placement in placements.todo:
             one = OnTrial(self.algorithm, framework, pods, self.reporter)
-            trial = _Trial(self.algorithm, self._equal_pods, one, self.restriction(placement), helped=helped)
+            trial = _Trial(self.algorithm, self._equal_pods, one, self.restriction(placement), helped, max_portions)
             if not placements.tried(placement, trial.run(pods)):
                 break
         return placements.concluded()
@@ -94,8 +103,8 @@ class _Trial:
         equal_pods: EqualPods,
         on_trial: OnTrial,
         within: Rows | None,
-        *,
         helped: bool,
+        max_portions: int,
     ) -> None:
         self._algorithm = algorithm
         self._equal_pods = equal_pods
@@ -103,6 +112,7 @@ class _Trial:
         self._framework = on_trial.framework
         self._within = within
         self._helped = helped
+        self._max_portions = max_portions
 
     def run(self, pods: Sequence[QueuedPod]) -> GroupTrial:
         trial = GroupTrial(rejected())
@@ -143,14 +153,22 @@ class _Trial:
         (self._framework.metrics or NO_FRAMEWORK_METRICS).begin_cycle()
         try:
             decision = self._decided(queued)
+        except UnfinishedError:
+            raise
         except Exception as e:
             return TriedPod(queued=queued, decision=Decision(queued.pod, status=error(e)))
         return self._on_trial.place(queued, decision)
 
     def _decided(self, queued: QueuedPod) -> Decision:
         """It cannot be suspended here: a plugin with more work to do takes several portions in a row."""
-        for portions in range(MAX_PORTIONS + 1):
+        portions = 0
+        while True:
             decision = self._algorithm.schedule(self._framework, queued.pod, within=self._within, helped=self._helped)
-            if portions == MAX_PORTIONS or unfinished_of(decision.status) is None:
-                break
-        return decision
+            more = unfinished_of(decision.status)
+            if more is None:
+                return decision
+            if not self._max_portions:
+                raise more
+            if portions == self._max_portions:
+                return decision
+            portions += 1

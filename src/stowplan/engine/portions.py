@@ -1,9 +1,9 @@
 """Whose plugins have more work to do than one turn should take: one portion at a time, with a pause before each.
 
-Work that takes long must not hold up other pods, so a cycle whose plugin answers that it is not through
-(`framework.unfinished`) lines up here. The driver answers a `Pause` when others have had their turns; then the cycle at
-the head of the line goes on with its next portion, and lines up again if that was not enough. So all unfinished work
-together takes one portion per pause, however many pods there are.
+Work that takes long must not hold up other pods, so a cycle, or a group's trial, whose plugin answers that it is not
+through (`framework.unfinished`) lines up here. The driver answers a `Pause` when others have had their turns; then the
+one at the head of the line goes on with its next portion, and lines up again if that was not enough. So all unfinished
+work together takes one portion per pause, however many pods there are.
 
 Pods that are equal (by their profile's signature) wait for the first of them: what is found for one holds for the
 others. They go back to the queue when that one is through. Lines of different pods take turns.
@@ -12,12 +12,12 @@ others. They go back to the queue when that one is through. Lines of different p
 from __future__ import annotations
 
 from collections import OrderedDict
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Protocol
 
 from stowplan.engine.effects import Pause
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Hashable, Iterator
 
     from stowplan.engine.outbox import Outbox
     from stowplan.framework.requests import Outcome
@@ -25,38 +25,27 @@ if TYPE_CHECKING:
     from stowplan.queue.queued_pod import QueuedPod
 
 
-class Cycle(Protocol):
-    """A pod's scheduling cycle."""
+class Work(Protocol):
+    """A pod's scheduling cycle, or the trial of a group."""
 
     @property
-    def framework(self) -> Framework: ...
+    def line(self) -> Hashable:
+        """Equal for those who wait for the first of them."""
 
-    @property
-    def queued(self) -> QueuedPod: ...
+    def take_portion(self) -> None:
+        """Go on, to the end or until it waits again."""
 
-
-C = TypeVar("C", bound=Cycle)
-C_contra = TypeVar("C_contra", bound=Cycle, contravariant=True)
-
-
-class Worker(Protocol[C_contra]):
-    """Goes on with cycles."""
-
-    def take_portion(self, cycle: C_contra, /) -> None:
-        """Go on with a cycle, to its end or until it waits again."""
-
-    def put_back(self, cycle: C_contra, /) -> None:
-        """Drop a cycle and return its pod to the queue, as somebody equal is through."""
+    def put_back(self) -> None:
+        """End it and return its pods to the queue, as somebody equal is through."""
 
 
-class Portions(Generic[C]):
-    def __init__(self, outbox: Outbox, worker: Worker[C]) -> None:
+class Portions:
+    def __init__(self, outbox: Outbox) -> None:
         self._outbox = outbox
-        self._worker = worker
         #: Equal pods -> their cycles, the one that works first; the head of the line first.
-        self._lines: OrderedDict[Any, list[C]] = OrderedDict()
+        self._lines: OrderedDict[Hashable, list[Work]] = OrderedDict()
         #: The cycle that is going on just now.
-        self._working: C | None = None
+        self._working: Work | None = None
         #: The effect that ends the pause; 0: nobody is in line.
         self._pause = 0
         #: Pauses that are over: portions are counted by them.
@@ -68,24 +57,24 @@ class Portions(Generic[C]):
     def __bool__(self) -> bool:
         return bool(self._lines)
 
-    def join(self, cycle: C) -> None:
+    def join(self, work: Work) -> None:
         """Line up for the next portion."""
-        cycles = self._lines.setdefault(key_of(cycle.framework, cycle.queued), [])
-        if cycle is self._working:
-            cycles.insert(0, cycle)
+        cycles = self._lines.setdefault(work.line, [])
+        if work is self._working:
+            cycles.insert(0, work)
         else:
-            cycles.append(cycle)
+            cycles.append(work)
         self._go_on_later()
 
     def has_equal(self, framework: Framework, queued: QueuedPod) -> bool:
         """Whether an equal pod is in line."""
         return key_of(framework, queued) in self._lines
 
-    def leave(self, cycle: C) -> None:
+    def leave(self, work: Work) -> None:
         """No-op if it is not in line."""
         for key, cycles in self._lines.items():
-            if cycle in cycles:
-                cycles.remove(cycle)
+            if work in cycles:
+                cycles.remove(work)
                 if not cycles:
                     del self._lines[key]
                 break
@@ -104,13 +93,13 @@ class Portions(Generic[C]):
         else:
             del self._lines[key]
         try:
-            self._worker.take_portion(working)
+            working.take_portion()
         finally:
             self._working = None
         cycles = self._lines.get(key, [])
         if cycles and cycles[0] is not working:
             for cycle in tuple(cycles):
-                self._worker.put_back(cycle)
+                cycle.put_back()
         if self._lines:
             self._go_on_later()
 
@@ -120,8 +109,8 @@ class Portions(Generic[C]):
 
     # -- invariants ---------------------------------------------------------------------------------------------------
 
-    def __contains__(self, cycle: C) -> bool:
-        return any(cycle in cycles for cycles in self._lines.values())
+    def __contains__(self, work: Work) -> bool:
+        return any(work in cycles for cycles in self._lines.values())
 
     def problems(self) -> Iterator[str]:
         """What is wrong between steps, if anything."""
@@ -131,7 +120,7 @@ class Portions(Generic[C]):
             yield f"{self}: pause {self._pause} has another waiter"
 
 
-def key_of(framework: Framework, queued: QueuedPod) -> Any:
+def key_of(framework: Framework, queued: QueuedPod) -> Hashable:
     """Equal for pods that share their work."""
     signature = framework.signature(queued.pod)
     return framework.profile_name, queued.pod.uid if signature is None else signature

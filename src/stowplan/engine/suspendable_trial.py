@@ -1,4 +1,4 @@
-"""A pod group on trial in a profile whose cycles may wait: for extenders, or for PostFilter plugins with steps.
+"""A pod group on trial that may wait: for extenders, PostFilter plugins with steps, or portions of long work.
 
 The same trial as `GroupTrials.run`, as a generator: it yields what it needs and is resumed with what came of it. While
 it waits no transaction is open: all that was done is undone before, and played again afterwards, pod by pod. Then each
@@ -18,15 +18,13 @@ import numpy as np
 
 from stowplan.engine.algorithm import Decision
 from stowplan.engine.group_trial import GroupTrial, TriedPod, rejected
-from stowplan.engine.group_trials import MAX_PORTIONS
 from stowplan.engine.on_trial import OnTrial
 from stowplan.engine.reservation import reserve
 from stowplan.engine.suspendable_algorithm import MAX_TRIES, Needs, SuspendableAlgorithm
 from stowplan.framework.extender import OvertakenError
 from stowplan.framework.metrics import NO_FRAMEWORK_METRICS
-from stowplan.framework.requests import Done, Outcome
+from stowplan.framework.requests import Outcome
 from stowplan.framework.status import Status, error
-from stowplan.framework.unfinished import UnfinishedError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -154,17 +152,10 @@ class _Trial:
             cycle.close()
 
     def _through(self, cycle: Cycle) -> Generator[Needs, tuple[Outcome, ...], Decision]:
-        portions = 0
         try:
             needed = next(cycle)
             while True:
-                if isinstance(needed, UnfinishedError):
-                    # It takes its portions in a row.
-                    portions += 1
-                    outcomes: tuple[Outcome, ...] = (Done(portions <= MAX_PORTIONS),)
-                else:
-                    outcomes = yield from self._suspended(needed)
-                needed = cycle.send(outcomes)
+                needed = cycle.send((yield from self._suspended(needed)))
         except StopIteration as end:
             decision: Decision = end.value
             return decision

@@ -33,7 +33,7 @@ from itertools import count
 from typing import TYPE_CHECKING, Protocol
 
 from stowplan.engine.attempt import on_node
-from stowplan.engine.portions import Portions
+from stowplan.engine.portions import key_of
 from stowplan.engine.suspension import Need, Stage, Suspended, asks_the_same, closed
 from stowplan.framework.events import ASSIGNED_POD_DELETE, EQUAL_POD_DECIDED, PROFILE_SWAPPED
 from stowplan.framework.metrics import NO_FRAMEWORK_METRICS
@@ -42,13 +42,14 @@ from stowplan.framework.unfinished import UnfinishedError
 from stowplan.klog import get_logger
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 
     from stowplan.api.changes import Change
     from stowplan.api.types import Pod
     from stowplan.cluster.pod_info import PodInfo
     from stowplan.engine.attempt import Attempt, Failure
     from stowplan.engine.parts import Parts
+    from stowplan.engine.portions import Portions
     from stowplan.engine.scheduling_cycle import SchedulingCycle
     from stowplan.engine.suspendable_algorithm import Cycle, Needs, SuspendableAlgorithm
     from stowplan.framework.extender import Extender
@@ -115,6 +116,10 @@ class SuspendedCycle(Suspended):
     def uid(self) -> str:
         return self.queued.pod.uid
 
+    @property
+    def line(self) -> Hashable:
+        return key_of(self.framework, self.queued)
+
     def __str__(self) -> str:
         return f"suspended cycle of pod {self.queued.key} ({self.uid})"
 
@@ -129,6 +134,7 @@ class SuspendedCycles:
         algorithm: SuspendableAlgorithm,
         cycle: SchedulingCycle,
         settler: Settler,
+        portions: Portions,
         overlaps: bool = False,
     ) -> None:
         self._overlaps = overlaps
@@ -146,7 +152,7 @@ class SuspendedCycles:
         self._algorithm = algorithm
         self._cycle = cycle
         self._settler = settler
-        self.portions: Portions[SuspendedCycle] = Portions(parts.outbox, self)
+        self.portions = portions
         #: Those that wait, by the pod's UID.
         self.under_way: dict[str, SuspendedCycle] = {}
 

@@ -1,4 +1,4 @@
-"""Pod groups whose trials wait: for extenders, or for a PostFilter plugin.
+"""Pod groups whose trials wait: for extenders, a PostFilter plugin, or the next portion of long work.
 
 One record per group. It owns the trial (`suspendable_trial`) and goes on with it when all answers are there. Its pods
 stay in flight; no transaction is open. While a trial waits for an extender no other pod is tried, also where scheduling
@@ -16,17 +16,19 @@ from typing import TYPE_CHECKING, Protocol
 
 from stowplan.engine.suspension import Stage, Suspended, asks_the_same, closed
 from stowplan.framework.events import PROFILE_SWAPPED
+from stowplan.framework.requests import Done
 from stowplan.framework.status import raised
 from stowplan.framework.unfinished import UnfinishedError
 from stowplan.klog import get_logger
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Hashable, Iterator, Mapping, Sequence
 
     from stowplan.api.changes import Change
     from stowplan.api.types import Pod
     from stowplan.engine.group_trial import GroupTrial
     from stowplan.engine.parts import Parts
+    from stowplan.engine.portions import Portions
     from stowplan.engine.suspendable_algorithm import Needs
     from stowplan.engine.suspendable_trial import TrialSteps
     from stowplan.framework.requests import Outcome
@@ -47,7 +49,17 @@ class Concluder(Protocol):
 class GroupOnTrial(Suspended):
     """One group whose trial may wait."""
 
-    __slots__ = ("asks", "concluder", "framework", "group", "members", "started", "steps", "switched_off")
+    __slots__ = (
+        "asks",
+        "concluder",
+        "framework",
+        "group",
+        "members",
+        "portions_before",
+        "started",
+        "steps",
+        "switched_off",
+    )
 
     def __init__(
         self,
@@ -71,16 +83,23 @@ class GroupOnTrial(Suspended):
         self.switched_off = framework.switched_off
         #: Whether it waits for an extender.
         self.asks = False
+        #: Portions that had been taken, of whatever work, when the attempt began.
+        self.portions_before = owner.portions.taken
+
+    @property
+    def line(self) -> Hashable:
+        return "pod group", self.group
 
     def __str__(self) -> str:
         return f"trial of pod group {self.group}"
 
 
 class SuspendedGroups:
-    def __init__(self, parts: Parts) -> None:
+    def __init__(self, parts: Parts, portions: Portions) -> None:
         # The queue is there only once the profiles are built.
         self._parts = parts
         self.outbox = parts.outbox
+        self.portions = portions
         self._state = parts.state
         #: Those that wait, by the UIDs of their pods.
         self.under_way: dict[str, GroupOnTrial] = {}
@@ -108,6 +127,8 @@ class SuspendedGroups:
         outcome: GroupTrial | Status
         try:
             needed = trial.steps.send(outcomes)  # type: ignore[arg-type]
+            while isinstance(needed, UnfinishedError) and not self._may_go_on(trial, needed):
+                needed = trial.steps.send((Done(False),))
         except StopIteration as end:
             outcome = end.value
         except Exception as e:
@@ -128,8 +149,11 @@ class SuspendedGroups:
 
     def _wait(self, trial: GroupOnTrial, needed: Needs) -> None:
         self.under_way |= dict.fromkeys((queued.pod.uid for queued in trial.members), trial)
-        assert not isinstance(needed, UnfinishedError), "the trial itself lets plugins take their portions"
-        trial.asks = trial.wait_for(needed)
+        if isinstance(needed, UnfinishedError):
+            trial.stage = Stage.PORTIONS
+            self.portions.join(trial)
+        else:
+            trial.asks = trial.wait_for(needed)
 
     def answered(self, trial: GroupOnTrial) -> None:
         """Go on with a trial if it waits for nothing more."""
@@ -140,12 +164,24 @@ class SuspendedGroups:
         if trial.stage is Stage.ASLEEP:
             self._go_on(trial, trial.rise())
 
+    # -- work in portions ---------------------------------------------------------------------------------------------
+
+    def _may_go_on(self, trial: GroupOnTrial, work: UnfinishedError) -> bool:
+        return work.portions is None or self.portions.taken - trial.portions_before < work.portions
+
+    def take_portion(self, trial: GroupOnTrial) -> None:
+        self._go_on(trial, (Done(True),))
+
+    def put_back(self, trial: GroupOnTrial) -> None:
+        self._break_off(trial, "an equal group was decided")
+
     # -- breaking off -------------------------------------------------------------------------------------------------
 
     def _break_off(self, trial: GroupOnTrial, why: str, *, give_back: bool = True) -> None:
         """End a trial where it waits; its pods go back to the queue as they are now, unless they are left to others."""
         _log.v(4).info("Suspended trial of a pod group is broken off", podGroup=trial.group, reason=why)
         trial.stop_waiting()
+        self.portions.leave(trial)
         trial.asks = False
         self._over(trial)
         if (problem := closed(trial.steps)) is not None:
@@ -198,8 +234,10 @@ class SuspendedGroups:
     def problems(self) -> Iterator[str]:
         """What is wrong between steps, if anything."""
         for trial in self.trials:
-            if trial.stage not in (Stage.ASKING, Stage.ASLEEP):
+            if trial.stage not in (Stage.ASKING, Stage.ASLEEP, Stage.PORTIONS):
                 yield f"{trial}: is {trial.stage.value} between steps"
+            if (trial.stage is Stage.PORTIONS) is not (trial in self.portions):
+                yield f"{trial}: {trial.stage.value}, but its work is {'' if trial in self.portions else 'not '}in line"
             yield from trial.problems()
             for queued in trial.members:
                 if self.under_way.get(queued.pod.uid) is not trial:

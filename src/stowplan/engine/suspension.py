@@ -63,6 +63,12 @@ class Owner(Protocol):
     def woken(self, work: Any, /) -> None:
         """What it slept for has come."""
 
+    def take_portion(self, work: Any, /) -> None:
+        """It is its turn to go on with work that takes long."""
+
+    def put_back(self, work: Any, /) -> None:
+        """Somebody equal is through with such work."""
+
 
 class Suspended:
     """One piece of work that may wait."""
@@ -81,6 +87,12 @@ class Suspended:
 
     def woken(self) -> None:
         self.owner.woken(self)
+
+    def take_portion(self) -> None:
+        self.owner.take_portion(self)
+
+    def put_back(self) -> None:
+        self.owner.put_back(self)
 
     def wait_for(self, needed: tuple[Request | Ask, ...] | Wait) -> bool:
         """Begin to wait; whether an extender is asked."""

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import importlib
 from dataclasses import replace
-from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Any
 
 from stowplan.config.declaration import PluginDeclaration
+from stowplan.framework.entry_points import entry_points
 from stowplan.framework.interface import Plugin, extension_points
 from stowplan.framework.status import RAISED
 

@@ -7,11 +7,11 @@ without. What a cluster has stored was accepted there, and is not checked again.
 
 from __future__ import annotations
 
-from importlib.metadata import entry_points
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from stowplan.api.load import LoadError
+from stowplan.framework.entry_points import entry_points
 from stowplan.framework.explanations.formatting import count
 
 if TYPE_CHECKING:

@@ -17,6 +17,7 @@ from stowplan_cluster.apiserver.custom.defaulting import apply_schema_defaults
 from stowplan_cluster.apiserver.custom.definitions import schema_of_version, versions_of
 from stowplan_cluster.apiserver.custom.naming import accepted_names, is_established, judged_status, names_of
 from stowplan_cluster.apiserver.custom.objects import object_errors
+from stowplan_cluster.apiserver.custom.rules.evaluation import Violations, object_violations, rule_tree
 from stowplan_cluster.apiserver.custom.structural import struct_of
 from stowplan_cluster.apiserver.json_values import copy_of
 from stowplan_cluster.apiserver.resources import Resource
@@ -24,7 +25,7 @@ from stowplan_cluster.apiserver.resources import Resource
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-    from stowplan.api.api_errors import FieldError
+    from stowplan_cluster.apiserver.custom.rules.evaluation import RuleTree
     from stowplan_cluster.apiserver.objects import JsonObject
     from stowplan_cluster.apiserver.resources import Catalogue
     from stowplan_cluster.apiserver.schema.types import Struct
@@ -38,6 +39,7 @@ DEFINITIONS = "customresourcedefinitions.apiextensions.k8s.io"
 class _Version:
     schema: JsonObject
     struct: Struct
+    rules: RuleTree | None
 
 
 class CustomResources:
@@ -82,9 +84,12 @@ class CustomResources:
     def apply_defaults(self, resource: Resource, obj: JsonObject) -> None:
         apply_schema_defaults(self._version_of(resource).schema, obj)
 
-    def validate(self, resource: Resource, obj: JsonObject, old: JsonObject | None) -> list[FieldError]:
-        """Schema validation of an object; metadata is validated as for any kind."""
-        return object_errors(resource, self._version_of(resource).schema, obj, old)
+    def validate(self, resource: Resource, obj: JsonObject, old: JsonObject | None) -> Violations:
+        """Validation of an object by its schema and the rules there; metadata is validated as for any kind."""
+        version = self._version_of(resource)
+        errors = object_errors(resource, version.schema, obj, old)
+        found = object_violations(version.rules, obj, old, errors)
+        return Violations([*errors, *found.errors], found.warnings)
 
     def _version_of(self, resource: Resource) -> _Version:
         return self._versions[resource.group, resource.version, resource.plural]
@@ -125,7 +130,7 @@ class CustomResources:
             del self._versions[_key(resource)]
         for resource, schema in wanted.items():
             self._catalogue.add(resource)
-            self._versions[_key(resource)] = _Version(schema, struct_of(schema))
+            self._versions[_key(resource)] = _Version(schema, struct_of(schema), rule_tree(schema))
 
 
 class _Column(dict[str, "str | int"]):

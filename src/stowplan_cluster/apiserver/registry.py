@@ -365,7 +365,9 @@ class Registry:
         self, resource: Resource, obj: JsonObject, old: JsonObject | None, options: Options
     ) -> Sequence[FieldError]:
         if resource.custom:
-            return self._custom.validate(resource, obj, old)
+            found = self._custom.validate(resource, obj, old)
+            options.warnings += found.warnings
+            return found.errors
         if resource.storage == DEFINITIONS:
             options.warnings += definition_warnings(obj, old)
             return validate_definition(obj, old)

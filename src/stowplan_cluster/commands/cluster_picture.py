@@ -1,4 +1,4 @@
-"""A one-screen overview of a cluster: the utilization of each node, and by which pods."""
+"""A one-screen overview of a cluster: utilization and pods per node."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def picture(state: ClusterState) -> Grid:
 
 
 def _usage(state: ClusterState, row: int, resource: str) -> list[Cell]:
-    """A bar, and `3500m of 4`."""
+    """A bar and a text such as `3500m of 4`."""
     table = state.table
     index = table.resources[resource]
     used, total = int(table.requested[index, row]), int(table.allocatable[index, row])
@@ -36,7 +36,7 @@ def _usage(state: ClusterState, row: int, resource: str) -> list[Cell]:
 
 
 def _pods(state: ClusterState, row: int) -> Cell:
-    """Pods by the application that they belong to."""
+    """The node's pods, grouped by application."""
     counts = Counter(_app_of(info) for info in state.row_pods[row])
     listed = ", ".join(app if number == 1 else f"{app} ×{number}" for app, number in sorted(counts.items()))
     if state.table.unschedulable[row]:

@@ -1,8 +1,8 @@
 """Start, fill, serve and stop an embedded cluster, for the commands that run one.
 
-`stowplan apiserver` serves it alone, `stowplan up` with a scheduler in the same process. One event loop runs all of
-it: the HTTP front, the controllers, the scheduler. The kubeconfig is written when the cluster is ready, and
-removed first when it stops.
+`stowplan apiserver` serves only the cluster, `stowplan up` adds a scheduler in the same process. One event loop runs
+the HTTP front, the controllers and the scheduler. The kubeconfig is written once the cluster is ready, and removed
+first on shutdown.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from stowplan_cluster.controllers.loop import Loop
     from stowplan_cluster.front.server import Front
 
-#: The nodes of a cluster that would have none, unless --nodes says how many.
+#: Number of nodes of a cluster that would have none, by default.
 DEFAULT_NODES = 3
 
 _STDIN = "-"
@@ -49,7 +49,7 @@ class EmbeddedCluster:
 
 @contextmanager
 def open_cluster(options: ClusterOptions) -> Iterator[EmbeddedCluster]:
-    """The cluster, filled and not yet served; InputError for options that are wrong."""
+    """Create and fill the cluster, without serving it; raise InputError for invalid options."""
     _check_replaceable(options.kubeconfig_out)
     with ExitStack() as stack:
         server = stack.enter_context(_server(options))
@@ -59,8 +59,8 @@ def open_cluster(options: ClusterOptions) -> Iterator[EmbeddedCluster]:
 
 
 def _check_replaceable(kubeconfig: Path, *, own: str = "") -> None:
-    """Never overwrite a kubeconfig that this program has not written, nor that of a cluster that still runs."""
-    # What talks HTTP takes a while to import; other commands do without.
+    """Raise InputError if the file is not a kubeconfig of ours, or belongs to a cluster that is still running."""
+    # Imported here, as HTTP libraries are slow to import and other commands do not need them.
     from stowplan_cluster.front.kubeconfig_file import is_ours, server_at_work
 
     if not kubeconfig.parent.is_dir():
@@ -175,7 +175,7 @@ def _front(server: ApiServer, options: ClusterOptions) -> Front:
     host, port, state = options.bind_address, options.port, options.state
     if state is None:
         return Front(server, settings=FrontSettings(host=host, port=port))
-    # A cluster that is kept keeps its credentials, so that its kubeconfig stays good.
+    # A persistent cluster keeps its credentials, so that its kubeconfig stays valid.
     folder = state.with_name(f"{state.name}.credentials")
     token = _kept_token(folder)
     return Front(server, settings=FrontSettings(host=host, port=port, certificates=folder, token=token))
@@ -199,7 +199,7 @@ def _kept_token(folder: Path) -> str:
 
 @asynccontextmanager
 async def served(cluster: EmbeddedCluster) -> AsyncIterator[asyncio.Task[None]]:
-    """Serve requests and run the controllers; yield the controllers' task, which ends only if they fail."""
+    """Serve requests and run the controllers; yields the controllers' task, which ends only on failure."""
     from stowplan_cluster.controllers.pump import run
 
     try:
@@ -221,7 +221,7 @@ def _no_listening(error: OSError) -> str:
 
 @contextmanager
 def kubeconfig_written(cluster: EmbeddedCluster) -> Iterator[None]:
-    """Write the kubeconfig, and remove it at the end."""
+    """Write the kubeconfig, and remove it on exit."""
     kubeconfig = cluster.kubeconfig
     # Check again: another process may have written it in the meantime.
     _check_replaceable(kubeconfig, own=cluster.front.url)
@@ -233,7 +233,7 @@ def kubeconfig_written(cluster: EmbeddedCluster) -> Iterator[None]:
     try:
         yield
     finally:
-        # A server that was started later with the same --kubeconfig-out has its own there now.
+        # A server started later with the same --kubeconfig-out may have replaced it.
         with suppress(FileNotFoundError):
             if kubeconfig.read_bytes() == written:
                 kubeconfig.unlink()

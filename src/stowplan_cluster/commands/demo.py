@@ -1,8 +1,8 @@
 """`stowplan demo`: start a cluster, schedule a workload, explain the result, clean up.
 
-The cluster is a `stowplan up` in a process of its own, and all else is done to it over HTTP, as kubectl and people do
-it: manifests are created, pods are watched while they get their nodes, and the objects are read back to be drawn and
-explained. What does not happen in time ends the demo with an error.
+The cluster is a `stowplan up` in its own process; everything else uses its API over HTTP, as kubectl does: create
+manifests, watch pods until they are placed, read the objects to draw and explain them. Anything that takes too long
+fails the demo.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from stowplan.api.port import Api
     from stowplan.explain.tables import Block
 
-#: Seconds for the cluster to get ready, for pods to be placed, for the cluster to end.
+#: Timeout in seconds for the cluster to become ready, for pods to be placed, and for shutdown.
 PATIENCE = 30.0
 
 _TERMINATED = 128 + signal.SIGTERM
@@ -58,11 +58,11 @@ class DemoError(click.ClickException):
 
 
 @click.command(
-    cls=Command, section=WITHOUT_A_CLUSTER, short_help="See it at work: a cluster, a workload, one pod explained."
+    cls=Command, section=WITHOUT_A_CLUSTER, short_help="Start a small cluster, place a workload, explain a pending pod."
 )
 @click.option("--save", metavar="FILE", help="Save the final cluster, to try `stowplan explain` on it.")
 def demo(save: str | None) -> None:
-    """Start a small cluster, place a workload on it, explain a pod that has to wait, and clean up.
+    """Start a small cluster, place a workload on it, explain a pending pod, and clean up.
 
     Nothing but this program is needed: no cluster, no kubectl, no network.
 
@@ -93,7 +93,7 @@ async def _demo(folder: Path, save: str | None) -> None:
     _tell([*_chapter("Try next"), *_next(save)])
 
 
-# -- what is shown ----------------------------------------------------------------------------------------------------
+# -- output -----------------------------------------------------------------------------------------------------------
 
 
 async def _show(api: Api, kubeconfig: str) -> None:
@@ -141,7 +141,7 @@ async def _create(
     *,
     may_wait: Collection[str] = (),
 ) -> None:
-    """The objects created, and all pods settled; DemoError if that takes too long."""
+    """Create objects and wait until all pods are settled; raise DemoError if that takes too long."""
     watcher.begin()
     for manifest in manifests:
         await api.create(_whole(manifest))
@@ -155,7 +155,7 @@ async def _create(
 
 def _tell(blocks: Sequence[Block]) -> None:
     write(blocks, sys.stdout)
-    # Flush, so that progress is visible in a file, too.
+    # Flush, so that progress is also visible in a file.
     sys.stdout.flush()
 
 
@@ -178,14 +178,14 @@ def _next(save: str | None) -> list[Block]:
 
 @asynccontextmanager
 async def _up(folder: Path) -> AsyncIterator[Path]:
-    """A `stowplan up` while this lasts; its kubeconfig."""
+    """Run `stowplan up` and yield its kubeconfig."""
     manifests, kubeconfig = folder / "cluster.json", folder / "kubeconfig"
     objects = {"apiVersion": "v1", "kind": "List", "items": demo_cluster.cluster()}
     manifests.write_text(json.dumps(objects), encoding="utf-8")
     arguments = ["up", "-f", str(manifests), "--kubeconfig-out", str(kubeconfig), "--until-end-of-input"]
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "stowplan", *arguments),
-        # It ends with us, also if we are killed.
+        # It ends with us, even if we are killed.
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         # Ctrl-C must reach us only; we stop the cluster then.
@@ -226,7 +226,7 @@ async def _stop(process: asyncio.subprocess.Process) -> None:
 
 @asynccontextmanager
 async def _connected(kubeconfig: Path) -> AsyncIterator[Api]:
-    # What talks HTTP takes a while to import; other commands do without.
+    # Imported here, as HTTP libraries are slow to import and other commands do not need them.
     from stowplan.client.connection import connect_from_flags
     from stowplan.client.http.user_agent import user_agent
     from stowplan.client.http_api import HttpApi
@@ -238,7 +238,7 @@ async def _connected(kubeconfig: Path) -> AsyncIterator[Api]:
 
 
 def _whole(manifest: Mapping[str, Any]) -> ApiStruct:
-    """An object of whatever kind, with all that it says: our own types have only what the scheduler reads."""
+    """An object with all its fields: our own types have only those that the scheduler reads."""
     from stowplan_cluster.apiserver.resources import BUILT_IN, Catalogue
 
     api_version, kind = manifest["apiVersion"], manifest["kind"]

@@ -1,8 +1,7 @@
 """The demo's cluster and workload: small, with one pending pod per common reason.
 
-Three zones with two ordinary nodes each, two nodes with GPUs that only those may use who tolerate their taint, and
-one that is being repaired. A shop and its batch jobs fill them; then come two that find no room: one may push others
-aside, one forgot a toleration.
+Three zones with two ordinary nodes each, two tainted GPU nodes, and one cordoned node. A shop and its batch jobs fill
+them; two more pods find no room: one preempts others, one lacks a toleration.
 """
 
 from __future__ import annotations
@@ -16,12 +15,12 @@ GPU = "nvidia.com/gpu"
 
 #: The pod that stays pending.
 WAITING = "ml/notebook"
-#: Apps of which pods may find no room in the end: the latecomer, and what the other one pushes aside.
+#: Apps whose pods may end up pending: the latecomer, and the victims of the preemptor.
 MAY_WAIT = ("notebook", "crunch")
 
 
 def cluster() -> list[Obj]:
-    """Nodes and what else pods refer to."""
+    """Nodes and the objects that pods refer to."""
     nodes = [_node(f"node-{zone}{i}", zone, cpu="4", memory="16Gi") for zone in "abc" for i in (1, 2)]
     nodes += [_gpu_node("gpu-a1", "a"), _gpu_node("gpu-b1", "b")]
     broken = _node("node-c3", "c", cpu="4", memory="16Gi")
@@ -31,7 +30,7 @@ def cluster() -> list[Obj]:
 
 
 def workload() -> list[Obj]:
-    """Workloads whose pods all find a node."""
+    """Workloads whose pods all fit."""
     spread = {"maxSkew": 1, "topologyKey": ZONE, "whenUnsatisfiable": "DoNotSchedule", "labelSelector": _app("web")}
     return [
         _stateful_set(
@@ -54,7 +53,7 @@ def workload() -> list[Obj]:
 
 
 def latecomers() -> list[Obj]:
-    """Workloads for which there is no room; one of them may preempt others."""
+    """Workloads that do not fit; one of them may preempt others."""
     notebook = _template("ml", "notebook", cpu="2", memory="8Gi", gpus=1)
     notebook["metadata"]["name"] = "notebook"
     checkout = _template("shop", "checkout", cpu="2", memory="2Gi", priorityClassName="critical")
@@ -62,7 +61,7 @@ def latecomers() -> list[Obj]:
 
 
 def pod_count(objects: list[Obj]) -> int:
-    """The number of pods that they create."""
+    """The number of pods that these objects create."""
     return sum(1 if obj["kind"] == "Pod" else obj.get("spec", {}).get("replicas", 0) for obj in objects)
 
 
@@ -84,7 +83,7 @@ def _gpu_node(name: str, zone: str) -> Obj:
     return {**node, "spec": {"taints": [{"key": GPU, "effect": "NoSchedule"}]}}
 
 
-# -- what pods refer to -----------------------------------------------------------------------------------------------
+# -- objects that pods refer to ---------------------------------------------------------------------------------------
 
 
 def _namespace(name: str) -> Obj:
@@ -109,7 +108,7 @@ def _budget(namespace: str, app: str, *, available: int) -> Obj:
     }
 
 
-# -- pods and what makes them -----------------------------------------------------------------------------------------
+# -- pods and workloads -----------------------------------------------------------------------------------------------
 
 
 def _app(name: str) -> Obj:
@@ -131,7 +130,7 @@ def _near(app: str, topology_key: str) -> Obj:
 
 
 def _template(namespace: str, app: str, *, cpu: str, memory: str, gpus: int = 0, **spec: Any) -> Obj:
-    # Extended resources cannot be overcommitted: what is requested is the limit.
+    # Extended resources cannot be overcommitted: requests equal limits.
     devices = {GPU: str(gpus)} if gpus else {}
     resources = {"requests": {"cpu": cpu, "memory": memory, **devices}, "limits": devices}
     container = {"name": app, "image": f"registry.example/{app}:1.0", "resources": resources}

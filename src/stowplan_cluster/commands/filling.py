@@ -1,16 +1,16 @@
 """Load manifests and cluster dumps into a server.
 
-What `kubectl apply` would accept is accepted, in whichever order it comes: namespaces and definitions of kinds first,
-what others refer to before them. What would stop `kubectl apply` for no good reason here is mended, and told:
+Everything that `kubectl apply` accepts is accepted, in any order: namespaces and CustomResourceDefinitions are created
+first, then objects that others refer to. Problems that would fail `kubectl apply` but do not matter here are fixed and
+reported:
 
-* namespaces that objects name and nobody defines are made,
-* objects of kinds that no definition brings along are left out.
+* missing namespaces are created,
+* objects of unknown kinds are skipped.
 
-A dump has fields that a server sets. They are dropped, but for uids: pods know their owners by them, volumes their
-claims. Of pods that had ended the status comes back, as their nodes would start them anew; pods that were being deleted
-are deleted again, with the grace period that they had. What a dump of part of a
-cluster refers to and lacks is mended, too: owners are struck out (else the garbage collector took the pods away), and
-priority classes are made as the pods have them.
+Server-set fields of a dump are dropped, except uids: pods refer to their owners, and volumes to their claims, by uid.
+The status of finished pods is restored, as the kubelet would run them again; pods that were being deleted are deleted
+again, with the same grace period. References of a partial dump are fixed, too: missing owners are removed (otherwise
+the garbage collector would delete the pods), and missing priority classes are created from the pods' priorities.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from stowplan_cluster.apiserver.resources import Resource
     from stowplan_cluster.apiserver.server import ApiServer
 
-#: Order of creation: kinds that others need for admission first, pods last.
+#: Order of creation: kinds needed by admission first, pods last.
 _FIRST = {
     kind: rank
     for rank, kinds in enumerate(
@@ -47,14 +47,14 @@ _LAST = {"Pod": len(_FIRST) + 1}
 _OTHERS = len(_FIRST)
 #: Fields that the server sets, or clears when an object is created.
 _SET_BY_SERVERS = ("resourceVersion", "managedFields", "selfLink", "generation", "deletionTimestamp")
-#: Names that a note tells.
+#: Maximum number of names in a note.
 _TOLD = 5
 
 _Placed = tuple[object, dict[str, Any]]
 
 
 class Filling:
-    """Fills a server. `problems` collects errors, `notes()` what the user should know."""
+    """Loads objects into a server. `problems` collects errors, `notes()` information for the user."""
 
     def __init__(self, server: ApiServer) -> None:
         self.problems: list[str] = []
@@ -67,7 +67,7 @@ class Filling:
         self._uids: set[str] = set()
 
     def add(self, manifests: Iterable[tuple[object, Mapping[str, Any]]]) -> None:
-        """Create what is not there yet; each manifest comes with the place it is from."""
+        """Create the objects that do not exist yet; each manifest comes with its source, for errors."""
         # Copy through JSON: the registry modifies its input, which belongs to the caller.
         objects: list[_Placed] = [(place, msgspec.json.decode(msgspec.json.encode(obj))) for place, obj in manifests]
         objects.sort(key=lambda placed: _rank(placed[1]))
@@ -77,7 +77,7 @@ class Filling:
                 self._add(obj, uids)
 
     def notes(self) -> list[str]:
-        """One for each kind that is kept or left out, and one for each sort of thing that was made up."""
+        """Notes for the user: one per inert or skipped kind, one per kind of fix."""
         told = []
         if self._made_namespaces:
             made = listed(self._made_namespaces, _TOLD)
@@ -134,7 +134,7 @@ class Filling:
             self._server.registry.delete(resource, namespace, stored.name, options=again)
 
     def _resource_of(self, obj: JsonObject) -> Resource | None:
-        """None for a kind that some definition would have to bring along; ValueError for one that is misspelled."""
+        """The resource; None for an unknown custom kind; raise ValueError for a misspelled built-in one."""
         api_version, kind = obj["apiVersion"], obj["kind"]
         catalogue = self._server.catalogue
         found = catalogue.of_kind(api_version, kind)
@@ -152,14 +152,14 @@ class Filling:
         self._server.create_all([{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}])
         self._made_namespaces.append(name)
 
-    # -- what comes from another server -------------------------------------------------------------------------------
+    # -- dumps --------------------------------------------------------------------------------------------------------
 
     def _undump(self, resource: Resource, obj: JsonObject, uids: set[str]) -> None:
         metadata = obj["metadata"]
         for name in _SET_BY_SERVERS:
             metadata.pop(name, None)
         if metadata.get("uid") in self._uids:
-            # An object that was copied under another name: a uid must be unique.
+            # A copied object under another name: uids must be unique.
             metadata.pop("uid")
         owners = metadata.get("ownerReferences") or []
         known = [owner for owner in owners if owner.get("uid") in uids]
@@ -170,7 +170,7 @@ class Filling:
             self._undump_pod(obj.get("spec") or {})
 
     def _undump_pod(self, spec: JsonObject) -> None:
-        # They come to a pod that runs.
+        # Ephemeral containers can only be added to running pods.
         spec.pop("ephemeralContainers", None)
         name, priority = spec.get("priorityClassName"), spec.get("priority")
         classes = self._server.catalogue.of_kind("scheduling.k8s.io/v1", "PriorityClass")
@@ -201,7 +201,7 @@ def _is_dumped(obj: Mapping[str, Any]) -> bool:
 
 
 def _numbered(resource: Resource, number: int) -> str:
-    """`1 NetworkPolicy`, `12 NetworkPolicies`: the kind, ending as its plural does."""
+    """Format a count: `1 NetworkPolicy`, `12 NetworkPolicies`."""
     if number == 1:
         return f"1 {resource.kind}"
     same = 0

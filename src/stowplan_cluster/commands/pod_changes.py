@@ -4,8 +4,7 @@
     ml/notebook waits: 0/9 nodes are available: ...
     batch/crunch-x7k2p gives way on node-a1
 
-A change is what the object of a pod says now and did not say before. The objects come from an HTTP watch or from the
-store of this process.
+A change is a difference between two versions of a pod, from an HTTP watch or from the store of this process.
 """
 
 from __future__ import annotations
@@ -27,11 +26,11 @@ if TYPE_CHECKING:
     from stowplan.explain.tables import Span
     from stowplan_cluster.apiserver.store import Event, Store
 
-#: Seconds for which changes are collected, and the most lines that are then written.
+#: Seconds per batch of changes, and maximum number of lines per batch.
 BATCH_SECONDS, SHOWN = 0.1, 10
 
 _PODS = "pods"
-#: A pod without one of these in its JSON can have no change but its node.
+#: If a pod's JSON has none of these, its only possible change is its node.
 _MARKERS = (b'"Unschedulable"', b'"PreemptionByScheduler"')
 
 
@@ -63,7 +62,7 @@ PodChange = Placed | Preempted | Unschedulable
 
 
 def change_of(before: Pod | None, pod: Pod) -> PodChange | None:
-    """The change of a pod, if it is worth a line."""
+    """The change of a pod; None if it is not worth a line."""
     node = pod.spec.node_name
     if node and not (before and before.spec.node_name):
         return Placed(node)
@@ -74,13 +73,13 @@ def change_of(before: Pod | None, pod: Pod) -> PodChange | None:
 
 
 def change_spans(pods: Sequence[str], change: PodChange) -> tuple[Span, ...]:
-    """The line of a change that several pods may share."""
+    """The line of a change, which several pods may share."""
     more = f" and {len(pods) - 1:,} more" if len(pods) > 1 else ""
     return (pods[0], "name"), (more, ""), *change.spans(plural=len(pods) > 1)
 
 
 def refusal(pod: Pod) -> str:
-    """Why the scheduler found no node for a pod; "" if it did, or has not tried."""
+    """The scheduler's message for an unschedulable pod; "" if it found a node or has not tried."""
     condition = _condition(pod, "PodScheduled")
     waits = condition is not None and condition.reason == "Unschedulable" and not pod.spec.node_name
     return condition.message if condition is not None and waits else ""
@@ -96,14 +95,14 @@ def _condition(pod: Pod, type_: str) -> PodCondition | None:
 
 
 class ChangeReporter:
-    """Writes the changes of a store's pods in batches: a few lines and a count, however many changes there are."""
+    """Writes pod changes of a store in batches of bounded size: a few lines and a count."""
 
     def __init__(
         self, write: Callable[[Sequence[Line]], None], later: Callable[[float, Callable[[], None]], object]
     ) -> None:
         self._write = write
         self._later = later
-        #: (change, "" or the one pod it is of) -> pods. Pods with one refusal share a line, placed pods do not.
+        #: (change, pod or "") -> pods. Pods with the same refusal share a line, placed pods do not.
         self._changes: dict[tuple[PodChange, str], list[str]] = {}
 
     def observe(self, event: Event) -> None:
@@ -128,7 +127,7 @@ class ChangeReporter:
 
 
 def _may_matter(event: Event) -> bool:
-    """Whether to decode the pods, which costs a hundred times as much."""
+    """Whether to decode the pods, which costs a hundred times as much as this check."""
     if any(marker in event.stored.data for marker in _MARKERS):
         return True
     node = event.stored.field("spec.nodeName")
@@ -137,7 +136,7 @@ def _may_matter(event: Event) -> bool:
 
 @contextmanager
 def reported_changes(store: Store, write: Callable[[Sequence[Line]], None]) -> Iterator[None]:
-    """Write the changes of a store's pods while this lasts."""
+    """Write the changes of a store's pods."""
     reporter = ChangeReporter(write, asyncio.get_running_loop().call_later)
     unsubscribe = store.on_change(reporter.observe)
     try:

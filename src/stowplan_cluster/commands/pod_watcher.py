@@ -19,7 +19,7 @@ _INDENT = 2
 
 
 class PodWatcher:
-    """The pods as they are now; writes one line per change."""
+    """Tracks the pods; writes one line per change."""
 
     def __init__(self, *, clock: Callable[[], float], write: Callable[[Line], None]) -> None:
         self._clock = clock
@@ -29,7 +29,7 @@ class PodWatcher:
         self._pods: dict[str, Pod] = {}
 
     def begin(self) -> None:
-        """Count the seconds from here."""
+        """Start the stopwatch."""
         self._began = self._clock()
 
     @property
@@ -37,7 +37,7 @@ class PodWatcher:
         return self._clock() - self._began
 
     def deliver(self, changes: Sequence[Change[Pod]]) -> None:
-        """What a `ListWatch` calls."""
+        """The callback of a `ListWatch`."""
         for old, new in ((change.old, change.new) for change in changes):
             if new is not None:
                 self._pods[new.metadata.uid] = new
@@ -53,13 +53,13 @@ class PodWatcher:
             self._write(Line(((f"{self.seconds:6.2f} s  ", "dim"), *line), _INDENT, marked=True))
 
     async def settled(self, total: int, *, may_wait: Collection[str] = ()) -> None:
-        """Wait until there are `total` pods, each with a node; pods of apps in `may_wait` may be refused instead."""
+        """Wait for `total` pods, each bound; pods of apps in `may_wait` may be unschedulable instead."""
         while self.open(total, may_wait=may_wait):
             self._changed.clear()
             await self._changed.wait()
 
     def open(self, total: int, *, may_wait: Collection[str] = ()) -> list[str]:
-        """What `settled` still waits for, one line each."""
+        """What `settled` still waits for, as lines."""
         staying = [pod for pod in self._pods.values() if pod.metadata.deletion_timestamp is None]
         lines = [] if len(staying) == total else [f"there are {count(len(staying), 'pod')}, expected {total:,}"]
         leaving = len(self._pods) - len(staying)

@@ -1,7 +1,7 @@
 """`stowplan up`: API server, controllers and scheduler in one process.
 
-The scheduler speaks to the store through `EmbeddedApi`, by the same code with which it speaks to a real cluster over
-HTTP. It is ready when its informers have seen what there is; only then the kubeconfig appears.
+The scheduler uses the store through `EmbeddedApi`, with the same code that uses a real cluster over HTTP. The
+kubeconfig is written once its informers have synced.
 """
 
 from __future__ import annotations
@@ -52,14 +52,14 @@ if TYPE_CHECKING:
     from stowplan_cluster.apiserver.store import Store
     from stowplan_cluster.commands.cluster_server import EmbeddedCluster
 
-#: Nodes and pods of a cluster on which the page's workbench tries changes: half a second of the scheduler's time.
+#: Maximum number of nodes and pods for the page's workbench: copying them pauses the scheduler for half a second.
 _MOST_TRIED = 5000
-#: The verbosity of a plain -v.
+#: The verbosity of -v without a number.
 _VERBOSE = 2
 
 
 class Resident(Protocol):
-    """What `up` needs of a scheduler: `live.scheduler.Scheduler`."""
+    """The part of `live.scheduler.Scheduler` that `up` needs."""
 
     ready: asyncio.Event
 
@@ -69,7 +69,9 @@ class Resident(Protocol):
     def run(self) -> Coroutine[Any, Any, None]: ...
 
 
-@click.command(cls=Command, section=WITHOUT_A_CLUSTER, short_help="A cluster in this process, with a scheduler in it.")
+@click.command(
+    cls=Command, section=WITHOUT_A_CLUSTER, short_help="Run a cluster without machines, with a scheduler, for kubectl."
+)
 @click.option(
     "--nodes",
     type=click.IntRange(0, 100_000),
@@ -87,7 +89,7 @@ class Resident(Protocol):
     metavar="[LEVEL]",
     is_flag=False,
     flag_value=_VERBOSE,
-    help=f"Log as kube-scheduler does; level {_VERBOSE} if none is given.",
+    help=f"Log like kube-scheduler. Default level: {_VERBOSE}.",
 )
 def up(
     *,
@@ -98,7 +100,7 @@ def up(
     verbosity: int | None,
     **options: Any,
 ) -> None:
-    """A cluster that schedules: an API server, controllers and the scheduler in this process.
+    """Run a cluster that schedules: an API server, controllers and the scheduler in one process.
 
     Nodes have no machines, and bound pods are reported as running; everything else works as in a real cluster.
     It listens on 127.0.0.1, with TLS; the token is in the kubeconfig.
@@ -163,7 +165,7 @@ async def _guarded(guard: HangGuard, serving: Coroutine[Any, Any, None]) -> None
 
 
 async def _with_a_parent(serving: Coroutine[Any, Any, None], stop: StopSignals) -> None:
-    """Serve, but not for longer than the process that holds the other end of our input."""
+    """Serve until our standard input is closed, as when the parent process ends."""
 
     async def orphaned() -> None:
         await end_of_input()
@@ -181,7 +183,7 @@ async def _serve(
     documents: Documents | None = None,
     page_of: Callable[[Scheduler], SchedulerPage] | None = None,
 ) -> None:
-    """Without `page_of` no page is served."""
+    """Serve the cluster with a scheduler; without `page_of` there is no page."""
     from stowplan_cluster.apiserver.embedded import EmbeddedApi
 
     stopped = stop.event()
@@ -191,7 +193,7 @@ async def _serve(
         await first_of(stopped.wait(), scheduler.ready.wait(), controllers, scheduling)
         if stopped.is_set():
             return
-        # Long-lived objects: exclude them from garbage collection.
+        # Exclude long-lived objects from garbage collection.
         gc.freeze()
         async with _page(scheduler, page_of) as page:
             with kubeconfig_written(cluster), _reported(cluster.server.store):
@@ -201,7 +203,7 @@ async def _serve(
 
 @asynccontextmanager
 async def _page(scheduler: Resident, page_of: Callable[[Scheduler], SchedulerPage] | None) -> AsyncIterator[str]:
-    """The page in the browser, on a port of its own: a browser would not trust the API server's certificate."""
+    """Serve the page on its own port, as browsers do not trust the API server's certificate."""
     from stowplan.live.scheduler import Scheduler
     from stowplan.page.loopback import page_served
 
@@ -228,7 +230,7 @@ def _page_of(
     from stowplan.what_if.comparison import objects_of
 
     def copied() -> Cluster:
-        """A copy; the scheduler pauses while it is made and queried."""
+        """A copy of the cluster; the scheduler is paused while it is made and queried."""
         state = scheduler.state
         size = state.table.count + len(state.placed_pods()) + len(state.pending)
         if size > _MOST_TRIED:
@@ -237,7 +239,7 @@ def _page_of(
             )
         return Cluster(objects_of(state), configuration, plugins=list(named_plugins(plugins)))
 
-    # A copy has the gates that are the default.
+    # The copy uses default feature gates.
     usual = all(features.enabled(gate) == on for gate, on in DEFAULT_FEATURES.gates.items())
     return SchedulerPage(
         scheduler,
@@ -249,18 +251,18 @@ def _page_of(
 
 
 def _pages(scheduler: Resident) -> Mapping[str, Page]:
-    """The scheduler's pages about its decisions, at the API server's address."""
+    """The scheduler's inspection pages, to be served by the API server."""
     from stowplan.daemon.pages import SchedulerPages
     from stowplan.live.scheduler import Scheduler
 
-    # A test's stand-in has no pages.
+    # Test doubles have no pages.
     return SchedulerPages(scheduler).pages() if isinstance(scheduler, Scheduler) else {}
 
 
 def _announcement(cluster: EmbeddedCluster, profiles: Collection[str], page: str) -> list[str]:
     nodes, pods = (len(cluster.server.store.list(storage)) for storage in ("nodes", "pods"))
     inside = f"{count(nodes, 'node')}, {count(pods, 'pod')}"
-    # Show other scheduler names, so that users see whether theirs is served.
+    # Show non-default scheduler names, so that users see whether theirs is served.
     named = "" if set(profiles) == {DEFAULT_SCHEDULER_NAME} else f", scheduling for {joined(sorted(profiles))}"
     return [
         f"Serving on {cluster.front.url}: {inside}{named}",
@@ -284,13 +286,13 @@ def _farewell(state: Path | None) -> str:
 
 
 def _reported(store: Store) -> AbstractContextManager[None]:
-    """Changes of pods, on a terminal; programs that read our output have the API."""
+    """Write pod changes if stdout is a terminal."""
     return reported_changes(store, _write) if sys.stdout.isatty() else nullcontext()
 
 
 def _write(lines: Sequence[Line]) -> None:
     if _in_background():
-        # Another process is in the foreground of the terminal.
+        # Another process has the terminal's foreground.
         return
     write(lines, sys.stdout)
     sys.stdout.flush()
@@ -300,5 +302,5 @@ def _in_background() -> bool:
     try:
         return os.tcgetpgrp(sys.stdout.fileno()) != os.getpgrp()
     except OSError:
-        # Not the controlling terminal of this process.
+        # Not our controlling terminal.
         return False

@@ -1,7 +1,7 @@
 """Deterministic IP addresses for simulated nodes and pods; none is assigned twice.
 
-A pool goes through its network from the bottom and starts over at the end, so an address that
-was given back is not given out again at once. Pools may overlap: they share the set of what is taken.
+A pool iterates over its network and wraps around, so a released address is not reused at once. Pools may overlap: they
+share the set of taken addresses.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ def is_network(text: str) -> bool:
 class AddressPool:
     def __init__(self, network: str, taken: set[str]) -> None:
         self._network = ip_network(network, strict=False)
-        #: Without the network's own address and the broadcast address.
+        #: Excludes the network address and the broadcast address.
         self._size = max(self._network.num_addresses - 2, 0)
         self._next = 0
         self._taken = taken
 
     def take(self) -> str | None:
-        """An address nobody has; None if there is none left. The caller gives it back by discarding it from the set."""
+        """Allocate a free address; None if there is none. The caller releases it by discarding it from the set."""
         for _ in range(self._size):
             address = str(self._network.network_address + 1 + self._next)
             self._next = (self._next + 1) % self._size

@@ -29,9 +29,9 @@ class Budget:
     members: dict[str, Member] = field(default_factory=dict)
     healthy: int = 0
     unmanaged: int = 0
-    #: How many of the pods each owner controls.
+    #: Number of pods per owner.
     owners: Counter[OwnerReference] = field(default_factory=Counter)
-    #: uids of the owners whose scale was asked for.
+    #: uids of the objects from which the scale was read.
     asked: set[str] = field(default_factory=set)
 
     def put(self, name: str, member: Member) -> bool:

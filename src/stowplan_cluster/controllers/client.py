@@ -1,7 +1,7 @@
 """A controller's client: reads from the store directly, writes through the registry.
 
-Every write names the version it was made from, so what somebody else has written since is never
-overwritten: the reconcile fails with a Conflict and starts again from the new state.
+Every write carries the resourceVersion it is based on, so concurrent changes are never overwritten: the reconcile fails
+with a Conflict and is retried on the new state.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ class ControllerClient:
         return timestamp(self.now)
 
     def find(self, storage: str, key: Key) -> Stored | None:
-        """The object; None if it is gone or was replaced by another one of its name."""
+        """The object; None if it was deleted or recreated."""
         stored = self.store.get(storage, key.namespace, key.name)
         return stored if stored is not None and stored.uid == key.uid else None
 
     def fetch(self, storage: str, key: Key) -> Stored:
-        """The object; NotFound if it is gone."""
+        """The object; raise NotFound if it was deleted or recreated."""
         stored = self.find(storage, key)
         if stored is None:
             resource = self._registry.of_storage(storage)
@@ -55,7 +55,7 @@ class ControllerClient:
         return self._registry.create(self._registry.of_storage(storage), namespace, obj, options=_options())
 
     def update(self, stored: Stored, obj: JsonObject, *, subresource: str = "") -> Stored:
-        """Write the changed object."""
+        """Update the object."""
         resource = self._registry.of_storage(stored.resource)
         return self._registry.update(
             resource, stored.namespace, stored.name, obj, subresource=subresource, options=_options()
@@ -64,7 +64,7 @@ class ControllerClient:
     def update_status(
         self, stored: Stored, status: JsonObject, *, annotations: Mapping[str, str] | None = None
     ) -> Stored:
-        """Write a status, and annotations where the kind's status takes them along, unless all is there already."""
+        """Update the status, and annotations if the kind's status endpoint accepts them; no-op if nothing changes."""
         obj = stored.to_dict()
         present = obj["metadata"].get("annotations") or {}
         added = annotations or {}
@@ -76,7 +76,7 @@ class ControllerClient:
         return self.update(stored, obj, subresource="status")
 
     def delete(self, storage: str, namespace: str, name: str, *, uid: str) -> bool:
-        """Delete this object (by uid); False if it is gone already."""
+        """Delete the object with this uid; False if it is already gone."""
         resource = self._registry.of_storage(storage)
         try:
             self._registry.delete(resource, namespace, name, options=DeleteOptions(uid=uid))

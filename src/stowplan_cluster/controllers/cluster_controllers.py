@@ -1,7 +1,7 @@
 """Cluster controllers: nodes, kubelet, volumes, disruption budgets and cleanup.
 
-Each can be left out by its name (`loop.select_controllers`). The kubelet and the node lifecycle belong
-together: without leases, the latter takes every node for dead.
+Each can be disabled by name (`loop.select_controllers`). The node lifecycle controller needs the kubelet: without its
+leases, every node counts as unhealthy.
 """
 
 from __future__ import annotations

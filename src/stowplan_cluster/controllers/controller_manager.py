@@ -1,7 +1,7 @@
 """Select controllers and the admission plugins they need.
 
-Some admission plugins do what a controller has to undo: they put a finalizer on a claim, or a taint on a
-new node. Those are on exactly when that controller runs.
+Some admission plugins need a controller to undo their work: they add a finalizer to a claim, or a taint to a new node.
+They are enabled if and only if that controller runs.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from stowplan_cluster.apiserver.server import ApiServer
 
-#: Admission plugin to the controller that undoes its work.
+#: Admission plugin -> the controller that undoes its work.
 _UNDONE_BY = {
     "StorageObjectInUseProtection": "persistentvolumeclaim-protection-controller",
     "TaintNodesByCondition": "node-lifecycle-controller",
@@ -27,7 +27,7 @@ _UNDONE_BY = {
 def set_up_controllers(
     server: ApiServer, *, controllers: Sequence[str] = ("*",), disabled_admission: Collection[str] = ()
 ) -> Loop:
-    """Set the server's admission, and return the loop of the selected controllers; ValueError for unknown names."""
+    """Configure admission and return the loop of the selected controllers; raise ValueError for unknown names."""
     known = [*workload_controllers(server.registry), *cluster_controllers(server.registry)]
     chosen = select_controllers(known, controllers)
     names = {controller.name for controller in chosen}

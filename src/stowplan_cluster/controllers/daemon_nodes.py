@@ -1,10 +1,10 @@
 """Decide which nodes should run a DaemonSet's pod, from node selector, affinity and taints.
 
-What a node is to a DaemonSet changes seldom, while nodes report all the time: the facts of a node
-are one object for as long as they stay the same, and the answer for a node is kept with them.
+Nodes report their status often, but rarely change in what matters to a DaemonSet. So a node's facts are one object for
+as long as they are equal, and answers about the node are cached by it.
 
-A pod belongs on a node if the template's node name, selector and required affinity fit and its
-taints are tolerated. Where only a NoSchedule taint is in the way, a pod that is there may stay.
+A pod should run on a node if the template's node name, selector and required affinity match and it tolerates the
+taints. If only a NoSchedule taint prevents that, a running pod may stay.
 
 Upstream: pkg/controller/daemon/daemon_controller.go (NodeShouldRunDaemonPod), util/daemonset_util.go.
 """
@@ -65,13 +65,13 @@ class NodeFacts:
 
 
 class Nodes:
-    """The facts of all nodes, as events tell of them."""
+    """The facts of all nodes, updated by events."""
 
     def __init__(self) -> None:
         self.facts: dict[str, NodeFacts] = {}
 
     def follow(self, event: Event) -> bool:
-        """Whether a DaemonSet might see the node differently now."""
+        """Apply an event; return whether it can change a DaemonSet's answer."""
         stored = event.stored
         if event.type == "DELETED":
             return self.facts.pop(stored.name, None) is not None
@@ -85,12 +85,12 @@ class Nodes:
 
 class Eligibility(NamedTuple):
     should_run: bool
-    #: Whether a pod that is there may stay.
+    #: Whether a running pod may stay.
     may_stay: bool
 
 
 class Demands:
-    """What the pods of one version of a DaemonSet demand of a node."""
+    """The node requirements of one revision of a DaemonSet's template."""
 
     def __init__(self, template: JsonObject) -> None:
         spec = with_daemon_tolerations(template.get("spec") or {})
@@ -109,7 +109,7 @@ class Demands:
         return answer
 
     def forget_others(self, nodes: Mapping[str, NodeFacts]) -> None:
-        """Drop the answers for nodes that are gone."""
+        """Drop the answers for deleted nodes."""
         if len(self._answers) > len(nodes):
             self._answers = {name: answer for name, answer in self._answers.items() if name in nodes}
 
@@ -124,7 +124,7 @@ class Demands:
 
 
 def with_daemon_tolerations(spec: JsonObject) -> JsonObject:
-    """A pod spec that is not kept away from nodes with troubles of their own."""
+    """Add the tolerations of daemon pods: for unhealthy nodes and nodes under pressure."""
     tolerated = [*_TOLERATED, *([_TOLERATED_ON_HOST_NETWORK] if spec.get("hostNetwork") else [])]
     added = [{"key": key, "operator": "Exists", "effect": effect} for key, effect in tolerated]
     present = spec.get("tolerations") or []
@@ -133,7 +133,7 @@ def with_daemon_tolerations(spec: JsonObject) -> JsonObject:
 
 
 def pinned_to(affinity: JsonObject | None, node: str) -> JsonObject:
-    """The affinity that leaves the scheduler one node; other required terms have been seen to."""
+    """The affinity with the node as its only required term; the others have already been checked."""
     pinned: JsonObject = copy_of(affinity) if affinity else {}
     field: dict[str, Any] = {"key": NODE_NAME_FIELD, "operator": "In", "values": [node]}
     required = {"nodeSelectorTerms": [{"matchFields": [field]}]}
@@ -143,7 +143,7 @@ def pinned_to(affinity: JsonObject | None, node: str) -> JsonObject:
 
 
 def target_node(pod: Pod) -> str:
-    """The node a daemon pod is on or was made for; "" if it was made for none."""
+    """The node that a daemon pod is on or was created for; "" if there is none."""
     if pod.spec.node_name:
         return pod.spec.node_name
     node_affinity = pod.spec.affinity.node_affinity if pod.spec.affinity else None

@@ -1,11 +1,11 @@
 """DaemonSets: one pod per eligible node.
 
-Each pod is made for its node by a required affinity to the node's name; binding it there is the
-scheduler's work. An update replaces old pods while no more than maxUnavailable nodes are without an
-available one, or, with maxSurge, makes the new pod beside the old one first.
+Each pod is created for a node by a required affinity to the node's name; the scheduler binds it. A rolling update
+deletes old pods while at most maxUnavailable nodes lack an available pod, or, with maxSurge, creates the new pod next
+to the old one first.
 
-A reconcile passes over all nodes, but what it asks about each is remembered (`daemon_nodes.py`), and
-nodes that merely report bring none about.
+A reconcile iterates over all nodes, but answers per node are cached (`daemon_nodes.py`), and heartbeats do not trigger
+it.
 
 Left out: the deprecated template generation.
 
@@ -41,14 +41,14 @@ if TYPE_CHECKING:
     from stowplan_cluster.apiserver.registry import Registry
     from stowplan_cluster.apiserver.store import Event
 
-#: Pods created, and pods deleted, in one reconcile.
+#: Maximum number of pods created, and of pods deleted, per reconcile.
 BURST = 50
 
-#: How long a failed pod stays before the next one is tried on its node: doubling, up to the limit.
+#: Delay before a failed pod is replaced; doubles up to the limit.
 FAILED_POD_BACKOFF_SECONDS = 1.0
 FAILED_POD_BACKOFF_LIMIT_SECONDS = 900.0
 
-#: Statuses keep these though they are 0.
+#: Status fields that are present even if 0.
 _KEPT = ("currentNumberScheduled", "numberMisscheduled", "desiredNumberScheduled", "numberReady")
 
 
@@ -60,11 +60,11 @@ class _Backoff:
 
 @dataclass(slots=True)
 class _Memory:
-    """What is kept of a DaemonSet between reconciles, as long as its spec stays."""
+    """State of a DaemonSet between reconciles, reset when its spec changes."""
 
     generation: int
     demands: Demands
-    #: By node whose daemon pods fail.
+    #: By name of the node on which daemon pods fail.
     backoff: dict[str, _Backoff] = field(default_factory=dict)
 
 
@@ -103,7 +103,7 @@ class DaemonSetController:
         try:
             self._carry_out(daemon_set, plan, hashed)
         finally:
-            # The status is written even if creates or deletes failed.
+            # Update the status even if creates or deletes failed.
             self._client.update_status(stored, rollout.status(collisions))
         in_use = {hashed, *(pod.labels.get(REVISION_HASH, "") for pod in pods)}
         limit = daemon_set.spec.revision_history_limit
@@ -137,7 +137,7 @@ class _Plan:
     delete: list[Pod] = field(default_factory=list)
     #: (type, reason, message)
     events: list[tuple[str, str, str]] = field(default_factory=list)
-    #: Seconds until the next reconcile is needed.
+    #: Seconds until the next reconcile.
     waits: list[float] = field(default_factory=list)
 
 
@@ -164,7 +164,8 @@ class _Rollout:
             should_run, may_stay = self._memory.demands.on(node)
             self._plan_node(name, should_run, may_stay)
         for name in self._pods.keys() - self._nodes.facts.keys():
-            # No scheduler will ever place these; those that were placed go with their node.
+            # Unscheduled pods of deleted nodes, which no scheduler can place; scheduled ones are deleted with their
+            # node.
             self._plan.delete += [one for one in self._pods[name] if not one.spec.node_name and not one.terminating]
         settled = not self._plan.create and not self._plan.delete
         if settled and self._set.spec.update_strategy.type == "RollingUpdate":
@@ -185,7 +186,7 @@ class _Rollout:
                 self._plan.delete += running[1:]
 
     def _is_over(self, node: str, pod: Pod) -> bool:
-        """Whether the pod has ended; if so, and its time has come, it goes."""
+        """Whether the pod has ended; plans its deletion, for failed pods after a backoff."""
         where = f"daemon pod {pod.metadata.namespace}/{pod.name} on node {node}"
         if pod.phase == SUCCEEDED:
             message = f"Found succeeded {where}, will try to delete it"
@@ -210,7 +211,7 @@ class _Rollout:
         return True
 
     def _plan_surging_node(self, name: str, should_run: bool, running: Sequence[Pod]) -> None:
-        """At most one old pod and one new one; the old one goes when the new one has taken over."""
+        """Keep at most one old and one new pod; delete the old one when the new one is available."""
         if not running and should_run:
             self._plan.create.append(name)
         old = [pod for pod in running if not self._is_updated(pod)]
@@ -280,7 +281,7 @@ class _Rollout:
         return pod.available(self._set.spec.min_ready_seconds, self._now)
 
     def status(self, collisions: int) -> JsonObject:
-        """The status as observed, before the plan was carried out."""
+        """The status as observed before the plan was executed."""
         counts = dict.fromkeys((*_KEPT, "updatedNumberScheduled", "numberAvailable"), 0)
         for name, node in self._nodes.facts.items():
             pods = self._pods.get(name)

@@ -1,8 +1,8 @@
 """Deployments: one ReplicaSet per pod template revision, and rollouts between them.
 
-The new ReplicaSet is the one whose template says what the Deployment's does; the others are history
-that `kubectl rollout undo` can go back to. A reconcile does one move (make the new set, grow it,
-shrink the old ones) and writes what it sees into the status; the moves' own changes bring the next.
+The new ReplicaSet is the one whose template equals the Deployment's; the others are history for `kubectl rollout undo`.
+A reconcile does one step (create the new set, scale it up, scale old ones down) and updates the status; the changes of
+the step trigger the next reconcile.
 
 Left out: the deprecated rollback annotation of extensions/v1beta1.
 
@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from stowplan_cluster.apiserver.registry import Registry
     from stowplan_cluster.apiserver.store import Event, Stored
 
-#: Annotations of a Deployment that its ReplicaSets do not take over.
+#: Annotations of a Deployment that are not copied to its ReplicaSets.
 _OWN_ANNOTATIONS = (
     "kubectl.kubernetes.io/last-applied-configuration",
     REVISION,
@@ -61,7 +61,7 @@ _OWN_ANNOTATIONS = (
     MAX_REPLICAS,
     "deprecated.deployment.rollback.to",
 )
-#: How long the list of a ReplicaSet's former revisions may get, in characters.
+#: Maximum length of the annotation with a ReplicaSet's former revisions.
 _HISTORY_LENGTH = 2000
 
 
@@ -99,7 +99,7 @@ class _Rollout:
         self._new = next((one for one in sets if same_template(one.spec.template, template)), None)
         self._old = [one for one in sets if one is not self._new]
         self._status = DeploymentStatus(deployment, now=client.now)
-        #: The revision the Deployment is at; "" if it has none yet.
+        #: The Deployment's revision; "" if it has none yet.
         self._revision = ""
 
     def advance(self) -> float | None:
@@ -117,15 +117,15 @@ class _Rollout:
         return self._write(self._status.of_rollout(self._new, self._old))
 
     def _write(self, status: JsonObject) -> float | None:
-        # Of a main update it would be a new generation.
+        # On the main endpoint this would increment the generation.
         annotations = {REVISION: self._revision} if self._revision else {}
         self._client.update_status(self._stored, status, annotations=annotations)
         return self._status.seconds_to_deadline(status)
 
-    # Moves
+    # Steps
 
     def _scale(self) -> float | None:
-        """Follow spec.replicas without going on with the rollout."""
+        """Scale to spec.replicas, without continuing the rollout."""
         sets = [*self._old, *([self._new] if self._new is not None else [])]
         active = [one for one in sets if one.spec.replicas > 0]
         latest = self._new if self._new is not None else next(iter(reversed(self._old)), None)
@@ -183,7 +183,7 @@ class _Rollout:
         return any(not decode_pod(pod).finished for pod in dependents if pod.resource == PODS)
 
     def _is_scaling(self) -> bool:
-        """Whether some ReplicaSet was last sized for another spec.replicas."""
+        """Whether spec.replicas changed since some active ReplicaSet was sized."""
         sets = [*self._old, *([self._new] if self._new is not None else [])]
         desired = (number_in(one.metadata.annotations, DESIRED_REPLICAS) for one in sets if one.spec.replicas > 0)
         return any(number is not None and number != self._deployment.spec.replicas for number in desired)
@@ -197,7 +197,7 @@ class _Rollout:
         )
 
     def _resize(self, replica_set: ReplicaSet, size: int, *, annotate: bool = False) -> bool:
-        """Whether the size had to change; `annotate` writes down for how many replicas even if not."""
+        """Set a ReplicaSet's size; return whether it changed. `annotate` updates the annotations in any case."""
         before = replica_set.spec.replicas
         annotations = replicas_annotations(self._deployment)
         if size == before and (not annotate or annotations.items() <= replica_set.metadata.annotations.items()):
@@ -227,7 +227,7 @@ class _Rollout:
     # The new ReplicaSet and the revisions
 
     def _keep_new_up_to_date(self) -> None:
-        """Give the new ReplicaSet the highest revision and what it takes over from the Deployment."""
+        """Set the new ReplicaSet's revision to the highest, and copy annotations and minReadySeconds to it."""
         if self._new is None:
             return
         obj = self._to_dict(self._new)
@@ -255,7 +255,7 @@ class _Rollout:
         return annotations
 
     def _create_new(self) -> ReplicaSet | None:
-        """None if the name is taken by another template; the next reconcile takes another name."""
+        """Create the new ReplicaSet; None if the name is taken (the next reconcile uses another hash)."""
         obj = self._new_replica_set()
         size: int = obj["spec"]["replicas"]
         name: str = obj["metadata"]["name"]
@@ -311,7 +311,7 @@ class _Rollout:
             self._client.update_status(self._stored, {**self._deployment.status, "conditions": self._status.conditions})
         self._client.events.record(subject_of(self._deployment), WARNING, reasons.REPLICA_SET_CREATE_ERROR, message)
 
-    # ReplicaSets as they are stored
+    # Writing ReplicaSets
 
     def _to_dict(self, replica_set: ReplicaSet) -> JsonObject:
         return self._stored_of(replica_set).to_dict()
@@ -330,7 +330,7 @@ class _Rollout:
 
 
 def _longer_history(history: str, revision: str) -> str:
-    """The former revisions with one more; the first ones go when the text gets too long."""
+    """Append a revision to the history, dropping the first ones if it gets too long."""
     revisions = [*filter(None, history.split(",")), revision]
     while len(text := ",".join(revisions)) > _HISTORY_LENGTH:
         revisions.pop(0)

@@ -1,8 +1,7 @@
 """Compute the size of each ReplicaSet during a rollout.
 
-A rollout keeps `replicas + maxSurge` as its ceiling and `replicas - maxUnavailable` available pods as
-its floor. When the Deployment is scaled in the middle of one, its ReplicaSets grow or shrink in
-proportion to their size.
+A rollout has at most `replicas + maxSurge` pods and at least `replicas - maxUnavailable` available ones. When the
+Deployment is scaled during a rollout, its ReplicaSets are scaled in proportion to their size.
 
 Upstream: pkg/controller/deployment/util/deployment_util.go, sync.go (scale), rolling.go.
 """
@@ -37,7 +36,7 @@ def max_unavailable(deployment: Deployment) -> int:
         return 0
     unavailable = scaled(deployment.spec.strategy.rolling_update.max_unavailable, replicas, round_up=False)
     if not unavailable and not max_surge(deployment):
-        # Both percentages may round to 0, and then the rollout would never progress.
+        # Both percentages may resolve to 0; then the rollout would never progress.
         return 1
     return min(unavailable, replicas)
 
@@ -68,12 +67,12 @@ def wanted(sets: Iterable[ReplicaSet | None]) -> int:
 
 
 def reported(sets: Iterable[ReplicaSet | None], count: str) -> int:
-    """The sum of a count in the statuses."""
+    """The sum of a status field over all sets."""
     return sum(one.status.get(count, 0) for one in sets if one is not None)
 
 
 def size_of_new(deployment: Deployment, new: int, all_sets: int) -> int:
-    """To what the new ReplicaSet of size `new` may grow, when all sets together want `all_sets` pods."""
+    """The size of the new ReplicaSet, given its current size and the total size of all sets."""
     if deployment.spec.strategy.type == RECREATE:
         return deployment.spec.replicas
     room = max_replicas(deployment) - all_sets
@@ -81,7 +80,7 @@ def size_of_new(deployment: Deployment, new: int, all_sets: int) -> int:
 
 
 def sizes_of_old(deployment: Deployment, old: Sequence[ReplicaSet], new: ReplicaSet) -> dict[str, int]:
-    """To what the old ReplicaSets may shrink now, by name; unhealthy pods go first."""
+    """The sizes of old ReplicaSets, by name; unhealthy pods are removed first."""
     all_sets = [*old, new]
     floor_available = deployment.spec.replicas - max_unavailable(deployment)
     unavailable_new = new.spec.replicas - new.status.get("availableReplicas", 0)
@@ -103,7 +102,7 @@ def sizes_of_old(deployment: Deployment, old: Sequence[ReplicaSet], new: Replica
 
 
 def proportional_sizes(deployment: Deployment, sets: Sequence[ReplicaSet]) -> dict[str, int]:
-    """What each active ReplicaSet gets of a new total, by name."""
+    """Distribute a new total over the active ReplicaSets, by name."""
     ceiling = max_replicas(deployment) if deployment.spec.replicas else 0
     to_add = ceiling - wanted(sets)
     age = {one.metadata.uid: index for index, one in enumerate(oldest_first(sets))}
@@ -133,7 +132,7 @@ def _share(deployment: Deployment, one: ReplicaSet, to_add: int, added: int) -> 
 
 
 def _fraction(deployment: Deployment, one: ReplicaSet) -> int:
-    """By how much the set changes if it keeps its part of the whole."""
+    """The change of a set's size that keeps its share of the total."""
     if not deployment.spec.replicas:
         return -one.spec.replicas
     before = number_in(one.metadata.annotations, MAX_REPLICAS) or deployment.status.get("replicas", 0)

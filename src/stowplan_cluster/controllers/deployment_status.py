@@ -1,7 +1,7 @@
 """Deployment status: counts, and the conditions that `kubectl rollout status` waits for.
 
-Progressing is about the rollout: it moves to NewReplicaSetAvailable when all is done, is refreshed
-with every sign of progress, and turns False when there was none for progressDeadlineSeconds.
+Progressing describes the rollout: its reason becomes NewReplicaSetAvailable on completion, it is refreshed with all
+progress, and turns False after progressDeadlineSeconds without any.
 
 Upstream: pkg/controller/deployment/progress.go, sync.go (calculateStatus).
 """
@@ -35,7 +35,7 @@ TIMED_OUT = "ProgressDeadlineExceeded"
 PAUSED = "DeploymentPaused"
 RESUMED = "DeploymentResumed"
 
-#: Statuses keep these though they are 0.
+#: Status fields that are present even if 0.
 _KEPT = ("terminatingReplicas",)
 
 
@@ -52,7 +52,7 @@ def is_complete(deployment: Deployment, status: JsonObject) -> bool:
 
 
 class DeploymentStatus:
-    """The status of one reconcile, begun with the conditions that were there."""
+    """Builds the status of one reconcile, starting from the existing conditions."""
 
     def __init__(self, deployment: Deployment, *, now: float) -> None:
         self._deployment = deployment
@@ -65,7 +65,7 @@ class DeploymentStatus:
         return condition_of({"conditions": self.conditions}, PROGRESSING)
 
     def set(self, type_: str, status: str, reason: str, message: str) -> None:
-        """Put a condition last, unless one of this status and reason is there."""
+        """Set a condition and move it to the end; no-op if status and reason are unchanged."""
         current = condition_of({"conditions": self.conditions}, type_)
         if current is not None and current["status"] == status and current.get("reason") == reason:
             return
@@ -86,7 +86,7 @@ class DeploymentStatus:
         self.conditions = [one for one in self.conditions if one["type"] != type_]
 
     def set_paused(self) -> None:
-        """Keep a paused Deployment from timing out, and give a resumed one its whole deadline."""
+        """Keep a paused Deployment from timing out, and restart the deadline of a resumed one."""
         condition = self.progressing
         if not has_deadline(self._deployment) or (condition and condition.get("reason") == TIMED_OUT):
             return
@@ -97,7 +97,7 @@ class DeploymentStatus:
             self.set(PROGRESSING, "Unknown", RESUMED, "Deployment is resumed")
 
     def with_counts(self, new: ReplicaSet | None, old: Sequence[ReplicaSet]) -> JsonObject:
-        """The whole status, without a judgement of the rollout's progress."""
+        """The complete status, without evaluating progress."""
         deployment = self._deployment
         sets = [*old, new]
         available = reported(sets, "availableReplicas")
@@ -120,7 +120,7 @@ class DeploymentStatus:
         return {name: value for name, value in status.items() if value or name in _KEPT}
 
     def of_rollout(self, new: ReplicaSet | None, old: Sequence[ReplicaSet]) -> JsonObject:
-        """The whole status, progress and failures included."""
+        """The complete status, including progress and failures."""
         status = self.with_counts(new, old)
         if not has_deadline(self._deployment):
             self.remove(PROGRESSING)
@@ -130,7 +130,7 @@ class DeploymentStatus:
         return {**status, "conditions": self.conditions}
 
     def _was_complete(self, status: JsonObject) -> bool:
-        """Whether the last rollout is done and none has begun since."""
+        """Whether the last rollout completed and none has started since."""
         condition = self.progressing
         return (
             status.get("replicas", 0) == status.get("updatedReplicas", 0)
@@ -156,7 +156,7 @@ class DeploymentStatus:
         return _old_replicas(status) < _old_replicas(before)
 
     def _refresh(self, message: str) -> None:
-        """Note progress: even if the reason stays, the time of the last update does not."""
+        """Record progress: update lastUpdateTime even if the reason is unchanged."""
         current = self.progressing
         self.remove(PROGRESSING)
         self.set(PROGRESSING, "True", REPLICA_SET_UPDATED, message)
@@ -175,7 +175,7 @@ class DeploymentStatus:
         return seconds_of(condition.get("lastUpdateTime")) + self._deployment.spec.progress_deadline_seconds
 
     def _copy_failures(self, new: ReplicaSet | None, old: Sequence[ReplicaSet]) -> None:
-        """The failure of one ReplicaSet, the new one's before others'."""
+        """Copy a ReplicaFailure condition, preferring the new ReplicaSet's."""
         sets = [*([new] if new is not None else []), *old]
         failure = next(filter(None, (condition_of(one.status, REPLICA_FAILURE) for one in sets)), None)
         if failure is None:
@@ -184,13 +184,13 @@ class DeploymentStatus:
             self.set(REPLICA_FAILURE, failure["status"], failure.get("reason", ""), failure.get("message", ""))
 
     def seconds_to_deadline(self, status: JsonObject) -> float | None:
-        """When to look whether the rollout has timed out; None if there is nothing to wait for."""
+        """Seconds until the rollout may time out; None if there is no deadline to wait for."""
         condition = self.progressing
         if not has_deadline(self._deployment) or condition is None or self._deployment.spec.paused:
             return None
         if is_complete(self._deployment, status) or condition.get("reason") == TIMED_OUT:
             return None
-        # A second later, as timestamps are whole seconds.
+        # One more second, as timestamps are whole seconds.
         return max(0.0, self._deadline(condition) - self._now) + 1
 
 

@@ -1,9 +1,9 @@
 """A simulated device driver: publishes the ResourceSlices described by a node annotation.
 
-What the annotation says is in `stowplan.api.annotated_devices`. Any change of a pool's devices is a new generation of
-it. Without the annotation the slices go, as when a driver is removed; with the node the garbage collector takes them.
-An annotation that cannot be read, or whose slices are refused, changes nothing, and an event on the node says what is
-wrong.
+`stowplan.api.annotated_devices` defines the annotation. Any change of a pool's devices starts a new pool generation.
+Removing the annotation deletes the slices, as when a driver is removed; if the node is deleted, the garbage collector
+deletes them. An annotation that is invalid, or whose slices are rejected, changes nothing but is reported by an event
+on the node.
 
 Upstream: k8s.io/dynamic-resource-allocation/resourceslice, which drivers are built with.
 """
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from stowplan_cluster.apiserver.store import Event, Stored
 
 _NOTHING = Devices([], [])
-#: What a slice has of a pool.
+#: The fields of a slice that describe its pool.
 _PUBLISHED = ("devices", "sharedCounters")
 _MARK = f'"{DEVICES}":'.encode()
 
@@ -76,7 +76,7 @@ class FakeDeviceDriver:
         return None
 
     def _publish(self, node: Stored, driver: str, pool: Devices, published: list[Stored]) -> None:
-        """Make the slices of a pool those of its devices, unless they are."""
+        """Publish the slices of a pool, if they differ from the published ones."""
         before = {stored.name: stored for stored in published}
         specs = {name: stored.to_dict()["spec"] for name, stored in before.items()}
         present = {name: {field: spec[field] for field in _PUBLISHED if field in spec} for name, spec in specs.items()}
@@ -109,7 +109,7 @@ def _made_for(stored: Stored) -> str:
 
 
 def _keep_times(devices: Sequence[JsonObject], before: Sequence[JsonObject]) -> None:
-    """A taint that stays was not added now."""
+    """Keep timeAdded of unchanged taints."""
     times = {
         _taint_key(device, taint): taint.get("timeAdded") for device in before for taint in device.get("taints") or ()
     }

@@ -1,10 +1,10 @@
-"""A simulated driver's word on devices that are allocated and have to become ready (binding conditions).
+"""A simulated driver that reports binding conditions of allocated devices.
 
-Of a device that an annotation describes (`device_driver`), all binding conditions become true as soon as a claim has
-it. With the attribute `stowplan.io/ready` of false its first failure condition does instead; with `never` nothing is
-ever said of it, as by a driver that hangs.
+For a device described by an annotation (`device_driver`), all binding conditions become true once it is allocated. If
+its attribute `stowplan.io/ready` is false, its first failure condition becomes true instead; with `never` no condition
+is ever set, as by a driver that hangs.
 
-Upstream: there is nothing like it; drivers do this.
+Upstream has no counterpart; drivers do this.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""What a DeviceTaintRule says in its status: whether pods have to go because of it, and how many went.
+"""The status of a DeviceTaintRule: whether eviction is in progress, and how many pods it evicted.
 
-One condition, EvictionInProgress. A rule with the effect None does nothing; its status says what NoExecute would do.
+One condition, EvictionInProgress. A rule with effect None has no effect; its status shows what NoExecute would do.
 
 Upstream: maybeUpdateRuleStatus of pkg/controller/devicetainteviction.
 """
@@ -19,18 +19,18 @@ NO_EFFECT = "None"
 
 
 class Affected(NamedTuple):
-    """What a rule is about."""
+    """The pods and devices that a rule selects."""
 
-    #: Pods that have to go, or would have to, and the namespaces that they are in.
+    #: Number of pods to evict (or that would be), and their namespaces.
     pods: int = 0
     namespaces: int = 0
-    #: Devices in slices, and devices that claims have.
+    #: Number of published devices, and of allocated ones.
     published: int = 0
     allocated: int = 0
 
 
 def condition(effect: str, affected: Affected, *, evicted: int, generation: int) -> JsonObject:
-    """Without its time. `evicted`: pods that went so far."""
+    """The condition, without its time. `evicted` is the number of pods evicted so far."""
     status, reason, message = "False", "OtherEffect", "Eviction only happens for the NoExecute effect."
     if effect == NO_EXECUTE:
         message = ""

@@ -1,13 +1,13 @@
 """Evict pods that use a device with a NoExecute taint which their claim does not tolerate.
 
-What a claim tolerates is in its allocation: the tolerations of the request that the device was allocated for. A pod
-whose claims tolerate all taints of its devices, some only for a time, goes when the shortest of these times is over;
-time runs from when the taint was added. Pods that have no node yet stay: the scheduler does not start them with the
-device, or starts them elsewhere.
+A claim's tolerations are in its allocation: those of the request that the device was allocated for. A pod whose claims
+tolerate all taints of its devices, some only for tolerationSeconds, is evicted when the shortest of these times is
+over; it counts from when the taint was added. Pods without a node are not evicted: the scheduler keeps them off the
+device.
 
-Taints are a driver's, in a slice, or an administrator's: a DeviceTaintRule taints all devices that it selects, whoever
-publishes them. Its status tells how far eviction is (`device_rule_status.py`): at once when the rule changes, and a
-while after pods have changed, as more may follow.
+Taints come from drivers (in slices) or administrators: a DeviceTaintRule taints all devices that it selects. Its status
+(`device_rule_status.py`) is updated at once when the rule changes, and with a delay when pods change, as more changes
+may follow.
 
 Upstream: pkg/controller/devicetainteviction.
 """
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from stowplan_cluster.apiserver.store import Event, Stored
 
 _REASON = "DeviceTaintManagerEviction"
-#: The shortest time between two reports of a rule that has not changed.
+#: Minimum seconds between status updates of an unchanged rule.
 _REPORT_SECONDS = 10.0
 
 #: Driver, pool, device.
@@ -67,15 +67,15 @@ class RuleKey(NamedTuple):
 
 class _Tainted(NamedTuple):
     taint: Taint
-    #: When it was added; None: nobody says.
+    #: When the taint was added; None if unknown.
     since: float | None
-    #: The UID of the rule that it comes from; "": its slice.
+    #: UID of the rule that it comes from; "" if it comes from the slice.
     rule: str = ""
 
 
 class _Eviction(NamedTuple):
     at: float
-    #: The UIDs of the rules that want it.
+    #: UIDs of the rules that cause the eviction.
     rules: frozenset[str]
 
 
@@ -87,13 +87,13 @@ class DeviceTaintEvictionController:
         #: Slice -> the NoExecute taints of its devices.
         self._taints: dict[str, dict[_DeviceId, tuple[_Tainted, ...]]] = {}
         self._rules: dict[str, DeviceTaintRule] = {}
-        #: When the status of a rule is to be looked at; how many pods a rule, by UID, evicted so far.
+        #: When to update the status of each rule; number of pods evicted so far, by rule UID.
         self._reports: dict[RuleKey, float] = {}
         self._evicted: dict[str, int] = {}
-        #: Claims that have devices, and who uses them.
+        #: Claims with allocated devices; pods by group.
         self._claims: dict[DeviceClaimKey, ResourceClaim] = {}
         self._members = GroupMembers()
-        #: Since when a pod that will have to go has known it.
+        #: When each pod was first found to need eviction.
         self._told: dict[Key, float] = {}
 
     # -- following ----------------------------------------------------------------------------------------------------
@@ -123,7 +123,7 @@ class DeviceTaintEvictionController:
         return [rule for rule in self._rules.values() if rule.spec.taint.effect == NO_EXECUTE]
 
     def _to_report(self) -> list[RuleKey]:
-        """The rules whose status may soon be another."""
+        """Schedule status updates of all rules that evict; return their keys."""
         keys = [_key_of(rule) for rule in self._evicting()]
         for key in keys:
             self._reports.setdefault(key, self._client.now + _REPORT_SECONDS)
@@ -151,14 +151,14 @@ class DeviceTaintEvictionController:
             self._evicted.pop(before.metadata.uid, None)
         keys: list[Hashable] = []
         if after is not None:
-            # Before any pod goes.
+            # The rule's key comes first: its status is updated before any pod is evicted.
             keys.append(_key_of(after))
             self._reports[_key_of(after)] = self._client.now
         changed = [rule for rule in (before, after) if rule is not None and rule.spec.taint.effect == NO_EXECUTE]
         return [*keys, *self._users_of_any(lambda device: any(_selects(rule, device) for rule in changed))]
 
     def _users_of_any(self, is_concerned: Callable[[_DeviceId], bool]) -> list[Key]:
-        """The pods that use a device of which that holds."""
+        """The pods that use a device for which the predicate holds."""
         return [
             user
             for claim in self._claims.values()
@@ -178,7 +178,7 @@ class DeviceTaintEvictionController:
         return [*dict.fromkeys(users), *self._to_report()]
 
     def _users(self, claim: ResourceClaim) -> list[Key]:
-        """Whom a claim is reserved for: pods, or all pods of a group."""
+        """The pods that a claim is reserved for, directly or through a group."""
         namespace = claim.metadata.namespace
         found: list[Key] = []
         for user in claim.status.reserved_for:
@@ -212,7 +212,7 @@ class DeviceTaintEvictionController:
         return None
 
     def _eviction_of(self, key: Key, pod: ClaimingPod) -> _Eviction | None:
-        """When the pod has to go, and because of which rules; None: it may stay."""
+        """When to evict the pod, and because of which rules; None if it may stay."""
         found = [
             (tainted, seconds)
             for name in pod.claims
@@ -257,7 +257,7 @@ class DeviceTaintEvictionController:
     # -- rules --------------------------------------------------------------------------------------------------------
 
     def _report(self, key: RuleKey) -> float | None:
-        """Write how far a rule is into its status, unless that was done a moment ago."""
+        """Update a rule's status, unless that is not due yet; return the seconds until it is."""
         due, rule = self._reports.get(key), self._rules.get(key.name)
         stored = self._client.find(TAINT_RULES, Key("", key.name, key.uid))
         if due is None or rule is None or stored is None:
@@ -280,12 +280,12 @@ class DeviceTaintEvictionController:
 
     def _write_report(self, stored: Stored, obj: JsonObject, wanted: JsonObject) -> None:
         others = [one for one in obj["status"].get("conditions") or () if one.get("type") != EVICTION]
-        # Parity: the time moves with any change, not only with the status.
+        # Parity: lastTransitionTime changes with any field, not only with the status.
         obj["status"]["conditions"] = [*others, {**wanted, "lastTransitionTime": self._client.timestamp}]
         self._client.update(stored, obj, subresource="status")
 
     def _affected(self, rule: DeviceTaintRule) -> Affected:
-        """As if its effect was NoExecute."""
+        """What the rule affects, as if its effect were NoExecute."""
         taint = _tainted_by(rule.spec.taint, rule.metadata.uid).taint
         pods: dict[Key, None] = {}
         allocated = 0
@@ -318,7 +318,7 @@ def _key_of(rule: DeviceTaintRule) -> RuleKey:
 
 def _selects(rule: DeviceTaintRule, device: _DeviceId) -> bool:
     selector = rule.spec.device_selector
-    # Parity: without a selector none. The scheduler keeps off all devices then.
+    # Parity: a rule without a selector evicts nobody, though the scheduler avoids all devices.
     if selector is None:
         return False
     wanted = selector.driver, selector.pool, selector.device
@@ -326,7 +326,7 @@ def _selects(rule: DeviceTaintRule, device: _DeviceId) -> bool:
 
 
 def _tainted_by(taint: DeviceTaint, rule: str = "") -> _Tainted:
-    """As a taint that evicts."""
+    """The taint with effect NoExecute."""
     since = parse_timestamp(taint.time_added) if taint.time_added else None
     return _Tainted(Taint(key=taint.key, value=taint.value, effect=NO_EXECUTE), since, rule)
 
@@ -349,8 +349,8 @@ def _device(result: DeviceRequestAllocationResult) -> _DeviceId:
 
 
 def _tolerated_seconds(taint: Taint, tolerations: Sequence[Toleration]) -> float | None:
-    """For how long a taint is tolerated; None: for ever."""
-    # Parity: a toleration of any effect does not keep the pod from being evicted.
+    """For how many seconds a taint is tolerated; None for ever."""
+    # Parity: a toleration without an effect does not prevent eviction.
     fitting = [one.toleration_seconds for one in tolerations if one.effect == NO_EXECUTE and tolerates(one, taint)]
     if None in fitting:
         return None

@@ -17,16 +17,16 @@ CLAIM_TEMPLATES = "resourceclaimtemplates.resource.k8s.io"
 SLICES = "resourceslices.resource.k8s.io"
 TAINT_RULES = "devicetaintrules.resource.k8s.io"
 POD_GROUPS = "podgroups.scheduling.k8s.io"
-#: The API group of pod groups, as references to them name it.
+#: The API group of PodGroups in references.
 GROUPS_API = "scheduling.k8s.io"
 
-#: What the JSON of a pod has that has to do with claims for devices; others need not be decoded.
+#: A pod without any of these in its JSON has no resource claims and need not be decoded.
 _MARKS = (b'"resourceClaims":', b'"extendedResourceClaimStatus":')
 _GROUP_MARK = b'"podGroupName":'
 
 
 class DeviceClaimKey(NamedTuple):
-    """A claim for devices, whichever has this name."""
+    """A ResourceClaim by name, regardless of uid."""
 
     namespace: str
     name: str
@@ -57,7 +57,7 @@ class ClaimingSpec(ApiStruct, frozen=True, kw_only=True):
 
 class ClaimingStatus(ApiStruct, frozen=True, kw_only=True):
     phase: str = ""
-    #: Entries of the spec that have a claim (of a template), by `name`.
+    #: Claims generated from templates; `name` is the entry in spec.resourceClaims.
     resource_claim_statuses: tuple[PodClaim, ...] = ()
     extended_resource_claim_status: ExtendedClaim | None = None
 
@@ -73,7 +73,7 @@ class ClaimingPod(ApiStruct, frozen=True, kw_only=True):
 
     @property
     def done(self) -> bool:
-        """Whether it uses its claims no longer: it has ended, or will never begin."""
+        """Whether it no longer uses its claims: it has ended, or will never start."""
         return self.status.phase in FINISHED or (self.deleting and not self.spec.node_name)
 
     @property
@@ -105,7 +105,7 @@ class GroupStatus(ApiStruct, frozen=True, kw_only=True):
 
 
 class ClaimingGroup(ApiStruct, frozen=True, kw_only=True):
-    """A pod group with claims of its own, which its pods share."""
+    """A PodGroup with claims that its pods share."""
 
     metadata: ObjectMeta = ObjectMeta()
     spec: GroupSpec = GroupSpec()
@@ -132,15 +132,15 @@ def _generated(statuses: tuple[PodClaim, ...]) -> dict[str, str]:
 
 
 class GroupMembers:
-    """Which pods with claims belong to which pod group."""
+    """The pods with claims of each PodGroup."""
 
     def __init__(self) -> None:
-        #: Namespace, group -> pods; and back.
+        #: (namespace, group) -> pods, and the reverse.
         self._pods: dict[tuple[str, str], dict[Key, None]] = {}
         self._groups: dict[Key, tuple[str, str]] = {}
 
     def follow(self, event: Event) -> None:
-        """Take in a change of a pod."""
+        """Apply a change of a pod."""
         stored = event.stored
         key = Key(stored.namespace, stored.name, stored.uid)
         if event.type == "DELETED":
@@ -149,7 +149,7 @@ class GroupMembers:
                 if not self._pods[group]:
                     del self._pods[group]
         elif key not in self._groups and may_claim(stored) and _GROUP_MARK in stored.data:
-            # A pod stays in its group.
+            # A pod never changes its group.
             group = stored.namespace, decode_json(stored.data, ClaimingPod).group
             self._groups[key] = group
             self._pods.setdefault(group, {})[key] = None

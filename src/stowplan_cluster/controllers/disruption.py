@@ -1,16 +1,15 @@
 """Compute disruptionsAllowed of each PodDisruptionBudget.
 
-What a budget needs to know of its pods is kept up to date as pods change: which of them are healthy,
-and how many each owner controls. A reconcile therefore costs what a budget has owners and accepted
-evictions, not what it has pods, and pods of namespaces without budgets are not looked at.
+The healthy pods of a budget and the number of pods per owner are updated incrementally as pods change. So the cost of a
+reconcile depends on the number of owners and accepted evictions, not of pods; pods in namespaces without budgets are
+ignored.
 
-With minAvailable as a number, the pods there are count; otherwise what their owners are scaled to: a
-Deployment through its ReplicaSets, and everything else that has a scale, custom resources too.
-An eviction that was accepted counts as a lost pod until the pod is being deleted, for two minutes
-at most.
+If minAvailable is a number, the expected count is the number of existing pods; otherwise it is the scale of their
+owners: of a ReplicaSet's Deployment, or of anything else with a scale subresource, custom resources included. An
+accepted eviction counts as a disrupted pod until the pod is being deleted, for at most two minutes.
 
-Left out: a change of a custom resource's scale is noticed when its pods change; DisruptionTarget
-conditions that came to nothing are not taken back.
+Left out: a change of a custom resource's scale is noticed when its pods change; stale DisruptionTarget conditions are
+not removed.
 
 Upstream: pkg/controller/disruption.
 """
@@ -49,7 +48,7 @@ if TYPE_CHECKING:
     from stowplan_cluster.controllers.workloads import Key
 
 BUDGETS = "poddisruptionbudgets.policy"
-#: For how long an accepted eviction may leave its pod undeleted.
+#: How long an accepted eviction counts if its pod is not deleted.
 DELETION_TIMEOUT_SECONDS = 120.0
 
 ALLOWED = "DisruptionAllowed"
@@ -74,7 +73,7 @@ class DisruptionController:
         self._client = ControllerClient(registry, "controllermanager")
         self._scales = OwnerScales(registry)
         self._budgets: dict[str, dict[Key, Budget]] = {}
-        #: Which budgets have asked for an owner's scale, by the owner's uid.
+        #: Budgets that depend on an owner's scale, by the owner's uid.
         self._askers: dict[str, set[Key]] = {}
 
     def keys_of(self, event: Event) -> Sequence[Key]:
@@ -101,7 +100,7 @@ class DisruptionController:
         self._write(stored, healthy=healthy, desired=desired, expected=expected, disrupted=disrupted)
         return recheck
 
-    # Following
+    # Events
 
     def _follow_budget(self, event: Event) -> Sequence[Key]:
         stored, key = event.stored, key_of(event.stored)
@@ -151,7 +150,7 @@ class DisruptionController:
     # Counting
 
     def _expectations(self, stored: Stored, pdb: PodDisruptionBudget, budget: Budget) -> tuple[int, int]:
-        """How many pods there should be, and how many of them must be healthy."""
+        """The number of expected pods, and how many of them must be healthy."""
         if not budget.members:
             self._client.events.record(stored.to_dict(), NORMAL, "NoPods", "No matching pods found")
         spec = pdb.spec
@@ -164,7 +163,7 @@ class DisruptionController:
         return (len(budget.members), spec.min_available) if spec.min_available is not None else (0, 0)
 
     def _expected_scale(self, stored: Stored, budget: Budget) -> int:
-        """The sum of what the pods' owners are scaled to."""
+        """The sum of the scales of the pods' owners."""
         scales: dict[str, int] = {}
         key = key_of(stored)
         for owner in budget.owners:
@@ -181,7 +180,7 @@ class DisruptionController:
         return sum(scales.values())
 
     def _disrupted_pods(self, pdb: PodDisruptionBudget, budget: Budget) -> tuple[dict[str, str], float | None]:
-        """Accepted evictions whose pods are still to be deleted, and when the first of them is given up."""
+        """Accepted evictions whose pods are not deleted yet, and the seconds until the first expires."""
         pending: dict[str, str] = {}
         recheck: float | None = None
         for name, accepted in pdb.status.disrupted_pods.items():
@@ -207,7 +206,7 @@ class DisruptionController:
 
     def _write(self, stored: Stored, *, healthy: int, desired: int, expected: int, disrupted: dict[str, str]) -> None:
         obj = stored.to_dict()
-        # No disruption is allowed while no pods are expected: pods may be created before their budget is counted.
+        # While no pods are expected, allow no disruption: pods may be created before the budget is counted again.
         allowed = max(healthy - desired, 0) if expected > 0 else 0
         generation = obj["metadata"].get("generation", 0)
         status: JsonObject = {
@@ -231,7 +230,7 @@ class DisruptionController:
         self._client.update_status(stored, status)
 
     def _fail_safe(self, stored: Stored, message: str) -> None:
-        """Nothing may be disrupted while the budget cannot be counted."""
+        """Allow no disruption while the expected count is unknown."""
         budget = stored.to_dict()
         text = f"Failed to calculate the number of expected pods: {message}"
         self._client.events.record(budget, WARNING, "CalculateExpectedPodCountFailed", text)

@@ -1,8 +1,8 @@
 """Create PersistentVolumeClaims for generic ephemeral volumes.
 
-A pod with such a volume has the claim `<pod>-<volume>`, made from the template in the volume and owned by the pod, so
-that it goes with the pod. A claim of that name which is not the pod's is never taken over: the pod waits until it is
-gone. A claim that somebody deletes is made anew.
+Such a volume gets the claim `<pod>-<volume>`, created from the volume's template and owned by the pod, so that it is
+deleted with the pod. An existing claim of that name that the pod does not own is never used: the pod waits until it is
+deleted. A deleted claim is recreated.
 
 Upstream: pkg/controller/volume/ephemeral.
 """
@@ -36,7 +36,7 @@ class EphemeralVolumeController:
         self.name = "ephemeral-volume-controller"
         self.watches = (CLAIMS, PODS)
         self._client = ControllerClient(registry, "ephemeral_volume")
-        #: The pods that want a claim of this name made.
+        #: Claim name -> pods that need it.
         self._pods: dict[ClaimKey, dict[Key, None]] = {}
 
     def keys_of(self, event: Event) -> Sequence[Hashable]:
@@ -45,7 +45,7 @@ class EphemeralVolumeController:
             deleted = event.type == "DELETED"
             return [*self._pods.get(ClaimKey(stored.namespace, stored.name), ())] if deleted else ()
         if event.type == "MODIFIED":
-            # What volumes a pod has does not change.
+            # A pod's volumes are immutable.
             return ()
         pod, key = decode_json(stored.data, PodWithVolumes), Key(stored.namespace, stored.name, stored.uid)
         claims = [ClaimKey(stored.namespace, _claim_name(pod, volume)) for volume in _ephemeral(pod)]

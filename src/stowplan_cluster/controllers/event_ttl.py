@@ -1,7 +1,7 @@
 """Delete Events one hour after their last update.
 
-They leave in the order in which they were written, so one queue and one timer serve them all.
-Those that a loaded state brings along have an hour from then.
+Events expire in the order in which they were written, so one queue and one timer suffice. Events of a loaded state
+expire one hour after loading.
 
 Upstream: the `--event-ttl` of kube-apiserver, which etcd's leases carry out.
 """
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 EVENTS = "events"
 TTL_SECONDS = 3600.0
-#: Events removed in one reconcile.
+#: Maximum number of events deleted per reconcile.
 BURST = 500
 
 
@@ -37,7 +37,7 @@ class EventTTLController:
         self.name = "event-ttl-controller"
         self.watches = (EVENTS,)
         self._registry = registry
-        #: When each event's time is up, unless it has been written again.
+        #: Expiry of each version of an event; ignored if the event was written again.
         self._expiries: deque[_Expiry] = deque()
 
     def keys_of(self, event: Event) -> Sequence[Hashable]:

@@ -1,9 +1,10 @@
 """Record Events on the objects that controllers act on, as `kubectl describe` shows them.
 
-What is said again word for word raises the count of the event that said it first. As with
-upstream's recorder, one source may say 25 things about an object and then one more every five
-minutes; the rest is dropped, so scaling to 10,000 pods does not leave 10,000 events. Left out: the
-aggregation of events that differ only in their message.
+A repeated event increments the count of the first one. As in upstream's recorder, a source may record 25 events per
+object and then one more every five minutes; the rest is dropped, so scaling to 10,000 pods does not leave 10,000
+events.
+
+Left out: aggregation of events that differ only in their message.
 
 Upstream: k8s.io/client-go/tools/record.
 """
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from stowplan_cluster.apiserver.registry import Registry
     from stowplan_cluster.apiserver.resources import Resource
 
-#: Under which controllers write.
+#: The field manager of all controllers.
 FIELD_MANAGER = "kube-controller-manager"
 
 NORMAL = "Normal"
@@ -33,7 +34,7 @@ WARNING = "Warning"
 
 BURST = 25
 REFILL_SECONDS = 300.0
-#: How many objects, and how many events, a recorder remembers.
+#: Maximum number of objects, and of events, that a recorder remembers.
 REMEMBERED = 4096
 
 K = TypeVar("K", bound="Hashable")
@@ -54,7 +55,7 @@ class _Said:
 
 
 class EventRecorder:
-    """Writes events in the name of one component."""
+    """Records events for one component."""
 
     def __init__(self, registry: Registry, component: str) -> None:
         self._registry = registry
@@ -74,7 +75,7 @@ class EventRecorder:
                 return
             name, namespace = self._create(obj, event_type, reason, message)
         except ApiError:
-            # Parity: an event that is refused, as in a namespace that is going away, is given up.
+            # Parity: a rejected event (of a terminating namespace, for instance) is dropped.
             return
         _remember(self._said, (uid, event_type, reason, message), _Said(namespace, name))
 
@@ -114,7 +115,7 @@ class EventRecorder:
     def _create(self, obj: JsonObject, event_type: str, reason: str, message: str) -> tuple[str, str]:
         metadata = obj["metadata"]
         now = self._registry.clock()
-        # The version makes names differ that are made in the same moment.
+        # The store's version makes the names of simultaneous events unique.
         name = f"{metadata['name']}.{int(now * 1e9) + self._registry.store.version:x}"
         namespace = metadata.get("namespace") or "default"
         regarded = {

@@ -1,14 +1,14 @@
 """Delete dependents of deleted objects, by the requested propagation policy.
 
-In the background (the rule): an object goes once all its owners are gone. In the foreground: an owner
-that is being deleted stays until the dependents that block it are gone. Orphaned: the dependents stay,
-and forget their owner. An owner is told by its uid; another object of the same name is a
-stranger. Owners that are gone while others still live are struck from the list.
+Background (the default): an object is deleted once all its owners are gone. Foreground: an owner that is being deleted
+stays until its blocking dependents are gone. Orphan: dependents are kept, and the owner reference is removed. Owners
+are identified by uid, not by name. If some owners are gone and others are not, the references to the former are
+removed.
 
-The store knows the dependents of a uid, so each change costs what it concerns.
+The store indexes dependents by owner uid, so the cost of a change is proportional to the objects it concerns.
 
-Left out: a dependent whose owner is of a kind that is not served is kept, without a retry; a cluster-scoped
-object whose owner has a namespace is kept, without the event that tells of it.
+Left out: a dependent whose owner is of a kind that is not served is kept, without a retry; a cluster-scoped object with
+a namespaced owner is kept, without upstream's event.
 
 Upstream: pkg/controller/garbagecollector.
 """
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from stowplan_cluster.apiserver.registry import Registry
     from stowplan_cluster.apiserver.store import Event, Stored
 
-#: Without owners, and far too many.
+#: Events have no owners, and there are many of them.
 _IGNORED = ("events",)
 _MARKS = (f'"{ORPHAN}"'.encode(), f'"{FOREGROUND}"'.encode())
 _BEING_DELETED = b'"deletionTimestamp":'
@@ -53,7 +53,7 @@ class ObjectKey(NamedTuple):
 @dataclass(slots=True)
 class _Waiting:
     key: ObjectKey
-    #: uids of the dependents it waits for.
+    #: uids of the dependents that it waits for.
     blocking: set[str]
 
 
@@ -63,7 +63,7 @@ class GarbageCollector:
         self.watches = (EVERYTHING,)
         self._registry = registry
         self._client = ControllerClient(registry, "garbage-collector")
-        #: By uid: owners that wait for their dependents.
+        #: Owners that wait for their dependents, by uid.
         self._waiting: dict[str, _Waiting] = {}
 
     def keys_of(self, event: Event) -> Sequence[Hashable]:
@@ -72,7 +72,7 @@ class GarbageCollector:
     def reconcile(self, key: Any) -> None:
         self._look_at(key)
 
-    # What a change concerns
+    # Events
 
     def _concerned(self, event: Event) -> list[ObjectKey]:
         stored = event.stored
@@ -87,7 +87,7 @@ class GarbageCollector:
         return keys
 
     def _no_longer_awaited(self, event: Event) -> list[ObjectKey]:
-        """The owners that wait for nothing any more after this change of a dependent."""
+        """The owners whose last blocking dependent is gone with this change."""
         if event.previous is None or not self._waiting:
             return []
         kept = event.stored.owners if event.type != "DELETED" and _BLOCKING in event.stored.data else ()
@@ -100,7 +100,7 @@ class GarbageCollector:
                     keys.append(waiting.key)
         return keys
 
-    # What becomes of an object
+    # Reconciling
 
     def _look_at(self, key: ObjectKey) -> None:
         stored = self._client.store.get(key.storage, key.namespace, key.name)
@@ -120,18 +120,18 @@ class GarbageCollector:
             return
         solid, dangling, waiting = self._classify(stored, metadata.owner_references)
         if solid:
-            # Including waiting owners: they would otherwise wait forever for an object that remains.
+            # Remove waiting owners, too: they would wait forever for an object that stays.
             self._strike(stored, {*dangling, *waiting})
         elif waiting and (dependents := self._client.store.dependents(stored.uid)):
             if any(_waits_for_dependents(decode_json(one.data, AnyObject).metadata) for one in dependents):
-                # A cycle of owners would wait for itself.
+                # Break cycles: their objects would wait for each other.
                 stored = self._unblock(stored)
             self._delete(stored, "Foreground")
         else:
             self._delete(stored, _propagation_of(metadata.finalizers))
 
     def _classify(self, stored: Stored, references: Iterable[OwnerReference]) -> tuple[list[str], list[str], list[str]]:
-        """uids of the owners that live, that are gone, and that wait for their dependents."""
+        """uids of the owners that exist, that are gone, and that wait for their dependents."""
         solid, dangling, waiting = [], [], []
         for reference in references:
             resource = self._registry.catalogue.of_kind(reference.api_version, reference.kind)
@@ -174,7 +174,7 @@ class GarbageCollector:
         self._remove_finalizer(owner, ORPHAN)
 
     def _strike(self, stored: Stored, uids: Collection[str]) -> None:
-        """Remove owners from an object's list."""
+        """Remove owner references from an object."""
         obj = stored.to_dict()
         references = obj["metadata"]["ownerReferences"]
         left = [one for one in references if one.get("uid") not in uids]
@@ -203,7 +203,7 @@ def _key_of(stored: Stored) -> ObjectKey:
 
 
 def _is_marked(stored: Stored) -> bool:
-    """Whether it may be one that is being deleted and waits for its dependents; told without decoding."""
+    """Whether it may be waiting for its dependents, judging by its bytes without decoding."""
     return _BEING_DELETED in stored.data and any(mark in stored.data for mark in _MARKS)
 
 
@@ -217,7 +217,7 @@ def _blocks(dependent: Stored, owner: str) -> bool:
 
 
 def _propagation_of(finalizers: Collection[str]) -> str:
-    """As requested by an earlier deletion."""
+    """The propagation policy that an earlier deletion requested."""
     if ORPHAN in finalizers:
         return "Orphan"
     return "Foreground" if FOREGROUND in finalizers else "Background"

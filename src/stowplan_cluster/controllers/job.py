@@ -1,12 +1,12 @@
 """Jobs: create pods until enough have succeeded.
 
-Each pod carries a finalizer until it is counted, so that none is lost to whoever deletes finished
-pods, and none is counted twice. A reconcile counts what has finished since the last one, ends the
-Job if that decides it, or else creates and deletes pods; then it writes the status and lets go of
-the pods it has counted. A Job that is decided is finished only when its last pod is gone.
+Each pod has a finalizer until it is counted, so that no pod is lost if finished pods are deleted, and none is counted
+twice. A reconcile counts the pods that finished since the last one, decides the Job if possible or else creates and
+deletes pods, then updates the status and removes the finalizer from counted pods. A decided Job is finished only once
+all its pods have terminated.
 
-Failures are followed by a delay that doubles, from ten seconds to ten minutes, until a pod succeeds.
-It is kept in memory: a server that is started again begins anew.
+The backoff after failures doubles from ten seconds to ten minutes, until a pod succeeds. It is kept in memory and does
+not survive a restart.
 
 Left out: podFailurePolicy, successPolicy, backoffLimitPerIndex, and pod groups.
 
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 TRACKING = "batch.kubernetes.io/job-tracking"
 
-#: Pods created, and pods deleted, in one reconcile.
+#: Maximum number of pods created, and of pods deleted, per reconcile.
 BURST = 50
 
 BACKOFF_SECONDS = 10.0
@@ -49,7 +49,7 @@ FAILURE_TARGET = "FailureTarget"
 SUCCESS_CRITERIA_MET = "SuccessCriteriaMet"
 SUSPENDED = "Suspended"
 
-#: Statuses keep these though they are 0 or empty.
+#: Status fields that are present even if 0 or empty.
 _KEPT = ("ready", "terminating", "uncountedTerminatedPods")
 
 
@@ -58,7 +58,7 @@ def is_finished(job: Job) -> bool:
 
 
 class _FormerPod(NamedTuple):
-    """A pod that was some Job's and is nobody's now."""
+    """A pod that was orphaned by its Job."""
 
     namespace: str
     name: str
@@ -66,7 +66,7 @@ class _FormerPod(NamedTuple):
 
 @dataclass(slots=True)
 class _Failures:
-    """Since the last success."""
+    """Failures since the last success."""
 
     count: int = 0
     last: float = 0.0
@@ -115,14 +115,14 @@ class JobController:
             release(self._client, stored)
 
     def _let_go_of_all(self, uid: str) -> None:
-        """The Job is gone: release its pods, which will not be counted."""
+        """Release the pods of a deleted Job, which will not be counted."""
         for stored in self._client.store.dependents(uid):
             if stored.resource == PODS:
                 release(self._client, stored)
 
 
 def release(client: ControllerClient, stored: Stored) -> None:
-    """Take the tracking finalizer from a pod."""
+    """Remove the tracking finalizer from a pod."""
     obj = stored.to_dict()
     finalizers = obj["metadata"].get("finalizers") or []
     if TRACKING in finalizers:
@@ -176,7 +176,7 @@ class _Sync:
     # Counting
 
     def _count(self) -> None:
-        """Add up the pods that have finished and are not counted yet."""
+        """Count finished pods that are not counted yet."""
         fresh = [pod for pod in self._pods if TRACKING in pod.metadata.finalizers]
         succeeded = [pod for pod in fresh if pod.phase == SUCCEEDED]
         failed = [pod for pod in fresh if self._has_failed(pod)]
@@ -209,10 +209,10 @@ class _Sync:
         waits_for_failure = self._job.spec.pod_replacement_policy == FAILED and self._decided != FAILURE_TARGET
         return pod.terminating and pod.phase != SUCCEEDED and not waits_for_failure
 
-    # Judging
+    # Deciding
 
     def _verdict(self) -> tuple[str, str, str] | None:
-        """The interim condition (type, reason, message) that decides the Job; None as long as it runs."""
+        """The condition (type, reason, message) that decides the Job; None while it runs."""
         if self._decided is not None:
             condition = condition_of(self._status, self._decided) or {}
             return self._decided, condition.get("reason", ""), condition.get("message", "")
@@ -252,7 +252,7 @@ class _Sync:
     # Managing pods
 
     def _manage(self) -> int:
-        """Create or delete pods; how many."""
+        """Create or delete pods; return how many."""
         if self._set_suspended():
             self._untrack_and_delete(self._active)
             return len(self._active)
@@ -283,7 +283,7 @@ class _Sync:
         surplus: list[Pod] = []
         useful = list(self._active)
         if self._indexed:
-            # The last in the order is the one whose loss would cost most.
+            # Keep the last in deletion order: the one whose loss costs most.
             keep = {index_of(pod, self._completions): pod for pod in by_deletion_order(useful)}
             keep.pop(None, None)
             useful = [pod for pod in useful if keep.get(index_of(pod, self._completions)) is pod]
@@ -334,7 +334,7 @@ class _Sync:
     # The status
 
     def _set_suspended(self) -> bool:
-        """Keep the condition and startTime in step with spec.suspend; whether it is set."""
+        """Sync the condition and startTime with spec.suspend; return whether the Job is suspended."""
         suspend = self._job.spec.suspend
         condition = condition_of(self._status, SUSPENDED)
         if suspend and (condition is None or condition["status"] != "True"):
@@ -348,7 +348,7 @@ class _Sync:
         return suspend
 
     def _finish(self, verdict: tuple[str, str, str] | None, changes: int) -> None:
-        """Write the status; with a verdict, and when no pod is left, the Job's last one."""
+        """Update the status; if the Job is decided and no pods are left, add the final condition."""
         finished = None
         if verdict is not None:
             type_, reason, message = verdict

@@ -21,7 +21,7 @@ _MAX_GENERATE_NAME = 58
 
 
 def index_of(pod: Pod, completions: int) -> int | None:
-    """None if the pod has no index, or one that the Job does not ask for any more."""
+    """The pod's index; None if it has none, or one that is no longer below completions."""
     text = pod.metadata.annotations.get(COMPLETION_INDEX, "")
     index = int(text) if text.isdecimal() else completions
     return index if index < completions else None
@@ -37,7 +37,7 @@ def parse_indexes(text: str, completions: int) -> set[int]:
 
 
 def format_indexes(indexes: Iterable[int]) -> str:
-    """Runs of three and more are shortened."""
+    """Format sorted indexes; runs of three or more become ranges."""
     return ",".join(_run(first, last) for first, last in _runs(indexes))
 
 
@@ -58,7 +58,7 @@ def first_free(taken: Collection[int], completions: int, count: int) -> list[int
 
 
 def give_index(pod: JsonObject, job: str, index: int) -> None:
-    """Tell a pod which piece of the work is its own: in metadata, hostname and environment."""
+    """Set a pod's completion index: in metadata, hostname and environment."""
     metadata, spec = pod["metadata"], pod["spec"]
     suffix = f"-{index}-"
     metadata["generateName"] = f"{job[: _MAX_GENERATE_NAME - len(suffix)]}{suffix}"

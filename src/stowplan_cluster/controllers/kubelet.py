@@ -1,23 +1,23 @@
 """One simulated kubelet for all nodes: runs, completes and removes bound pods, without containers.
 
-A pod bound to a ready node is checked against what the node has left (`kubelet_admission.py`), then
-its status becomes what a kubelet would write (`kubelet_status.py`). Pods of Jobs succeed after a second, all
-others run until they are deleted; a pod that is being deleted stops at once. Annotations say otherwise:
+A pod bound to a ready node is checked against the node's free resources (`kubelet_admission.py`), then its status is
+set as a kubelet would (`kubelet_status.py`). Pods of Jobs succeed after a second, all others run until they are
+deleted; a pod that is being deleted stops at once. Annotations change this:
 
 on a pod
-  stowplan.io/start-after: 5s     its containers take so long to start
-  stowplan.io/run-for: 30s        they end by themselves after this
-  stowplan.io/exit-code: "1"      in this way; what follows is for restartPolicy to say
-  stowplan.io/stop-after: 10s     they take so long to stop, but no longer than the grace period
+  stowplan.io/start-after: 5s     how long its containers take to start
+  stowplan.io/run-for: 30s        they exit after this time
+  stowplan.io/exit-code: "1"      with this code; restartPolicy applies
+  stowplan.io/stop-after: 10s     how long they take to stop, at most the grace period
 on a node
-  stowplan.io/kubelet: stopped    its kubelet is silent: no lease, nothing starts, nothing ends
+  stowplan.io/kubelet: stopped    the kubelet is down: no lease, nothing starts or ends
 
-A node that says it is not Ready gets no new pods running and its pods' conditions are left as they are.
-A node without a Ready condition becomes Ready; each node's lease is renewed every ten seconds, every
-node in its own moment, so that thousands of them make an even trickle of writes.
+On a node that is not Ready no pods start, and pod conditions are left unchanged. A node without a Ready condition
+becomes Ready. Each lease is renewed every ten seconds, spread over the period, so that thousands of nodes cause an even
+load.
 
-Statuses are written without going through admission, validation and field managers, as this server is
-their only author; a pod costs one write to start.
+Pod statuses skip admission, validation and managed fields, as this server builds them itself; starting a pod costs one
+write.
 
 Left out: events (Pulled, Created, Started, …), probes, logs, in-place resizing, image pulls that fail, the periodic
 update of a node's status.
@@ -59,7 +59,7 @@ _DEADLINE_MESSAGE = "Pod was active on the node longer than the specified deadli
 
 
 class Kubelet:
-    """Keys are nodes and the pods bound to them."""
+    """Keys are nodes and bound pods."""
 
     def __init__(self, registry: Registry) -> None:
         self.name = "kubelet"
@@ -68,9 +68,9 @@ class Kubelet:
         self._store = registry.store
         self._events = EventRecorder(registry, "kubelet")
         self._hosts = Hosts()
-        #: When the containers of a pod came into the state they are in; to the second it also stands in the status.
+        #: When the containers of a pod entered their current state; the status has it in whole seconds only.
         self._since: dict[str, float] = {}
-        #: When each node's lease is to be renewed.
+        #: When each node's lease is due for renewal.
         self._renewals: dict[str, float] = {}
 
     def keys_of(self, event: Event) -> Sequence[Hashable]:
@@ -102,7 +102,7 @@ class Kubelet:
         due = self._renewals.get(name)
         if due is None or due <= now:
             self._renew_lease(obj, now)
-            # From the second renewal on, each node has its own place in the period.
+            # The first interval is shortened by a hash of the name, which spreads nodes over the period.
             spread = 1.0 if due is not None else zlib.crc32(name.encode()) / 2**32
             due = self._renewals[name] = now + LEASE_PERIOD_SECONDS * spread
         return due - now
@@ -160,7 +160,7 @@ class Kubelet:
         self._events.record(pod, WARNING, refusal.reason, refusal.message)
 
     def _progress(self, stored: Stored, pod: JsonObject, host: Host, wishes: Wishes) -> float | None:
-        """Do what is due for an accepted pod, or say in how many seconds something will be."""
+        """Do what is due for an accepted pod; return the seconds until its next step."""
         state = kubelet_status.state_of(pod)
         if "running" in state:
             left = self._left(pod, wishes.run_for, state["running"].get("startedAt"))
@@ -178,7 +178,7 @@ class Kubelet:
         elif "waiting" in state:
             room = self._hosts.room(node_of(stored))
             if stored.uid not in room:
-                # An earlier process has accepted it.
+                # Accepted before this process started.
                 room.add(stored.uid, requests_of(decode_json(stored.data, Pod)))
             left = self._left(pod, wishes.start_after, pod["status"]["startTime"])
             if left is not None and left > 0:
@@ -247,19 +247,19 @@ class Kubelet:
                 return None
         return None
 
-    # Odds and ends
+    # Time and exit codes
 
     @property
     def _now(self) -> str:
         return timestamp(self._registry.clock())
 
     def _write(self, pod: JsonObject) -> None:
-        """The containers have come into another state."""
+        """Write a status in which the containers changed state."""
         self._since[pod["metadata"]["uid"]] = self._registry.clock()
         self._registry.replace(self._registry.of_storage(PODS), pod)
 
     def _left(self, pod: JsonObject, seconds: float | None, since: str | None) -> float | None:
-        """What is left of some seconds since the containers came into their state."""
+        """The rest of a duration that started when the containers entered their state."""
         if seconds is None:
             return None
         now = self._registry.clock()
@@ -275,7 +275,7 @@ class Kubelet:
 
 
 def _back_off_seconds(pod: JsonObject) -> int:
-    """How long the containers wait for their next start; the first one is not delayed."""
+    """Back-off before the containers' next start; the first restart is immediate."""
     restarts = kubelet_status.restarts_of(pod)
     if not restarts:
         return 0
@@ -283,7 +283,7 @@ def _back_off_seconds(pod: JsonObject) -> int:
 
 
 def _exit_code_of_stopping(pod: JsonObject, wishes: Wishes, grace: int) -> int:
-    """Services shut down in good order; work that is cut off has failed."""
+    """The exit code on deletion: 0 or 143 when stopped in time, 137 when killed."""
     if wishes.stop_after > grace:
         return kubelet_status.EXIT_CODE_KILLED
     return 0 if pod["spec"].get("restartPolicy") == "Always" else kubelet_status.EXIT_CODE_TERMINATED

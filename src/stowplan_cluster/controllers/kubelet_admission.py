@@ -1,12 +1,11 @@
 """Kubelet admission: repeat the scheduler's node checks for a bound pod.
 
-A scheduler that counts wrong, or two of them on one node, show here: the pod fails with reason
-OutOfcpu and the like, as it would on a real node. What is checked: the number of pods, the
-requests against what is allocatable, node selector and required node affinity. A resource that the
-node does not know at all is not counted, if it is an extended one; a node without capacity and
-allocatable takes everything.
+This reveals a scheduler that overcommits a node, or two that compete for it: the pod fails with reason OutOfcpu or the
+like, as on a real node. Checked are the number of pods, requests against allocatable, node selector and required node
+affinity. Extended resources that the node does not have are ignored; a node without capacity and allocatable accepts
+everything.
 
-Left out: host ports, NoExecute taints (the taint eviction has those), operating systems.
+Left out: host ports, NoExecute taints (see `taint_eviction.py`), operating systems.
 
 Upstream: pkg/kubelet/lifecycle/predicate.go, fitsRequest in pkg/scheduler/framework/plugins/noderesources.
 """
@@ -37,7 +36,7 @@ class Refusal:
 
 
 def requests_of(pod: Pod) -> dict[str, int]:
-    """In the scheduler's integers: milli-cpu, bytes, counts."""
+    """A pod's requests as integers: milli-CPU, bytes, counts."""
     return to_vector(pod_requests(pod, use_status=True, pod_level_resize=True))
 
 
@@ -56,7 +55,7 @@ def allocatable_of(resources: ResourceList) -> dict[str, int]:
 
 @dataclass(slots=True)
 class Room:
-    """What the accepted pods of one node use. Pods count by uid, from acceptance until they end or go."""
+    """The resources used by a node's accepted pods, by uid, until they end or are deleted."""
 
     used: dict[str, int] = field(default_factory=dict)
     _pods: dict[str, Mapping[str, int]] = field(default_factory=dict)
@@ -75,7 +74,7 @@ class Room:
             self.used[name] -= amount
 
     def refusal(self, requests: Mapping[str, int], allocatable: Mapping[str, int]) -> Refusal | None:
-        """Why the pod does not fit, None if it does."""
+        """The reason why the pod does not fit; None if it does."""
         if not allocatable:
             return None
         count = len(self._pods)

@@ -1,6 +1,6 @@
 """Annotations that control how simulated containers behave.
 
-What they say is checked as a whole: a pod with an annotation that does not parse is run as if it had none.
+They are parsed together: if one is invalid, the pod runs as if it had none.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ STOP_AFTER = "stowplan.io/stop-after"
 KUBELET = "stowplan.io/kubelet"
 STOPPED = "stopped"
 
-#: How long pods of Jobs run, unless they say.
+#: How long pods of Jobs run by default.
 JOB_SECONDS = 1.0
 _MAX_EXIT_CODE = 255
 _DIGITS = re.compile("[0-9]{1,3}")
 
 
 class InvalidAnnotation(ValueError):
-    """Says which annotation, what it holds, and what it should."""
+    """The message names annotation, value and expected format."""
 
 
 @dataclass(frozen=True, slots=True)
 class Wishes:
     start_after: float = 0.0
-    #: None: for ever.
+    #: None: until deleted.
     run_for: float | None = None
     exit_code: int = 0
     stop_after: float = 0.0

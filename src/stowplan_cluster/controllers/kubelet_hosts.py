@@ -1,6 +1,6 @@
 """Per-node state of the simulated kubelet: health, pods, free resources and addresses.
 
-All of it is followed from the store's changes, so a new process picks up where the last one ended.
+All state is derived from the store's changes, so a new process continues where the last one stopped.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ POD_NETWORK = "10.128.0.0/9"
 
 @dataclass(frozen=True, slots=True)
 class Host:
-    """A node."""
+    """The state of one node."""
 
     ready: bool
     stopped: bool
@@ -39,7 +39,7 @@ class Host:
 
     @property
     def at_work(self) -> bool:
-        """Whether it runs pods."""
+        """Whether the node can run pods."""
         return self.ready and not self.stopped and bool(self.address)
 
 
@@ -48,7 +48,7 @@ class Hosts:
         self._hosts: dict[str, Host] = {}
         self._pods = PodsByNode()
         self._rooms: dict[str, Room] = {}
-        #: Addresses in use, and which of them pods have, by uid.
+        #: Addresses in use; pods' addresses by uid.
         self._taken: set[str] = set()
         self._addresses: dict[str, str] = {}
         self._node_pool = AddressPool(NODE_NETWORK, self._taken)
@@ -58,15 +58,15 @@ class Hosts:
         return self._hosts.get(name)
 
     def room(self, name: str) -> Room:
-        """What the pods use that this node has accepted."""
+        """The resources used by the node's accepted pods."""
         return self._rooms.setdefault(name, Room())
 
     def node_address(self, name: str) -> str:
-        """The node's address, or one that it may have."""
+        """The node's address, or a newly allocated one."""
         return self._hosts[name].address or self._node_pool.take() or ""
 
     def pod_address(self, uid: str, host: Host) -> str:
-        """The pod's address, from the node's own network if there is room."""
+        """The pod's address, from the node's pod CIDR if it has a free one."""
         known = self._addresses.get(uid)
         if known is not None:
             return known
@@ -80,7 +80,7 @@ class Hosts:
         raise RuntimeError(f"no address left in {POD_NETWORK}")
 
     def follow(self, event: Event) -> Sequence[Hashable]:
-        """Take note of a change; the nodes and pods that it concerns."""
+        """Apply a change; return the affected nodes and pods."""
         return self._follow_node(event) if event.stored.resource == NODES else self._follow_pod(event)
 
     def _follow_node(self, event: Event) -> Sequence[Hashable]:

@@ -1,7 +1,7 @@
 """The node status and heartbeat Lease that the simulated kubelet writes.
 
-A node that comes without a Ready condition is made Ready. What it says itself is left alone, but for
-conditions that are Unknown, as the node lifecycle leaves them when nobody has renewed the lease.
+A node created without a Ready condition becomes Ready. Its own values are kept, except for conditions that are Unknown,
+which the node lifecycle controller sets when the lease expires.
 
 Upstream: pkg/kubelet/nodestatus/setters.go, k8s.io/component-helpers/apimachinery/lease.
 """
@@ -42,13 +42,13 @@ _NODE_INFO = {
 
 
 def address_of(node: JsonObject) -> str:
-    """Its InternalIP, or ""."""
+    """The node's InternalIP; "" if it has none."""
     addresses = (node.get("status") or {}).get("addresses") or ()
     return next((one.get("address", "") for one in addresses if one.get("type") == "InternalIP"), "")
 
 
 def complete(node: JsonObject, *, address: str, now: float) -> bool:
-    """Fill in what a kubelet reports and the node does not say yet; whether there was something."""
+    """Add what a kubelet reports and the node lacks; return whether anything changed."""
     status = node.setdefault("status", {})
     changed = _complete_conditions(status, now=now)
     if address and not address_of(node):

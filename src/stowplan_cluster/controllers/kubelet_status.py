@@ -1,7 +1,7 @@
 """The pod status that the simulated kubelet writes.
 
-All containers of a pod start, end and restart together; init containers are done in the moment the
-pod starts, sidecars run beside the others. Every function changes the pod it is given.
+All containers of a pod start, end and restart together; init containers complete as soon as the pod starts, sidecars
+run with the others. Functions modify the pod in place.
 
 Left out: `resources` and `allocatedResources` of containers, volume mounts, ephemeral containers.
 
@@ -25,19 +25,19 @@ if TYPE_CHECKING:
     InitState = Callable[[bool], JsonObject]
 
 _PHASES = (PENDING, RUNNING, SUCCEEDED, FAILED)
-#: What one status of a container hands on to the next.
+#: Fields that a new container status keeps from the previous one.
 _KEPT = {"lastState", "ready", "restartCount"}
 
 CREATING = "ContainerCreating"
 BACK_OFF = "CrashLoopBackOff"
 
-#: How processes end that are told to, and that are not asked.
+#: Exit codes after SIGTERM and SIGKILL.
 EXIT_CODE_TERMINATED = 143
 EXIT_CODE_KILLED = 137
 
 
 def accept(pod: JsonObject, *, host_ip: str, now: str) -> None:
-    """The pod is this node's; its containers are still to be made."""
+    """Accept the pod: Pending, with containers being created."""
     status = pod["status"]
     for field in ("containerStatuses", "initContainerStatuses"):
         status.pop(field, None)
@@ -62,7 +62,7 @@ def run(pod: JsonObject, *, pod_ip: str, now: str) -> None:
 
 
 def end(pod: JsonObject, *, exit_code: int, now: str, reason: str = "", message: str = "") -> None:
-    """All containers have ended for good."""
+    """Terminate all containers for good."""
     status = pod["status"]
     status["phase"] = FAILED if exit_code or reason else SUCCEEDED
     if reason:
@@ -77,7 +77,7 @@ def end(pod: JsonObject, *, exit_code: int, now: str, reason: str = "", message:
 
 
 def back_off(pod: JsonObject, *, exit_code: int, seconds: int, now: str) -> None:
-    """The containers have ended and are to be started again after a while."""
+    """Terminate the containers; they restart after a back-off."""
     ended = _terminated(exit_code, "Error" if exit_code else "Completed", started=_started_at(pod, now), now=now)
     for container in pod["status"]["containerStatuses"]:
         metadata = pod["metadata"]
@@ -108,19 +108,19 @@ def restart(pod: JsonObject, *, exit_code: int, now: str) -> None:
 
 
 def reject(pod: JsonObject, *, reason: str, message: str, now: str) -> None:
-    """The node does not take the pod."""
+    """Reject the pod: it fails with this reason."""
     status = pod["status"]
     status.update(phase=FAILED, reason=reason, message=f"Pod was rejected: {message}", startTime=now)
     status["observedGeneration"] = pod["metadata"].get("generation", 0)
 
 
 def refresh(pod: JsonObject, *, now: str) -> None:
-    """Bring the conditions up to what the containers and the readiness gates say."""
+    """Update the conditions from containers and readiness gates."""
     _observe(pod, now=now)
 
 
 def is_sound(pod: JsonObject) -> bool:
-    """Whether the status is one that this module can go on from; anybody may have written another."""
+    """Whether this module can continue from the status; other clients may have written anything."""
     status, spec = pod["status"], pod["spec"]
     if status.get("phase") not in _PHASES or not status.get("startTime"):
         return False
@@ -218,7 +218,7 @@ def _digest(text: str) -> str:
 
 
 def _observe(pod: JsonObject, *, now: str, sandbox: bool = True) -> None:
-    """Write the conditions that kubelets own."""
+    """Set the conditions that kubelets own."""
     pod["status"]["observedGeneration"] = pod["metadata"].get("generation", 0)
     phase = pod["status"]["phase"]
     completed = "PodCompleted" if phase == SUCCEEDED else ""
@@ -268,5 +268,5 @@ def _why_gates_closed(pod: JsonObject) -> tuple[str, str]:
 
 
 def _go_names(names: Sequence[str]) -> str:
-    """As `%s` prints a slice."""
+    """Format names as Go's `%s` prints a slice."""
     return f"[{' '.join(names)}]"

@@ -1,13 +1,11 @@
 """The controllers' work loop: store changes become keys, keys become reconciles.
 
-One queue holds what is to be looked at, each (controller, key) at most once. It is strictly first
-come, first served over all controllers: while a thousand pods wait for their kubelet, the thousand
-changes they have caused lie in the queue as one key of their ReplicaSet. The order depends on
-nothing but the order of the writes, so a run can be repeated.
+One FIFO queue over all controllers holds each (controller, key) at most once: a thousand pod changes become one key of
+their ReplicaSet. The order depends only on the order of writes, so runs are reproducible.
 
-Each (controller, key) has at most one timer: what its last reconcile asked for, or, after a
-failure, a delay that doubles up to a minute. The clock is the caller's; `settle` does all that is
-due now, and a test then moves the clock to `next_due`.
+Each (controller, key) has at most one timer: the delay that its last reconcile returned, or, after a failure, a backoff
+that doubles up to a minute. The clock is injected; `settle` does everything that is due now, and tests then move the
+clock to `next_due`.
 
 Upstream: k8s.io/client-go/util/workqueue, pkg/controller.
 """
@@ -34,7 +32,7 @@ if TYPE_CHECKING:
 BACKOFF_BASE_SECONDS = 0.005
 BACKOFF_LIMIT_SECONDS = 60.0
 EVERYTHING = "*"
-#: `settle` gives up here: two controllers that undo each other's work never come to rest.
+#: Limit of `settle`: two controllers that undo each other's work would never settle.
 SETTLE_LIMIT = 1_000_000
 
 logger = logging.getLogger(__name__)
@@ -45,16 +43,16 @@ class Controller(Protocol):
 
     @property
     def name(self) -> str:
-        """As kube-controller-manager's `--controllers` names it."""
+        """The name in kube-controller-manager's `--controllers`."""
         ...
 
     @property
     def watches(self) -> tuple[str, ...]:
-        """The storages whose changes it wants to see; EVERYTHING stands for all, custom ones too."""
+        """The storages to watch; EVERYTHING means all, including custom resources."""
         ...
 
     def keys_of(self, event: Event) -> Iterable[Hashable]:
-        """What to reconcile after a change. Sees every change once, in order; writes nothing."""
+        """The keys to reconcile after a change. Called once per change, in order; must not write."""
         ...
 
     def reconcile(self, key: Hashable) -> float | None:
@@ -62,7 +60,7 @@ class Controller(Protocol):
         ...
 
 
-#: A controller's place in the list, and one of its keys.
+#: (index of the controller, key).
 Item = tuple[int, "Hashable"]
 
 
@@ -81,7 +79,7 @@ class Loop:
         self._watchers: dict[str, list[int]] = {}
         self._queue: deque[Item] = deque()
         self._queued: set[Item] = set()
-        #: (when, sequence, item); an entry counts only while `_due` names the same time.
+        #: Heap of (time, sequence, item); an entry is stale unless `_due` has the same time.
         self._timers: list[tuple[float, int, Item]] = []
         self._due: dict[Item, float] = {}
         self._sequence = 0
@@ -93,11 +91,11 @@ class Loop:
         self._observe_what_exists()
 
     def close(self) -> None:
-        """Stop following the store."""
+        """Stop watching the store."""
         self._unsubscribe()
 
     def step(self, limit: int = 1) -> bool:
-        """Reconcile up to `limit` keys that are due; whether there was one."""
+        """Reconcile up to `limit` due keys; return whether there were any."""
         self._enqueue_due()
         done = 0
         while self._queue and done < limit:
@@ -108,7 +106,7 @@ class Loop:
         return done > 0
 
     def settle(self) -> None:
-        """Run until nothing is due now."""
+        """Reconcile until nothing is due."""
         for _ in range(SETTLE_LIMIT):
             if not self.step():
                 return
@@ -116,7 +114,7 @@ class Loop:
         raise RuntimeError(f"controllers do not come to rest; next is {self._controllers[index].name} with {key}")
 
     def next_due(self) -> float | None:
-        """When there will be something to do, in epoch seconds; None: only a change brings work."""
+        """Time of the next work in epoch seconds; None if only a change can cause work."""
         if self._queue:
             return self.clock()
         while self._timers and self._due.get(self._timers[0][2]) != self._timers[0][0]:
@@ -164,7 +162,7 @@ class Loop:
     def _delay_after_failure(self, item: Item) -> float:
         failures = self._failures.setdefault(item, _Failures())
         failures.count += 1
-        # Bound the exponent: after a year of failures it would overflow a float.
+        # Bound the exponent: it would overflow a float after a year of failures.
         return min(BACKOFF_LIMIT_SECONDS, BACKOFF_BASE_SECONDS * 2.0 ** min(failures.count - 1, 32))
 
     def _log_once(self, item: Item, message: str) -> None:
@@ -184,10 +182,10 @@ class Loop:
 
 
 def select_controllers(controllers: Iterable[Controller], selection: Sequence[str]) -> list[Controller]:
-    """Those that `--controllers` leaves on: `*` stands for all, `name` switches one on, `-name` off."""
+    """Select controllers as `--controllers` does: `*` enables all, `name` enables and `-name` disables one."""
     known = list(controllers)
     if selection and all(entry.startswith("-") for entry in selection):
-        # Upstream would run none: but who excludes one controller does not mean to exclude all.
+        # Unlike upstream, `-name` alone implies `*`: excluding one controller should not exclude all.
         raise ValueError(f"{','.join(selection)} leaves nothing on; say *,{','.join(selection)}")
     names = {controller.name for controller in known}
     unknown = [entry for entry in selection if entry != "*" and entry.removeprefix("-") not in names]

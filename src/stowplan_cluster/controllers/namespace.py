@@ -1,11 +1,11 @@
 """Namespace deletion: first pods, then all other objects, then the namespace.
 
-All kinds that have namespaces are gone through, custom ones too. What stays (pods with a grace period, objects
-with finalizers) is counted in the namespace's conditions, and looked for again every second. A reconcile
-deletes a bounded number of objects, so that nobody waits long for it.
+All namespaced kinds are deleted, including custom resources. Remaining objects (pods in their grace period, objects
+with finalizers) are counted in the namespace's conditions, and checked again every second. A reconcile deletes a
+bounded number of objects, so that it does not block for long.
 
-Differs from upstream: while pods remain, the conditions say so; upstream's say at that stage that all
-content is gone.
+Unlike upstream, the conditions also report remaining content while pods remain; upstream reports it as deleted at that
+stage.
 
 Upstream: pkg/controller/namespace/deletion.
 """
@@ -36,15 +36,15 @@ if TYPE_CHECKING:
 NAMESPACES = "namespaces"
 FINALIZER = "kubernetes"
 
-#: Objects deleted in one reconcile.
+#: Maximum number of objects deleted per reconcile.
 BURST = 200
 RECHECK_SECONDS = 1.0
 
-#: Without these, an object need not be decoded.
+#: An object without any of these need not be decoded.
 _DELETION = b'"deletionTimestamp":'
 _FINALIZERS = b'"finalizers":'
 
-#: Condition type to (reason, message) while there is nothing to report.
+#: Condition type -> (reason, message) if there is no problem.
 _FINE = {
     "NamespaceDeletionDiscoveryFailure": ("ResourcesDiscovered", "All resources successfully discovered"),
     "NamespaceDeletionGroupVersionParsingFailure": (
@@ -61,7 +61,7 @@ _FINE = {
 
 
 class _Remains:
-    """What is still there after a round of deletions."""
+    """The objects that remain after one pass of deletions."""
 
     def __init__(self) -> None:
         self.deletions_left = BURST
@@ -70,7 +70,7 @@ class _Remains:
         self.errors: list[str] = []
 
     def problems(self) -> dict[str, tuple[str, str]]:
-        """Condition type to (reason, message) of what is not as it should be."""
+        """Condition type -> (reason, message) of all problems."""
         found = {}
         if self.errors:
             text = (
@@ -123,7 +123,7 @@ class NamespaceController:
         return remains
 
     def _resources(self) -> Iterable[Resource]:
-        """One for each storage."""
+        """One namespaced resource per storage."""
         catalogue = self._registry.catalogue
         for resource in list(catalogue):
             deletable = resource.namespaced and "delete" in resource.verbs

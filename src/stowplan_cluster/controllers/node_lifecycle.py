@@ -1,14 +1,13 @@
 """Detect unhealthy nodes, taint them and mark their pods not ready.
 
-A node is alive while its lease is renewed or its Ready condition has a new heartbeat. When neither
-happens for 50 seconds (a minute for a node that never had a status), its conditions become Unknown. Taints
-follow conditions: NoSchedule for what is wrong with a node, NoExecute also if it is not ready; a
-cordoned node has one of its own. When a node ceases to be ready, so do its pods.
+A node is healthy while its lease is renewed or its Ready condition gets new heartbeats. If neither happens for 50
+seconds (a minute for a node that never had a status), its conditions become Unknown. Taints follow conditions:
+NoSchedule for each problem, also NoExecute if the node is not ready; a cordoned node has a taint of its own. When a
+node becomes not ready, its pods do, too.
 
-A renewal of a lease costs a note of its time and nothing more: a node is looked at when it
-changes and when its time would be up.
+A lease renewal only records the time: a node is reconciled when it changes and when its grace period would end.
 
-Left out: zones (no rate limit on NoExecute taints, no mercy when a whole zone is down), the events
+Left out: zones (no rate limit on NoExecute taints, no reduced eviction when a whole zone is down), the events
 RegisteredNode and RemovingNode, the beta labels.
 
 Upstream: pkg/controller/nodelifecycle.
@@ -46,7 +45,7 @@ if TYPE_CHECKING:
 MONITOR_GRACE_SECONDS = 50.0
 STARTUP_GRACE_SECONDS = 60.0
 
-#: (condition, status) to the key of its taint.
+#: (condition, status) -> taint key.
 _TAINTS = {
     ("Ready", "False"): NOT_READY,
     ("Ready", "Unknown"): UNREACHABLE,
@@ -61,15 +60,15 @@ _MONITORED = ("Ready", "MemoryPressure", "DiskPressure", "PIDPressure")
 
 
 class _Health:
-    """What was last seen of a node."""
+    """The last observation of a node."""
 
     __slots__ = ("heartbeat", "probed", "ready")
 
     def __init__(self, now: float) -> None:
-        #: When the node last showed that it is alive.
+        #: Time of the last sign of life.
         self.probed = now
         self.heartbeat: object = None
-        #: Whether it was ready; None: not looked at yet.
+        #: Whether the node was ready; None before the first reconcile.
         self.ready: bool | None = None
 
 
@@ -116,7 +115,7 @@ class NodeLifecycleController:
         return left if left > 0 else None
 
     def _seconds_left(self, node: JsonObject, health: _Health) -> float:
-        """Until the node counts as lost."""
+        """Seconds until the node counts as unhealthy."""
         ready = condition_of(node.get("status") or {}, "Ready")
         heartbeat = ready.get("lastHeartbeatTime") if ready is not None else None
         if heartbeat != health.heartbeat and (ready or {}).get("status") != "Unknown":
@@ -188,7 +187,7 @@ def _is_own(taint: JsonObject) -> bool:
 
 
 def _wanted_taints(node: JsonObject) -> list[tuple[str, str]]:
-    """(key, effect) of all taints that this controller answers for."""
+    """The (key, effect) of all taints that this controller should set."""
     conditions = (node.get("status") or {}).get("conditions") or ()
     keys = [_TAINTS.get((condition.get("type"), condition.get("status"))) for condition in conditions]
     wanted = [(key, NO_SCHEDULE) for key in keys if key is not None]

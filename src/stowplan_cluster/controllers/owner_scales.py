@@ -27,15 +27,15 @@ _BUILT_IN = frozenset(kind.storage for kind in (REPLICA_SETS, REPLICATION_CONTRO
 
 
 class ScaleError(ValueError):
-    """An owner whose scale nobody can tell."""
+    """The owner's scale cannot be determined."""
 
 
 @dataclass(slots=True)
 class Scale:
-    #: Who is scaled; None: that owner does not exist.
+    #: uid of the scaled object; None if it does not exist.
     uid: str | None = None
     replicas: int = 0
-    #: uids of all that was looked at.
+    #: uids of all objects that were read.
     asked: list[str] = field(default_factory=list)
 
 

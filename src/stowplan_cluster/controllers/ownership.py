@@ -1,11 +1,11 @@
 """Owner references, adoption and release of pods and ReplicaSets.
 
-A dependent belongs to the one owner that its controller reference names. An owner adopts what has
-no owner and matches its selector, and releases what no longer matches.
+A dependent belongs to the owner in its controller reference. An owner adopts orphans that match its selector, and
+releases dependents that no longer match.
 
-`Ownership` follows both kinds. It keeps the dependents of each owner decoded, and what has no owner
-by namespace, so a reconcile decodes what has changed since the last one, and looks at those few
-orphans that its selector newly matches; who has thousands of pods may count them by `tally`.
+`Ownership` watches both kinds. It caches the decoded dependents of each owner, and orphans by namespace. So a reconcile
+decodes only what changed since the last one, and only considers orphans that newly match its selector. Owners with
+thousands of pods can count them incrementally with `tally`.
 
 Left out: an object whose owner references are all without `controller: true` is not adopted, nor is
 one that is finished or being deleted.
@@ -42,7 +42,7 @@ W = TypeVar("W", bound=Workload)
 
 
 def owner_reference(owner: Workload) -> JsonObject:
-    """What makes an object the owner's."""
+    """The controller reference to an owner."""
     return {
         "apiVersion": owner.api_version,
         "kind": owner.kind,
@@ -59,18 +59,18 @@ class Members(Generic[D]):
     def __init__(self, selector: Selector, tally_of: Callable[[D], Hashable] | None) -> None:
         self.selector = selector
         self.mine: dict[str, D] = {}
-        #: Owned, though the selector does not match them.
+        #: Owned, but not matched by the selector.
         self.strangers: dict[str, D] = {}
-        #: How many of `mine` there are of each sort that `tally_of` tells apart.
+        #: Number of `mine` by the result of `tally_of`.
         self.tally: Counter[Any] = Counter()
-        #: uid to name of those that have changed since.
+        #: uid -> name of dependents that changed since.
         self.changed: dict[str, str] = {}
         self._tally_of = tally_of
 
     def put(self, uid: str, dependent: D | None, *, matches: bool) -> None:
         before = self.mine.get(uid)
         if dependent is not None and matches:
-            # An entry that is replaced keeps its place, so the order is that of creation.
+            # A replaced entry keeps its position, so the order is that of creation.
             self.mine[uid] = dependent
         else:
             self.mine.pop(uid, None)
@@ -91,7 +91,7 @@ class Members(Generic[D]):
 
 
 class Ownership(Generic[W, D]):
-    """The dependents of one storage, as owned by workloads of one kind."""
+    """The dependents (in one storage) of workloads of one kind."""
 
     def __init__(
         self,
@@ -104,25 +104,25 @@ class Ownership(Generic[W, D]):
         finalizer: str = "",
         tally: Callable[[D], Hashable] | None = None,
     ) -> None:
-        """`fits_name`: what besides the selector decides; `finalizer`: what adopted objects get."""
+        """`fits_name` is a further condition for adoption; `finalizer` is added to adopted objects."""
         self._client = client
         self._owners = owners
         self._storage = storage
         self._decode = decode
         self._fits_name = fits_name
         self._finalizer = finalizer
-        #: uid to key of each owner that exists.
+        #: uid -> key of each existing owner.
         self._keys: dict[str, Key] = {}
-        #: By namespace: what each owner may adopt, and the labels of each object without owner.
+        #: By namespace: selectors of owners, and labels of orphans.
         self._selectors: dict[str, dict[Key, Selector]] = {}
         self._orphans: dict[str, dict[str, Mapping[str, str]]] = {}
-        #: Names of orphans that an owner's selector has matched; some may be somebody else's by now.
+        #: Names of orphans that match an owner's selector; some may have been adopted by others since.
         self._candidates: dict[Key, set[str]] = {}
         self._tally = tally
         self._members: dict[Key, Members[D]] = {}
 
     def keys_of(self, event: Event) -> Sequence[Key]:
-        """The owners that a change of an owner or of a dependent concerns."""
+        """The owners affected by a change of an owner or a dependent."""
         if event.stored.resource == self._owners.storage:
             return [self._follow_owner(event)]
         if event.stored.resource == self._storage:
@@ -134,7 +134,7 @@ class Ownership(Generic[W, D]):
         return ()
 
     def owners_of(self, event: Event) -> Sequence[Key]:
-        """Who owns the object of the event, or did before it."""
+        """The owners of the event's object, before and after it."""
         uids = event.stored.owners
         if event.previous is not None and event.previous.owners != uids:
             uids = (*uids, *event.previous.owners)
@@ -144,11 +144,11 @@ class Ownership(Generic[W, D]):
         return list(self._keys.values())
 
     def dependents(self, owner: W) -> list[D]:
-        """Whatever matches and is owned now, without adopting or releasing."""
+        """The matching dependents, without adopting or releasing."""
         return list(self._current(owner).mine.values())
 
     def claim(self, owner: W) -> list[D]:
-        """What is owned, after adopting what matches and releasing what does not."""
+        """The dependents, after adopting matching orphans and releasing what no longer matches."""
         return list(self.claim_members(owner).mine.values())
 
     def claim_members(self, owner: W) -> Members[D]:
@@ -164,7 +164,7 @@ class Ownership(Generic[W, D]):
         return members
 
     def _current(self, owner: W) -> Members[D]:
-        """The owner's members, with what has changed since the last time."""
+        """The owner's members, updated with the changes since the last call."""
         key, selector = owner.key, owner.selector
         members = self._members.get(key)
         if members is None or members.selector != selector:
@@ -204,7 +204,7 @@ class Ownership(Generic[W, D]):
         try:
             selector = self._owners.decode(stored).selector
         except SelectorError:
-            # The reconcile meets it again and says so.
+            # The reconcile hits the same error and reports it.
             return key
         selectors = self._selectors.setdefault(stored.namespace, {})
         if selectors.get(key) != selector:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def subject_of(owner: Workload) -> JsonObject:
-    """As much of a workload as an event names."""
+    """The fields of a workload that an event needs."""
     metadata = owner.metadata
     return {
         "apiVersion": owner.api_version,

@@ -1,6 +1,6 @@
 """Delete orphaned pods: on missing nodes, or terminating without a node.
 
-A node may come back under its name, so its pods are kept for a while.
+A node may be recreated under its name, so its pods are kept for a while.
 
 Left out: the limit on finished pods, and the out-of-service taint.
 
@@ -44,7 +44,7 @@ class PodGCController:
         self._registry = registry
         self._client = ControllerClient(registry, "pod-garbage-collector")
         self._pods = PodsByNode()
-        #: Since when each node with pods has been missing.
+        #: When each missing node that has pods was first missed.
         self._missing: dict[str, float] = {}
 
     def keys_of(self, event: Event) -> Sequence[Hashable]:
@@ -85,7 +85,7 @@ class PodGCController:
             self._remove(stored, None)
 
     def _remove(self, stored: Stored, condition: JsonObject | None) -> None:
-        """Let the pod fail, then delete it without grace."""
+        """Set the pod to Failed, then delete it with grace period 0."""
         if stored.field("status.phase") not in FINISHED:
             pod = stored.to_dict()
             status = pod.setdefault("status", {})

@@ -1,7 +1,7 @@
 """Create pods from a template, and compute the template hash.
 
-A hash is spelt in the alphabet of upstream's, without vowels, but is one of our own: a cluster
-never mixes both. Two templates are the same if they say the same: absent, null and empty are one.
+The hash uses upstream's alphabet (without vowels) but another algorithm; a cluster never mixes both. In comparisons of
+templates absent, null and empty are equal.
 
 Upstream: pkg/controller/controller_utils.go, pkg/controller/deployment/util.
 """
@@ -24,14 +24,14 @@ ALPHABET = "bcdfghjklmnpqrstvwxz2456789"
 MAX_NAME = 253
 
 _encode_sorted = msgspec.json.Encoder(order="sorted").encode
-#: Maps, which an API server leaves out when empty; an empty struct may mean something (`emptyDir: {}`).
+#: Maps, which an API server omits when empty; an empty struct may be significant (`emptyDir: {}`).
 _MAPS = ("labels", "annotations", "nodeSelector", "limits", "requests", "matchLabels", "overhead", "data")
 
 
 def pod_from_template(
     template: JsonObject, *, namespace: str, owner: JsonObject | None, name: str = "", generate_name: str = ""
 ) -> JsonObject:
-    """A pod to create, its parts the caller's to change."""
+    """Build a pod to create; a deep copy that the caller may change."""
     given = template.get("metadata") or {}
     metadata: JsonObject = {"namespace": namespace}
     if name:
@@ -45,19 +45,19 @@ def pod_from_template(
 
 
 def generate_name_of(owner: str) -> str:
-    """What the names of an owner's pods begin with."""
+    """The generateName of an owner's pods."""
     return f"{owner}-" if len(owner) < MAX_NAME else owner
 
 
 def hash_of(value: Any, collisions: int = 0) -> str:
-    """A short name for a piece of JSON; another one for each collision that was met before."""
+    """A short hash of a JSON value; `collisions` changes it."""
     text = _encode_sorted(_canonical(value)) + (str(collisions).encode() if collisions else b"")
     number = int.from_bytes(hashlib.blake2s(text, digest_size=4).digest(), "big")
     return "".join(ALPHABET[ord(digit) % len(ALPHABET)] for digit in str(number))
 
 
 def same_template(one: JsonObject, other: JsonObject) -> bool:
-    """Whether two pod templates say the same, but for the hash that a controller has added."""
+    """Whether two pod templates are equal, ignoring the hash label."""
     return one == other or _without_hash(_canonical(one)) == _without_hash(_canonical(other))
 
 

@@ -1,11 +1,9 @@
 """Pod predicates for controllers: active, ready, available, and deletion order.
 
-Of two pods that may go, the one whose loss costs less does: without a node before with one, pending
-before running, not ready before ready, the cheaper by annotation, the one with more siblings on its
-node, the one ready for a shorter time, the one that restarted more often, the newer.
+Pods whose loss costs less are deleted first: unassigned before assigned, pending before running, not ready before
+ready, lower deletion cost (annotation), more siblings on the node, ready for a shorter time, more restarts, newer.
 
-Left out of upstream's order: ages are compared as they are, where upstream compares their
-logarithms and lets chance decide among equals.
+Unlike upstream, ages are compared directly, not by logarithm with random order among equals.
 
 Upstream: pkg/controller/controller_utils.go (ActivePodsWithRanks), pkg/api/v1/pod/util.go.
 """
@@ -101,7 +99,7 @@ class Pod(ApiStruct, frozen=True, kw_only=True):
 
     @property
     def active(self) -> bool:
-        """Whether it counts as a replica."""
+        """Whether the pod counts as a replica."""
         return not self.finished and not self.terminating
 
     @property
@@ -118,7 +116,7 @@ class Pod(ApiStruct, frozen=True, kw_only=True):
         return seconds_of(self.metadata.creation_timestamp)
 
     def available_at(self, min_ready_seconds: int) -> float | None:
-        """When it has been, or will have been, ready for long enough; None if it is not ready."""
+        """When the pod became, or will become, available; None if it is not ready."""
         condition = self.ready_condition
         if condition is None or condition.status != "True":
             return None
@@ -139,7 +137,7 @@ def seconds_of(time: str | None) -> float:
 
 
 def next_availability(pods: Iterable[Pod], min_ready_seconds: int, now: float) -> float | None:
-    """In how many seconds the next ready pod becomes available; None if none is on its way."""
+    """Seconds until the next ready pod becomes available; None if there is none."""
     if not min_ready_seconds:
         return None
     times = (pod.available_at(min_ready_seconds) for pod in pods)
@@ -147,7 +145,7 @@ def next_availability(pods: Iterable[Pod], min_ready_seconds: int, now: float) -
 
 
 def by_deletion_order(pods: Sequence[Pod], related: Iterable[Pod] = ()) -> list[Pod]:
-    """The pods, those to delete first in front. `related` are all pods of the same application."""
+    """Sort pods, those to delete first. `related` are the pods that count as siblings."""
     crowd = Counter(pod.spec.node_name for pod in related if pod.active)
     return sorted(pods, key=lambda pod: _deletion_key(pod, crowd[pod.spec.node_name]))
 
@@ -177,7 +175,7 @@ def deletion_cost(pod: Pod) -> int:
 
 
 def _restarts(pod: Pod) -> tuple[int, int]:
-    """The most restarts of a container, and of a sidecar."""
+    """Maximum restart counts of containers and of sidecars."""
     sidecars = {container.name for container in pod.spec.init_containers if container.restart_policy == "Always"}
     return (
         max((status.restart_count for status in pod.status.container_statuses), default=0),

@@ -19,7 +19,7 @@ NODES = "nodes"
 
 
 class NodeKey(NamedTuple):
-    """Whichever node has this name."""
+    """A node by name."""
 
     name: str
 
@@ -37,7 +37,7 @@ class PodsByNode:
         self._keys: dict[str, dict[Key, None]] = {}
 
     def follow(self, event: Event) -> None:
-        """Take note of a change; those of other things than pods are ignored."""
+        """Apply a change; changes of other kinds than pods are ignored."""
         pod = event.stored
         if pod.resource != PODS:
             return
@@ -53,5 +53,5 @@ class PodsByNode:
             self._keys.pop(node, None)
 
     def on(self, node: str) -> Sequence[Key]:
-        """In the order in which they came there."""
+        """The pods on a node, in the order in which they were bound."""
         return list(self._keys.get(node, ()))

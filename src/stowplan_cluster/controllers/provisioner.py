@@ -1,13 +1,12 @@
 """A simulated external provisioner for every StorageClass: creates and deletes volumes.
 
-It does what a CSI driver's provisioner does once the binder has put the class's provisioner on a
-claim: a volume as large as asked for, reserved for that claim. One for a claim whose class waits for its first
-consumer is reachable from the selected node's topology only: by the keys that the driver names in the
-CSINode, those of the class's allowedTopologies, or the zone.
+Like a CSI driver's provisioner, once the binder has set the provisioner annotation on a claim: it creates a volume of
+the requested size, reserved for that claim. With WaitForFirstConsumer the volume is accessible only from the selected
+node's topology: by the driver's topology keys in the CSINode, the class's allowedTopologies, or the zone.
 
-Released volumes whose reclaim policy is Delete are removed, also those that somebody else has made.
+Released volumes with reclaim policy Delete are deleted, including those created by others.
 
-Left out: data sources, quotas of storage, failures other than a node that is not there or not allowed.
+Left out: data sources, storage quotas, failures other than a node that is missing or not allowed.
 
 Upstream: sigs.k8s.io/sig-storage-lib-external-provisioner, kubernetes-csi/external-provisioner.
 """
@@ -64,7 +63,7 @@ class Provisioner:
             self._provision(claim)
         return None
 
-    # Making volumes
+    # Creating volumes
 
     def _provision(self, stored: Stored) -> None:
         claim = stored.to_dict()
@@ -91,7 +90,7 @@ class Provisioner:
         self._client.events.record(claim, NORMAL, "ProvisioningSucceeded", message)
 
     def _class_to_serve(self, claim: JsonObject) -> JsonObject | None:
-        """The claim's class, if it is for a provisioner to serve the claim now."""
+        """The claim's class, if a volume should be provisioned now; else None."""
         annotations = annotations_of(claim)
         stored = self._client.store.get(CLASSES, "", claim["spec"].get("storageClassName") or "")
         if stored is None:
@@ -113,7 +112,7 @@ class Provisioner:
                 "accessModes": spec["accessModes"],
                 "capacity": {"storage": spec["resources"]["requests"]["storage"]},
                 "claimRef": reference_to(stored),
-                # The older style of provisioner has a slash in its name, which a driver's cannot have.
+                # Names of in-tree-style provisioners have a slash, which a driver's name cannot have.
                 "csi": {"driver": driver.replace("/", "."), "volumeHandle": name},
                 "persistentVolumeReclaimPolicy": policy,
                 "storageClassName": class_["metadata"]["name"],
@@ -133,7 +132,7 @@ class Provisioner:
         return volume
 
     def _topology(self, node_name: str | None, class_: JsonObject) -> list[JsonObject]:
-        """From where the volume can be reached: one value for each key; nothing if from everywhere."""
+        """The topology from which the volume is accessible, one value per key; [] for everywhere."""
         allowed = class_.get("allowedTopologies") or []
         if node_name is None:
             expressions = allowed[0].get("matchLabelExpressions") or [] if allowed else []
@@ -156,12 +155,12 @@ class Provisioner:
         return keys
 
     def _choose_another_node(self, stored: Stored, claim: JsonObject) -> None:
-        """Clear the selected node, so that the scheduler selects again."""
+        """Clear the selected node, so that the scheduler selects another."""
         annotations = annotations_of(claim)
         if annotations.pop(SELECTED_NODE, None) is not None:
             self._client.update(stored, claim)
 
-    # Removing volumes
+    # Deleting volumes
 
     def _reclaim(self, stored: Stored) -> None:
         volume = stored.to_dict()

@@ -1,7 +1,7 @@
 """Drive the controllers on an event loop; sleeps until a change or a timer, never polls.
 
-Reconciles are synchronous, so they are done a few milliseconds at a time; in between, whoever else
-lives on the event loop (the HTTP front, above all) has its turn.
+Reconciles are synchronous, so they run in slices of a few milliseconds; between slices other tasks on the event loop
+(above all the HTTP front) run.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ SLICE_SECONDS = 0.004
 
 
 async def wait_for_change(changed: asyncio.Event, seconds: float | None) -> None:
-    """Until the event is set, or some seconds have passed."""
+    """Wait until the event is set, at most for some seconds."""
     handle = None if seconds is None else asyncio.get_running_loop().call_later(seconds, changed.set)
     try:
         await changed.wait()
@@ -34,7 +34,7 @@ async def run(
     wait: Callable[[asyncio.Event, float | None], Awaitable[None]] = wait_for_change,
     stopwatch: Callable[[], float] = time.perf_counter,
 ) -> None:
-    """Reconcile for ever; ends by being cancelled, between two reconciles."""
+    """Reconcile until cancelled; cancellation takes effect between two reconciles."""
     changed = asyncio.Event()
     unsubscribe = loop.store.on_change(lambda event: changed.set())
     try:
@@ -50,7 +50,7 @@ async def run(
 
 
 def _work_for_a_slice(loop: Loop, stopwatch: Callable[[], float]) -> bool:
-    """Whether there may be more to do."""
+    """Reconcile for one slice; return whether there may be more to do."""
     end = stopwatch() + SLICE_SECONDS
     while loop.step():
         if stopwatch() >= end:

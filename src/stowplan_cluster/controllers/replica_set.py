@@ -1,10 +1,10 @@
 """ReplicaSets and ReplicationControllers: keep spec.replicas pods running.
 
-Pods that are finished or on their way out do not count. A reconcile creates or deletes a bounded
-number of pods, so that nobody waits long for it; the changes it makes bring the next one.
+Finished and terminating pods do not count. A reconcile creates or deletes a bounded number of pods, so that it does not
+block for long; its own changes trigger the next one.
 
-What a status counts is kept as a tally, so a change of one pod among thousands costs what one pod
-does; only scaling down and minReadySeconds look at them all.
+Status counts are kept incrementally, so a change of one pod among thousands costs the work of one; only scaling down
+and minReadySeconds iterate over all pods.
 
 Upstream: pkg/controller/replicaset, pkg/controller/replication.
 """
@@ -38,19 +38,19 @@ if TYPE_CHECKING:
     from stowplan_cluster.apiserver.registry import Registry
     from stowplan_cluster.apiserver.store import Event
 
-#: Pods created or deleted in one reconcile.
+#: Maximum number of pods created or deleted per reconcile.
 BURST = 50
 
 REPLICA_FAILURE = "ReplicaFailure"
 
-#: Statuses keep these though they are 0.
+#: Status fields that are present even if 0.
 _KEPT = ("replicas", "terminatingReplicas")
 
 S = TypeVar("S", ReplicaSet, ReplicationController)
 
 
 class _Standing(NamedTuple):
-    """What a status says of a pod, but for its availability, which is a matter of time."""
+    """What a pod contributes to status counts, except availability, which depends on time."""
 
     active: bool
     ready: bool
@@ -64,7 +64,7 @@ def _standing_of(pod: Pod) -> _Standing:
 
 
 class _Replicas(Generic[S]):
-    """What both kinds share."""
+    """The controller of both kinds."""
 
     def __init__(self, registry: Registry, name: str, component: str, kind: WorkloadKind[S]) -> None:
         self.name = name
@@ -108,7 +108,7 @@ class _Replicas(Generic[S]):
                 self._control.delete(owner, pod)
 
     def _related(self, owner: S, own: Sequence[Pod]) -> Iterable[Pod]:
-        """The pods of all that the owner's own controller controls; of the owner, if it has none."""
+        """The pods of all sets with the same controller as the owner; the owner's own if it has none."""
         reference = controller_of(owner.metadata)
         if reference is None:
             return own
@@ -117,7 +117,7 @@ class _Replicas(Generic[S]):
         return [pod for sibling in owners for pod in self._pods.dependents(sibling)]
 
     def _seen(self, owner: S, tally: Counter[_Standing]) -> dict[str, int]:
-        """The counts that only the pods' standing decides."""
+        """The status counts that do not depend on time."""
         labels = ((owner.spec.template.get("metadata") or {}).get("labels") or {}).items()
         active = {standing: number for standing, number in tally.items() if standing.active}
         return {

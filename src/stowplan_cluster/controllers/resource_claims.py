@@ -1,10 +1,10 @@
 """ResourceClaims: create from templates, release when their pods are done.
 
-A pod's entry that names a template gets a claim of its own, `<pod>-<entry>-<random>`, owned by the pod and noted in its
-status. A pod group gets claims in the same way; pods of it whose entries have the same name and template share them,
-and they are reserved for the group as long as that is there. Who has reserved a claim and is done is taken off it; with
-the last one the devices are given back, and a claim that was made for a pod which has ended goes. A claim that somebody
-deletes while it is in use stays until it is not.
+A spec.resourceClaims entry with a template gets a claim `<pod>-<entry>-<random>`, owned by the pod and recorded in its
+status. PodGroups get claims in the same way; pods of the group whose entries have the same name and template share
+them, and they are reserved for the group as long as it exists. Consumers that are done are removed from reservedFor;
+with the last one the claim is deallocated, and a claim generated for a pod that has ended is deleted. A claim that is
+deleted while in use stays until it is released.
 
 Upstream: pkg/controller/resourceclaim.
 """
@@ -42,16 +42,16 @@ if TYPE_CHECKING:
     from stowplan_cluster.apiserver.store import Event, Stored
 
 FINALIZER = "resource.kubernetes.io/delete-protection"
-#: Of a claim that was made for a pod: the entry of the pod's spec.
+#: Annotation of a generated claim: the entry in the pod's spec.
 POD_CLAIM_NAME = "resource.kubernetes.io/pod-claim-name"
 
-#: What remains of 63 characters beside the hyphen and the random ones.
+#: 63 characters less the hyphen and the random suffix.
 _MAX_GENERATE_NAME = 57
 _MAX_CONSUMERS = 256
 
 
 class GroupKey(NamedTuple):
-    """A pod group; one that is made again under the same name is another one."""
+    """A PodGroup by name and uid."""
 
     namespace: str
     name: str
@@ -66,12 +66,12 @@ class ResourceClaimController:
         self.name = "resourceclaim-controller"
         self.watches = (RESOURCE_CLAIMS, PODS, POD_GROUPS)
         self._client = ControllerClient(registry, "resource_claim")
-        #: The pods and groups that use a claim, and back.
+        #: Claim -> pods and groups that use it, and the reverse.
         self._users: dict[DeviceClaimKey, dict[Key | GroupKey, None]] = {}
         self._claims: dict[Key | GroupKey, dict[DeviceClaimKey, None]] = {}
         self._members = GroupMembers()
 
-    # -- following ----------------------------------------------------------------------------------------------------
+    # -- events -------------------------------------------------------------------------------------------------------
 
     def keys_of(self, event: Event) -> Sequence[Hashable]:
         stored = event.stored
@@ -97,7 +97,7 @@ class ResourceClaimController:
         self._note(key, group.claims if event.type != "DELETED" else {})
         if event.type == "DELETED":
             return [*group.claims]
-        # Pods wait for their group, and for the claims that are made for it.
+        # Pods wait for their group and its claims.
         return [key, *self._members.of(stored.namespace, stored.name)]
 
     def _note(self, user: Key | GroupKey, claims: dict[DeviceClaimKey, None]) -> None:
@@ -128,11 +128,11 @@ class ResourceClaimController:
             return
         pod = decode_json(stored.data, ClaimingPod)
         if pod.deleting or pod.done:
-            # Upstream makes claims for pods that have ended, too, and deletes them again.
+            # Upstream also creates claims for pods that have ended, and deletes them again.
             return
         group = self._client.store.get(POD_GROUPS, stored.namespace, pod.group) if pod.group else None
         if pod.group and group is None:
-            # Whose claims they are is not known before.
+            # Without the group it is unknown which claims are shared.
             return
         shared = () if group is None else decode_json(group.data, ClaimingGroup).spec.resource_claims
         names = dict(pod.generated)
@@ -164,11 +164,11 @@ class ResourceClaimController:
             self._note_in_status(stored, names)
 
     def _claim_of(self, owner: Stored, entry: PodClaim, noted: str) -> str:
-        """The claim of an entry with a template; it is made unless there is one."""
+        """The name of the claim of an entry with a template, which is created if missing."""
         known = self._client.store.get(RESOURCE_CLAIMS, owner.namespace, noted)
         if known is not None and _is_of(known, owner):
             return known.name
-        # Made by a reconcile that could not note it.
+        # Created by a reconcile that failed to record it.
         if (made := self._claim_made_for(owner, entry.name)) is not None:
             return made
         kind, _ = _KINDS[owner.resource]
@@ -203,7 +203,7 @@ class ResourceClaimController:
     def _reserve(
         self, stored: Stored, pod: ClaimingPod, names: dict[str, str], group: Stored | None, shared: Sequence[PodClaim]
     ) -> None:
-        """A pod that came to its node without a scheduler reserves those of its claims that have devices."""
+        """Reserve allocated claims for a pod that was bound without a scheduler."""
         for entry in pod.spec.resource_claims:
             claim = self._client.store.get(
                 RESOURCE_CLAIMS, stored.namespace, entry.resource_claim_name or names.get(entry.name, "")
@@ -253,7 +253,7 @@ class ResourceClaimController:
         if not status["reservedFor"]:
             del status["reservedFor"]
         if deallocated:
-            # What drivers said of the devices goes with them (strategies/status.py).
+            # The strategy also removes status.devices (strategies/status.py).
             status.pop("allocation", None)
         return self._client.update(stored, {**claim, "status": status}, subresource="status")
 
@@ -264,7 +264,7 @@ class ResourceClaimController:
         self._client.update(stored, obj)
 
     def _drop_of_ended_pod(self, key: DeviceClaimKey) -> None:
-        """A claim that was made for a pod goes when that has ended, which may be long before the pod goes."""
+        """Delete a claim generated for a pod that has ended, which may exist for long after that."""
         stored = self._client.store.get(RESOURCE_CLAIMS, key.namespace, key.name)
         if stored is None:
             return
@@ -273,12 +273,12 @@ class ResourceClaimController:
         if owner is None or owner.kind != "Pod" or metadata.deletion_timestamp is not None:
             return
         pod = self._client.find(PODS, Key(key.namespace, owner.name, owner.uid))
-        # The garbage collector looks after claims of pods that are gone.
+        # The garbage collector deletes claims of deleted pods.
         if pod is not None and decode_json(pod.data, ClaimingPod).done:
             self._client.delete(RESOURCE_CLAIMS, key.namespace, key.name, uid=stored.uid)
 
 
-#: Kind and apiVersion of those that claims are made for.
+#: Kind and apiVersion of owners of generated claims.
 _KINDS = {PODS: ("Pod", "v1"), POD_GROUPS: ("PodGroup", f"{GROUPS_API}/v1alpha2")}
 
 
@@ -318,10 +318,10 @@ def _claim(user: Stored, entry: str, template: JsonObject) -> JsonObject:
 
 
 def generate_name(pod: str, entry: str) -> str:
-    """What the names of claims begin with."""
+    """The generateName of claims."""
     name = f"{pod}-{entry}-"
     if len(name) <= _MAX_GENERATE_NAME:
         return name
     pod_share, entry_share = (len(part) * _MAX_GENERATE_NAME // len(name) for part in (pod, entry))
-    # Parity: no hyphen before the random characters then.
+    # Parity: a truncated name has no hyphen before the random suffix.
     return f"{pod[:pod_share]}-{entry[:entry_share]}"

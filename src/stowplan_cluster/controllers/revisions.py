@@ -1,7 +1,7 @@
 """ControllerRevisions: the pod template history of StatefulSets and DaemonSets.
 
-A revision holds the template as a strategic merge patch of its owner, which is what `kubectl rollout
-undo` sends. Going back to an old template gives its revision the highest number again.
+A revision holds the template as a strategic merge patch of its owner, which `kubectl rollout undo` sends. Rolling back
+to an old template makes its revision the newest.
 
 Left out: adopting revisions that have no owner.
 
@@ -23,7 +23,7 @@ from stowplan_cluster.controllers.pod_templates import hash_of, same_json
 from stowplan_cluster.controllers.workloads import Key, Workload
 
 CONTROLLER_REVISIONS = "controllerrevisions.apps"
-#: Names the revision of a pod; of a DaemonSet's revisions, too.
+#: The revision label of pods and of a DaemonSet's revisions.
 REVISION_HASH = "controller-revision-hash"
 HASH = "controller.kubernetes.io/hash"
 
@@ -46,14 +46,14 @@ class Revision(ApiStruct, frozen=True, kw_only=True):
 
 
 class RevisionHistory:
-    """The revisions of workloads of one kind; `hash_label` is where a revision carries its hash."""
+    """The revisions of workloads of one kind; `hash_label` is the label with a revision's hash."""
 
     def __init__(self, client: ControllerClient, *, hash_label: str) -> None:
         self._client = client
         self._hash_label = hash_label
 
     def of(self, owner: Workload) -> list[Revision]:
-        """Oldest first."""
+        """The owner's revisions, oldest first."""
         dependents = self._client.store.dependents(owner.metadata.uid)
         found = [decode_json(one.data, Revision) for one in dependents if one.resource == CONTROLLER_REVISIONS]
         mine = [
@@ -64,7 +64,7 @@ class RevisionHistory:
     def update(
         self, owner: Workload, template: JsonObject, known: Sequence[Revision], *, collisions: int
     ) -> tuple[Revision, int]:
-        """The revision of the template, which has the highest number now; and the collisions so far."""
+        """Find or create the template's revision and make it the newest; also return the collision count."""
         data = {"spec": {"template": {**template, "$patch": "replace"}}}
         number = known[-1].revision + 1 if known else 1
         equal = next((one for one in reversed(known) if same_json(one.data, data)), None)
@@ -75,7 +75,7 @@ class RevisionHistory:
         return equal, collisions
 
     def truncate(self, known: Sequence[Revision], *, live: Callable[[Revision], bool], limit: int) -> None:
-        """Delete the oldest revisions that nothing uses any more."""
+        """Delete the oldest unused revisions beyond the limit."""
         unused = [one for one in known if not live(one)]
         for one in unused[: max(0, len(unused) - limit)]:
             self._client.delete(CONTROLLER_REVISIONS, one.metadata.namespace, one.name, uid=one.metadata.uid)

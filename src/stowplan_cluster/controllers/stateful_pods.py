@@ -1,10 +1,9 @@
 """Pods of a StatefulSet and their claims: ordinals, identity and storage.
 
-A pod is named by its ordinal, and so are its claims, so both find each other again after either is
-made anew. Claims outlive pods; what else persistentVolumeClaimRetentionPolicy may want is said with
-owner references, which the garbage collector acts on.
+Pods and their claims are named by ordinal, so a recreated pod gets its claims back. Claims outlive pods by default;
+persistentVolumeClaimRetentionPolicy Delete is implemented with owner references and the garbage collector.
 
-Left out: claims that another controller owns as well are treated as anyone's, without a warning.
+Left out: no warning for claims that another controller owns as well.
 
 Upstream: pkg/controller/statefulset/stateful_pod_control.go, stateful_set_utils.go.
 """
@@ -41,7 +40,7 @@ _NAME_RE = re.compile(r"(?P<parent>.*)-(?P<ordinal>[0-9]+)")
 
 
 def ordinal_of(stateful_set: StatefulSet, pod_name: str) -> int:
-    """-1 if it is no name of a pod of the set."""
+    """The ordinal of a pod name; -1 if the name does not belong to the set."""
     match = _NAME_RE.fullmatch(pod_name)
     if match is None or match["parent"] != stateful_set.metadata.name:
         return -1
@@ -74,7 +73,7 @@ class StatefulPods:
             self._record(stateful_set, "Delete", pod.name)
 
     def keep_identity(self, stateful_set: StatefulSet, pod: Pod) -> None:
-        """Give an adopted pod the labels by which services and people find it."""
+        """Set the identity labels of an adopted pod."""
         labels = _identity(stateful_set, ordinal_of(stateful_set, pod.name))
         if labels.items() <= pod.labels.items():
             return
@@ -97,7 +96,7 @@ class StatefulPods:
                 raise conflict(CLAIMS, "", name, "the claim is being deleted")
 
     def claims_wait_for_collection(self, stateful_set: StatefulSet, ordinal: int) -> bool:
-        """Whether a claim still goes with an earlier pod of this name."""
+        """Whether a claim is still to be deleted with an earlier pod of this name."""
         if stateful_set.spec.persistent_volume_claim_retention_policy.when_scaled != DELETE:
             return False
         name = _pod_name(stateful_set, ordinal)
@@ -108,7 +107,7 @@ class StatefulPods:
         )
 
     def keep_claim_owners(self, stateful_set: StatefulSet, pod: Pod) -> None:
-        """Say with owner references what the retention policy wants to happen to the pod's claims."""
+        """Set the owner references of a pod's claims as the retention policy requires."""
         wanted = _claim_owner(stateful_set, pod)
         uids = (stateful_set.metadata.uid, pod.uid)
         for stored in self._existing_claims(stateful_set, ordinal_of(stateful_set, pod.name)):
@@ -163,7 +162,7 @@ def _pod(stateful_set: StatefulSet, ordinal: int, revision: Revision) -> JsonObj
 
 
 def _mount_claims(stateful_set: StatefulSet, ordinal: int, spec: JsonObject) -> None:
-    """The set's claims stand in for volumes of their names."""
+    """Add a volume for each claim, replacing volumes of the same name."""
     volumes = [
         {
             "name": template["metadata"]["name"],
@@ -196,7 +195,7 @@ def _claims(stateful_set: StatefulSet, ordinal: int) -> Iterator[JsonObject]:
 
 
 def _claim_owner(stateful_set: StatefulSet, pod: Pod) -> JsonObject | None:
-    """With whom a claim of the pod is to go."""
+    """The owner with which a claim of the pod is deleted; None to keep it."""
     policy = stateful_set.spec.persistent_volume_claim_retention_policy
     scaled_down = not in_range(stateful_set, ordinal_of(stateful_set, pod.name))
     if policy.when_scaled == DELETE and scaled_down:

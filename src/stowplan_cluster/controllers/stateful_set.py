@@ -1,11 +1,10 @@
 """StatefulSets: pods with stable names, created and deleted in order.
 
-With OrderedReady one step is done at a time, lowest ordinal first, each pod waiting until those
-before it are available; scaling down and updating go from the highest ordinal. Parallel does not
-wait. An update deletes a pod of another revision and makes it anew; with a partition, ordinals
-below it stay at, and come back as, the current revision.
+OrderedReady creates one pod at a time, lowest ordinal first, each after all lower ones are available; scaling down and
+updates start at the highest ordinal. Parallel does not wait. An update deletes pods of other revisions and recreates
+them; with a partition, ordinals below it stay at, and are recreated at, the current revision.
 
-Left out: rollingUpdate.maxUnavailable, which upstream keeps behind a gate that is off.
+Left out: rollingUpdate.maxUnavailable, whose feature gate is off by default upstream.
 
 Upstream: pkg/controller/statefulset.
 """
@@ -28,12 +27,12 @@ if TYPE_CHECKING:
     from stowplan_cluster.apiserver.registry import Registry
     from stowplan_cluster.apiserver.store import Event
 
-#: Pods that a Parallel set creates or deletes in one reconcile.
+#: Maximum number of pods that a Parallel set creates or deletes per reconcile.
 BURST = 50
-#: How often to look whether an old claim is gone, as its deletion is nothing the set follows.
+#: Interval for checking whether an old claim is gone; claims are not watched.
 CLAIM_RECHECK_SECONDS = 1.0
 
-#: Statuses keep these though they are 0.
+#: Status fields that are present even if 0.
 _KEPT = ("replicas", "availableReplicas", "collisionCount")
 
 
@@ -72,7 +71,7 @@ class StatefulSetController:
             if not stateful_set.deleting:
                 moves.advance()
         finally:
-            # The status is written even if creates or deletes failed.
+            # Update the status even if creates or deletes failed.
             self._client.update_status(stored, status)
         in_use = {current.name, update.name, *(pod.labels.get(REVISION_HASH, "") for pod in pods)}
         limit = stateful_set.spec.revision_history_limit
@@ -83,7 +82,7 @@ class StatefulSetController:
 
 
 class _Pass:
-    """One reconcile of a set: the observed pods and the changes to make."""
+    """One reconcile of a StatefulSet."""
 
     def __init__(
         self,
@@ -124,7 +123,7 @@ class _Pass:
             self._roll()
 
     def _keep(self, ordinal: int) -> bool:
-        """Reconcile one replica; return whether later ones may proceed."""
+        """Reconcile one replica; return whether higher ordinals may proceed."""
         pod = self._replicas[ordinal]
         if pod is None:
             return self._create(ordinal)
@@ -159,7 +158,7 @@ class _Pass:
     def _condemn(self, pod: Pod) -> bool:
         if pod.terminating:
             return False
-        # Upstream waits for a finished pod, too, which never becomes available: two of them would hold up for ever.
+        # Unlike upstream, do not wait for finished pods, which never become available: two would block for ever.
         waits = self._ordered and not pod.finished and not self._available(pod)
         if waits and pod is not self._first_unavailable():
             return False
@@ -172,14 +171,14 @@ class _Pass:
             self._control.delete(self._set, pod)
 
     def _first_unavailable(self) -> Pod | None:
-        """The lowest of those that are not available; None if that is one that does not exist yet."""
+        """The lowest unavailable pod; None if that pod does not exist yet, or if there is none."""
         for pod in [*self._replicas.values(), *reversed(self._condemned)]:
             if pod is None or pod.terminating or not self._available(pod):
                 return pod
         return None
 
     def _roll(self) -> None:
-        """Replace the highest pod of another revision, once those above it are available."""
+        """Delete the highest pod of another revision, if all above it are available."""
         partition = self._set.spec.update_strategy.rolling_update.partition
         for ordinal in reversed(self._ordinals[partition:]):
             pod = self._replicas[ordinal]

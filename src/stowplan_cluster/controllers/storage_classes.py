@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from stowplan_cluster.apiserver.store import Stored
 
 CLASSES = "storageclasses.storage.k8s.io"
-#: Of classes whose volumes an administrator makes.
+#: The provisioner of classes without dynamic provisioning.
 NO_PROVISIONER = "kubernetes.io/no-provisioner"
 
 _DEFAULT = ("storageclass.kubernetes.io/is-default-class", "storageclass.beta.kubernetes.io/is-default-class")
@@ -30,9 +30,9 @@ def is_default(stored: Stored) -> bool:
 
 
 def default_class(classes: Iterable[Stored]) -> str | None:
-    """Of several default classes the newest counts, of those made at once the first by name."""
+    """The default class: the newest of several, ties broken by name."""
     defaults = [stored for stored in classes if is_default(stored)]
-    # RFC 3339 times in UTC sort as text.
+    # RFC 3339 times in UTC sort as strings.
     newest = max((_created(stored) for stored in defaults), default="")
     return min((stored.name for stored in defaults if _created(stored) == newest), default=None)
 

@@ -1,8 +1,8 @@
 """Evict pods that do not tolerate a NoExecute taint.
 
-A pod that does not tolerate one of the taints of its node is deleted at once; one that tolerates
-all of them, some only for a time, when the shortest of these times is over. Time runs from when
-the taint was first seen, and stops when it goes.
+A pod that does not tolerate a taint of its node is deleted at once. If it tolerates all taints, some only for
+tolerationSeconds, it is deleted when the shortest of these times is over. Time counts from when the taint was first
+seen; removing the taint cancels it.
 
 Upstream: pkg/controller/tainteviction.
 """
@@ -38,9 +38,9 @@ class TaintEvictionController:
         self.watches = (NODES, PODS)
         self._client = ControllerClient(registry, "taint-eviction-controller")
         self._pods = PodsByNode()
-        #: NoExecute taints, of nodes that have any.
+        #: Node -> NoExecute taints, if any.
         self._taints: dict[str, tuple[Taint, ...]] = {}
-        #: Since when a pod that will have to go has known it.
+        #: When each pod was first found to need eviction.
         self._told: dict[Key, float] = {}
 
     def keys_of(self, event: Event) -> Sequence[Hashable]:

@@ -1,6 +1,6 @@
 """Delete finished Jobs after spec.ttlSecondsAfterFinished.
 
-Left out: upstream deletes in the foreground; here the Job goes at once and its pods follow it.
+Unlike upstream, which deletes in the foreground, the Job is deleted at once and its pods follow.
 
 Upstream: pkg/controller/ttlafterfinished.
 """

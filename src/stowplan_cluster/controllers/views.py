@@ -58,7 +58,7 @@ class PodWithVolumes(ApiStruct, frozen=True, kw_only=True):
 
     @property
     def claims(self) -> set[str]:
-        """Names of the claims it uses, those of its ephemeral volumes among them."""
+        """Names of the claims that the pod uses, including those of ephemeral volumes."""
         return {
             volume.persistent_volume_claim.claim_name
             if volume.persistent_volume_claim is not None

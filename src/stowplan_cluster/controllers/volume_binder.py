@@ -1,16 +1,15 @@
 """Bind PersistentVolumes to claims, and release them.
 
-A claim gets the volume it names, one that was reserved for it, the smallest that fits, or a new one from its
-class's provisioner (`provisioner.py`). A claim whose class waits for the first consumer is bound by the scheduler, or
-provisioned once that has named a node. Binding is four writes: the volume's claimRef, its phase, the claim's
-volumeName, its phase; whatever is missing of them is made up for at the next look.
+A claim gets the volume that it names, one reserved for it, the smallest that fits, or a new one from its class's
+provisioner (`provisioner.py`). With WaitForFirstConsumer the scheduler binds the claim, or it is provisioned once the
+scheduler has selected a node. Binding is four writes: the volume's claimRef and phase, the claim's volumeName and
+phase; missing ones are written by the next reconcile.
 
 A volume whose claim is gone is Released; with reclaim policy Delete the provisioner removes it.
 
-Both sides are followed as they change: a claim that waits is looked at again when a volume or class
-comes that it could have.
+A waiting claim is reconciled again when a suitable volume or class is added.
 
-Nothing is resized: a claim that asks for more than it was bound to keeps its volume as it is, and an event says so.
+Volumes are not resized: if a bound claim requests more, an event says so.
 
 Left out: WaitForPodScheduled events, recycling (such a volume fails, as on a cluster
 without recycler), the beta class annotation, migration of in-tree volumes.
@@ -70,9 +69,9 @@ class VolumeBinder:
         self._client = ControllerClient(registry, "persistentvolume-controller")
         self._binding = Binding(self._client)
         self._volumes = Volumes()
-        #: By spec.volumeName: who names that volume.
+        #: spec.volumeName -> claims that name the volume.
         self._claimants: dict[str, dict[ClaimKey, None]] = {}
-        #: By class, in the order in which they came: claims that no volume suited.
+        #: Class -> claims without a suitable volume, in order of arrival.
         self._waiting: dict[str, dict[ClaimKey, None]] = {}
 
     def keys_of(self, event: Event) -> Sequence[Hashable]:
@@ -93,7 +92,7 @@ class VolumeBinder:
             self._offer(key.name)
         return None
 
-    # Following
+    # Events
 
     def _follow_class(self, event: Event) -> Sequence[Hashable]:
         waiting = [*self._waiting.get(event.stored.name, ())]
@@ -131,7 +130,7 @@ class VolumeBinder:
         return [key, *(VolumeKey(volume) for volume in volumes)]
 
     def _stop_waiting(self, key: ClaimKey, event: Event) -> None:
-        """Its next reconcile sees whether it still has to wait."""
+        """Remove a claim from those that wait; its next reconcile adds it again if needed."""
         class_name = _class_of(event.previous.to_dict() if event.previous is not None else event.stored.to_dict())
         left = self._waiting.get(class_name or "", {})
         left.pop(key, None)
@@ -227,7 +226,7 @@ class VolumeBinder:
             self._binding.set_claim_phase(stored, "Pending")
 
     def _sync_bound_claim(self, stored: Stored, claim: JsonObject) -> None:
-        """A claim that is bound, or was."""
+        """A claim that is or was bound."""
         name = claim["spec"].get("volumeName")
         volume = self._volumes.get(name) if name else None
         if volume is not None and (volume.claim is None or volume.claim_uid == stored.uid):
@@ -241,7 +240,7 @@ class VolumeBinder:
             self._client.events.record(claim, WARNING, reason, message)
 
     def _tell_growth(self, claim: JsonObject) -> None:
-        """A claim may ask for more once it is bound: in a cluster that has a resizer."""
+        """Report that a bound claim requests more storage, which only a resizer could provide."""
         wanted = ((claim["spec"].get("resources") or {}).get("requests") or {}).get("storage")
         has = ((claim.get("status") or {}).get("capacity") or {}).get("storage")
         if wanted is not None and has is not None and parse_quantity(wanted) > parse_quantity(has):
@@ -270,7 +269,7 @@ class VolumeBinder:
         if named == stored.name:
             self._binding.set_volume_phase(stored, "Bound")
         elif not named:
-            # The claim's reconcile finishes the binding; only a wrong mode keeps it from that.
+            # The claim's reconcile completes the binding, unless the volume mode differs.
             self._tell_mode_mismatch(volume, claim)
         elif PROVISIONED_BY in annotations_of(volume) and _policy_of(volume) == "Delete":
             self._release(stored, volume)

@@ -1,4 +1,4 @@
-"""The writes that bind a volume to a claim, and those that undo it.
+"""The writes that bind a volume to a claim or unbind it.
 
 Upstream: pkg/controller/volume/persistentvolume/pv_controller.go (bind, unbindVolume).
 """
@@ -40,14 +40,14 @@ class Binding:
         self._client = client
 
     def bind(self, volume: Stored, claim: Stored) -> None:
-        """Set claimRef, volumeName and both phases; only what differs is written."""
+        """Set claimRef, volumeName and both phases, as far as they differ."""
         volume = self._claim_volume(volume, claim)
         volume = self.set_volume_phase(volume, "Bound")
         claim = self._name_volume(claim, volume.name)
         self._set_bound(claim, volume)
 
     def unbind(self, volume: Stored) -> None:
-        """Take back a claimRef; one that a user made stays as a reservation."""
+        """Remove the claimRef; one that a user set stays as a reservation."""
         obj = volume.to_dict()
         annotations = annotations_of(obj)
         if BOUND_BY_CONTROLLER in annotations:
@@ -103,7 +103,7 @@ class Binding:
         status: JsonObject = dict(claim.to_dict().get("status") or {})
         status["accessModes"] = spec["accessModes"]
         if status.get("phase") != "Bound":
-            # Later the claim's capacity may differ from the volume's, as when a file system is still to grow.
+            # Only on binding: later the claim's capacity may differ, as when a file system is still being expanded.
             status["capacity"] = spec["capacity"]
             if "volumeAttributesClassName" in spec:
                 status["currentVolumeAttributesClassName"] = spec["volumeAttributesClassName"]

@@ -1,8 +1,7 @@
 """Find a volume for a claim: the smallest available one that matches.
 
-Volumes that somebody can have are kept in groups of the same class, mode and access modes, each in order of
-size, so a claim looks at the sizes that fit it only. Volumes that were made for a claim, or that
-a user has reserved for it, come before all others.
+Available volumes are grouped by class, mode and access modes and sorted by size, so only volumes that are large enough
+are considered. Volumes provisioned for the claim, or reserved for it by a user, come first.
 
 Upstream: k8s.io/component-helpers/storage/volume/pv_helpers.go (FindMatchingVolume),
 pkg/controller/volume/persistentvolume/index.go.
@@ -37,7 +36,7 @@ class ClaimKey(NamedTuple):
 
 
 class _Kind(NamedTuple):
-    """Class and mode, which must be equal, and access modes, which must be sufficient."""
+    """The group of a volume: class and mode have to be equal, access modes a superset."""
 
     class_name: str
     mode: str
@@ -65,7 +64,7 @@ class Offered:
     kind: _Kind
     size: int
     labels: Mapping[str, str]
-    #: The claim in claimRef, and its uid once known.
+    #: The claim in claimRef, and its uid if set.
     claim: ClaimKey | None
     claim_uid: str
     phase: str
@@ -79,7 +78,7 @@ class Offered:
         return self.claim == wanted.key and self.claim_uid in ("", wanted.uid)
 
     def mismatch(self, wanted: Wanted) -> str:
-        """Why a claim that names this volume cannot have it; "" if it can."""
+        """Why a claim that names this volume cannot be bound to it; "" if it can."""
         if self.deleting:
             return f'the volume is marked for deletion "{self.name}"'
         if self.size < wanted.size:
@@ -171,10 +170,10 @@ class Volumes:
         return list(self._of_claims.get(key, ()))
 
     def best_for(self, wanted: Wanted, *, reserved_only: bool) -> Offered | None:
-        """The volume to bind; `reserved_only` if the scheduler picks among the others."""
+        """The volume to bind. With `reserved_only` the scheduler chooses among the others."""
         for name in sorted(self._of_claims.get(wanted.key, ())):
             volume = self._volumes[name]
-            # Parity: a volume that was reserved for the claim need not be of its class.
+            # Parity: a reserved volume may have another class.
             enough = volume.size >= wanted.size and wanted.kind.access_modes <= volume.kind.access_modes
             same = volume.kind[1:3] == wanted.kind[1:3]
             if volume.is_bound_to(wanted) and enough and same and not volume.deleting:
@@ -198,6 +197,6 @@ def suits(offered: _Kind, wanted: _Kind) -> bool:
 
 
 def fits(volume: Offered, wanted: Wanted) -> bool:
-    """Whether the claim could have this free volume."""
+    """Whether the claim can be bound to this free volume."""
     matches = wanted.selector is None or wanted.selector.matches(volume.labels)
     return volume.free and volume.size >= wanted.size and suits(volume.kind, wanted.kind) and matches

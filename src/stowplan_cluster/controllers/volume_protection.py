@@ -1,7 +1,7 @@
 """Remove the protection finalizer of terminating claims and volumes once unused.
 
-Admission has put a finalizer on them. A claim is in use while a pod on a node has it among its volumes,
-finished or not; a volume while it is bound.
+Admission adds the finalizer. A claim is in use while a scheduled pod has it as a volume, even if the pod has finished;
+a volume is in use while it is bound.
 
 Upstream: pkg/controller/volume/pvcprotection, pkg/controller/volume/pvprotection.
 """
@@ -31,7 +31,7 @@ class ClaimProtectionController:
         self.name = "persistentvolumeclaim-protection-controller"
         self.watches = (CLAIMS, PODS)
         self._client = ControllerClient(registry, "persistentvolumeclaim-protection-controller")
-        #: uids of the pods on nodes that use a claim.
+        #: Claim -> uids of scheduled pods that use it.
         self._users: dict[ClaimKey, set[str]] = {}
 
     def keys_of(self, event: Event) -> Sequence[Hashable]:
@@ -40,7 +40,7 @@ class ClaimProtectionController:
             return [ClaimKey(stored.namespace, stored.name)]
         placed = bool(node_of(stored))
         if not placed or (event.type == "MODIFIED" and event.previous is not None and node_of(event.previous)):
-            # What volumes a pod has does not change.
+            # A pod's volumes are immutable.
             return ()
         claims = [ClaimKey(stored.namespace, name) for name in sorted(decode_json(stored.data, PodWithVolumes).claims)]
         for claim in claims:

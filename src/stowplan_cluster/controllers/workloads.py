@@ -1,4 +1,4 @@
-"""Workloads as their controllers read them: counts and strategies typed, the template as stored.
+"""Workloads as their controllers read them: typed, except for the pod template.
 
 Upstream: k8s.io/api/apps/v1, batch/v1, core/v1.
 """
@@ -20,7 +20,7 @@ IntOrPercent = int | str
 
 
 class Key(NamedTuple):
-    """A workload; one that is made again under the same name is another one."""
+    """A workload by name and uid."""
 
     namespace: str
     name: str
@@ -46,7 +46,7 @@ class Workload(ApiStruct, frozen=True, kw_only=True):
 
     @property
     def selector(self) -> Selector:
-        """Which pods may belong to it."""
+        """The pod selector."""
         raise NotImplementedError
 
 
@@ -98,7 +98,7 @@ class DeploymentSpec(ApiStruct, frozen=True, kw_only=True):
     template: JsonObject = {}
     strategy: UpdateStrategy = UpdateStrategy()
     paused: bool = False
-    #: MAX_INT32 stands for no limit, here and below.
+    #: MAX_INT32 means no limit, here and below.
     progress_deadline_seconds: int = MAX_INT32
     revision_history_limit: int = MAX_INT32
 
@@ -160,7 +160,7 @@ class DaemonSet(Workload, frozen=True, kw_only=True):
 
 class JobSpec(ApiStruct, frozen=True, kw_only=True):
     parallelism: int = 1
-    #: None: done when one pod has succeeded and no other runs any more.
+    #: None: complete when one pod has succeeded and none is running any more.
     completions: int | None = None
     completion_mode: str = "NonIndexed"
     backoff_limit: int = 6
@@ -204,7 +204,7 @@ JOBS = WorkloadKind("jobs.batch", "batch/v1", "Job", Job)
 
 
 def scaled(value: IntOrPercent | None, total: int, *, round_up: bool) -> int:
-    """An int as it is, a percentage of `total`; 0 if there is none."""
+    """Resolve an int-or-percent value against `total`; None is 0."""
     if value is None:
         return 0
     if isinstance(value, int):

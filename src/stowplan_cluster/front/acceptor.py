@@ -1,8 +1,8 @@
-"""Listening sockets, and TLS handshakes that are under way.
+"""Listening sockets, and TLS handshakes in progress.
 
-`asyncio.Server` makes the handshakes of a listening socket by itself: they are among nobody's connections, and nothing
-limits how many there are. So connections are accepted here. At most `max_handshakes` are in a handshake at a time; for
-each more, the oldest is closed, which is that of a client that connects and says nothing.
+`asyncio.Server` performs the handshakes of a listening socket internally: they count as no connection, and nothing
+limits their number. So connections are accepted here. At most `max_handshakes` are in a handshake at a time; beyond
+that the oldest is closed, most likely a client that connects and sends nothing.
 
 Upstream: net/http (tlsHandshakeTimeout).
 """
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _BACKLOG = 128
-#: Seconds until the next try, where no connection can be accepted; asyncio's number.
+#: Seconds until the next attempt if accepting fails; asyncio uses the same.
 _RETRY = 1.0
 
 
@@ -39,14 +39,14 @@ class Acceptor:
         max_handshakes: int,
         sleep: Sleep,
     ) -> None:
-        """`protocol` makes the protocol of a connection; without `context` there is no TLS."""
+        """`protocol` is the factory of connections' protocols; without `context` there is no TLS."""
         self._protocol = protocol
         self._context = context
         self._handshake_timeout = handshake_timeout if context is not None else None
         self._most = max_handshakes
         self._sleep = sleep
         self._listening: list[tuple[socket.socket, asyncio.Task[None]]] = []
-        #: In the order in which they came.
+        #: Oldest first.
         self._handshakes: dict[asyncio.Task[None], None] = {}
 
     @property
@@ -58,7 +58,7 @@ class Acceptor:
         return len(self._handshakes)
 
     async def start(self, host: str, port: int) -> None:
-        """Listen at each address of the host; OSError if that cannot be."""
+        """Listen on all addresses of the host; raise OSError if that fails."""
         loop = asyncio.get_running_loop()
         found = await loop.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
         try:
@@ -70,9 +70,9 @@ class Acceptor:
             raise
 
     async def close(self) -> None:
-        """Stop listening, and end the handshakes; connections stay."""
+        """Stop listening and cancel handshakes; connections stay open."""
         listening, self._listening = self._listening, []
-        # One after the other: a handshake that has not begun when it is cancelled would not close its socket.
+        # In this order: a handshake task cancelled before it started would not close its socket.
         await _cancelled([task for _, task in listening])
         await _cancelled(list(self._handshakes))
         for opened, _ in listening:
@@ -92,7 +92,7 @@ class Acceptor:
             task = loop.create_task(self._connect(accepted))
             self._handshakes[task] = None
             task.add_done_callback(self._ended)
-            # Accepting does not wait while there is somebody: others, and this handshake, have their turn.
+            # `sock_accept` does not yield while connections are pending: let other tasks run.
             await asyncio.sleep(0)
 
     def _close_oldest(self) -> None:
@@ -105,7 +105,7 @@ class Acceptor:
         self._handshakes.pop(task, None)
 
     async def _connect(self, accepted: socket.socket) -> None:
-        # What fails is over, and of no interest; a client that went away is as good as one that speaks no TLS.
+        # Failed handshakes need no handling: the client left or does not speak TLS.
         with suppress(OSError):
             await asyncio.get_running_loop().connect_accepted_socket(
                 self._protocol,

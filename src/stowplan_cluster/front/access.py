@@ -1,8 +1,7 @@
 """Authentication and authorization of requests.
 
-A bearer token says who; impersonation headers let those who may act as somebody else. Then each
-request is put to the authorizer. Without a token only the pages that every cluster shows to
-everybody are answered: health and version.
+A bearer token identifies the user; impersonation headers switch to another user if allowed. Then the authorizer
+decides. Requests without a token get only the pages that every cluster serves to anonymous users: health and version.
 
 Upstream: staging/src/k8s.io/apiserver/pkg/endpoints/filters (authentication, authorization, impersonation).
 """
@@ -30,7 +29,7 @@ if TYPE_CHECKING:
 
     Headers = CIMultiDictProxy[str]
 
-#: Pages anybody may read.
+#: Pages that anonymous users may read.
 _PUBLIC = frozenset(("/healthz", "/livez", "/readyz", "/version"))
 _EXTRA = "impersonate-extra-"
 _SERVICE_ACCOUNT = "system:serviceaccount:"
@@ -43,11 +42,11 @@ class Tokens:
         self._users = [(token.encode(), user) for token, user in users.items()]
 
     def user_of(self, token: str) -> UserInfo | None:
-        """None for an unknown token."""
+        """The user of a token; None for an unknown token."""
         given = token.encode("utf-8", "surrogateescape")
         found = None
         for known, user in self._users:
-            # Compare with all tokens, so that the time taken reveals nothing.
+            # Compare with all tokens, so that the timing reveals nothing.
             if hmac.compare_digest(known, given):
                 found = user
         return found
@@ -59,7 +58,7 @@ class Access:
         self.authorizer = authorizer
 
     def authenticate(self, headers: Headers, route: Route) -> UserInfo:
-        """The user, after impersonation; raise Unauthorized or Forbidden."""
+        """Authenticate and impersonate; raise Unauthorized or Forbidden."""
         authorization = headers.get("Authorization")
         if authorization is None:
             if route.verb == "get" and route.path in _PUBLIC:
@@ -72,7 +71,7 @@ class Access:
         return self._impersonated(user, headers) or user
 
     def authorize(self, user: UserInfo, route: Route, *, verb: str = "", name: str = "") -> None:
-        """Raise Forbidden unless the user may do what the route says; `verb` replaces the route's."""
+        """Raise Forbidden unless the user may make the route's request; `verb` overrides the route's."""
         verb = verb or route.verb
         if not route.is_resource:
             self._authorize_path(user, route, verb)
@@ -175,7 +174,7 @@ def _extra_of(headers: Headers) -> dict[str, tuple[str, ...]]:
 
 
 def _service_account(name: str) -> tuple[str, str] | None:
-    """Namespace and name of the service account that a user name stands for."""
+    """Namespace and name of the service account with this user name; None if it is not one."""
     if not name.startswith(_SERVICE_ACCOUNT):
         return None
     namespace, _, account = name.removeprefix(_SERVICE_ACCOUNT).partition(":")

@@ -1,8 +1,8 @@
 """Create or load the CA and the server certificate of the embedded API server.
 
-Both are elliptic-curve keys, made in a millisecond. With a directory they outlive the process, so
-that a kubeconfig written once keeps working; they are made anew when they are about to expire or
-do not cover the host. `cryptography` is imported only when something has to be made or checked.
+Both have elliptic-curve keys, which take a millisecond to create. In a directory they outlive the process, so that a
+kubeconfig stays valid; they are renewed when about to expire or if they do not cover the host. `cryptography` is
+imported only to create or check certificates.
 
 Upstream: staging/src/k8s.io/client-go/util/cert (GenerateSelfSignedCertKey).
 """
@@ -32,7 +32,7 @@ from stowplan.serving.tls.certificates import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-#: Remaining validity at which a certificate is replaced.
+#: Remaining validity at which a certificate is renewed.
 _RENEWAL = datetime.timedelta(days=30)
 _ALWAYS = ("localhost", "127.0.0.1")
 _FILES = {"ca_certificate": "ca.crt", "ca_key": "ca.key", "certificate": "tls.crt", "key": "tls.key"}
@@ -40,7 +40,7 @@ _FILES = {"ca_certificate": "ca.crt", "ca_key": "ca.key", "certificate": "tls.cr
 
 @dataclass(frozen=True, slots=True)
 class Certificates:
-    """PEM, all of it."""
+    """Certificates and keys in PEM."""
 
     ca_certificate: bytes
     ca_key: bytes = field(repr=False)
@@ -60,7 +60,7 @@ class Certificates:
 
 
 def certificates_for(host: str, *, directory: Path | None, clock: Callable[[], float]) -> Certificates:
-    """The certificates in the directory if still valid, else new ones, written there."""
+    """Load the certificates in the directory if still valid, else create new ones there."""
     now = datetime.datetime.fromtimestamp(clock(), datetime.UTC)
     names = tuple(dict.fromkeys((host, *_ALWAYS)))
     if directory is None:

@@ -1,7 +1,7 @@
 """Bounded reads and writes for one request.
 
-Bodies are read by `stowplan.serving.requests.bodies`; how long a client may leave an answer unread is up to
-`protocol.py`.
+Bodies are read by `stowplan.serving.requests.bodies`; `protocol.py` limits how long a client may leave a response
+unread.
 
 Upstream: staging/src/k8s.io/apiserver/pkg/endpoints/handlers/rest.go.
 """
@@ -28,14 +28,14 @@ if TYPE_CHECKING:
     from stowplan_cluster.front.responses import Answer
     from stowplan_cluster.front.settings import FrontSettings
 
-#: Answers larger than this are compressed for those who ask.
+#: Responses larger than this are compressed if the client accepts it.
 _GZIP_THRESHOLD = 128 * 1024
 _GZIP_LEVEL = 1
-#: How zlib is told to write gzip, with its largest window.
+#: zlib's wbits for gzip with the largest window.
 _GZIP_FORMAT = 31
-#: Answers up to this size fit into the connection's buffer.
+#: Responses up to this size fit into the connection's buffer.
 _SMALL = 32 * 1024
-#: Bytes of an answer that are joined and sent at a time.
+#: Bytes of a response that are joined and sent at a time.
 _PORTION = 256 * 1024
 
 
@@ -62,12 +62,12 @@ class Connection:
         self._request = request
         self._settings = settings
         self._sleep = sleep
-        #: Set when the rest of the input cannot be parsed.
+        #: Set if the rest of the input cannot be parsed.
         self.must_close = False
 
     @property
     def cut_off(self) -> bool:
-        """Whether the client left too much unread for too long."""
+        """Whether the connection was aborted because the client did not read."""
         protocol = self._request.protocol
         return isinstance(protocol, FrontConnection) and protocol.cut_off
 
@@ -90,7 +90,7 @@ class Connection:
             ) from None
 
     async def send(self, answer: Answer) -> web.StreamResponse:
-        """The response, sent already if it is large."""
+        """Build the response; a large one has been sent on return."""
         headers = {**ALWAYS, "Content-Type": answer.content_type}
         pieces, size = answer.pieces, answer.size
         if size > _GZIP_THRESHOLD and self._takes_gzip():
@@ -121,13 +121,13 @@ class Connection:
         return any(coding.strip() == "gzip" for coding in asked.split(","))
 
     async def begin_stream(self, content_type: str) -> web.StreamResponse:
-        """A streamed response; its head is sent at once."""
+        """Start a streamed response and send its headers."""
         response = web.StreamResponse(headers={**ALWAYS, "Content-Type": content_type})
         await response.prepare(self._request)
         return response
 
     async def write(self, data: bytes) -> None:
-        """ConnectionError if the client is gone, or has not read for too long."""
+        """Write to the stream; raise ConnectionError if the client is gone or too slow."""
         writer = self._request.writer
         await writer.write(data)
         await writer.drain()

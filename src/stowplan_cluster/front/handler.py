@@ -1,7 +1,7 @@
 """The request pipeline: well-formedness, authentication, authorization, concurrency limits.
 
-Behind them are the pages, the verbs and the watches. Whatever refuses a request raises an ApiError;
-here it becomes the answer.
+It dispatches to pages, verbs and watches. Whatever rejects a request raises an ApiError, which becomes the response
+here.
 
 Upstream: staging/src/k8s.io/apiserver/pkg/server/config.go (DefaultBuildHandlerChain), server/filters/maxinflight.go.
 """
@@ -75,7 +75,7 @@ class Handler:
         self._stopping = False
 
     def stop(self) -> None:
-        """End all watches, and those that are yet to begin."""
+        """End all watches, including those not started yet."""
         self._stopping = True
         for stream in self._streams:
             stream.stop()
@@ -129,14 +129,14 @@ class Handler:
             accept=request.headers.get("Accept", ""),
             if_none_match=request.headers.get("If-None-Match", ""),
         )
-        # Only for existing pages: unknown paths must not create series.
+        # Set only for existing pages: unknown paths must not create time series.
         exchange.labels = RequestLabels(request.method, "", "", "", "/" + route.path[1:].partition("/")[0], "")
         return answer
 
     async def _mounted(
         self, exchange: _Exchange, user: UserInfo, route: Route, query: Query, page: MountedPage
     ) -> MountedAnswer:
-        """A page of another component in this process; it may take a while."""
+        """Answer with a page mounted by another component, which may be slow."""
         request = exchange.request
         self._access.authorize(user, route)
         if request.method != "GET":
@@ -148,7 +148,7 @@ class Handler:
             return await found if inspect.isawaitable(found) else found
 
     async def _stream(self, connection: Connection, stream: Stream) -> web.StreamResponse:
-        """Its page ends it when the server is to stop."""
+        """Send a stream; its page ends it on shutdown."""
         async with aclosing(stream.pieces) as pieces:
             response = await connection.begin_stream(stream.content_type)
             async for piece in pieces:
@@ -206,14 +206,14 @@ class _Exchange:
 
     request: BaseRequest
     connection: Connection
-    #: How metrics count it; settled once it is known what is asked for.
+    #: Metric labels, completed once the route is resolved.
     labels: RequestLabels
 
 
 def _check_headers(request: BaseRequest) -> None:
-    """What is no text could be neither kept (a manager's name) nor told (in a refusal)."""
+    """Reject headers that are not UTF-8: they could not be stored (field manager) or quoted in errors."""
     for name, value in request.raw_headers:
-        # A token is neither: it is only compared.
+        # A token is only compared, never stored or quoted.
         if value.isascii() or name.lower() == b"authorization":
             continue
         try:
@@ -257,7 +257,7 @@ def _request(request: BaseRequest, route: Route, query: Query, user: UserInfo, b
 
 
 def _selected_name(query: Query) -> str:
-    """The one object that a field selector asks for: who may read only that one may list it."""
+    """The object name that a field selector requires: a user who may read only that object may list it."""
     for term in first(query, "fieldSelector").split(","):
         field, _, value = term.replace("==", "=").partition("=")
         if field == "metadata.name":

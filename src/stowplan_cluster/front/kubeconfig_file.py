@@ -1,6 +1,6 @@
 """Write the kubeconfig for the embedded API server.
 
-It holds a token, so only its owner may read it, and it appears whole or not at all.
+It contains a token, so only its owner may read it. It is written atomically.
 
 Upstream: staging/src/k8s.io/client-go/tools/clientcmd/api/v1.
 """
@@ -29,7 +29,7 @@ _ANSWER_WITHIN = 2.0
 
 
 def kubeconfig(url: str, *, token: str, ca_certificate: bytes | None) -> JsonObject:
-    """A configuration whose only context is `stowplan`; without TLS there is no certificate."""
+    """A kubeconfig with the single context `stowplan`; without TLS it has no certificate."""
     cluster: JsonObject = {"server": url}
     if ca_certificate is not None:
         cluster["certificate-authority-data"] = base64.b64encode(ca_certificate).decode()
@@ -49,15 +49,15 @@ def write_kubeconfig(path: Path, config: JsonObject) -> None:
 
 
 def is_ours(path: Path) -> bool:
-    """Whether a file is a kubeconfig as written here, and so may be replaced."""
+    """Whether the file is a kubeconfig that we wrote, and so may replace."""
     return _cluster_of(path) is not None
 
 
 def server_at_work(path: Path, *, own: str = "") -> str:
-    """The address of the server whose kubeconfig this is, if it still answers there; "" otherwise.
+    """The URL of the kubeconfig's server if it is still running, else "".
 
-    A server that was killed leaves its file behind, and its port may have become somebody else's: only who proves to
-    be the one that the file trusts counts. `own` is the asker's own address.
+    A killed server leaves its file behind, and another program may use its port by now: so the server has to present a
+    certificate that the file trusts. `own` is the caller's own address.
     """
     cluster = _cluster_of(path) or {}
     url, authority = cluster.get("server"), cluster.get("certificate-authority-data")
@@ -76,7 +76,7 @@ def server_at_work(path: Path, *, own: str = "") -> str:
 
 
 def _cluster_of(path: Path) -> JsonObject | None:
-    """The cluster of a kubeconfig that we wrote; None for any other file."""
+    """The cluster entry of a kubeconfig that we wrote; None for any other file."""
     try:
         config = first_value(path.read_text(encoding="utf-8"))
     except (OSError, yaml.YAMLError, HostileYamlError, UnicodeDecodeError):

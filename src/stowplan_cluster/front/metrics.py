@@ -1,7 +1,7 @@
 """Metrics of the HTTP front.
 
-Names, labels and buckets are upstream's, so that its dashboards and alerts fit. Labels come from
-what is served, never from what somebody typed: the number of series stays bounded.
+Names, labels and buckets are upstream's, so that dashboards and alerts work. Label values come from served resources,
+never from request input, so the number of time series is bounded.
 
 Upstream: staging/src/k8s.io/apiserver/pkg/endpoints/metrics/metrics.go.
 """
@@ -69,11 +69,11 @@ class Metrics:
         )
         ProcessMetrics(registry)
         registry.at_scrape(self._refresh)
-        #: Watches that are open.
+        #: Open watches.
         self.watches = 0
         #: Requests being answered now, by kind.
         self.inflight = {"readOnly": 0, "mutating": 0}
-        #: Requests turned away because there were too many, by kind.
+        #: Requests rejected because of too many in flight, by kind.
         self.dropped = {"readOnly": 0, "mutating": 0}
         #: Watches ended because their reader was too slow.
         self.slow_watchers = 0
@@ -83,7 +83,7 @@ class Metrics:
         self._durations.with_label_values(*labels, _COMPONENT).observe(seconds)
 
     def long_running(self, labels: RequestLabels, change: int) -> None:
-        """A watch begins (1) or ends (-1)."""
+        """Count a watch that starts (1) or ends (-1)."""
         self.watches += change
         self._long_running.with_label_values(*labels[:-1], _COMPONENT).inc(change)
 

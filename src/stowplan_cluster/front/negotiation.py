@@ -1,8 +1,7 @@
 """Content negotiation of responses, and decoding of request bodies.
 
-Accept headers are few and come again and again, so each is understood once. The first clause, by
-weight, that the endpoint can serve wins: clients such as kubectl ask for protobuf or a Table first
-and fall back to plain JSON.
+Accept headers recur, so results are cached. The first clause by weight that the endpoint supports wins: clients such as
+kubectl request protobuf or a Table first and fall back to JSON.
 
 Upstream: staging/src/k8s.io/apiserver/pkg/endpoints/handlers/negotiation.
 """
@@ -29,7 +28,7 @@ if TYPE_CHECKING:
     from stowplan.serving.requests.forms import Clause
     from stowplan_cluster.apiserver.objects import JsonObject
 
-#: Read only, never written, and not for custom resources.
+#: Accepted in requests for built-in resources; never sent.
 PROTOBUF = "application/vnd.kubernetes.protobuf"
 MEDIA_TYPES = (JSON, YAML)
 
@@ -42,10 +41,10 @@ PATCH_KINDS: dict[str, PatchKind] = {
 }
 
 _NO_KIND = "couldn't get version/kind; json parse error: "
-#: Bytes of a body that an error message shows.
+#: Bytes of a body that are quoted in errors.
 _SHOWN = 30
 
-#: What an endpoint can turn its answer into: nothing, Tables and metadata, or aggregated discovery.
+#: Conversions that an endpoint supports: none, Tables and metadata, or aggregated discovery.
 Endpoint = Literal["plain", "objects", "discovery"]
 _TABLE_KINDS = ("Table", "PartialObjectMetadata", "PartialObjectMetadataList")
 _TABLE_VERSIONS = ("v1", "v1beta1")
@@ -53,7 +52,7 @@ _TABLE_VERSIONS = ("v1", "v1beta1")
 
 @lru_cache(maxsize=1024)
 def negotiate(accept: str, endpoint: Endpoint = "objects") -> Form:
-    """NotAcceptable if the endpoint can answer in none of the forms asked for."""
+    """Choose the response's form; raise NotAcceptable if the endpoint supports none that the client accepts."""
     if not accept:
         return Form()
     return forms.negotiate(accept, MEDIA_TYPES, allows=lambda media_type, clause: _allows(endpoint, clause))
@@ -78,7 +77,7 @@ def _media_type_of(content_type: str) -> str:
 
 
 def read_body(body: bytes, content_type: str, *, custom: bool = False) -> Any:
-    """What the body of a request says; UnsupportedMediaType, BadRequest or UnreadableError."""
+    """Decode a request body; raise UnsupportedMediaType, BadRequest or UnreadableError."""
     media_type = _media_type_of(content_type)
     if media_type in ("", JSON):
         return read_json(body)
@@ -90,7 +89,7 @@ def read_body(body: bytes, content_type: str, *, custom: bool = False) -> Any:
 
 
 def read_object(body: bytes, content_type: str, *, kind: str, custom: bool = False) -> JsonObject:
-    """The object of this kind in the body; what is wrong is told together with how the body begins."""
+    """Decode an object of this kind; errors quote the beginning of the body."""
     try:
         obj = read_body(body, content_type, custom=custom)
         if not isinstance(obj, dict):
@@ -117,7 +116,7 @@ def patch_kind_of(content_type: str) -> PatchKind:
 
 
 def unsupported_patch(*, custom: bool) -> UnsupportedMediaType:
-    """Custom resources have no strategic merge patch, a Scale no server-side apply."""
+    """The error for a patch type that the resource does not support."""
     missing = "strategic" if custom else "apply"
     return _unsupported([name for name, kind in PATCH_KINDS.items() if kind != missing])
 
@@ -148,7 +147,7 @@ def _json_type(value: object) -> str:
 
 
 def _beginning(body: bytes) -> str:
-    """A few bytes of the body, as text where it looks like JSON."""
+    """The first bytes of the body, as text if it looks like JSON."""
     if not body:
         return "<empty>"
     shown = body[:_SHOWN]

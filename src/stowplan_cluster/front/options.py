@@ -1,7 +1,7 @@
 """Parse and validate the query parameters of each verb.
 
-A parameter that has the wrong form is a BadRequest; one whose value is not allowed makes the
-options object Invalid, with the field named.
+A malformed parameter is a BadRequest; an invalid value is an Invalid error about the options object that names the
+field.
 
 Upstream: staging/src/k8s.io/apimachinery/pkg/apis/meta/v1/validation, meta/internalversion/validation.
 """
@@ -67,7 +67,7 @@ def _refuse(kind: str, errors: list[FieldError]) -> None:
 
 
 def write_options(query: Query, user_agent: str, kind: str) -> Options:
-    """Of a create ("CreateOptions") or an update."""
+    """Options of a create or update; `kind` is "CreateOptions" or the like."""
     _refuse(kind, _write_errors(query))
     return _options(query, user_agent)
 
@@ -93,7 +93,7 @@ def _options(query: Query, user_agent: str) -> Options:
 
 @lru_cache(maxsize=128)
 def manager_of(user_agent: str) -> str:
-    """The field manager of a client that names none: the program in its User-Agent."""
+    """The default field manager: the program in the User-Agent."""
     program = "".join(char for char in user_agent.partition("/")[0] if char.isprintable())
     return program.encode()[:_MAX_MANAGER].decode(errors="ignore")
 
@@ -134,7 +134,7 @@ def _validation_errors(query: Query) -> list[FieldError]:
 
 
 def delete_options(query: Query, body: object) -> tuple[JsonObject, DeleteOptions]:
-    """From the body if there is one, else from the query; as they were spelt, and as they are meant."""
+    """DeleteOptions from the body or else the query: as sent, and parsed."""
     if body is None:
         wishes: JsonObject = {
             "gracePeriodSeconds": _integer(query, "gracePeriodSeconds"),
@@ -173,7 +173,7 @@ def _delete_errors(wishes: JsonObject) -> list[FieldError]:
 
 
 def list_options(query: Query, route: Route) -> ListOptions:
-    """Of a list, a watch or the deletion of a collection."""
+    """Options of a list, a watch or a delete of a collection."""
     if not query and not route.name:
         return _EVERYTHING
     if route.verb == "list":
@@ -196,7 +196,7 @@ def _field_selector(query: Query, route: Route) -> str:
     asked = first(query, "fieldSelector")
     if not route.name:
         return asked
-    # A watch of one object by its path.
+    # A watch of a single object by its path.
     if asked and f"metadata.name={route.name}" not in asked.replace("==", "=").split(","):
         raise BadRequest("fieldSelector metadata.name doesn't match requested name")
     return asked or f"metadata.name={route.name}"
@@ -229,11 +229,11 @@ class WatchOptions:
     field_selector: str = ""
     resource_version: str = ""
     bookmarks: bool = False
-    #: Whether the present state comes first, as ADDED events.
+    #: Whether the current state is sent first, as ADDED events.
     initial_events: bool = False
-    #: Whether a bookmark tells where the present state ends.
+    #: Whether a bookmark marks the end of the initial events.
     initial_events_end: bool = False
-    #: 0: the server decides.
+    #: 0 for the server's default.
     timeout_seconds: int = 0
 
 

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from stowplan_cluster.front.metrics import Metrics
 
 VERSION = "v1.36.0+stowplan"
-#: Protobuf, as clients ask for it and as it is answered: by two names.
+#: The media type of protobuf differs between Accept and Content-Type.
 _OPENAPI_V2_ASKED = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf"
 _OPENAPI_V2_ANSWERED = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
 _PATHS = ("/healthz", "/livez", "/metrics", "/openapi/v2", "/openapi/v3", "/readyz", "/version")
@@ -42,7 +42,7 @@ _PATHS = ("/healthz", "/livez", "/metrics", "/openapi/v2", "/openapi/v3", "/read
 
 class Pages:
     def __init__(self, registry: Registry, metrics: Metrics, *, checks: Mapping[str, Callable[[], bool]]) -> None:
-        """`checks` are those of /readyz; /livez and /healthz only show that somebody answers."""
+        """`checks` are those of /readyz; /livez and /healthz pass if the server responds."""
         self._registry = registry
         self._metrics = metrics
         self._discovery = Discovery(registry.catalogue)
@@ -52,7 +52,7 @@ class Pages:
             "livez": {"ping": _passes},
             "readyz": {"ping": _passes, **ready},
         }
-        #: Documents by path, and the version of the catalogue they were made of.
+        #: Cached documents by path, and the catalogue version that they were built from.
         self._openapi: dict[str, Answer] = {}
         self._openapi_version = -1
         self._pages: dict[str, Callable[[str, Query, str], Answer]] = {
@@ -65,13 +65,13 @@ class Pages:
             "openapi": self._openapi_page,
             **{page: partial(self._health, page) for page in self._checks},
         }
-        #: Pages of others in this process, by path; one that ends with a slash is all that is below it.
+        #: Pages of other components, by path; a path with a trailing slash includes all below it.
         self.of_others: Mapping[str, Page] = {}
-        #: host:port, for those who ask /api where the server is.
+        #: host:port, for /api.
         self.address = ""
 
     def answer(self, method: str, path: str, query: Query, *, accept: str, if_none_match: str = "") -> Answer:
-        """Raise NotFound or MethodNotServed for other paths."""
+        """Answer a non-resource path; raise NotFound or MethodNotServed."""
         first, _, rest = path[1:].partition("/")
         page = self._pages.get(first)
         if page is None:
@@ -204,7 +204,7 @@ class Pages:
         return _cacheable(encode(found))
 
     def _kept(self, path: str, make: Callable[[], Answer]) -> Answer:
-        """Made when first asked for, until what is served changes."""
+        """Cache a document until the catalogue changes."""
         catalogue_version = self._registry.catalogue.version
         if self._openapi_version != catalogue_version:
             self._openapi.clear()
@@ -219,7 +219,7 @@ def _cacheable(body: bytes, content_type: str = JSON) -> Answer:
 
 
 def _hashed(answer: Answer, path: str, query: Query) -> Answer:
-    """An address with a hash stands for one content for good; with an outdated one it leads to the present."""
+    """A URL with the current hash may be cached forever; one with an outdated hash redirects to the current URL."""
     asked = query.get("hash")
     if asked is None:
         return answer
@@ -260,5 +260,5 @@ def _version_info() -> dict[str, Any]:
     }
 
 
-#: As Go calls them.
+#: Go's names.
 _ARCHITECTURES = {"x86_64": "amd64", "AMD64": "amd64", "aarch64": "arm64"}

@@ -49,10 +49,10 @@ class FrontServer(HttpServer):
         super().connection_made(handler, transport)
 
     def _make_room(self, new: asyncio.Transport) -> None:
-        """Close the oldest connection that waits for its client, else the new one. Watches are not closed."""
+        """Close the oldest connection that waits for its client, or else the new one. Watches are never closed."""
         crowd = [one for one in self.connections if one.transport is not None and not one.transport.is_closing()]
         if len(crowd) < self._most:
-            # The others are closing already.
+            # The rest are already closing.
             return
         idle = (one for one in crowd if isinstance(one, HttpConnection) and one.awaits_client)
         closed = next((one.transport for one in idle if one.transport is not None), new)

@@ -1,8 +1,7 @@
 """Response bodies: objects, lists and Status.
 
-Stored objects are JSON already, so in the common case an answer is made of those very bytes, a
-list of them with commas between: it takes no memory of its own. Only who asks for a Table, for
-metadata alone, for YAML or for another version of an object has it decoded.
+Objects are stored as JSON, so a response usually consists of the stored bytes, joined by commas in a list: it takes no
+memory of its own. Objects are decoded only for Tables, metadata, YAML or another version.
 
 Upstream: staging/src/k8s.io/apiserver/pkg/endpoints/handlers/response.go, responsewriters/writers.go.
 """
@@ -33,7 +32,7 @@ if TYPE_CHECKING:
 
 Headers = tuple[tuple[str, str], ...]
 
-#: Warning headers: characters in all, and of each once there are more than that.
+#: Warning headers: total number of characters, and maximum length of each if the total exceeds it.
 _MAX_WARNINGS = 4096
 _MAX_WARNING = 256
 _INCLUDE = ("", "Metadata", "Object", "None")
@@ -43,7 +42,7 @@ encode = msgspec.json.Encoder().encode
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    #: Of a list the stored objects themselves: it is never copied in whole.
+    #: For a list, the stored objects themselves: it is never copied as a whole.
     pieces: Sequence[bytes]
     status: int = 200
     content_type: str = JSON
@@ -56,16 +55,16 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class ObjectForm:
-    """How one request wants its objects."""
+    """The form of objects in a response."""
 
-    #: What was agreed on by the Accept header.
+    #: The negotiated media type and kind.
     accepted: Form
     include_object: str
     pretty: bool
 
     @property
     def plain(self) -> bool:
-        """Whether stored bytes will do as they are."""
+        """Whether stored bytes can be sent as they are."""
         return not self.accepted.kind and self.accepted.media_type == JSON and not self.pretty
 
 
@@ -85,11 +84,11 @@ def form_of(accepted: Form, include_object: str, *, pretty: bool) -> ObjectForm:
 
 
 class Renderer:
-    """Turns what the registry gives into answers."""
+    """Renders the registry's results as responses."""
 
     def __init__(self, registry: Registry) -> None:
         self._registry = registry
-        #: Whether stored bytes will do, by apiVersion and plural.
+        #: Whether stored bytes can be sent as they are, by (apiVersion, plural).
         self._kept_as_is: dict[tuple[str, str], bool] = {}
         self._catalogue_version = -1
 
@@ -107,7 +106,7 @@ class Renderer:
         key = (resource.api_version, resource.plural)
         kept = self._kept_as_is.get(key)
         if kept is None:
-            # Events are kept without some fields that their readers always find.
+            # Events are stored without some fields that are always encoded in responses.
             own = resource.storage != "events" and catalogue.of_storage(resource.storage) == resource
             kept = self._kept_as_is[key] = own
         return kept
@@ -121,7 +120,7 @@ class Renderer:
         return document(self.in_form(resource, obj, form), form, status=status, headers=headers)
 
     def in_form(self, resource: Resource, obj: JsonObject, form: ObjectForm) -> JsonObject:
-        """One object as asked for; its Table names the columns."""
+        """One object in the requested form; a Table includes column definitions."""
         kind, version = form.accepted.kind, form.accepted.version
         if kind == "Table":
             resource_version = obj.get("metadata", {}).get("resourceVersion", "")
@@ -209,7 +208,7 @@ def _partial(obj: JsonObject, version: str) -> JsonObject:
 
 
 def document(obj: Any, form: ObjectForm, *, status: int = 200, headers: Headers = ()) -> Answer:
-    """Any JSON, as JSON or YAML."""
+    """Any JSON value as JSON or YAML."""
     if form.accepted.media_type == YAML:
         return Answer((as_yaml(obj),), status, YAML, headers)
     body = encode(obj)
@@ -234,7 +233,7 @@ def error_answer(error: ApiError, form: ObjectForm = PLAIN, *, headers: Headers 
 
 
 def warning_headers(warnings: Sequence[str]) -> Headers:
-    """What the client should be told beside its answer: each text once, cut where there are too many."""
+    """Warning headers of a response, without duplicates, truncated if there are too many."""
     texts = [text for text in dict.fromkeys(warnings) if text and text.isprintable()]
     if sum(map(len, texts)) > _MAX_WARNINGS:
         texts = [text[:_MAX_WARNING] for text in texts][: _MAX_WARNINGS // _MAX_WARNING]

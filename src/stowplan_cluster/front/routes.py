@@ -1,8 +1,8 @@
 """Map a method and a path to a verb and a resource.
 
-The path alone decides, before anybody looks whether such a resource exists: who may not do
-something is told so, not whether it would be there. Segments are unescaped after the path is
-split, so an escaped slash stays part of its segment and is refused as a name.
+Routing depends on the path alone, before the resource is looked up: an unauthorized client gets Forbidden whether or
+not the resource exists. Segments are unescaped after splitting, so an escaped slash stays part of its segment and is
+rejected as a name.
 
 Upstream: staging/src/k8s.io/apiserver/pkg/endpoints/request/requestinfo.go.
 """
@@ -21,7 +21,7 @@ from stowplan.serving.requests.targets import Query, bad_escape, parse_query
 if TYPE_CHECKING:
     from stowplan_cluster.apiserver.resources import Resource
 
-#: More parameters than any client sends.
+#: More query parameters than any client sends.
 MAX_PARAMETERS = 200
 _NO_PARAMETERS: Query = {}
 _VERBS = {"GET": "get", "POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
@@ -29,10 +29,10 @@ _NAMESPACE_SUBRESOURCES = ("status", "finalize")
 
 
 class Route(msgspec.Struct, frozen=True, kw_only=True):
-    """One request as authorization and metrics see it."""
+    """A request's verb and resource, for authorization and metrics."""
 
     path: str
-    #: get, list, watch, create, …; of what is no resource, the method in lower case.
+    #: get, list, watch, create, …; for non-resource paths, the method in lower case.
     verb: str
     is_resource: bool = False
     group: str = ""
@@ -41,12 +41,12 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
     namespace: str = ""
     name: str = ""
     subresource: str = ""
-    #: What follows a subresource: `proxy/some/path`.
+    #: The path below a subresource: `proxy/some/path`.
     rest: tuple[str, ...] = ()
 
     @property
     def scope(self) -> str:
-        """As metrics name it."""
+        """The scope label of metrics."""
         if self.name or self.verb == "create":
             return "resource"
         if self.namespace:
@@ -57,12 +57,12 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
         """Whether the path has the form of this resource's paths."""
         if not resource.namespaced:
             return not self.namespace or (self.plural == "namespaces" and self.namespace == self.name)
-        # All namespaces at once can be read, and the whole of one asked of.
+        # Without a namespace only collections exist.
         return bool(self.namespace) or not self.name
 
 
 def split_target(target: str) -> tuple[str, Query]:
-    """Path and query of a request target; BadRequest unless it is well-formed."""
+    """Split a request target into path and query; raise BadRequest if it is malformed."""
     if not target.startswith("/"):
         raise BadRequest("the request target must be a path")
     path, _, query = target.partition("?")
@@ -79,7 +79,7 @@ def _query(text: str) -> Query:
 
 
 def route_of(method: str, path: str, query: Query) -> Route:
-    """BadRequest if the path is malformed."""
+    """Route a request; raise BadRequest if the path is malformed."""
     segments = _segments(path)
     start = _resource_start(segments)
     if start is None:
@@ -110,7 +110,7 @@ def _unescaped(segment: str) -> str:
 
 
 def _resource_start(segments: list[str]) -> int | None:
-    """Where the part of a path below its group and version begins."""
+    """Index of the first segment after group and version; None for non-resource paths."""
     if segments[0] == "api" and len(segments) > 2:
         return 2
     if segments[0] == "apis" and len(segments) > 3:
@@ -121,7 +121,7 @@ def _resource_start(segments: list[str]) -> int | None:
 def _resource_route(method: str, path: str, query: Query, group: str, version: str, parts: list[str]) -> Route:
     verb = _VERBS.get(method, "")
     if parts[0] == "watch" and len(parts) > 1:
-        # The old way to watch, still served: /api/v1/watch/pods.
+        # The deprecated watch paths: /api/v1/watch/pods.
         verb, parts = "watch" if verb == "get" else "", parts[1:]
     namespace = ""
     if parts[0] == "namespaces" and len(parts) > 1:
@@ -150,13 +150,13 @@ def _resource_route(method: str, path: str, query: Query, group: str, version: s
 
 
 def boolean(query: Query, name: str) -> bool:
-    """A flag of a query: `watch`, `watch=1` and `watch=yes` are all true."""
+    """A boolean query parameter: `watch`, `watch=1` and `watch=yes` are all true."""
     values = query.get(name)
     return values is not None and values[0].lower() not in ("false", "0")
 
 
 def check_name(name: str) -> str:
-    """The name, or BadRequest if no object can be called so."""
+    """Return the name; raise BadRequest if no object can have it."""
     wrong = ["may not be '" + name + "'"] if name in (".", "..") else []
     wrong += [f"may not contain '{char}'" for char in "/%" if char in name]
     if not name:

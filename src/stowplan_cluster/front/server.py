@@ -1,7 +1,7 @@
 """The HTTP server of the embedded API.
 
-aiohttp speaks HTTP; what is behind a request is ours (`handler.py`). One object owns the sockets
-from `start()` to `stop()`; what it serves belongs to the ApiServer and outlives it.
+aiohttp implements HTTP; requests are handled by `handler.py`. `Front` owns the sockets from `start()` to `stop()`; the
+ApiServer that it serves outlives it.
 
 Upstream: staging/src/k8s.io/apiserver/pkg/server/secure_serving.go, genericapiserver.go.
 """
@@ -41,11 +41,11 @@ if TYPE_CHECKING:
 ADMIN = UserInfo(name="kubernetes-admin", groups=(MASTERS, AUTHENTICATED))
 
 _NO_CHECKS: Mapping[str, Callable[[], bool]] = {}
-#: Addresses to listen at that nobody can connect to.
+#: Wildcard addresses -> an address to connect to.
 _WILDCARDS = {"0.0.0.0": "127.0.0.1", "::": "[::1]", "": "127.0.0.1"}
-#: Seconds for what clients still send when they have been answered.
+#: Seconds to drain what a client still sends after its response.
 _LINGERING = 2.0
-#: Seconds that requests under way get at shutdown.
+#: Seconds for requests in flight at shutdown.
 _SHUTDOWN = 3.0
 
 
@@ -60,7 +60,7 @@ class Front:
         monotonic: Callable[[], float] = time.perf_counter,
         chance: Callable[[], float] = random.random,
     ) -> None:
-        """`checks` are further ones of /readyz, by name."""
+        """`checks` are additional /readyz checks, by name."""
         self._settings = settings or FrontSettings()
         self._clock = server.clock
         self._sleep = sleep
@@ -82,7 +82,7 @@ class Front:
         self._certificates: Certificates | None = None
         self._runner: _Runner | None = None
         self._acceptor: Acceptor | None = None
-        #: Where it is served, once it is.
+        #: The server's URL, once started.
         self.url = ""
 
     def mount(self, pages: Mapping[str, Page]) -> None:
@@ -91,7 +91,7 @@ class Front:
 
     @property
     def ca_certificate(self) -> bytes | None:
-        """PEM; None without TLS, or before the start."""
+        """The CA certificate in PEM; None without TLS or before the start."""
         return None if self._certificates is None else self._certificates.ca_certificate
 
     def kubeconfig(self) -> JsonObject:
@@ -128,7 +128,7 @@ class Front:
         self._pages.address = f"{host}:{port}"
 
     async def stop(self) -> None:
-        """End watches, let other requests finish, close every connection."""
+        """End watches, let other requests finish, then close all connections."""
         self._handler.stop()
         if self._acceptor is not None:
             acceptor, self._acceptor = self._acceptor, None
@@ -173,4 +173,4 @@ class _Runner(web.BaseRunner):
         )
 
     async def _cleanup_server(self) -> None:
-        """A listener that closes every connection."""
+        """Close all connections."""

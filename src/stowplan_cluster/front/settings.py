@@ -15,38 +15,38 @@ if TYPE_CHECKING:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FrontSettings:
     host: str = "127.0.0.1"
-    #: 0: one that is free.
+    #: 0 for any free port.
     port: int = 0
     tls: bool = True
-    #: Where certificates outlive the process; without it they are made anew each time.
+    #: Directory of persistent certificates; without it they are created on each start.
     certificates: Path | None = None
-    #: The administrator's bearer token; without one it is made up.
+    #: The administrator's bearer token; generated if empty.
     token: str = field(default="", repr=False)
-    #: Further bearer tokens and whose they are.
+    #: Further bearer tokens and their users.
     users: Mapping[str, UserInfo] = field(default_factory=dict, repr=False)
 
     max_body_bytes: int = 3 * 1024 * 1024
-    #: Of the request line, and of each header.
+    #: Limit on the request line and on each header.
     max_line_bytes: int = 64 * 1024
     max_headers: int = 128
-    #: Of a whole head; and of all connections together, of which those that have sent but a little are not asked.
+    #: Limit on a request's head, and on all incomplete heads together, of which small ones are not counted.
     max_head_bytes: int = 1024 * 1024
     max_heads_bytes: int = 16 * 1024 * 1024
-    #: For each more, one that waits for its client is closed.
+    #: Beyond this, idle connections are closed.
     max_connections: int = 4096
-    #: Beside the connections; for each more, the oldest is closed.
+    #: Handshakes in progress, not counted as connections; beyond this, the oldest is closed.
     max_handshakes: int = 512
-    #: Requests at once: reading, writing; and watches, which are not among them.
+    #: Maximum requests in flight: non-mutating, mutating; and watches, which are counted separately.
     max_reading: int = 400
     max_mutating: int = 200
     max_watches: int = 2000
 
-    #: Seconds for a TLS handshake, for a head, for a body, for an answer to be read, for a connection to stay unused.
+    #: Seconds for a TLS handshake, a head, a body, the client to read a response, an idle connection.
     handshake_timeout: float = 32
     head_timeout: float = 32
     read_timeout: float = 60
     write_timeout: float = 60
     idle_timeout: float = 300
-    #: Watches without a timeout of their own last this long and up to as much again.
+    #: Watches without timeoutSeconds last a random time between this and twice this.
     watch_timeout: float = 1800
     bookmark_interval: float = 60

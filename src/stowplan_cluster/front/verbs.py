@@ -1,7 +1,7 @@
 """Handle each verb: parameters and body in, a response out.
 
-Nothing here waits: the body is there, the registry is called, the answer is bytes. A watch is the
-exception that is none: it answers with a source of lines, which the server then follows.
+Nothing here waits: the body has been read, the registry is called, the response is bytes. A watch returns a source of
+lines, which the server streams.
 
 Upstream: staging/src/k8s.io/apiserver/pkg/endpoints/handlers.
 """
@@ -50,11 +50,11 @@ if TYPE_CHECKING:
     from stowplan_cluster.front.access import Access
     from stowplan_cluster.front.responses import Headers, Renderer
 
-#: Groups whose resources are questions: answered, not kept.
+#: Groups of review kinds, which are answered but not stored.
 _REVIEW_GROUPS = ("authentication.k8s.io", "authorization.k8s.io")
-#: Subresources that reach into a container.
+#: Subresources that need a running container.
 _CONTAINER = ("attach", "exec", "log", "portforward", "proxy")
-#: Kinds whose deletion answers with the object as it was; of others a Status tells the uid.
+#: Kinds whose deletion returns the object; others return a Status with the uid.
 _RETURN_DELETED = frozenset(
     (
         *("namespaces", "persistentvolumes", "persistentvolumeclaims", "pods", "services", "serviceaccounts"),
@@ -79,7 +79,7 @@ _COLLECTION_VERBS = ("list", "watch", "create", "deletecollection")
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True):
-    """One request for a resource, complete."""
+    """A complete resource request."""
 
     route: Route
     query: Query
@@ -91,7 +91,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def namespace(self) -> str:
-        """Where the object is: the path of a namespace names it twice."""
+        """The object's namespace; the route of a Namespace has its name as namespace, too."""
         return "" if self.route.plural == "namespaces" and not self.route.group else self.route.namespace
 
     def form(self) -> ObjectForm:
@@ -113,7 +113,7 @@ def no_such_page() -> NotFound:
 
 
 def resource_of(registry: Registry, route: Route) -> Resource:
-    """The resource that a path names and that serves its verb; NotFound or MethodNotServed."""
+    """Look up the route's resource; raise NotFound, or MethodNotServed if it does not support the verb."""
     resource = registry.catalogue.find(route.group, route.version, route.plural)
     if resource is None or not route.serves(resource):
         raise no_such_page()
@@ -131,7 +131,7 @@ def _verbs_of(resource: Resource, route: Route) -> tuple[str, ...]:
             raise no_such_page()
         return subresource_of(route.subresource).verbs
     if route.name:
-        # One object may also be watched by its path, the old way.
+        # A single object can also be watched by its (deprecated) path.
         return tuple(verb for verb in resource.verbs if verb not in _COLLECTION_VERBS or verb == "watch")
     verbs = tuple(verb for verb in resource.verbs if verb in _COLLECTION_VERBS)
     if resource.namespaced and not route.namespace:
@@ -139,7 +139,7 @@ def _verbs_of(resource: Resource, route: Route) -> tuple[str, ...]:
     return verbs
 
 
-#: Fields of what has no schema of its own (Binding, Eviction, Scale) that are objects wherever they are.
+#: Fields of Binding, Eviction and Scale that must be objects.
 _OBJECT_FIELDS = ("metadata", "spec", "target", "deleteOptions")
 
 
@@ -167,7 +167,7 @@ class Verbs:
         return self._handlers[request.route.verb](resource, request)
 
     def _body(self, resource: Resource, request: Request) -> JsonObject:
-        """The object that a request carries."""
+        """Decode the object in the request."""
         kind = subresource_of(request.route.subresource).kind or resource.kind
         custom = resource.custom and kind == resource.kind
         obj = negotiation.read_object(request.body, request.content_type, kind=kind, custom=custom)
@@ -200,7 +200,7 @@ class Verbs:
         if form.accepted.kind == "PartialObjectMetadataList":
             raise NotAcceptable(f"you requested {form.accepted.kind}, but a watch tells of one object at a time")
         if form.accepted.media_type != JSON or form.pretty:
-            # A line is an event: only compact JSON has lines.
+            # One event per line: only compact JSON is possible.
             form = replace(form, accepted=replace(form.accepted, media_type=JSON), pretty=False)
         wanted = options.watch_options(request.query, request.route)
         source = WatchSource(
@@ -275,7 +275,7 @@ class Verbs:
         deletion = self._registry.delete(resource, request.namespace, request.route.name, options=asked)
         if deletion.finished and resource.storage not in _RETURN_DELETED:
             return document(_deleted(resource, deletion), form)
-        # Parity: 202 tells only those who ask in the old way that the object is still there.
+        # Parity: 202 for an object that still exists is returned only with the deprecated orphanDependents.
         lingers = not deletion.finished and wishes.get("orphanDependents") is False
         return self._renderer.one(resource, deletion.stored, form, status=202 if lingers else 200)
 
@@ -302,7 +302,7 @@ class Verbs:
         return document(scale, form, headers=headers)
 
     def _new_scale(self, resource: Resource, request: Request, live: Stored) -> tuple[JsonObject, Options | None]:
-        """The requested Scale, and a function that writes it; None to read only."""
+        """The requested Scale and its write options; None to only read it."""
         if request.route.verb == "get":
             return scale_of(self._registry, resource, live), None
         if request.route.verb == "update":
@@ -313,10 +313,10 @@ class Verbs:
             asked = options.patch_options(request.query, request.user_agent, kind)
             scale = scale_of(self._registry, resource, live)
             if kind == "apply":
-                # Owning replicas through a Scale is not kept track of here.
+                # Field ownership of replicas through Scale is not tracked.
                 raise negotiation.unsupported_patch(custom=False)
             patch = negotiation.read_patch(request.body, kind)
-            # A Scale has no lists: strategic merge is merge.
+            # A Scale has no lists, so strategic merge equals JSON merge.
             scale = apply_json_patch(scale, patch) if kind == "json" else apply_merge_patch(scale, patch)
         if _name_of(scale) not in ("", live.name):
             raise BadRequest(

@@ -1,12 +1,11 @@
 """Watch streams: newline-delimited JSON events until the client leaves or the timeout expires.
 
-`WatchSource` knows what comes next and never waits: the present state first if asked for, then the
-changes after a cursor in the store's history, as this request's selectors see them. It holds no
-events: a reader that falls behind loses its place in the history and is told so with an ERROR.
+`WatchSource` produces the events and never waits: the initial state if requested, then the changes after a cursor in
+the store's history, as seen by the request's selectors. It buffers no events: a reader that falls behind loses its
+position in the history and gets an ERROR event.
 
-`WatchStream` is the waiting around it: woken by the store, by a ticker for bookmarks and the end,
-or by the server's shutdown. What it has written and the peer has not read is bounded by the
-connection's buffer; if that does not drain in time, the connection is cut.
+`WatchStream` waits: it is woken by the store, by a ticker for bookmarks and the timeout, or by shutdown. Unread output
+is bounded by the connection's buffer; if that does not drain in time, the connection is aborted.
 
 Upstream: staging/src/k8s.io/apiserver/pkg/endpoints/handlers/watch.go, storage/cacher.
 """
@@ -39,7 +38,7 @@ _INITIAL_EVENTS_END = "k8s.io/initial-events-end"
 
 
 class WatchSource:
-    """The next events of a watch."""
+    """Produces the events of a watch."""
 
     def __init__(
         self,
@@ -59,15 +58,15 @@ class WatchSource:
         self._form = form
         self._end_due = options.initial_events_end
         self._columns_told = False
-        #: Set once the stream must end.
+        #: Whether the stream must end.
         self.ended = False
-        #: Events told so far.
+        #: Number of events sent.
         self.count = 0
         self._initial = iter(self._present()) if options.initial_events else iter(())
         self._cursor: Cursor | None = None
         self._first: list[bytes] = []
         try:
-            # Events begin after the snapshot, whatever version the client asked for.
+            # Changes start after the snapshot, whatever version the client requested.
             begin = registry.store.version if options.initial_events else since
             self._cursor = registry.store.watch(resource.storage, since=begin)
         except Expired as error:
@@ -92,7 +91,7 @@ class WatchSource:
             self._cursor.close()
 
     def take(self) -> bytes:
-        """The next lines, a bounded amount of them; none means that `wake` will be called, or the end."""
+        """The next lines, bounded in size; if there are none, `wake` will be called or the watch has ended."""
         lines, size = self._first, 0
         self._first = []
         for stored in self._initial:
@@ -132,14 +131,14 @@ class WatchSource:
             return _event(type_, self._renderer.data(self._resource, stored))
         obj = self._renderer.in_form(self._resource, self._registry.to_dict(self._resource, stored), self._form)
         if self._form.accepted.kind == "Table":
-            # Columns are named once.
+            # Column definitions are sent once.
             if self._columns_told:
                 obj["columnDefinitions"] = None
             self._columns_told = True
         return _event(type_, encode(obj))
 
     def bookmark(self, *, initial_events_end: bool = False) -> bytes:
-        """A bookmark; sent only after all earlier events."""
+        """A bookmark; must be sent after all earlier events."""
         metadata: JsonObject = {"resourceVersion": str(self._registry.store.version)}
         if initial_events_end:
             metadata["annotations"] = {_INITIAL_EVENTS_END: "true"}
@@ -160,7 +159,7 @@ def _event(type_: str, obj: bytes) -> bytes:
 
 
 class WatchStream:
-    """One watch being read. `run` returns when it is over; cancel it when the reader is gone."""
+    """Streams one watch. `run` returns when it has ended; cancel it when the reader is gone."""
 
     def __init__(
         self,
@@ -171,7 +170,7 @@ class WatchStream:
         timeout: float,
         bookmark_interval: float,
     ) -> None:
-        """Without bookmarks the interval is 0. `write` raises ConnectionError when the reader is gone or too slow."""
+        """An interval of 0 means no bookmarks. `write` raises ConnectionError if the reader is gone or too slow."""
         self._source = source
         self._write = write
         self._sleep = sleep
@@ -208,7 +207,7 @@ class WatchStream:
             await asyncio.gather(ticker, return_exceptions=True)
 
     async def _finish(self) -> None:
-        """Send a last bookmark, so that the next watch can resume from here."""
+        """Send a final bookmark, so that the next watch can resume from it."""
         if self._bookmark_interval and not self._source.ended:
             lines = self._source.take()
             await self._write(lines or self._source.bookmark())

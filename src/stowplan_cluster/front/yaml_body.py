@@ -1,6 +1,6 @@
 """Decode YAML request bodies as Kubernetes does, within limits.
 
-What a body may stand for is bounded where it is read (`api/yaml_text.py`); here are the words of the reference.
+Limits (on aliases, for instance) are in `api/yaml_text.py`; this module has the reference's error messages.
 
 Upstream: sigs.k8s.io/yaml on go.yaml.in/yaml.
 """
@@ -16,9 +16,9 @@ from stowplan.api.yaml_text import HostileYamlError, TooDeepError, first_value
 
 
 def read_yaml(body: bytes) -> Any:
-    """The first document of the body; UnreadableError if it is none."""
+    """Decode the first document of the body; raise UnreadableError if it is invalid."""
     if body[:1] == b"{":
-        # Most of what is sent as YAML is JSON, which reads ten times as fast.
+        # Most YAML bodies are JSON, which parses ten times as fast.
         try:
             return msgspec.json.decode(body)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -36,7 +36,7 @@ def read_yaml(body: bytes) -> Any:
 
 
 class UnreadableError(ValueError):
-    """A body without a document; the message says why."""
+    """A body that cannot be decoded; the message says why."""
 
 
 def _in_words(error: yaml.YAMLError) -> str:

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from stowplan import Cluster
 from stowplan.api.types import ResourceClaim
 from stowplan.testing import a_node, a_pod
+from support.examples import times
 from support.plugins.devices import a_claim, a_class, a_device, a_slice, allocation, exactly
 
 GATE = {"DRANodeAllocatableResources": True}
@@ -151,7 +152,7 @@ def test_a_claim_is_for_one_pod_of_a_node():
 amounts = st.integers(0, 5)
 
 
-@settings(max_examples=60)
+@settings(max_examples=times(60))
 @given(
     st.lists(st.tuples(amounts, amounts), min_size=1, max_size=3),
     st.lists(st.tuples(amounts, amounts), min_size=1, max_size=5),

@@ -6,6 +6,7 @@ import pytest
 from stowplan.api.decode import decode_object
 from stowplan.cel.device_selectors import compile_selector
 from stowplan.cluster.state import ClusterState
+from stowplan.config.features import with_chosen
 from stowplan.engine.effects import Pause
 from stowplan.framework.requests import Done
 from stowplan.in_tree.dynamic_resources import answers
@@ -20,7 +21,10 @@ from stowplan.in_tree.dynamic_resources.inventory import Inventory
 from stowplan.testing import a_node, a_pod
 from support.plugins.devices import DRIVER, a_claim, a_class, a_device, a_slice, exactly
 from support.scheduling.engines import DrivenEngine
+from support.scheduling.groups import a_group
+from support.scheduling.worlds import struct
 
+GROUPS = with_chosen({"GenericWorkload": True, "GangScheduling": True})
 GPU = decode_object(a_class())
 TEXT = f'device.attributes["{DRIVER}"].text.split("")'
 #: Some 100,000 of cost a device, which is 1/10 of what one may cost.
@@ -191,8 +195,9 @@ def test_an_evaluation_that_nobody_asks_for_any_more_ends():
     assert not thread.is_alive()
 
 
+@pytest.mark.parametrize("in_group", [False, True])
 @pytest.mark.parametrize(("claim", "slices"), CASES)
-def test_other_pods_are_decided_between_portions(claim, slices, monkeypatch):
+def test_other_pods_are_decided_between_portions(claim, slices, in_group, monkeypatch):
     """Counted in steps, not in time: what other pods wait for is one portion, and theirs is what it is without."""
     budgets = []
 
@@ -216,11 +221,10 @@ def test_other_pods_are_decided_between_portions(claim, slices, monkeypatch):
         driven.create(a_claim(f"o{i}", exactly("r", selectors=(PLAIN,))), a_pod(f"o{i}").claims_devices(f"o{i}"))
         driven.create(a_pod(f"q{i}"))
         assert driven.bound[f"q{i}"] == "n0"
-        assert driven.suspended() == [] if "slow" not in driven.unbound() else ["slow"]
         return spent()
 
     def world():
-        driven = DrivenEngine(a_node("n0").allocatable(cpu=100, pods=100), a_class(), *slices)
+        driven = DrivenEngine(a_node("n0").allocatable(cpu=100, pods=100), a_class(), *slices, features=GROUPS)
         driven.create(a_slice("plain", *[a_device(f"p{i}", plain=True) for i in range(8)], nodeName="n0"))
         return driven
 
@@ -228,10 +232,18 @@ def test_other_pods_are_decided_between_portions(claim, slices, monkeypatch):
     steps_alone = [others(alone, i) for i in range(4)]
 
     beside = world()
-    beside.create(claim, a_pod("slow").claims_devices("c"))
+    slow = a_pod("slow").claims_devices("c")
+    if in_group:
+        # The first pod of the group has a node already each time that the second goes on.
+        group = {"schedulingGroup": {"podGroupName": "g"}}
+        beside.create(struct(a_group("g", gang=2)), claim)
+        beside.create(a_pod("quick").spec(**group).priority(9), slow.spec(**group))
+    else:
+        beside.create(claim, slow)
     steps_beside = []
     for i in range(4):
-        assert beside.suspended() == ["slow"]
+        under_way = beside.engine.groups.suspended.trials if in_group else beside.suspended()
+        assert len(under_way) == 1
         # Once for the attempt and once for the node.
         assert 0 < spent() < 2 * (answers.PORTION_STEPS + 6_000)
         steps_beside.append(others(beside, i))

@@ -3,6 +3,8 @@
 Everything is drawn as plain dicts, as Kubernetes serialises them; `struct` decodes one.
 """
 
+from functools import cache
+
 from hypothesis import strategies as st
 
 from stowplan.api.decode import decode_object
@@ -68,45 +70,50 @@ def maybe(strategy, *, otherwise=None):
     return st.integers(0, 2).flatmap(lambda n: strategy if n == 2 else st.just(otherwise))
 
 
+# Strategies that are the same for each node and pod are made once: to make one costs more than to draw from it.
+_NODE_LABELS = st.tuples(
+    st.sampled_from(("a", "b", "c", "", "a")),
+    st.sampled_from(("", "", "r1", "r2")),
+    st.sampled_from(("", "ssd", "hdd")),
+    st.sampled_from(("", "2", "8", "many")),
+)
+_ALLOCATABLE = st.tuples(
+    st.sampled_from(("4", "2", "1500m", "16", "0")),
+    st.sampled_from(("8Gi", "2Gi", "1Gi", "64Gi")),
+    st.sampled_from((110, 110, 4, 1, 0)),
+    st.sampled_from(({}, {}, {GPU: 2}, {"ephemeral-storage": "10Gi"}, {GPU: 4, "hugepages-2Mi": "64Mi"})),
+)
+_ODD = st.integers(0, 15)
+_TAINT_VALUES = st.sampled_from(("x", "y"))
+_IMAGES = st.sampled_from(sorted(IMAGES))
+
+
 @st.composite
 def nodes(draw, name="n0", *, names=None):
     """A node as a dict."""
     node = a_node(draw(st.sampled_from(names)) if names else name)
-    zone, rack, disk, cores = draw(
-        st.tuples(
-            st.sampled_from(("a", "b", "c", "", "a")),
-            st.sampled_from(("", "", "r1", "r2")),
-            st.sampled_from(("", "ssd", "hdd")),
-            st.sampled_from(("", "2", "8", "many")),
-        )
-    )
+    zone, rack, disk, cores = draw(_NODE_LABELS)
     node.labels({k: v for k, v in {ZONE: zone, RACK: rack, "disk": disk, "cores": cores}.items() if v})
-    cpu, memory, pods, extra = draw(
-        st.tuples(
-            st.sampled_from(("4", "2", "1500m", "16", "0")),
-            st.sampled_from(("8Gi", "2Gi", "1Gi", "64Gi")),
-            st.sampled_from((110, 110, 4, 1, 0)),
-            st.sampled_from(({}, {}, {GPU: 2}, {"ephemeral-storage": "10Gi"}, {GPU: 4, "hugepages-2Mi": "64Mi"})),
-        )
-    )
+    cpu, memory, pods, extra = draw(_ALLOCATABLE)
     node.allocatable(extra, cpu=cpu, memory=memory, pods=pods)
-    odd = draw(st.integers(0, 15))
+    odd = draw(_ODD)
     if odd == 1:
         node.without_labels(HOST)
     elif odd == 2:
         node.unschedulable()
     elif odd in (3, 4):
-        node.tainted("dedicated", draw(st.sampled_from(("x", "y"))), effect="NoSchedule")
+        node.tainted("dedicated", draw(_TAINT_VALUES), effect="NoSchedule")
     elif odd == 5:
         node.tainted("soft", effect="PreferNoSchedule")
     elif odd == 6:
         node.declares("SomeFeature")
     elif odd in (7, 8):
-        image = draw(st.sampled_from(sorted(IMAGES)))
+        image = draw(_IMAGES)
         node.image(image, size=IMAGES[image])
     return node.obj()
 
 
+@cache
 def spread_constraints(*, when=("DoNotSchedule", "ScheduleAnyway"), keys=(ZONE, HOST, RACK)):
     """Keyword arguments of `PodBuilder.spreads`."""
     return st.fixed_dictionaries(
@@ -123,6 +130,7 @@ def spread_constraints(*, when=("DoNotSchedule", "ScheduleAnyway"), keys=(ZONE, 
     )
 
 
+@cache
 def affinity_terms(*, keys=(ZONE, HOST, RACK)):
     """Keyword arguments of `PodBuilder.requires_pods` and its siblings."""
     return st.fixed_dictionaries(
@@ -164,16 +172,36 @@ SPECIAL = (
 )
 
 
+_NAMESPACES = st.sampled_from(NAMESPACES)
+_LABELS = st.sampled_from(LABELS)
+_REQUESTS = st.sampled_from(REQUESTS)
+_PRIORITIES = st.sampled_from((0, 0, 10, 100))
+_WEIGHTS = st.sampled_from((1, 50, 100))
+_NODE_WEIGHTS = st.sampled_from((1, 40))
+_NODE_EXPRESSIONS = st.sampled_from(NODE_EXPRESSIONS)
+_PORTS = st.sampled_from((80, 443))
+_HOST_IPS = st.sampled_from(("", "10.0.0.1", "10.0.0.2"))
+_TOLERATED_VALUES = st.sampled_from(("x", None))
+_DISKS = st.sampled_from(("d1", "d2"))
+_CLAIMS = st.sampled_from(("c1", "c2"))
+_REPLICA_SETS = st.sampled_from(("rs1", "rs2"))
+
+
+@cache
+def _wishes(special, most):
+    return st.lists(st.sampled_from(special), max_size=most)
+
+
 @st.composite
 def pods(draw, name="p0", *, names=None, special=SPECIAL, most=2, namespaces=NAMESPACES):
     """A pending pod as a dict, with up to `most` special wishes."""
     pod = a_pod(draw(st.sampled_from(names)) if names else name)
-    pod.namespace(draw(st.sampled_from(namespaces))).labels(draw(st.sampled_from(LABELS)))
-    pod.requests(draw(st.sampled_from(REQUESTS)))
-    priority = draw(st.sampled_from((0, 0, 10, 100)))
+    namespace_names = _NAMESPACES if namespaces is NAMESPACES else st.sampled_from(namespaces)
+    pod.namespace(draw(namespace_names)).labels(draw(_LABELS)).requests(draw(_REQUESTS))
+    priority = draw(_PRIORITIES)
     if priority:
         pod.priority(priority)
-    for wish in draw(st.lists(st.sampled_from(special), max_size=most)) if special else ():
+    for wish in draw(_wishes(tuple(special), most)) if special else ():
         _grant(draw, pod, wish)
     return pod.obj()
 
@@ -186,26 +214,26 @@ def _grant(draw, pod, wish):
     elif wish == "away":
         pod.avoids_pods(**draw(affinity_terms()))
     elif wish == "prefers":
-        pod.prefers_pods(draw(st.sampled_from((1, 50, 100))), **draw(affinity_terms()))
+        pod.prefers_pods(draw(_WEIGHTS), **draw(affinity_terms()))
     elif wish == "prefers no":
-        pod.prefers_no_pods(draw(st.sampled_from((1, 50, 100))), **draw(affinity_terms()))
+        pod.prefers_no_pods(draw(_WEIGHTS), **draw(affinity_terms()))
     elif wish == "port":
-        pod.host_port(draw(st.sampled_from((80, 443))), host_ip=draw(st.sampled_from(("", "10.0.0.1", "10.0.0.2"))))
+        pod.host_port(draw(_PORTS), host_ip=draw(_HOST_IPS))
     elif wish == "node affinity":
-        pod.requires_node(draw(st.sampled_from(NODE_EXPRESSIONS)))
+        pod.requires_node(draw(_NODE_EXPRESSIONS))
     elif wish == "node preference":
-        pod.prefers_node(draw(st.sampled_from((1, 40))), draw(st.sampled_from(NODE_EXPRESSIONS)))
+        pod.prefers_node(draw(_NODE_WEIGHTS), draw(_NODE_EXPRESSIONS))
     elif wish == "toleration":
-        pod.tolerates("dedicated", draw(st.sampled_from(("x", None))))
+        pod.tolerates("dedicated", draw(_TOLERATED_VALUES))
     elif wish == "disk":
         read_only = draw(st.booleans())
-        pod.volume("disk", gcePersistentDisk={"pdName": draw(st.sampled_from(("d1", "d2"))), "readOnly": read_only})
+        pod.volume("disk", gcePersistentDisk={"pdName": draw(_DISKS), "readOnly": read_only})
     elif wish == "claim":
-        pod.claims_volume(draw(st.sampled_from(("c1", "c2"))))
+        pod.claims_volume(draw(_CLAIMS))
     elif wish == "image":
-        pod.image(draw(st.sampled_from(sorted(IMAGES))))
+        pod.image(draw(_IMAGES))
     elif wish == "owner":
-        pod.owner("ReplicaSet", draw(st.sampled_from(("rs1", "rs2"))))
+        pod.owner("ReplicaSet", draw(_REPLICA_SETS))
 
 
 #: What a pod of a workload that can be placed today may wish for.
@@ -250,8 +278,14 @@ LOOKUP_OBJECTS = (
 )
 
 
+@cache
 def lookup_objects():
     return st.sampled_from(LOOKUP_OBJECTS)
+
+
+_LOOKUP_OBJECTS = st.lists(lookup_objects(), max_size=4)
+_STARTS = st.sampled_from((*MOMENTS, None))
+_ONE_IN_TEN = st.integers(0, 9)
 
 
 def bound(pod, node_name, **changes):
@@ -268,14 +302,15 @@ def clusters(draw, *, most_nodes=6, most_pods=10, special=PLACEABLE, least_nodes
     count = draw(st.integers(least_nodes, most_nodes))
     found = [draw(nodes(f"n{i}")) for i in range(count)]
     placed = []
+    on = st.integers(0, count - 1)
     for i in range(draw(st.integers(0, most_pods))):
         pod = draw(pods(f"e{i}", special=special, most=1))
-        metadata = {"deletionTimestamp": MOMENTS[0]} if draw(st.integers(0, 9)) == 9 else {}
-        started = draw(st.sampled_from((*MOMENTS, None)))
+        metadata = {"deletionTimestamp": MOMENTS[0]} if draw(_ONE_IN_TEN) == 9 else {}
+        started = draw(_STARTS)
         status = {"startTime": started} if started else {}
-        node_name = f"n{draw(st.integers(0, count - 1))}"
+        node_name = f"n{draw(on)}"
         placed.append(bound(pod, node_name, metadata=pod["metadata"] | metadata, status=status))
-    objects = draw(st.lists(lookup_objects(), max_size=4))
+    objects = draw(_LOOKUP_OBJECTS)
     return found, placed, objects
 
 

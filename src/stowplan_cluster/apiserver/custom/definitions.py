@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from stowplan.api import regexes
 from stowplan.api.field_errors import go_quote
 from stowplan_cluster.apiserver.custom import formats
+from stowplan_cluster.apiserver.custom.field_paths import FieldPathError, field_at
 from stowplan_cluster.apiserver.custom.schema_rules import schema_errors
 from stowplan_cluster.apiserver.json_values import equal
 from stowplan_cluster.apiserver.validation.fields import Errors, duplicate, invalid, required, too_many
@@ -34,11 +35,6 @@ _SELECTABLE_TYPES = ("string", "boolean", "integer")
 _SELECTABLE = (
     "must point to a field of type string, boolean or integer. Enum string fields and strings with formats are allowed."
 )
-NO_RULES = (
-    "x-kubernetes-validations are not evaluated by this server: "
-    "objects that a cluster would refuse by these rules are accepted"
-)
-
 NO_PATTERNS = (
     "patterns are not evaluated by this server, as google-re2 is not installed (pip install google-re2): "
     "objects that a cluster would refuse by them are accepted"
@@ -111,9 +107,10 @@ def _field_errors(fields: list[str], schema: JsonObject, path: str) -> Errors:
         if not field:
             errors.append(required(at))
             continue
-        found = _field_at(schema, field)
-        if isinstance(found, str):
-            errors.append(invalid(at, field, f"is an invalid path: {found}"))
+        try:
+            _, found = field_at(schema, field, array_notation=False)
+        except FieldPathError as error:
+            errors.append(invalid(at, field, f"is an invalid path: {error}"))
             continue
         if field.startswith(".metadata"):
             errors.append(invalid(at, field, "must not point to fields in metadata"))
@@ -124,21 +121,6 @@ def _field_errors(fields: list[str], schema: JsonObject, path: str) -> Errors:
     if len(set(fields)) > _MAX_SELECTABLE:
         errors.append(too_many(path, len(set(fields)), _MAX_SELECTABLE))
     return errors
-
-
-def _field_at(schema: JsonObject, field: str) -> JsonObject | str:
-    """The schema of the field at this path, or an error message."""
-    if not field.startswith("."):
-        return f"expected [ or . but got: {re.split(r'[.[]', field)[0]}"
-    if "[" in field:
-        return "array notation is not allowed"
-    for name in field[1:].split("."):
-        properties, others = schema.get("properties") or {}, schema.get("additionalProperties")
-        inner = properties.get(name) if properties else others
-        if not isinstance(inner, dict):
-            return "does not refer to a valid field"
-        schema = inner
-    return schema
 
 
 # Groups of the Kubernetes project
@@ -191,8 +173,6 @@ def _warnings(definition: JsonObject) -> Iterator[str]:
             name = schema.get("format")
             if name and not formats.is_known(name, schema.get("type") or ""):
                 yield f"unrecognized format {go_quote(name)}"
-            if schema.get("x-kubernetes-validations"):
-                yield NO_RULES
             if schema.get("pattern") and not regexes.available():
                 yield NO_PATTERNS
     if ((definition.get("spec") or {}).get("conversion") or {}).get("strategy") == "Webhook":

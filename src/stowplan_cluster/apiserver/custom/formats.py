@@ -24,8 +24,17 @@ NUMBER_FORMATS = ("float", "double")
 _TIME = re.compile(r"([0-9]{2}):([0-9]{2}):([0-9]{2})(.[0-9]+)?(z|([+-][0-9]{2}:[0-9]{2}))")
 _DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 _SCALA_DURATION = re.compile(r"(\d+)\s*([A-Za-zµ]+)", re.ASCII)
-_UNITS = frozenset(("ns", "us", "µs", "ms", "s", "m", "h", "hr", "d", "w", "wk"))
-_LONG_UNITS = ("nano", "micro", "milli", "sec", "min", "hour", "day", "week")
+#: Nanoseconds, what the unit is called, and how its long name begins.
+_UNITS = (
+    (1, ("ns",), "nano"),
+    (10**3, ("us", "µs"), "micro"),
+    (10**6, ("ms",), "milli"),
+    (10**9, ("s",), "sec"),
+    (60 * 10**9, ("m",), "min"),
+    (3_600 * 10**9, ("h", "hr"), "hour"),
+    (86_400 * 10**9, ("d",), "day"),
+    (604_800 * 10**9, ("w", "wk"), "week"),
+)
 _LEADING_ZEROS = re.compile(r"(?<![0-9a-fA-F:])0+(?=[0-9])")
 _HOST_LABEL = re.compile(r"[^\W_](?:[^\W_]|-){0,62}")
 
@@ -53,13 +62,22 @@ def _is_date_time(text: str) -> bool:
     return match[1] <= "23" and match[2] <= "59" and match[3] <= "59"
 
 
-def _is_duration(text: str) -> bool:
+def duration_of(text: str) -> int | None:
+    """The nanoseconds of a duration as Go or Scala write it; None if it is none."""
     try:
-        parse_duration(text)
+        return int(parse_duration(text))
     except ValueError:
-        units = [match[2].lower() for match in _SCALA_DURATION.finditer(text)]
-        return any(unit in _UNITS or unit.startswith(_LONG_UNITS) for unit in units)
-    return True
+        parts = [
+            int(match[1]) * nanoseconds
+            for match in _SCALA_DURATION.finditer(text)
+            for nanoseconds, names, long_name in _UNITS
+            if (unit := match[2].lower()) in names or unit.startswith(long_name)
+        ]
+    return sum(parts) if parts else None
+
+
+def _is_duration(text: str) -> bool:
+    return duration_of(text) is not None
 
 
 def _is_ipv4(text: str) -> bool:

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from stowplan_cluster.apiserver.custom.errors import NO_PATH, invalid_value
 from stowplan_cluster.apiserver.custom.openapi import validate_value
+from stowplan_cluster.apiserver.custom.rules.definitions import form_errors, rule_errors
+from stowplan_cluster.apiserver.custom.rules.evaluation import rule_tree, violations
 from stowplan_cluster.apiserver.custom.structural_rules import structural_errors
 from stowplan_cluster.apiserver.json_values import copy_of, equal
 from stowplan_cluster.apiserver.validation.fields import Errors, forbidden, invalid, not_supported, required
@@ -31,7 +33,6 @@ _AT_ROOT = (
     "maxItems minItems uniqueItems multipleOf required items properties externalDocs example"
 )
 _EXTENSIONS_AT_ROOT = {_PRESERVE: "XPreserveUnknownFields", "x-kubernetes-validations": "XValidations"}
-_REASONS = ("FieldValueDuplicate", "FieldValueForbidden", "FieldValueInvalid", "FieldValueRequired")
 
 
 def schema_errors(schema: JsonObject, path: str, *, has_status: bool) -> Errors:
@@ -39,8 +40,11 @@ def schema_errors(schema: JsonObject, path: str, *, has_status: bool) -> Errors:
     errors = _root_errors(schema, path) if has_status else []
     if schema.get("nullable"):
         errors.append(forbidden(f"{path}.nullable", "nullable cannot be true at the root"))
-    errors += structural_errors(schema, path) or list(_default_errors(schema, path, is_resource=True))
-    return errors + _openapi_errors(schema, path, _Place(is_root=True))
+    unsound = structural_errors(schema, path) or list(_default_errors(schema, path, is_resource=True))
+    wrong = _openapi_errors(schema, path, _Place(is_root=True))
+    if not unsound:
+        wrong += rule_errors(schema, path, wrong)
+    return errors + unsound + wrong
 
 
 def _root_errors(schema: JsonObject, path: str) -> Errors:
@@ -65,7 +69,8 @@ def _default_errors(schema: JsonObject, path: str, *, is_resource: bool = False)
         _prune(schema, pruned)
         if not equal(pruned, default):
             yield invalid_value(at, default, "must not have unknown fields")
-        for error in validate_value(schema, default).errors:
+        errors = validate_value(schema, default).errors or _violations_of_default(schema, default)
+        for error in errors:
             yield replace(error, field=at if error.field == NO_PATH else f"{at}.{error.field}")
     if isinstance(schema.get("items"), dict):
         yield from _default_errors(schema["items"], f"{path}.items")
@@ -73,6 +78,14 @@ def _default_errors(schema: JsonObject, path: str, *, is_resource: bool = False)
         if not (is_resource and name in _META_FIELDS):
             inner = f"{path}.properties[{name}]"
             yield from _default_errors(of, inner, is_resource=bool(of.get(_EMBEDDED)))
+
+
+def _violations_of_default(schema: JsonObject, default: Any) -> Errors:
+    """What rules say of a default, as the value of a part that had it before, and of one that had none."""
+    tree = rule_tree(schema, is_resource=False)
+    if tree is None:
+        return []
+    return violations(tree, default, default).errors or violations(tree, default, None).errors
 
 
 def _prune(schema: JsonObject, value: Any) -> None:
@@ -124,7 +137,7 @@ def _openapi_errors(schema: JsonObject, path: str, place: _Place) -> Errors:
     if isinstance(schema.get("items"), dict):
         errors += _openapi_errors(schema["items"], f"{path}.items", below)
     errors += _map_type_errors(schema, path) + _list_type_errors(schema, path)
-    return errors + _list_map_errors(schema, path) + _rule_errors(schema, path)
+    return errors + _list_map_errors(schema, path) + form_errors(schema, path)
 
 
 def _place_of(schema: JsonObject, name: str, place: _Place) -> _Place:
@@ -242,26 +255,3 @@ def _key_errors(items: JsonObject, keys: list[str], path: str) -> Errors:
         if of.get("nullable"):
             errors.append(forbidden(f"{at}.nullable", f"this property is in {_KEYS}, so it cannot be nullable"))
     return errors
-
-
-def _rule_errors(schema: JsonObject, path: str) -> Errors:
-    """Check the form of CEL rules; they are neither compiled nor evaluated."""
-    errors: Errors = []
-    for index, rule in enumerate(schema.get("x-kubernetes-validations") or ()):
-        at = f"{path}.x-kubernetes-validations[{index}]"
-        text, message = (rule.get("rule") or "").strip(), rule.get("message") or ""
-        if not text:
-            errors.append(required(f"{at}.rule", "rule is not specified"))
-        elif message and not message.strip():
-            errors.append(invalid(f"{at}.message", message, "must be non-empty if specified"))
-        elif _has_line_breaks(message.strip()):
-            errors.append(invalid(f"{at}.message", message, "must not contain line breaks"))
-        elif _has_line_breaks(text) and not message.strip():
-            errors.append(required(f"{at}.message", "message must be specified if rule contains line breaks"))
-        if rule.get("reason") is not None and rule["reason"] not in _REASONS:
-            errors.append(not_supported(f"{at}.reason", rule["reason"], _REASONS))
-    return errors
-
-
-def _has_line_breaks(text: str) -> bool:
-    return "\n" in text or "\r" in text

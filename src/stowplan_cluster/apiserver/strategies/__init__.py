@@ -1,7 +1,7 @@
 """Per-kind strategies: changes to an object between request and validation, beyond defaults.
 
-A new object starts with the status that the server gives it. An update keeps the old status, an
-update of the status keeps everything else, and what the spec says new is counted in generation.
+A new object starts with the server's status. An update keeps the old status, a status update keeps everything else, and
+a changed spec increments metadata.generation.
 
 Upstream: pkg/registry/*/strategy.go.
 """
@@ -46,7 +46,7 @@ _PREPARE: dict[str, Prepare] = {
 
 
 def prepare_for_create(resource: Resource, obj: JsonObject, *, now: float) -> None:
-    """Metadata other than generation is the registry's."""
+    """Prepare a new object; the registry sets all metadata but the generation."""
     if resource.generation:
         metadata_of(obj)["generation"] = 1
     if not resource.custom:
@@ -80,9 +80,9 @@ _UPDATE: dict[str, PrepareUpdate] = {
     "resourceclaims.resource.k8s.io": status.drop_deallocated_devices,
 }
 
-#: A change of these counts, besides one of spec: they are copied further.
+#: Kinds whose generation also counts changes of annotations, as these are copied to their ReplicaSets.
 _ANNOTATIONS_COUNT = frozenset({"deployments.apps"})
-#: The status of these may be written with the rest of metadata left as it is.
+#: Kinds whose status updates leave all metadata unchanged.
 _STATUS_KEEPS_METADATA = frozenset(
     {
         "volumeattachments.storage.k8s.io",
@@ -108,7 +108,7 @@ def prepare_for_update(resource: Resource, obj: JsonObject, old: JsonObject, sub
 
 
 def count_generation(resource: Resource, obj: JsonObject, old: JsonObject, subresource: str) -> None:
-    """Runs after admission, which may have restored fields."""
+    """Increment the generation if the spec changed. Runs after admission, which may restore fields."""
     if resource.generation and subresource != "status":
         _count(resource, obj, old)
 

@@ -1,7 +1,7 @@
-"""When taints of devices were added: times of toleration run from then.
+"""Set timeAdded of device taints; tolerationSeconds count from it.
 
-Whoever adds a taint without a time adds it now. A rule whose effect changes is as one that was added now, unless its
-time was changed, too.
+A taint without a time gets the current one. A rule whose effect changes gets the current time, too, unless the update
+sets another time.
 
 Upstream: SetDefaults_DeviceTaint in pkg/apis/resource/v1/defaults.go, pkg/registry/resource/devicetaintrule.
 """
@@ -22,7 +22,7 @@ _SLICES, _RULES = "resourceslices.resource.k8s.io", "devicetaintrules.resource.k
 
 
 def date(resource: Resource, obj: JsonObject, old: JsonObject | None, now: float) -> None:
-    """`old`: what is updated."""
+    """Set missing times; `old` is the object before an update."""
     if resource.storage not in (_SLICES, _RULES):
         return
     for taint in _taints(resource, obj):

@@ -23,10 +23,10 @@ def generate_selector(job: JsonObject, now: float) -> None:
     if template.get("metadata") is None:
         template["metadata"] = {}
     labels = template["metadata"].setdefault("labels", {})
-    # Parity: a job that took its labels from the template has the very same ones.
+    # Parity: a Job whose labels were defaulted from the template gets the generated labels, too.
     inherited = labels == metadata.get("labels")
     for prefix in ("", LABEL_PREFIX):
-        # Labels that somebody set are left for validation to refuse.
+        # Existing labels are kept; validation rejects them.
         labels.setdefault(f"{prefix}job-name", name)
         labels.setdefault(f"{prefix}controller-uid", uid)
     if inherited:

@@ -65,7 +65,7 @@ def prepare_update(pod: JsonObject, old: JsonObject, subresource: str) -> None:
 
 
 def _complete_status(status: JsonObject, old: JsonObject) -> None:
-    """What kubelets of other versions leave out stays; whoever knows but one of the address fields changes both."""
+    """Keep fields that older kubelets omit, and sync podIP with podIPs if only one of them was set."""
     address, addresses = status.get("podIP"), status.get("podIPs")
     if address and (not addresses or addresses[0].get("ip") != address):
         status["podIPs"] = [{"ip": address}]
@@ -94,7 +94,7 @@ def _keep_all_but_resources(pod: JsonObject, old: JsonObject) -> None:
     for name in ("containers", "initContainers"):
         new_containers, old_containers = spec.get(name) or [], old_spec.get(name) or []
         if [entry.get("name") for entry in new_containers] != [entry.get("name") for entry in old_containers]:
-            return  # Left to validation to refuse.
+            return  # Validation rejects this.
         if old_containers:
             kept[name] = [_resized(*pair) for pair in zip(old_containers, new_containers, strict=True)]
     if "resources" in spec:

@@ -1,7 +1,7 @@
 """Services: keep allocated addresses and ports while the type needs them.
 
-An update may leave the cluster address and node ports out and gets them back; one that changes to
-a type without them loses them, unless it asks for others.
+An update that omits cluster IPs and node ports keeps them. One that changes the type to one without them drops them,
+unless it sets others.
 
 Upstream: pkg/registry/core/service/strategy.go, storage.go (patchAllocatedValues).
 """
@@ -42,7 +42,7 @@ def _take_back_address(spec: JsonObject, old: JsonObject) -> None:
     if not spec.get("clusterIP") and not spec.get("clusterIPs") and old.get("clusterIP"):
         spec["clusterIP"], spec["clusterIPs"] = old["clusterIP"], list(old.get("clusterIPs") or [old["clusterIP"]])
     elif spec.get("clusterIP") != old.get("clusterIP") and spec.get("clusterIPs") == old.get("clusterIPs"):
-        # Whoever knows but one of the two fields changes both.
+        # The client changed only clusterIP: sync clusterIPs.
         spec["clusterIPs"] = [spec["clusterIP"]] if spec.get("clusterIP") else []
     for name in ("ipFamilies", "ipFamilyPolicy"):
         if not spec.get(name) and old.get(name):

@@ -1,6 +1,6 @@
 """Initial and derived status fields.
 
-Upstream: PrepareForCreate in pkg/registry/*/strategy.go; the zeros are fields that are always written.
+Upstream: PrepareForCreate in pkg/registry/*/strategy.go; zeros are fields that are always encoded.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _NOTHING: JsonObject = {}
 
 
 def start(resource: Resource, obj: JsonObject) -> None:
-    """Nodes bring their status along; of the other kinds nobody may set it on creation."""
+    """Set the initial status, overwriting the client's. Nodes keep theirs."""
     beginning = _STARTS.get(resource.storage, _NOTHING if resource.inert and resource.has_status else None)
     if beginning is not None:
         obj["status"] = {name: _fresh(value) for name, value in beginning.items()}
@@ -71,7 +71,7 @@ def _note(definition: JsonObject, known: list[str]) -> None:
 
 
 def drop_deallocated_devices(claim: JsonObject, old: JsonObject, subresource: str) -> None:
-    """What drivers said of a device goes when the device does."""
+    """Remove status.devices entries of devices that are no longer allocated."""
     status = claim.get("status") or {}
     if subresource != "status" or not status.get("devices"):
         return

@@ -1,7 +1,7 @@
-"""What `kubectl get` prints: objects as the rows of a meta.k8s.io/v1 Table.
+"""Tables for `kubectl get`: objects as rows of a meta.k8s.io/v1 Table.
 
-The server decides about columns and cells; kubectl only lays them out. A watch sends tables of one
-row, and names the columns in the first only.
+The server computes columns and cells; kubectl only lays them out. A watch sends one table per row, with column
+definitions in the first only.
 
 Upstream: pkg/printers, apiserver/pkg/endpoints/handlers/response.go (asTable), apiserver/pkg/registry/rest/table.go.
 """
@@ -94,7 +94,7 @@ def table_of(
     remaining: int | None = None,
     headers: bool = True,
 ) -> JsonObject:
-    """The objects have the resource's apiVersion; `version`, `continue_` and `remaining` are their list's."""
+    """A Table of objects in the resource's apiVersion; `version`, `continue_` and `remaining` are the list's."""
     include = _checked(include_object)
     printer = _printer_of(resource)
     return {

@@ -1,6 +1,6 @@
 """Columns, rows and cell formats shared by the printers of several kinds.
 
-A `Printer` is data: its columns, and one function from an object and the present time to the cells.
+A `Printer` is data: columns, and a function from an object and the current time to cells.
 Rows always have all columns; kubectl hides those of priority 1 without `-o wide`.
 
 Upstream: pkg/printers/internalversion/printers.go.
@@ -46,7 +46,7 @@ class Column:
 class Printer:
     columns: tuple[Column, ...]
     cells: Rows
-    #: What kubectl may hide: pods that are through.
+    #: Row conditions: kubectl may hide completed pods.
     conditions: Callable[[JsonObject], list[JsonObject]] | None = None
 
 
@@ -64,7 +64,7 @@ def boolean(name: str, description: str) -> Column:
 
 NAME = Column("Name", "string", "What the object is called; unique within its namespace.", format="name")
 AGE = text("Age", "How long ago the object was created.")
-#: Of whatever has a pod template.
+#: Columns of kinds with a pod template.
 TEMPLATE = (
     text("Containers", "The names of the template's containers.", priority=WIDE),
     text("Images", "The images of the template's containers.", priority=WIDE),
@@ -72,7 +72,7 @@ TEMPLATE = (
 
 
 def part(obj: Mapping[str, Any], *path: str) -> JsonObject:
-    """The object at a path, empty where something on the way is missing or null."""
+    """The object at a path; {} if any part of it is missing or null."""
     for key in path:
         obj = obj.get(key) or {}
     return dict(obj)
@@ -92,7 +92,7 @@ def is_terminating(obj: JsonObject) -> bool:
 
 
 def or_else(value: Any, default: str) -> str:
-    """The text, or what stands for its absence."""
+    """The value as a string, or the default if it is absent or ""."""
     return default if value is None or value == "" else str(value)
 
 

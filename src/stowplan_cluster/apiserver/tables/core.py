@@ -155,5 +155,5 @@ CONFIG_MAPS = Printer((NAME, text("Data", "How many entries there are."), AGE), 
 SECRETS = Printer(
     (NAME, text("Type", "What the secret is for."), text("Data", "How many entries there are."), AGE), _secret
 )
-#: Kinds whose name says all that fits a line.
+#: The printer of kinds with no columns but name and age.
 NAME_AND_AGE = Printer((NAME, AGE), _name_and_age)

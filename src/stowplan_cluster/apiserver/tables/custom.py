@@ -1,4 +1,4 @@
-"""Tables of custom resources, with the columns that their definition asks for.
+"""Tables of custom resources, with additionalPrinterColumns.
 
 Upstream: apiextensions-apiserver/pkg/registry/customresource/tableconvertor.
 """
@@ -34,7 +34,7 @@ def custom_printer(resource: Resource) -> Printer:
         try:
             path = compile_path(str(definition["jsonPath"]))
         except JsonPathError:
-            # Parity: a column that does not parse ends the table.
+            # Parity: an invalid column drops it and all later ones.
             break
         columns.append(_column(definition))
         paths.append((columns[-1].type, path))
@@ -77,7 +77,7 @@ def _string(value: Any) -> str:
 
 
 def _typed(type: str, value: Any, now: float) -> Cell:
-    """What does not fit the column's type is left empty."""
+    """The cell; None if the value does not have the column's type."""
     if type == "boolean":
         return value if isinstance(value, bool) else None
     if type == "date":

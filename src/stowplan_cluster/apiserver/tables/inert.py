@@ -116,7 +116,7 @@ def _autoscaler(obj: JsonObject, now: float) -> list[Cell]:
 
 
 def _metrics(spec: JsonObject) -> str:
-    """There are no metrics here, so only the target is shown."""
+    """The targets of an autoscaler; current metrics are unknown here."""
     percentage = spec.get("targetCPUUtilizationPercentage")
     found = [] if percentage is None else [f"cpu: {_UNKNOWN}/{percentage}%"]
     found += [_metric(metric) for metric in spec.get("metrics") or ()]

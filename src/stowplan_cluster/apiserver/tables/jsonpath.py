@@ -1,8 +1,8 @@
 """The JSONPath subset used by printer columns, scale paths and selectable fields.
 
 `.spec.containers[0].image`, `.status.conditions[?(@.type=="Ready")].status`, `['a.b']`, `[1:3]`,
-`[*]`, `..name` and unions. A path is a list of steps; each turns the values so far into others. A
-missing field gives no value; an index past the end or a comparison of unlike types is an error.
+`[*]`, `..name` and unions. A path is a list of steps, each of which maps a list of values to another. A missing field
+gives no value; an index out of range or a comparison of different types is an error.
 
 Upstream: k8s.io/client-go/util/jsonpath, without `range` and templates.
 """
@@ -34,7 +34,7 @@ _COMPARE: dict[str, Callable[[Any, Any], bool]] = {
 
 
 class JsonPathError(ValueError):
-    """A path that does not parse, or that does not fit the object."""
+    """A path that is invalid, or that does not apply to the object."""
 
 
 class JsonPath:
@@ -44,7 +44,7 @@ class JsonPath:
         self._steps = _Parser(path).steps()
 
     def find(self, obj: object) -> Values:
-        """All values there, in order; raises JsonPathError where the object's shape forbids the path."""
+        """All values at the path, in order; raise JsonPathError if it does not apply to the object."""
         return _run(self._steps, [obj])
 
 

@@ -1,8 +1,7 @@
 """The Pod table: readiness, status, restarts and node.
 
-The status column is a summary that no field holds: the phase, overruled by the pod's reason, then
-by the first init container that is not through, else by the containers, last to first, and by
-deletion above all.
+The status column is computed: the phase, overridden by the pod's reason, then by the first incomplete init container or
+else by the containers from last to first, and finally by deletion.
 
 Upstream: pkg/printers/internalversion/printers.go, printPod.
 """
@@ -82,7 +81,7 @@ def _summary(pod: JsonObject) -> _Summary:
 
 
 def _read_init_containers(summary: _Summary, pod: JsonObject, sidecars: set[str | None], own: _Restarts) -> bool:
-    """Whether an init container has not completed yet."""
+    """Summarize init containers; return whether one has not completed yet."""
     total = len(part(pod, "spec").get("initContainers") or [])
     for index, status in enumerate(part(pod, "status").get("initContainerStatuses") or []):
         summary.restarts.add(status)
@@ -133,7 +132,7 @@ def _read_containers(summary: _Summary, status: JsonObject) -> None:
 
 
 def _of_completed(status: JsonObject, *, has_running: bool, error: str) -> str:
-    """A container has completed, but the pod has not while another one runs."""
+    """The status of a pod with a completed container; others may still run."""
     if has_running and is_true(status, "Ready"):
         return "Running"
     return error or ("NotReady" if has_running else "Completed")

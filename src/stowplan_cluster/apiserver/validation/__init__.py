@@ -1,9 +1,8 @@
 """Validate objects before they are stored; each error names the field.
 
-Metadata follows one set of rules, names one rule a kind; the rest is a function for each kind and
-one for its updates. They get objects after their defaults and their kind's strategy, so what is
-missing is missing for good. Custom resources have their metadata checked here, all else by their
-schema; of inert kinds nothing else is checked at all.
+All kinds share the metadata rules and have one rule for names; each kind has a function for creates and one for
+updates. They run after defaults and strategies. For custom resources only metadata is validated here, the rest by their
+schema; for inert kinds only metadata is validated.
 
 Upstream: pkg/apis/*/validation, called by pkg/registry/*/strategy.go.
 """
@@ -58,9 +57,9 @@ class _Rules:
     check: Check
     check_update: CheckUpdate
     name: NameRule = names.dns_subdomain
-    #: Whether generateName has to follow the rule, too.
+    #: Whether generateName is validated.
     judge_prefix: bool = True
-    #: Whether finalizers need a domain. Kinds that came later or from elsewhere do not ask.
+    #: Whether finalizers without a domain must be known ones; later kinds do not check.
     known_finalizers: bool = True
 
 
@@ -73,7 +72,7 @@ def _accept_update(errors: Errors, obj: JsonObject, old: JsonObject, subresource
 
 
 _CUSTOM = _Rules(_accept, _accept_update, known_finalizers=False)
-#: The widest rule for names that any of these kinds has.
+#: Names follow the most permissive rule of these kinds.
 _INERT = _Rules(_accept, _accept_update, names.path_segment, known_finalizers=False)
 
 _CORE = {
@@ -164,11 +163,11 @@ def _rules_of(resource: Resource) -> _Rules | None:
 
 
 def validate_create(resource: Resource, obj: JsonObject) -> list[FieldError]:
-    """All that is wrong with a new object; none of its fields are changed."""
+    """Validate a new object, without changing it."""
     errors: Errors = []
     rules = _rules_of(resource)
     if rules is None:
-        # Reviews and bindings are answered, not stored.
+        # Reviews and bindings are not stored.
         return errors
     metadata.check_metadata(
         errors,
@@ -184,7 +183,7 @@ def validate_create(resource: Resource, obj: JsonObject) -> list[FieldError]:
 
 
 def validate_update(resource: Resource, obj: JsonObject, old: JsonObject, *, subresource: str = "") -> list[FieldError]:
-    """All that is wrong with an object or with how it differs from the one that is stored."""
+    """Validate an updated object and its differences from the stored one."""
     errors: Errors = []
     rules = _rules_of(resource)
     if rules is None:

@@ -1,6 +1,6 @@
 """Detect changes between the old and the new object; used by all rules about immutable fields.
 
-What is empty counts as absent: after a trip through the API nobody can tell the two apart.
+Empty counts as absent: the API does not distinguish the two.
 
 Upstream: k8s.io/apimachinery/pkg/api/equality (Semantic), k8s.io/apimachinery/pkg/util/diff.
 """
@@ -21,7 +21,7 @@ _SHOWN_CHANGES = 10
 
 
 def same(new: object, old: object) -> bool:
-    """Semantic equality. Quantities are canonical since `schema.conform`."""
+    """Semantic equality; quantities have to be canonical (`schema.conform`)."""
     if new == old:
         return True
     if isinstance(new, dict) and isinstance(old, dict):
@@ -48,7 +48,7 @@ def check_immutable_fields(errors: Errors, path: str, new: JsonObject, old: Json
 
 
 def difference(new: object, old: object) -> str:
-    """The changes, a line each, for people to read."""
+    """A human-readable diff, one change per line."""
     lines = [f"  {path or '.'}: -{go_json(before)} +{go_json(after)}" for path, before, after in _changes("", old, new)]
     rest = len(lines) - _SHOWN_CHANGES
     return "\n".join([*lines[:_SHOWN_CHANGES], *([f"  and {rest} more"] if rest > 0 else [])])

@@ -1,7 +1,7 @@
 """PersistentVolumeClaims, and the templates they are made from.
 
-A claim's spec is fixed but for three steps: a volume is bound once, a bound claim may ask for more
-room, and it may name another VolumeAttributesClass.
+A claim's spec is immutable except for binding to a volume (once), requesting more storage when bound, and changing its
+VolumeAttributesClass.
 
 Upstream: pkg/apis/core/validation (ValidatePersistentVolumeClaim and below).
 """
@@ -153,7 +153,7 @@ def _check_class_annotation(errors: Errors, claim: JsonObject, old: JsonObject) 
 
 
 def _with_what_may_change(claim: JsonObject, old: JsonObject) -> JsonObject:
-    """The old spec, with the new values of the fields that are free at this moment."""
+    """The old spec with the new values of the fields that are mutable in this state."""
     spec, allowed = claim.get("spec") or {}, dict(old.get("spec") or {})
     if not allowed.get("volumeName"):
         allowed["volumeName"] = spec.get("volumeName")
@@ -170,7 +170,7 @@ def _with_what_may_change(claim: JsonObject, old: JsonObject) -> JsonObject:
 
 
 def _check_shrinking(errors: Errors, spec: JsonObject, old: JsonObject) -> None:
-    """A claim may ask for less only to take back a growth that failed."""
+    """Check that a claim shrinks only to revert a failed expansion."""
     size, before = parse_quantity(_storage(spec) or 0), parse_quantity(_storage(old.get("spec") or {}) or 0)
     capacity = ((old.get("status") or {}).get("capacity") or {}).get("storage", 0)
     if size < before and size <= parse_quantity(capacity):

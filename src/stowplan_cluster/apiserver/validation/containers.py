@@ -61,7 +61,7 @@ _EPHEMERAL_FIELDS = frozenset(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PodContext:
-    """What containers refer to in their pod."""
+    """The parts of a pod that its containers refer to."""
 
     volumes: dict[str, JsonObject]
     #: Names in spec.resourceClaims.
@@ -96,7 +96,7 @@ def check_init_containers(
         if "restartPolicy" in container or "restartPolicyRules" in container:
             _check_restart_policy(errors, at, container)
         _check_unique(errors, at, container.get("name", ""), others)
-        # Parity: the reference counts from the first container again here.
+        # Parity: the reference reports these with index 0.
         check_host_ports(errors, path, [container])
         if container.get("restartPolicy") == "Always":
             _check_long_running(errors, at, container, pod)
@@ -226,7 +226,7 @@ def check_host_ports(errors: Errors, path: str, containers: list[JsonObject]) ->
 
 
 def _check_resize_policies(errors: Errors, path: str, policies: list[JsonObject], restart_policy: str) -> None:
-    # Parity: the reference names the list for all but duplicates.
+    # Parity: the path has no index, except for duplicates.
     seen: set[str] = set()
     for index, policy in enumerate(policies):
         resource, action = policy.get("resourceName", ""), policy.get("restartPolicy", "")

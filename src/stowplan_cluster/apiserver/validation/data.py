@@ -29,7 +29,7 @@ _MAX_SIZE = 1024 * 1024
 _ACCOUNT_ANNOTATION = "kubernetes.io/service-account.name"
 _SEALED = "field is immutable when `immutable` is set"
 
-#: Types of secrets, and which keys each must have.
+#: Secret type -> required keys.
 _REQUIRED_KEYS = {
     "kubernetes.io/dockercfg": (".dockercfg",),
     "kubernetes.io/dockerconfigjson": (".dockerconfigjson",),

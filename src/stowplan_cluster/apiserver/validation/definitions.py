@@ -92,7 +92,7 @@ def _check_versions(errors: Errors, path: str, versions: list[JsonObject]) -> No
 
 
 def _hoisted(versions: list[JsonObject], field: str) -> Iterator[tuple[str, JsonObject]]:
-    """Each version and its path. Parity: what all versions share is the definition's own."""
+    """Yield each version and its path. Parity: what all versions share is reported for the definition."""
     if versions and all(same(version.get(field), versions[0].get(field)) for version in versions):
         yield "spec", versions[0]
         return

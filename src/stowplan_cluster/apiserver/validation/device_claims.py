@@ -1,6 +1,6 @@
 """ResourceClaims, their templates, and DeviceClasses.
 
-CEL expressions are compiled, and refused if an evaluation may cost too much.
+CEL expressions are compiled, and rejected if their estimated cost is too high.
 
 Upstream: pkg/apis/resource/validation.
 """
@@ -46,7 +46,7 @@ _MAX_EXPRESSION = _MAX_PARAMETERS = 10 * 1024
 _MODES = ("All", "ExactCount")
 _UID_RE = re.compile("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
-#: Names of the requests of a claim, each with those of its alternatives.
+#: Names of a claim's requests -> names of their subrequests.
 RequestNames = dict[str, set[str]]
 
 
@@ -58,7 +58,7 @@ def check_request_name(errors: Errors, path: str, name: str) -> None:
 
 
 def check_qualified(errors: Errors, path: str, name: str) -> None:
-    """`domain/identifier`, or an identifier alone."""
+    """Check a qualified name: `domain/identifier`, or an identifier."""
     domain, slash, identifier = name.rpartition("/")
     if "/" in domain:
         return  # Parity: the reference accepts names with more than one slash.
@@ -348,7 +348,7 @@ def _check_allocation(errors: Errors, path: str, allocation: JsonObject, known: 
 
 
 def check_binding_conditions(errors: Errors, path: str, device: JsonObject) -> None:
-    """A device that binds in time says both what shows success and what shows failure."""
+    """Check that binding conditions and binding failure conditions are set together."""
     good, bad = device.get("bindingConditions") or [], device.get("bindingFailureConditions") or []
     for name, conditions in (("bindingConditions", good), ("bindingFailureConditions", bad)):
         at = f"{path}.{name}"

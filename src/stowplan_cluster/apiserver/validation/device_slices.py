@@ -1,4 +1,4 @@
-"""Validate ResourceSlices: the devices of a driver and the nodes that can reach them. And rules that taint devices.
+"""Validate ResourceSlices (a driver's devices and the nodes that can use them) and DeviceTaintRules.
 
 Left out: request policies of consumable capacity, and mappings to node-allocatable resources.
 

@@ -84,7 +84,7 @@ def check_environment_from(errors: Errors, path: str, sources: list[JsonObject])
         given = [name for name in ("configMapRef", "secretRef") if name in source]
         for name in given:
             _check_bag(errors, f"{at}.{name}.name", source[name].get("name", ""))
-        # Parity: the reference names the list here, not the entry.
+        # Parity: the path has no index.
         if not given:
             errors.append(invalid(path, "", "must specify one of: `configMapRef` or `secretRef`"))
         elif len(given) > 1:

@@ -1,6 +1,6 @@
 """Validate Events of both API groups; events.k8s.io/v1 is stricter.
 
-An Event with eventTime is one of the new kind, whichever version brought it.
+An Event with eventTime is validated by the rules of events.k8s.io, whichever version was used.
 
 Upstream: pkg/apis/core/validation/events.go.
 """
@@ -18,7 +18,7 @@ from stowplan_cluster.apiserver.validation.fields import Errors, byte_length, ch
 if TYPE_CHECKING:
     from stowplan_cluster.apiserver.objects import JsonObject
 
-#: Messages speak the words of v1, but for this one.
+#: Messages use the field names of core/v1, except for this field.
 _CORE_ONLY = {"reportingController": "reportingComponent"}
 _LIMITS = {"reportingInstance": 128, "action": 128, "reason": 128}
 _MAX_NOTE = 1024
@@ -40,7 +40,7 @@ _FIXED = (
 
 
 class _View:
-    """An event of either version, read by the names of v1."""
+    """An event of either version, read by the field names of core/v1."""
 
     def __init__(self, event: JsonObject, *, core: bool) -> None:
         self._event = event
@@ -86,7 +86,7 @@ def _check_common(errors: Errors, event: JsonObject, *, core: bool) -> None:
 
 
 def _check_namespace(errors: Errors, namespace: str, about: str, *, new: bool) -> None:
-    """Events about cluster-scoped objects live in default (and, of the new ones, in kube-system)."""
+    """Check that events about cluster-scoped objects are in default (new events: or in kube-system)."""
     if about:
         matches = new or namespace == about
     else:

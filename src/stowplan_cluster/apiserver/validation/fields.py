@@ -1,7 +1,7 @@
 """Field errors, and how they format values, worded as in the reference.
 
-A path is a plain string, made only as deep as the walk is; the last step is joined when there is
-something to complain about. Values print as Go prints them: strings quoted, the rest as JSON.
+A path is a plain string; its last step is joined only when there is an error. Values are printed as in Go: strings
+quoted, everything else as JSON.
 
 Upstream: k8s.io/apimachinery/pkg/util/validation/field/errors.go.
 """
@@ -58,8 +58,12 @@ def forbidden(path: str, detail: str = "") -> FieldError:
     return _error(api_errors.FORBIDDEN, path, "Forbidden", OMITTED, detail)
 
 
+def internal_error(path: str, detail: str) -> FieldError:
+    return _error(api_errors.INTERNAL, path, "Internal error", OMITTED, detail)
+
+
 def not_supported(path: str, value: object, supported: Iterable[str]) -> FieldError:
-    """`supported` in the order in which the reference lists them, which is mostly sorted."""
+    """`supported` is in the reference's order, which is mostly sorted."""
     listed = ", ".join(go_quote(name) for name in supported)
     return _error(api_errors.NOT_SUPPORTED, path, "Unsupported value", value, f"supported values: {listed}")
 
@@ -77,7 +81,7 @@ def _counted(limit: int, unit: str) -> str:
 
 
 def check_enum(errors: Errors, path: str, value: str | None, supported: Sequence[str]) -> None:
-    """A required field with an enumerated value."""
+    """Check a required field with enumerated values."""
     if not value:
         errors.append(required(path))
     elif value not in supported:
@@ -85,7 +89,7 @@ def check_enum(errors: Errors, path: str, value: str | None, supported: Sequence
 
 
 def check_supported(errors: Errors, path: str, value: str | None, supported: Sequence[str]) -> None:
-    """An optional field with an enumerated value."""
+    """Check an optional field with enumerated values."""
     if value is not None and value not in supported:
         errors.append(not_supported(path, value, supported))
 
@@ -113,7 +117,7 @@ def check_required_fields(errors: Errors, path: str, obj: JsonObject, names: Ite
 
 
 def check_texts(errors: Errors, path: str, value: str, complaints: Iterable[str]) -> None:
-    """One error for each message of a string rule."""
+    """Add one error for each message of a string rule."""
     for complaint in complaints:
         errors.append(invalid(path, value, complaint))
 

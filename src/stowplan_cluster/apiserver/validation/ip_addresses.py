@@ -1,4 +1,4 @@
-"""IP addresses and networks in objects.
+"""Validate IP addresses and CIDRs.
 
 Upstream: k8s.io/apimachinery/pkg/util/validation/ip.go.
 """
@@ -32,7 +32,7 @@ def _address_problem(text: str) -> str:
 
 
 def _version_of(text: str) -> int:
-    """4 or 6; 0 if it is no address."""
+    """4 or 6; 0 if it is not an address."""
     try:
         return ipaddress.ip_address(text).version
     except ValueError:
@@ -54,7 +54,7 @@ def check_network(errors: Errors, path: str, text: str) -> None:
 
 
 def is_dual_stack(texts: Sequence[str]) -> bool:
-    """Whether there is one of each family; of networks, by their first part."""
+    """Whether the addresses or CIDRs include both families."""
     return {_version_of(text.partition("/")[0]) for text in texts} >= {4, 6}
 
 

@@ -268,7 +268,7 @@ _DIRECTIVES = ("nodeSelector", "tolerations", "schedulingGates")
 
 
 def _check_template_kept(errors: Errors, spec: JsonObject, old: JsonObject, *, started: bool) -> None:
-    """A suspended job that has not run yet may still be told where to run and with how much."""
+    """Check that the template is unchanged; a suspended Job that never ran may change scheduling and resources."""
     new, allowed = spec.get("template") or {}, old.get("template") or {}
     if old.get("suspend"):
         pod, new_pod = dict(allowed.get("spec") or {}), new.get("spec") or {}

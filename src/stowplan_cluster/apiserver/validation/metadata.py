@@ -40,14 +40,14 @@ _IMMUTABLE_FIELDS = (
     "deletionTimestamp",
     "deletionGracePeriodSeconds",
 )
-#: Go's zero values of the strings among them; the others are null.
+#: Zero values of the string fields among them; the others are null.
 _EMPTY = {"name": "", "namespace": "", "uid": ""}
 
 
 def check_metadata(
     errors: Errors, metadata: JsonObject, *, namespaced: bool, name_rule: NameRule, judge_prefix: bool = True
 ) -> None:
-    """`judge_prefix`: whether generateName has to follow the rule, too; declaratively validated kinds do not ask."""
+    """Validate metadata. `judge_prefix` validates generateName, too, which declaratively validated kinds do not."""
     prefix, name = metadata.get("generateName"), metadata.get("name")
     if prefix and judge_prefix:
         check_texts(errors, "metadata.generateName", prefix, name_rule(names.mask_trailing_dash(prefix)))
@@ -132,7 +132,7 @@ def check_known_finalizers(errors: Errors, metadata: JsonObject) -> None:
 
 
 def check_known_finalizer(errors: Errors, path: str, finalizer: str) -> None:
-    """Finalizers without a domain are the few that Kubernetes knows itself."""
+    """Check that a finalizer without a domain is one of Kubernetes' own."""
     if "/" not in finalizer and finalizer not in ("kubernetes", ORPHAN, FOREGROUND):
         detail = "name is neither a standard finalizer name nor is it fully qualified"
         errors.append(invalid(path, finalizer, detail))
@@ -165,7 +165,7 @@ def _check_no_new_finalizers(errors: Errors, new: Sequence[str], old: Sequence[s
 
 
 def check_template_metadata(errors: Errors, path: str, metadata: JsonObject) -> None:
-    """Of objects that are made from a template later: labels and annotations, and nothing else."""
+    """Check a template's metadata: labels and annotations only."""
     check_annotations(errors, f"{path}.annotations", metadata.get("annotations"))
     check_labels(errors, f"{path}.labels", metadata.get("labels"))
     for name in metadata:

@@ -44,7 +44,7 @@ def check_mounts(errors: Errors, path: str, container: JsonObject, volumes: dict
 
 
 def _check_sub_path(errors: Errors, path: str, at: str, mount: JsonObject) -> None:
-    # Parity: the reference forgets the index here and below.
+    # Parity: the path has no index, here and below.
     sub_path, expression = mount.get("subPath"), mount.get("subPathExpr")
     if sub_path:
         check_descending_path(errors, f"{path}.subPath", sub_path)

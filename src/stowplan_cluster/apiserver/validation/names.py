@@ -1,7 +1,7 @@
 """Name formats: each rule takes a string and returns the errors.
 
-Label keys and values have their rules in `stowplan.api.labels`; their limits count bytes, those
-here characters, and the messages differ in just that word.
+Rules for label keys and values are in `stowplan.api.labels`. Those limits are in bytes, these in characters, and the
+messages say so.
 
 Upstream: k8s.io/apimachinery/pkg/util/validation/validation.go.
 """
@@ -59,7 +59,7 @@ def _too_long(value: str, limit: int, unit: str = "characters") -> tuple[str, ..
 
 
 def _says(what: str, pattern: str, *examples: str) -> str:
-    # Parity: the reference leaves a stray comma before the alternative and before the pattern.
+    # Parity: the reference has a stray comma before the alternative and the pattern.
     shown = " or ".join(f"'{example}', " for example in examples)
     return f"{what} (e.g. {shown}regex used for validation is '{pattern}')"
 
@@ -79,13 +79,13 @@ def dns_subdomain(value: str) -> tuple[str, ...]:
 
 @lru_cache(maxsize=4096)
 def short_name(value: str) -> tuple[str, ...]:
-    """A DNS label where the reference validates declaratively, with other words."""
+    """A DNS label, with the messages of declarative validation."""
     return _dns_label(value, "bytes")
 
 
 @lru_cache(maxsize=4096)
 def long_name(value: str) -> tuple[str, ...]:
-    """A DNS subdomain where the reference validates declaratively, with other words."""
+    """A DNS subdomain, with the messages of declarative validation."""
     return tuple(dns1123_subdomain_errors(value))
 
 
@@ -114,7 +114,7 @@ def dns_1035_label(value: str) -> tuple[str, ...]:
 
 @lru_cache(maxsize=4096)
 def path_segment(value: str) -> tuple[str, ...]:
-    """Names that need only survive being a part of a URL: those of RBAC."""
+    """A name that can be a URL path segment: for RBAC objects."""
     if value in (".", ".."):
         return (f"may not be '{value}'",)
     return tuple(f"may not contain '{part}'" for part in ("/", "%") if part in value)
@@ -174,7 +174,7 @@ def c_identifier(value: str) -> tuple[str, ...]:
 
 @lru_cache(maxsize=4096)
 def config_key(value: str) -> tuple[str, ...]:
-    """Keys of ConfigMaps and Secrets, which become file names."""
+    """A key of ConfigMaps and Secrets, which becomes a file name."""
     errors = _too_long(value, MAX_SUBDOMAIN)
     if not _CONFIG_KEY_RE.fullmatch(value):
         what = "a valid config key must consist of alphanumeric characters, '-', '_' or '.'"
@@ -191,5 +191,5 @@ def http_path(value: str) -> tuple[str, ...]:
 
 
 def mask_trailing_dash(prefix: str) -> str:
-    """What a generateName is judged by: a dash at its end will not stay there."""
+    """Replace a trailing dash before validating a generateName, as a suffix follows it."""
     return prefix[:-2] + "a" if len(prefix) > 1 and prefix.endswith("-") else prefix

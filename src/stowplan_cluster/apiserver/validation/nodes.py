@@ -57,7 +57,7 @@ def check_node_update(errors: Errors, node: JsonObject, old: JsonObject, subreso
 def _check_taints(errors: Errors, taints: list[JsonObject]) -> None:
     seen: set[tuple[str, str]] = set()
     for index, taint in enumerate(taints):
-        # Parity: the reference looks for taints in metadata.
+        # Parity: the reference's path puts taints into metadata.
         at, key, effect = f"metadata.taints[{index}]", taint.get("key", ""), taint.get("effect", "")
         check_label_key(errors, f"{at}.key", key)
         if complaints := label_value_errors(taint.get("value", "")):

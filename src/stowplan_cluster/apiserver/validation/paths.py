@@ -1,4 +1,4 @@
-"""Paths inside containers and volumes.
+"""Validate paths inside containers and volumes.
 
 Upstream: pkg/apis/core/validation (validateLocalDescendingPath and its neighbours).
 """

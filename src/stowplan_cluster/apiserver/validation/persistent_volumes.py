@@ -1,4 +1,4 @@
-"""PersistentVolumes: one source, an amount, and where it can be used.
+"""Validate PersistentVolumes: exactly one source, capacity, node affinity.
 
 Upstream: pkg/apis/core/validation (ValidatePersistentVolume and below).
 """
@@ -84,7 +84,7 @@ def check_volume(errors: Errors, volume: JsonObject) -> None:
 
 
 def check_volume_spec(errors: Errors, path: str, spec: JsonObject, *, inline: bool) -> None:
-    """`inline`: within a VolumeAttachment, where less may be said."""
+    """Validate a volume's spec; `inline` ones (of a VolumeAttachment) allow fewer fields."""
     if inline:
         _check_inline(errors, path, spec)
     modes = spec.get("accessModes") or []
@@ -186,7 +186,7 @@ def _source(spec: JsonObject) -> JsonObject:
 
 
 def _with_ga_labels(old: JsonObject, new: JsonObject | None) -> JsonObject:
-    """The old affinity, with beta labels replaced where the new one did so."""
+    """The old affinity, with beta labels replaced by GA ones where the new one did so."""
     old_terms, new_terms = _terms(old), _terms(new or {})
     if len(old_terms) != len(new_terms):
         return old

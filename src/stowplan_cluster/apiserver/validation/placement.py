@@ -55,7 +55,7 @@ def _check_node_affinity(errors: Errors, path: str, affinity: JsonObject) -> Non
     for index, term in enumerate(affinity.get(PREFERRED_TERMS) or ()):
         at = f"{path}.{PREFERRED_TERMS}[{index}]"
         _check_weight(errors, at, term)
-        # Values that no label can have are let through: a preference that never holds does no harm.
+        # Parity: values that no label can have are allowed in preferences.
         check_node_selector_term(errors, f"{at}.preference", term.get("preference") or {}, check_values=False)
 
 
@@ -87,7 +87,7 @@ def _check_pod_term(errors: Errors, path: str, term: JsonObject) -> None:
 
 
 def _check_label_keys(errors: Errors, path: str, term: JsonObject) -> None:
-    """matchLabelKeys and mismatchLabelKeys: their requirements are in the selector by now."""
+    """Check matchLabelKeys and mismatchLabelKeys, which have already been merged into the selector."""
     selector = term.get("labelSelector")
     match, mismatch = term.get("matchLabelKeys") or [], term.get("mismatchLabelKeys") or []
     for name, keys in (("matchLabelKeys", match), ("mismatchLabelKeys", mismatch)):
@@ -145,7 +145,7 @@ def _check_toleration_value(errors: Errors, path: str, operator: str, value: str
             detail = "value must be empty when `operator` is 'Exists'"
             errors.append(invalid(f"{path}.operator", value, detail))
     elif operator in ("Lt", "Gt"):
-        # The comparing operators are alpha; whoever turns their gate on in the scheduler may use them here.
+        # Lt and Gt are alpha; they are accepted whether or not the scheduler's feature gate is on.
         if parse_int64(value) is None or str(parse_int64(value)) != value:
             errors.append(invalid(f"{path}.value", value, "must be a valid decimal integer in canonical form"))
     else:

@@ -65,7 +65,7 @@ def _check_nomination(errors: Errors, status: JsonObject, old: JsonObject, *, bo
 def _check_not_restarted(
     errors: Errors, path: str, new: list[JsonObject], old: list[JsonObject], spec: JsonObject
 ) -> None:
-    """A container that ended for good does not come back."""
+    """Check that no terminated container restarts against its restart policy."""
     policy = spec.get("restartPolicy")
     if policy == "Always" or _has_own_policies(spec):
         return

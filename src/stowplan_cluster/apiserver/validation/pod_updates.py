@@ -82,7 +82,7 @@ def _check_spec_update(errors: Errors, spec: JsonObject, old: JsonObject) -> Non
 
 
 def _check_deadline(errors: Errors, new: int | None, old: int | None) -> bool:
-    """Whether to validate the rest."""
+    """Check a change of activeDeadlineSeconds; return whether to validate the rest."""
     path = "spec.activeDeadlineSeconds"
     if new is None:
         if old is not None:
@@ -118,7 +118,7 @@ def _check_gates_only_removed(errors: Errors, new: Sequence[JsonObject], old: Se
 
 
 def _with_what_may_change(errors: Errors, spec: JsonObject, old: JsonObject) -> JsonObject:
-    """The old spec, with the new values of what is free; what a gated pod may narrow is checked on the way."""
+    """The old spec with the new values of mutable fields; also checks what a gated pod may narrow."""
     allowed = dict(old)
     for name in ("containers", "initContainers"):
         if name in old:
@@ -168,7 +168,7 @@ def _check_node_affinity_narrowed(errors: Errors, new: JsonObject, old: JsonObje
 def _has_only_additions(new: JsonObject, old: JsonObject) -> bool:
     lists = [(new.get(name) or [], old.get(name) or []) for name in ("matchExpressions", "matchFields")]
     if not any(before for _, before in lists):
-        # An empty term matches nothing, so any addition would widen it.
+        # An empty term matches nothing, so any addition would widen the affinity.
         return not any(after for after, _ in lists)
     return all(same(after[: len(before)], before) for after, before in lists)
 
@@ -225,7 +225,7 @@ def _check_same_containers(errors: Errors, what: str, new: Sequence[JsonObject],
 
 
 def _check_container_resize(errors: Errors, path: str, new: JsonObject, old: JsonObject) -> JsonObject:
-    """The old container with the amounts that a resize may change."""
+    """The old container with the new values of the fields that a resize may change."""
     resources, before = new.get("resources") or {}, old.get("resources") or {}
     for kind in ("requests", "limits"):
         if set(before.get(kind) or ()) - set(resources.get(kind) or ()):

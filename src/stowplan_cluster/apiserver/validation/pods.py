@@ -1,6 +1,6 @@
 """Validate Pods and pod templates.
 
-Left out: what concerns Windows, and the annotations that came before the AppArmor and seccomp fields.
+Left out: Windows, and the annotations that preceded the AppArmor and seccomp fields.
 
 Upstream: pkg/apis/core/validation (ValidatePodSpec, ValidatePodTemplateSpec).
 """
@@ -60,7 +60,7 @@ _CONTAINER_LISTS = ("initContainers", "containers", "ephemeralContainers")
 
 
 def check_pod(errors: Errors, pod: JsonObject) -> None:
-    """Rules for creates and updates alike."""
+    """Check a pod, on create and update."""
     metadata, spec = pod.get("metadata") or {}, pod.get("spec") or {}
     if annotations := metadata.get("annotations"):
         _check_pod_annotations(errors, "metadata.annotations", annotations, spec)
@@ -115,7 +115,7 @@ def _check_tokens(errors: Errors, spec: JsonObject) -> None:
 
 
 def check_pod_spec(errors: Errors, path: str, spec: JsonObject, *, metadata: JsonObject | None) -> None:
-    """`metadata`: the pod's; None if it is a template."""
+    """`metadata` is the pod's; None for a template."""
     if spec.get("terminationGracePeriodSeconds") is None:
         errors.append(required(f"{path}.terminationGracePeriodSeconds"))
     _check_all_containers(errors, path, spec, metadata)
@@ -160,7 +160,7 @@ def _check_all_containers(errors: Errors, path: str, spec: JsonObject, metadata:
 
 
 def _check_user_namespace(errors: Errors, path: str, spec: JsonObject) -> None:
-    # Parity: the reference capitalises two of the paths.
+    # Parity: the reference capitalizes two of the paths.
     for name, shown in (("hostNetwork", "hostNetwork"), ("hostPID", "HostPID"), ("hostIPC", "HostIPC")):
         if spec.get(name):
             errors.append(forbidden(f"{path}.{shown}", "when `hostUsers` is false"))

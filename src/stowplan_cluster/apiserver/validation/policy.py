@@ -66,7 +66,7 @@ def check_lease(errors: Errors, lease: JsonObject) -> None:
 
 
 def _check_strategy(errors: Errors, strategy: str) -> None:
-    # Parity: the field is named twice.
+    # Parity: the path contains the field twice.
     if "/" in strategy:
         check_texts(errors, "spec.strategy.strategy", strategy, is_qualified_name_errors(strategy))
     elif strategy != _LEASE_STRATEGY:

@@ -100,7 +100,7 @@ def _check_sleep(errors: Errors, path: str, seconds: int, grace: int | None) -> 
 
 
 def check_port(errors: Errors, path: str, port: int | str) -> None:
-    """A port by its number or by its name."""
+    """Check a port number or name."""
     complaints = names.port_name(port) if isinstance(port, str) else names.port_number(port)
     for complaint in complaints:
         errors.append(invalid(path, port, complaint))

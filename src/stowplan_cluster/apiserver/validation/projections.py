@@ -1,6 +1,6 @@
 """Validate downward API and projected volumes.
 
-Of the certificate sources only path and names are looked at; nothing here could issue one.
+Of certificate sources only paths and names are validated.
 
 Upstream: pkg/apis/core/validation (validateProjectionSources, validateDownwardAPIVolumeFile).
 """
@@ -84,7 +84,7 @@ def _check_token(errors: Errors, path: str, at: str, token: JsonObject) -> None:
     if seconds > _MAX_TOKEN_SECONDS:
         detail = "may not specify a duration larger than 2^32 seconds"
         errors.append(invalid(f"{at}.expirationSeconds", seconds, detail))
-    # Parity: the reference names the volume here, not the source.
+    # Parity: the path is the volume's, not the source's.
     if token.get("path"):
         check_non_reserved_path(errors, f"{path}.path", token["path"])
     else:
@@ -102,7 +102,7 @@ def _check_bundle(errors: Errors, at: str, bundle: JsonObject) -> None:
 
 
 def _targets(source: JsonObject) -> Iterator[tuple[str, str]]:
-    """The files a source makes, and what to blame if one is there already."""
+    """Yield the files of a source, each with the value to report if it conflicts."""
     for name in ("secret", "configMap"):
         reference = source.get(name) or {}
         for item in reference.get("items") or ():

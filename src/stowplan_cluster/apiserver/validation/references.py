@@ -65,7 +65,7 @@ def check_field_reference(errors: Errors, path: str, reference: JsonObject, allo
 
 
 def _split(label: str) -> tuple[str, str | None]:
-    """`metadata.labels['app']` into its two parts."""
+    """Split `metadata.labels['app']` into path and key."""
     if label.endswith("']") and "['" in label:
         field, _, subscript = label[:-2].partition("['")
         if field:

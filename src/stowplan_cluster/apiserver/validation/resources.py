@@ -69,7 +69,7 @@ def check_not_negative_quantity(errors: Errors, path: str, value: QuantityValue)
 
 
 def check_resource_quantity(errors: Errors, path: str, name: str, value: QuantityValue) -> None:
-    """An amount of the resource `name`: not negative, and whole where halves make no sense."""
+    """Check a quantity of the resource `name`: not negative, and an integer for countable resources."""
     nano = parse_quantity(value)
     if nano < 0:
         errors.append(invalid(path, value, NOT_NEGATIVE))
@@ -109,7 +109,7 @@ def check_pod_resource_name(errors: Errors, path: str, name: str) -> None:
 def check_requirements(
     errors: Errors, path: str, resources: JsonObject, *, name_rule: ResourceNameRule, claims: frozenset[str]
 ) -> None:
-    """Requests and limits; `claims` are the names that spec.resourceClaims of the pod gives."""
+    """Check requests and limits; `claims` are the names in the pod's spec.resourceClaims."""
     limits, requests = resources.get("limits") or {}, resources.get("requests") or {}
     for name, value in limits.items():
         at = f"{path}.limits[{name}]"
@@ -182,7 +182,7 @@ def _check_claims(errors: Errors, path: str, used: list[JsonObject], claims: fro
 
 
 def _check_claim_request(errors: Errors, path: str, name: str, request: str, seen: set[str]) -> None:
-    """Notes the use in `seen`; a whole claim and a request of it overlap."""
+    """Check a claim reference and add it to `seen`; a claim and a request of it conflict."""
     key = f"{name}/{request}" if request else name
     if request:
         check_texts(errors, f"{path}.request", request, names.dns_label(request))

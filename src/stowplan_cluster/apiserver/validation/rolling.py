@@ -1,4 +1,4 @@
-"""Counts that may be percentages, as in rolling updates and disruption budgets.
+"""Validate int-or-percent fields, as in rolling updates and disruption budgets.
 
 Upstream: pkg/apis/apps/validation (ValidatePositiveIntOrPercent, IsNotMoreThan100Percent).
 """
@@ -22,7 +22,7 @@ def check_percentage(errors: Errors, path: str, value: int | str, *, at_most_all
 
 def _number_of(percentage: str) -> int:
     digits = percentage[:-1].lstrip("0")
-    # Python refuses to read numbers of thousands of digits; what counts is that this is more than all.
+    # Cap the digits: Python refuses to parse thousands of them, and any such number is too large.
     return int(digits or 0) if len(digits) < 10 else 10**9
 
 

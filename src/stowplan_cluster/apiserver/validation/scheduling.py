@@ -1,6 +1,6 @@
-"""PriorityClasses, and the groups of pods that are scheduled together.
+"""Validate PriorityClasses, PodGroups and Workloads.
 
-All fields of groups are open here: which of them the scheduler heeds, its own gates decide.
+All fields of groups are accepted; the scheduler's feature gates decide which take effect.
 
 Upstream: pkg/apis/scheduling/validation, the declarative rules in pkg/apis/scheduling/v1alpha2.
 """
@@ -95,7 +95,7 @@ def _check_name(errors: Errors, path: str, name: str, rule: NameRule) -> None:
 
 
 def _check_group_fields(errors: Errors, path: str, spec: JsonObject) -> None:
-    """What PodGroups and their templates in a Workload have in common."""
+    """Check the fields that PodGroups and their templates in a Workload share."""
     _check_policy(errors, f"{path}.schedulingPolicy", spec.get("schedulingPolicy") or {})
     topology = (spec.get("schedulingConstraints") or {}).get("topology") or []
     at = f"{path}.schedulingConstraints.topology"
@@ -187,7 +187,7 @@ def check_pod_group_update(errors: Errors, group: JsonObject, old: JsonObject, s
 def _check_fixed(errors: Errors, spec: JsonObject, old: JsonObject, fields: Sequence[str]) -> None:
     for name in fields:
         if not same(spec.get(name), old.get(name)):
-            # Parity: declarative rules do not show the value.
+            # Parity: declarative validation omits the value.
             errors.append(invalid(f"spec.{name}", None, IMMUTABLE))
 
 

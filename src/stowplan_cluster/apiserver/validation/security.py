@@ -1,6 +1,6 @@
-"""Security contexts of pods and containers.
+"""Validate security contexts of pods and containers.
 
-Left out: windowsOptions, and the annotations that came before the AppArmor and seccomp fields.
+Left out: windowsOptions, and the annotations that preceded the AppArmor and seccomp fields.
 
 Upstream: pkg/apis/core/validation (validatePodSpecSecurityContext, ValidateSecurityContext).
 """

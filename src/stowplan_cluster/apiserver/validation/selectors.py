@@ -1,4 +1,4 @@
-"""Labels, and selectors over labels and over nodes.
+"""Validate labels, label selectors and node selectors.
 
 Upstream: k8s.io/apimachinery/pkg/apis/meta/v1/validation and pkg/apis/core/validation (node selectors).
 """
@@ -28,7 +28,7 @@ def check_label_value(errors: Errors, path: str, value: str) -> None:
 
 
 def check_labels(errors: Errors, path: str, labels: dict[str, str] | None) -> None:
-    # Parity: errors name the map, not the key.
+    # Parity: the path is the map's, without the key.
     for key, value in (labels or {}).items():
         check_label_key(errors, path, key)
         check_label_value(errors, path, value)
@@ -82,7 +82,7 @@ def check_node_selector(errors: Errors, path: str, selector: JsonObject) -> None
 
 
 def check_node_selector_term(errors: Errors, path: str, term: JsonObject, *, check_values: bool) -> None:
-    """Preferred terms may name values that no label can have."""
+    """Check a term; without `check_values` (preferred terms) values may be invalid as label values."""
     for index, requirement in enumerate(term.get("matchExpressions") or ()):
         at = f"{path}.matchExpressions[{index}]"
         values = requirement.get("values") or []

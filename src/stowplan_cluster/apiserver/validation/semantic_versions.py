@@ -11,17 +11,17 @@ _NUMBER, _TAG = r"(0|[1-9][0-9]*)", "[0-9a-zA-Z-]+"
 _BEFORE = r"(?:0|[1-9][0-9]*|[0-9]*[a-zA-Z-][0-9a-zA-Z-]*)"
 _VERSION_RE = re.compile(rf"{_NUMBER}\.{_NUMBER}\.{_NUMBER}(?:-({_BEFORE}(?:\.{_BEFORE})*))?(?:\+{_TAG}(?:\.{_TAG})*)?")
 
-#: Compares as versions do; builds of one version are equal.
+#: A comparison key; build metadata is ignored.
 Precedence = tuple[int, int, int, bool, tuple[tuple[int, int, str], ...]]
 ZERO: Precedence = (0, 0, 0, True, ())
 
 
 def parse(text: str) -> Precedence | None:
-    """None if it is no version."""
+    """Parse a version; None if it is invalid."""
     match = _VERSION_RE.fullmatch(text)
     if match is None:
         return None
     parts = match[4].split(".") if match[4] else []
-    # Numbers come before words.
+    # Numeric identifiers sort before alphanumeric ones.
     before = tuple((0, int(part), "") if part.isdecimal() else (1, 0, part) for part in parts)
     return int(match[1]), int(match[2]), int(match[3]), not before, before

@@ -1,6 +1,6 @@
 """Validate Services: ports, types, and immutable cluster IPs.
 
-Left out: health-check ports beyond their range, and annotations of clouds.
+Left out: health-check ports beyond their range, and cloud annotations.
 
 Upstream: pkg/apis/core/validation (validateService and below).
 """

@@ -129,13 +129,13 @@ def check_csi_node_update(errors: Errors, node: JsonObject, old: JsonObject, sub
     for driver in (node.get("spec") or {}).get("drivers") or ():
         known = before.get(driver.get("name"))
         if known is not None:
-            # How many volumes a node takes may change while it runs.
+            # A driver's allocatable count may change.
             check_immutable(errors, "spec.drivers", *({**d, "allocatable": None} for d in (driver, known)))
 
 
 def check_csi_driver(errors: Errors, driver: JsonObject) -> None:
     spec = driver.get("spec") or {}
-    # Parity: the path of the first one is misspelt.
+    # Parity: the first path is misspelled.
     for name, shown in (
         ("attachRequired", "attachedRequired"),
         ("podInfoOnMount", "podInfoOnMount"),
@@ -188,7 +188,7 @@ def check_csi_driver_update(errors: Errors, driver: JsonObject, old: JsonObject,
 
 
 def check_capacity(errors: Errors, capacity: JsonObject) -> None:
-    """A CSIStorageCapacity."""
+    """Check a CSIStorageCapacity."""
     check_label_selector(errors, "nodeTopology", capacity.get("nodeTopology"))
     storage_class = capacity.get("storageClassName", "")
     check_texts(errors, "storageClassName", storage_class, names.dns_subdomain(storage_class))
@@ -211,7 +211,7 @@ def check_attachment(errors: Errors, attachment: JsonObject) -> None:
     for name in ("attachError", "detachError"):
         problem = status.get(name) or {}
         if byte_length(problem.get("message", "")) > _MAX_ATTACH_ERROR:
-            # Parity: the limit named is that of another field.
+            # Parity: the message names the limit of another field.
             errors.append(too_long(f"status.{name}.message", _MAX_PARAMETERS_SIZE))
 
 

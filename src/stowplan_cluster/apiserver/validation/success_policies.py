@@ -70,7 +70,7 @@ def _check_rule(errors: Errors, path: str, rule: JsonObject, completions: int) -
 
 
 def _count_indexes(text: str, completions: int) -> int:
-    """How many `0-2,5` are; ValueError says what is wrong with them."""
+    """Count indexes such as `0-2,5`; raise ValueError if they are invalid."""
     total, last = 0, None
     for part in text.split(",") if text else ():
         limits = part.split("-")

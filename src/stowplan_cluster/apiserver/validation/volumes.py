@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 _HOST_PATH_TYPES = ("", "BlockDevice", "CharDevice", "Directory", "DirectoryOrCreate", "File", "FileOrCreate", "Socket")
 _PULL_POLICIES = ("Always", "IfNotPresent", "Never")
 
-#: Sources of which only this is looked at: what must not be missing. Persistent volumes have most of them, too.
+#: Sources of which only required fields are validated. Most of them also exist for PersistentVolumes.
 _REQUIRED_FIELDS = {
     "gitRepo": ("repository",),
     "gcePersistentDisk": ("pdName",),
@@ -147,7 +147,7 @@ def _requires(*fields: str) -> SourceRule:
     return rule
 
 
-#: In the order in which the first of several counts as the volume's type.
+#: Ordered: if a volume has several sources, the first is its type.
 _POD_SOURCES: dict[str, SourceRule] = {
     "emptyDir": _check_empty_dir,
     "hostPath": check_host_path,
@@ -162,7 +162,7 @@ _POD_SOURCES: dict[str, SourceRule] = {
     "image": _check_image,
 }
 
-#: Sources of persistent volumes that say no more than which fields they need.
+#: PersistentVolume sources of which only required fields are validated.
 SIMPLE_SOURCES: dict[str, SourceRule] = {
     name: _requires(*fields)
     for name, fields in _REQUIRED_FIELDS.items()
@@ -171,7 +171,7 @@ SIMPLE_SOURCES: dict[str, SourceRule] = {
 
 
 def check_one_source(errors: Errors, path: str, obj: JsonObject, rules: dict[str, SourceRule]) -> str:
-    """The type of the volume; "" if it has none."""
+    """Check that there is exactly one source; return its type, "" if there is none."""
     found = ""
     for name, rule in rules.items():
         source = obj.get(name)
@@ -188,7 +188,7 @@ def check_one_source(errors: Errors, path: str, obj: JsonObject, rules: dict[str
 
 
 def check_volumes(errors: Errors, path: str, volumes: list[JsonObject], *, pod_name: str) -> dict[str, JsonObject]:
-    """The good ones by name. `pod_name` is "" in templates: then claims made for the pod have no name yet."""
+    """The valid volumes by name. `pod_name` is "" in templates: names of ephemeral claims are unknown then."""
     made = {f"{pod_name}-{volume.get('name', '')}" for volume in volumes if "ephemeral" in volume} if pod_name else ()
     valid: dict[str, JsonObject] = {}
     for index, volume in enumerate(volumes):

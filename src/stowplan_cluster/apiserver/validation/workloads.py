@@ -1,6 +1,6 @@
-"""Deployments, ReplicaSets, StatefulSets, DaemonSets and ReplicationControllers.
+"""Validate Deployments, ReplicaSets, StatefulSets, DaemonSets and ReplicationControllers.
 
-Each selects the pods of its own template, by a selector that never changes.
+The selector has to match the pod template and is immutable.
 
 Upstream: pkg/apis/apps/validation, pkg/apis/core/validation (ReplicationController).
 """
@@ -56,7 +56,7 @@ def _check_selector(errors: Errors, spec: JsonObject, kind: str) -> None:
 
 
 def check_long_running_template(errors: Errors, spec: JsonObject, kind: str) -> None:
-    """A template of pods that are meant to run on."""
+    """Check a template whose pods run until deleted."""
     template = spec.get("template") or {}
     check_pod_template(errors, "spec.template", template)
     pod = template.get("spec") or {}
@@ -141,7 +141,7 @@ def _check_replica_status(errors: Errors, obj: JsonObject) -> None:
 def check_replica_set(errors: Errors, replica_set: JsonObject) -> None:
     spec = replica_set.get("spec") or {}
     check_not_negative_fields(errors, "spec", spec, ("replicas", "minReadySeconds"))
-    # Parity: the message speaks of deployments.
+    # Parity: the message says deployment.
     _check_selector(errors, spec, "deployment")
     check_long_running_template(errors, spec, "ReplicaSet")
 
@@ -155,7 +155,7 @@ def check_replica_set_update(errors: Errors, replica_set: JsonObject, old: JsonO
 
 
 def check_controller(errors: Errors, controller: JsonObject) -> None:
-    """A ReplicationController: its selector is a plain map."""
+    """Check a ReplicationController, whose selector is a plain map."""
     spec = controller.get("spec") or {}
     check_not_negative_fields(errors, "spec", spec, ("minReadySeconds", "replicas"))
     selector = spec.get("selector") or {}
@@ -271,7 +271,7 @@ def _check_stateful_spec(errors: Errors, spec: JsonObject) -> None:
 
 
 def _with_claimed_volumes(spec: JsonObject) -> JsonObject:
-    """The spec with the pods as they will be: a volume for each claim template, hostname and subdomain its own."""
+    """The spec with the pods as they will be created: a volume per claim template, without hostname and subdomain."""
     template = spec.get("template") or {}
     pod = {name: value for name, value in (template.get("spec") or {}).items() if name not in ("hostname", "subdomain")}
     claims = [(claim.get("metadata") or {}).get("name", "") for claim in spec.get("volumeClaimTemplates") or ()]

@@ -1,7 +1,7 @@
 """Warnings for accepted objects: deprecated, ambiguous or ineffective fields.
 
-Like validation it is a function for each kind, of the object after its defaults. kubectl prints what it says
-on lines that begin with `Warning:`.
+Like validation, one function per kind, which runs after defaults. kubectl prints each warning on a line that begins
+with `Warning:`.
 
 Left out: projected volumes whose paths overlap, AppArmor and seccomp annotations, unusual spellings of IP addresses.
 
@@ -131,9 +131,9 @@ _WARNINGS: dict[str, Callable[[JsonObject], Iterator[str]]] = {
     "jobs.batch": _named_template,
     "csidrivers.storage.k8s.io": _driver,
 }
-#: Pods are updated too often, and by programs, to be told of each time.
+#: Kinds without warnings on updates: pods are updated often, and by programs.
 _SILENT_UPDATES = frozenset({"pods", "replicationcontrollers", "csidrivers.storage.k8s.io"})
-#: These speak again whether or not their spec changed.
+#: Kinds that warn on every update, not only if the spec changed.
 _ALWAYS_TOLD = frozenset({"services", "persistentvolumeclaims", "persistentvolumes"})
 
 

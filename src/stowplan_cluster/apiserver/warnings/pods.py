@@ -49,7 +49,7 @@ _BYTES = ("memory", "ephemeral-storage")
 
 
 def pod_warnings(prefix: str, pod: JsonObject) -> Iterator[str]:
-    """`prefix`: "" for a pod, `spec.template.` for a template."""
+    """`prefix` is "" for a pod, `spec.template.` for a template."""
     spec, path = pod.get("spec") or {}, f"{prefix}spec"
     annotations = (pod.get("metadata") or {}).get("annotations") or {}
     yield from _placement(path, spec)
@@ -99,7 +99,7 @@ def _placement(path: str, spec: JsonObject) -> Iterator[str]:
 
 
 def label_warnings(path: str, term: JsonObject, *, values: bool = False) -> Iterator[str]:
-    """Of a term of a node selector; `values` asks for values that no label can have."""
+    """Warnings about a node selector term; `values` includes values that no label can have."""
     for index, expression in enumerate(term.get("matchExpressions") or ()):
         key, at = expression.get("key", ""), f"{path}.matchExpressions[{index}]"
         if key in _NODE_LABELS:
@@ -141,7 +141,7 @@ def _twice(path: str, entries: Sequence[JsonObject], field: str) -> Iterator[str
 
 
 def amount_warnings(path: str, holder: JsonObject, names: Sequence[str]) -> Iterator[str]:
-    """Amounts of bytes that are no whole ones."""
+    """Warn about fractional bytes."""
     resources = holder.get("resources") or {}
     for field in ("requests", "limits"):
         yield from _fractions(f"{path}.resources.{field}", resources.get(field) or {}, names)
@@ -171,7 +171,7 @@ def _numbered_ports(containers: Sequence[tuple[str, JsonObject]]) -> Iterator[tu
 
 
 def _ports(ports: Sequence[tuple[str, JsonObject]]) -> Iterator[str]:
-    """Ports of all containers of a pod, which share its address."""
+    """Warn about duplicate ports; all containers of a pod share its address."""
     known: dict[tuple[int, str], list[tuple[str, JsonObject]]] = {}
     for at, port in ports:
         others = known.setdefault((port.get("containerPort", 0), port.get("protocol", "")), [])

@@ -64,6 +64,7 @@ BY_NAME = {resource.qualified: resource for resource in STORED}
 NOW = 1_767_225_600.0
 
 
+@cache
 def values(type_, depth):
     if isinstance(type_, Scalar):
         return SCALARS.get(type_, st.just({}))
@@ -75,8 +76,10 @@ def values(type_, depth):
 
 
 @cache
-def leaf_fields(struct):
-    return tuple(name for name, type_ in struct.fields.items() if not holds_struct(type_))
+def field_names(struct, *, leaves):
+    """Some of its fields; None if it has none."""
+    names = [name for name, type_ in struct.fields.items() if not (leaves and holds_struct(type_))]
+    return st.lists(st.sampled_from(names), unique=True, max_size=6) if names else None
 
 
 def holds_struct(type_):
@@ -87,11 +90,8 @@ def holds_struct(type_):
 
 @st.composite
 def structs(draw, struct, depth):
-    names = tuple(struct.fields) if depth > 0 else leaf_fields(struct)
-    if not names:
-        return {}
-    chosen = draw(st.lists(st.sampled_from(names), unique=True, max_size=6))
-    return {name: draw(values(struct.fields[name], depth)) for name in chosen}
+    names = field_names(struct, leaves=depth <= 0)
+    return {name: draw(values(struct.fields[name], depth)) for name in draw(names)} if names is not None else {}
 
 
 @st.composite

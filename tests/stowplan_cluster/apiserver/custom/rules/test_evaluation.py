@@ -1,0 +1,133 @@
+"""What becomes of violations: errors, warnings where nothing has changed, and an end where it costs too much.
+
+What single rules say is held to kube-apiserver by tests/integration/test_rules_of_custom_resources.py.
+"""
+
+import pytest
+
+from stowplan_cluster.apiserver.custom.rules.evaluation import object_violations, rule_tree
+from stowplan_cluster.apiserver.validation.fields import required
+from support.http.custom_rules import INTEGER, LIST_MAP, SHORT, STRING, array, mapping, obj, rule, ruled
+
+SMALL = ruled(INTEGER, "self < 5")
+
+
+def judged(schema, value, old=None, errors=()):
+    """Errors, and warnings, of an object whose part has a schema."""
+    tree = rule_tree(obj(part=schema))
+    before = None if old is None else {"part": old}
+    found = object_violations(tree, {"part": value}, before, list(errors))
+    return [str(error) for error in found.errors], found.warnings
+
+
+VIOLATED = "part.a: Invalid value: 7: failed rule: self < 5"
+
+
+@pytest.mark.parametrize(
+    ("schema", "old", "new", "errors", "warnings"),
+    [
+        pytest.param(obj(a=SMALL), None, {"a": 7}, [VIOLATED], [], id="a new object"),
+        pytest.param(obj(a=SMALL, b=INTEGER), {"a": 7}, {"a": 7, "b": 1}, [], [VIOLATED], id="the part is as it was"),
+        pytest.param(obj(a=SMALL), {"a": 8}, {"a": 7}, [VIOLATED], [], id="the part has changed"),
+        pytest.param(
+            obj("self.a < 5", a=INTEGER, b=INTEGER),
+            {"a": 7},
+            {"a": 7, "b": 1},
+            ["part: Invalid value: failed rule: self.a < 5"],
+            [],
+            id="something in the part has changed",
+        ),
+        pytest.param(
+            ruled(INTEGER, "self == 3 || self != oldSelf"),
+            7,
+            7,
+            ["part: Invalid value: 7: failed rule: self == 3 || self != oldSelf"],
+            [],
+            id="rules about the old part hold for an equal one",
+        ),
+        pytest.param(
+            array(obj(name=SHORT, a=SMALL), **LIST_MAP),
+            [{"name": "x", "a": 7}, {"name": "y", "a": 1}],
+            [{"name": "y", "a": 9}, {"name": "x", "a": 7}],
+            ["part[0].a: Invalid value: 9: failed rule: self < 5"],
+            ["part[1].a: Invalid value: 7: failed rule: self < 5"],
+            id="elements are told apart by their keys",
+        ),
+        pytest.param(
+            array(SMALL),
+            [7, 1],
+            [7, 1, 2],
+            ["part[0]: Invalid value: 7: failed rule: self < 5"],
+            [],
+            id="elements cannot be told apart, and the list has changed",
+        ),
+        pytest.param(
+            obj(l=array(SMALL), b=INTEGER),
+            {"l": [7]},
+            {"l": [7], "b": 1},
+            [],
+            ["part.l[0]: Invalid value: 7: failed rule: self < 5"],
+            id="elements of a list that is as it was",
+        ),
+        pytest.param(
+            mapping(SMALL),
+            {"x": 7},
+            {"x": 7, "y": 8},
+            ["part[y]: Invalid value: 8: failed rule: self < 5"],
+            ["part[x]: Invalid value: 7: failed rule: self < 5"],
+            id="entries of a map",
+        ),
+    ],
+)
+def test_violations_where_nothing_has_changed_are_warnings(schema, old, new, errors, warnings):
+    assert judged(schema, new, old) == (errors, warnings)
+
+
+def test_rules_are_not_looked_at_where_the_schema_does_not_hold():
+    found, _ = judged(SMALL, 7, errors=[required("part.x")])
+    assert found == [
+        "<nil>: Invalid value: null: some validation rules were not checked because the object was invalid;"
+        " correct the existing errors to complete validation"
+    ]
+
+
+COSTLY = "self.all(x, self.all(y, x + y >= 0))"
+
+
+def test_one_rule_may_cost_so_much():
+    found, _ = judged(array(INTEGER, rule(COSTLY, "too much"), "false"), [1] * 2000)
+    assert found == [
+        "part: Invalid value: \"array\": 'operation cancelled: actual cost limit exceeded': no further validation rules"
+        " will be run due to call cost exceeds limit for rule: too much"
+    ]
+
+
+def test_all_rules_together_may_cost_so_much():
+    found, _ = judged(array(INTEGER, *[COSTLY] * 40, "false"), [1] * 300)
+    assert found == [
+        'part: Invalid value: "array": validation failed due to running out of cost budget, no further validation rules'
+        " will be run"
+    ]
+
+
+def test_a_message_may_cost_so_much():
+    slow = rule("false", messageExpression=f"{COSTLY} ? 'yes' : 'no'")
+    found, _ = judged(array(INTEGER, slow, "false"), [1] * 2000)
+    assert len(found) == 1
+    assert "no further validation rules will be run due to call cost exceeds limit for messageExpression" in found[0]
+
+
+def test_what_is_not_as_its_schema_says_cannot_be_judged():
+    found, _ = judged(obj("self.a == 'x'", a=STRING), {"a": 5})
+    assert found == ["part: Invalid value: \"object\": invalid data, expected string evaluating rule: self.a == 'x'"]
+
+
+def test_a_rule_that_does_not_compile_refuses_every_object():
+    found, _ = judged(obj("self.a == 1", a=STRING), {"a": "x"})
+    assert len(found) == 1
+    assert found[0].startswith('part: Invalid value: "object": rule compile error: compilation failed: ERROR: ')
+
+
+def test_a_schema_without_rules_costs_nothing():
+    assert rule_tree(obj(a=INTEGER)) is None
+    assert object_violations(None, {}, None, []).errors == []
