@@ -114,6 +114,7 @@ WORKLOADS = st.builds(
             pod("500m", schedulingGates=[{"name": "never"}]),
             keeper("Deployment", replicas=3, selector={"matchLabels": {"app": "d"}}, labels={"app": "d"}),
             keeper("Job", "500m", parallelism=2, completions=3),
+            keeper("StatefulSet", "500m", replicas=2, podManagementPolicy="Parallel"),
             keeper("DaemonSet", "100m"),
         ]
     ),
@@ -144,9 +145,20 @@ EVENTS = st.builds(
         ),
     ),
 )
+
+
+def rollouts_of(workloads, rollouts):
+    """Each of these for every workload that can be rolled out."""
+    for number, workload in enumerate(workloads):
+        if workload["manifest"]["kind"] in ("Deployment", "StatefulSet", "DaemonSet"):
+            for at, cpu in rollouts:
+                patch = {"patch": {"spec": {"template": {"spec": {"containers": [container(cpu)]}}}}} if cpu else {}
+                yield {"at": at, "rollout": {"workload": f"w{number}", **patch}}
+
+
 LIMITS = {"min": 1, "max": 4, "boot": 20, "idle": 60}
 SCENARIOS = st.builds(
-    lambda workloads, events, scales, duration, models: {
+    lambda workloads, events, rollouts, scales, duration, models: {
         "cluster": {
             "groups": [
                 group(
@@ -160,13 +172,14 @@ SCENARIOS = st.builds(
             ]
         },
         "workloads": [{"name": f"w{i}", **one} for i, one in enumerate(workloads)],
-        "events": events,
+        "events": [*events, *(rollouts_of(workloads, rollouts) if models.get("controllers", True) else ())],
         "models": models,
         "duration": duration,
         "output": {"every": 20},
     },
     st.lists(WORKLOADS, min_size=1, max_size=4),
     st.lists(EVENTS, max_size=3),
+    st.lists(st.tuples(SPANS, st.sampled_from([None, "500m", "2500m", "99"])), max_size=2),
     st.sampled_from([None, 0, 0.5, 1]),
     st.sampled_from([60, 150, 400]),
     st.sampled_from([{}, {"startup": 0, "termination": 0}, {"controllers": False}, {"latency": {"uniform": [0, 1]}}]),

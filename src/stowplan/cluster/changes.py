@@ -66,5 +66,9 @@ class ChangeLog(Generic[T]):
         """Index of the first change after a position; None when the position is not kept."""
         if position == self._start:
             return 0
+        # As long as nothing was undone since, numbers follow one another.
+        i = len(self._numbers) - (self.position - position)
+        if 0 < i <= len(self._numbers) and self._numbers[i - 1] == position:
+            return i
         i = bisect_left(self._numbers, position)
         return i + 1 if i < len(self._numbers) and self._numbers[i] == position else None

@@ -189,7 +189,12 @@ class SchedulingAlgorithm:
         tried = row_tried_first(self.cluster, pod)
         if tried is not None and within is not None and tried not in within:
             tried = None
-        evaluation, outcome, found = self.searched(framework, pod, tried, within)
+        evaluation, seconds = self._looked_up(framework, pod)
+        if tried is None and within is None:
+            decision = self._again(framework, evaluation, pod, seconds)
+            if decision is not None:
+                return decision
+        outcome, found = self._searched(framework, evaluation, pod, tried, within, seconds)
         if isinstance(found, Status):
             return Decision(pod, status=found, state=outcome.state)
         if outcome.diagnosis is not None:
@@ -260,12 +265,47 @@ class SchedulingAlgorithm:
         self, framework: Framework, pod: PodInfo, tried: int | None, within: Rows | None = None
     ) -> tuple[Evaluation, Outcome, Found | Status]:
         """The verdict on the nodes, and those that the choice is made from; `tried`: a row that wins if it fits."""
+        evaluation, seconds = self._looked_up(framework, pod)
+        return evaluation, *self._searched(framework, evaluation, pod, tried, within, seconds)
+
+    def _looked_up(self, framework: Framework, pod: PodInfo) -> tuple[Evaluation, float]:
+        """The pod's evaluation, and the seconds that it took to find it; 0.0 where nobody measures."""
+        if framework.metrics is None:
+            return self.evaluation(framework, pod), 0.0
+        started = framework.metrics.now()
+        return self.evaluation(framework, pod), framework.metrics.now() - started
+
+    def _again(self, framework: Framework, evaluation: Evaluation, pod: PodInfo, seconds: float) -> Decision | None:
+        """The decision, if an equal pod has left nearly all of it; None if the nodes have to be searched.
+
+        `seconds`: what it took to find the evaluation.
+        """
+        metrics = framework.metrics
+        if self.sampling.stops_early(framework) or (metrics is not None and metrics.sample is not None):
+            return None
+        started = framework.now()
+        standing = evaluation.standing(pod)
+        if standing is None:
+            return None
+        if standing.seen < self.cluster.table.count:
+            self.sampling.saw(standing.seen)
+        if metrics is not None:
+            metrics.decided_again(framework.now() - started, seconds_of_hint=seconds, scored=bool(framework.score))
+        name = self.cluster.table.names[self.best(standing.ranked)]
+        return Decision(pod, name, state=standing.state, evaluated=standing.seen, feasible=standing.feasible)
+
+    def _searched(
+        self,
+        framework: Framework,
+        evaluation: Evaluation,
+        pod: PodInfo,
+        tried: int | None,
+        within: Rows | None,
+        seconds: float,
+    ) -> tuple[Outcome, Found | Status]:
         metrics = framework.metrics
         if metrics is None:
-            evaluation = self.evaluation(framework, pod)
-            return evaluation, *self._search(framework, evaluation, pod, tried, within)
-        asked = metrics.now()
-        evaluation = self.evaluation(framework, pod)
+            return self._search(framework, evaluation, pod, tried, within)
         started = metrics.now()
         outcome, found = self._search(framework, evaluation, pod, tried, within)
         early, failed = outcome.ended_early, isinstance(found, Status)
@@ -274,8 +314,8 @@ class SchedulingAlgorithm:
             # What PreFilter took is no part of it.
             metrics.points["Filter"].ran(started + outcome.preparing, _ERROR if failed else _SUCCESS)
             placed = not failed and outcome.diagnosis is None
-            metrics.hinted(outcome.reused, seconds=started - asked, used=placed)
-        return evaluation, outcome, found
+            metrics.hinted(outcome.reused, seconds=seconds, used=placed)
+        return outcome, found
 
     def _search(
         self, framework: Framework, evaluation: Evaluation, pod: PodInfo, tried: int | None, within: Rows | None
@@ -460,7 +500,8 @@ def without_nodes(pod: PodInfo) -> Decision:
 
 def row_tried_first(cluster: ClusterState, pod: PodInfo) -> int | None:
     """The node that the pod is nominated to: if it takes the pod now, it wins without scoring."""
-    return cluster.table.row_of.get(cluster.nominator.node_of(pod.uid) or pod.pod.status.nominated_node_name)
+    name = cluster.nominator.node_of(pod.uid) or pod.pod.status.nominated_node_name
+    return cluster.table.row_of.get(name) if name else None
 
 
 def post_filtered(framework: Framework, state: CycleState, pod: PodInfo, diagnosis: Diagnosis) -> Decision:

@@ -100,9 +100,10 @@ class Framework(LineUp):
 
     def signature(self, pod: PodInfo) -> Any:
         """A hashable value, equal for pods that this profile cannot tell apart; None for a pod like no other."""
-        return None if self._signers is None else self._sign(pod)
+        if self._signers is None:
+            return None
+        return self._sign(pod) if self.metrics is None else self._sign_measured(pod)
 
-    @timed("Sign")
     def _sign(self, pod: PodInfo) -> Any:
         times = None if self.metrics is None else self.metrics.sample
         # What was found out while other plugins took part is not for now.
@@ -132,18 +133,18 @@ class Framework(LineUp):
 
     def _sign_versions(self, signers: tuple[SignPlugin, ...], pod: PodInfo) -> list[Hashable] | None:
         """What the signature hangs on beyond the pod's shape; None if some plugin does not say."""
-        versions: list[Hashable] = [self._arrangement]
         try:
-            for plugin in signers:
-                version = plugin.sign_version(pod)
-                if version is None:
-                    return None
-                versions.append(version)
+            versions = [plugin.sign_version(pod) for plugin in signers]
+            if None in versions:
+                return None
         except PROPAGATED:
             raise
         except BaseException:
             return None
+        versions.append(self._arrangement)
         return versions
+
+    _sign_measured = timed("Sign")(_sign)
 
     # -- who is asked -------------------------------------------------------------------------------------------------
 

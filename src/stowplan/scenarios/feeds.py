@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from stowplan.framework.requests import Create
+from stowplan.scenarios.deployments import DeploymentKeeper
 from stowplan.scenarios.errors import ScenarioError
 from stowplan.scenarios.ledger import Origin
 from stowplan.scenarios.start import trace_of
@@ -72,9 +73,14 @@ def _controllers(
         for _ in range(spec.each):
             number += 1
             name = f"{spec.name}-{number}" if several else spec.name
-            kind = StatefulKeeper if template.kind == "StatefulSet" else Keeper
-            keeper = kind(world, template, name, world.chance(f"lifetimes of {name}"))
+            keeper = _keeper(template)(world, template, name, world.chance(f"lifetimes of {name}"))
             yield world.start + at, Call(partial(_begin, keeper, keepers if template.kind != "Job" else None))
+
+
+def _keeper(template: Template) -> type[Keeper]:
+    if template.kind == "StatefulSet":
+        return StatefulKeeper
+    return DeploymentKeeper if template.kind == "Deployment" and template.update is not None else Keeper
 
 
 def _begin(keeper: Keeper, keepers: list[Keeper] | None) -> None:

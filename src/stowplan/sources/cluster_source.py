@@ -31,7 +31,7 @@ from stowplan.loading.workloads import workload_of
 from stowplan.offline import Cluster
 from stowplan.offline.names import near_names
 from stowplan.recordings.files import moment_text
-from stowplan.recordings.moment import moment_of
+from stowplan.recordings.moment import moment_of, note_of
 from stowplan.sources.missing_kinds import why_not_judged
 from stowplan.what_if.group_relief import group_relief
 
@@ -99,7 +99,8 @@ class ClusterSource:
         )
         for framework in cluster.algorithm.frameworks.values():
             framework.switch_off(moment.switched_off)
-        _note(f"as of {moment_text(moment.at)}")
+        over = note_of(moment, when)
+        _note(f"as of {moment_text(moment.at)}", *((over,) if over else ()))
         return cls(cluster, {}, where=f"{path} at that time", reports=True, whole=True)
 
     @classmethod

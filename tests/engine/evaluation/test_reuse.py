@@ -233,8 +233,18 @@ class World:
         if signature is not None:
             shared = self.shared.setdefault(signature, Evaluation(self.framework))
             fresh = Evaluation(self.framework)
-            assert findings(self.framework, shared, pod) == findings(self.framework, fresh, pod)
+            of_fresh = findings(self.framework, fresh, pod)
+            assert findings(self.framework, shared, pod) == of_fresh
+            self.check_standing(self.reusing.evaluation(self.framework, pod).standing(pod), of_fresh)
         return want[0]
+
+    def check_standing(self, standing, found):
+        """What is left of the decision is what a fresh evaluation finds."""
+        if standing is not None:
+            names = [name for name, total in zip(self.state.table.names, standing.ranked, strict=False)
+                     if total != scoring.INFEASIBLE]  # fmt: skip
+            assert (names, standing.feasible) == (found["feasible"], len(names))
+            assert [total for total in standing.ranked.tolist() if total != scoring.INFEASIBLE] == found["totals"]
 
 
 STEPS = ("place", "place", "place", "place", "try", "delete", "delete", "foreign", "node", "remove node", "object",
@@ -295,7 +305,13 @@ def play(world, steps, draw):
         world.check(world.next_pod(which))
 
 
-@pytest.fixture(params=["many rows at once", "many rows as arrays", "as it is"])
+WAYS = [
+    "many rows as arrays",
+    *(pytest.param(way, marks=pytest.mark.slow) for way in ("many rows at once", "as it is")),
+]
+
+
+@pytest.fixture(params=WAYS)
 def rows_at_once(request, monkeypatch):
     """On a small table one changed row is already too many to be told apart, unless the share is raised.
 
@@ -304,7 +320,7 @@ def rows_at_once(request, monkeypatch):
     if request.param != "as it is":
         monkeypatch.setattr(evaluation_module, "MAX_CHANGED_SHARE", 1.0)
     if request.param == "many rows as arrays":
-        for module in (filtering, node_sums, scoring):
+        for module in (evaluation_module, filtering, node_sums, scoring):
             monkeypatch.setattr(module, "FEW", 0)
 
 
@@ -485,6 +501,23 @@ def test_a_refusal_asks_those_again_whose_reasons_may_be_others():
     assert Never.asked == asked
     assert got[1] != want
     assert got == decided(world.plain.schedule(world.framework, world.next_pod(0)))
+
+
+def test_for_equal_pods_only_rows_that_changed_are_looked_at(monkeypatch):
+    """Also where one of them is full from now on, or has room again."""
+    world = world_of(sizes=(3,) * 40)
+    for _ in range(2):
+        pod = world.next_pod(0)
+        world.state.assume(pod, world.reusing.schedule(world.framework, pod).node_name)
+    monkeypatch.setattr(Evaluation, "filter", None)
+    world.state.add_pod(filler("n2", "3"))
+    full = world.reusing.schedule(world.framework, world.next_pod(0))
+    world.state.remove_pod("filler-n2")
+    free = world.reusing.schedule(world.framework, world.next_pod(0))
+    monkeypatch.undo()
+    assert (full.node_name, full.feasible) == ("n3", 39)
+    assert (free.node_name, free.feasible, free.evaluated) == ("n2", 40, 40)
+    assert decided(free) == decided(world.plain.schedule(world.framework, world.next_pod(0)))
 
 
 def test_an_evaluation_from_inside_a_transaction_is_not_used_afterwards():

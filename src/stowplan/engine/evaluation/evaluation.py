@@ -17,13 +17,13 @@ Upstream has the idea as "opportunistic batching" (pkg/scheduler/framework/runti
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from stowplan.engine.evaluation.filling import Filling, Ground, unmoved
 from stowplan.engine.evaluation.filtering import Filtering
-from stowplan.engine.evaluation.node_sums import NodeSums
+from stowplan.engine.evaluation.node_sums import FEW, NodeSums
 from stowplan.engine.evaluation.nominated_nodes import NominatedNodes
 from stowplan.engine.evaluation.object_watches import ObjectWatches
 from stowplan.engine.evaluation.scoring import Scoring
@@ -43,6 +43,7 @@ if TYPE_CHECKING:
 
     Mask = npt.NDArray[np.bool_]
     Rows = npt.NDArray[np.intp]
+    Ints = npt.NDArray[np.int64]
 
 _NOTHING: frozenset[str] = frozenset()
 
@@ -72,6 +73,17 @@ class Outcome:
     preparing: float = 0.0
 
 
+class Standing(NamedTuple):
+    """Findings that hold for one equal pod after the other; good until the evaluation is used again."""
+
+    state: CycleState
+    #: Nodes that filters looked at, and those that the choice is made from.
+    seen: int
+    feasible: int
+    #: The feasible nodes' totals by row, `INFEASIBLE` elsewhere.
+    ranked: Ints
+
+
 class Evaluation:
     """The nodes as pods of one signature see them."""
 
@@ -96,6 +108,47 @@ class Evaluation:
         self._position = -1
         #: The last findings, if the pod fitted nowhere, and what they hang on.
         self._kept: tuple[tuple[Any, ...], Rows | None, Outcome] | None = None
+        #: The last findings, if they are complete and nodes were left to choose from.
+        self._standing: Standing | None = None
+
+    # -- at once ------------------------------------------------------------------------------------------------------
+
+    def standing(self, pod: PodInfo) -> Standing | None:
+        """What `filter` of all nodes and `score` would find, if only sums of a few rows changed since an equal pod.
+
+        None: it takes these two.
+        """
+        cluster, filtering, scoring = self._cluster, self._filtering, self._scoring
+        if self._objects is None or self._generation != cluster.table.generation or cluster.nominator:
+            return None
+        if self._objects.outdated():
+            return None
+        found = self._standing or self._complete()
+        rows = None if found is None else self._changed_rows()
+        if rows is None or len(rows) > FEW:
+            return None
+        before = filtering.feasible
+        if not filtering.follow(pod, rows):
+            return None
+        self._position = cluster.changes.position
+        feasible = filtering.feasible
+        # A single feasible node is taken without scoring.
+        some = feasible is before or np.count_nonzero(feasible) > 1
+        if not some or not scoring.follow(filtering.state, pod, rows, feasible):
+            scoring.outdate(rows)
+            self._standing = None
+            return None
+        return found if feasible is before else self._complete()
+
+    def _complete(self) -> Standing | None:
+        """The last findings, if all nodes were judged, and all that were left were scored."""
+        filtering = self._filtering
+        feasible = filtering.feasible
+        ranked = self._scoring.ranked_for(feasible) if filtering.judged_all else None
+        if ranked is None:
+            return None
+        self._standing = Standing(filtering.state, filtering.seen, int(np.count_nonzero(feasible)), ranked)
+        return self._standing
 
     # -- filtering ----------------------------------------------------------------------------------------------------
 
@@ -105,7 +158,7 @@ class Evaluation:
         Without `one_by_one`, plugins that look at nodes one by one are left for `passing`, if other plugins leave any.
         `within`: the rows that filters look at; whoever asks again about the same rows passes the same array.
         """
-        filtering = self._filtering
+        filtering, self._standing = self._filtering, None
         one_by_one = one_by_one or not filtering.looks_one_by_one
         filtering.preparing = 0.0
         filtering.sample()

@@ -16,6 +16,7 @@ import numpy as np
 from stowplan.cluster.view import Nodes
 from stowplan.engine.evaluation.node_sums import FEW
 from stowplan.engine.evaluation.object_watches import asked_again
+from stowplan.engine.evaluation.plans import FilterPlan
 from stowplan.framework.cycle_state import CycleState
 from stowplan.framework.diagnosis import Diagnosis
 from stowplan.framework.interface import NodeFilterPlugin, Reads
@@ -70,6 +71,9 @@ class Filtering:
         self.whole = True
         #: Plugins whose PreFilter state was renewed by the last update, and those that were outdated.
         self.renewed: set[str] = set()
+        #: What pods that come and go can move; made when it is needed. None: each plugin has to be looked at.
+        self._plan: FilterPlan | None = None
+        self._planned = False
         #: Seconds that PreFilter took since the evaluation last set this to zero; 0.0 where nobody measures.
         self.preparing = 0.0
 
@@ -77,6 +81,12 @@ class Filtering:
     def looks_one_by_one(self) -> bool:
         """Whether some plugin looks at nodes one by one."""
         return any(isinstance(plugin, NodeFilterPlugin) for plugin in self._framework.filter)
+
+    @property
+    def judged_all(self) -> bool:
+        """Whether all plugins judged all the nodes that PreFilter left."""
+        whole = self.whole and self._within is None and self.error is None
+        return whole and self.pre_filtered is not None and self.pre_filtered.status is None
 
     def sample(self) -> None:
         """Have single calls of plugins timed, if this cycle is one of those."""
@@ -91,7 +101,7 @@ class Filtering:
         self.state = CycleState(asking=self._asking)
         self.sample()
         self._answers, self.error, self.renewed = {}, None, set()
-        self._without_reasons, self._disordered = set(), False
+        self._without_reasons, self._disordered, self._planned = set(), False, False
         nodes = Nodes(self._cluster)
         run_pre_filter = self._framework.run_pre_filter
         pre, seconds = measured(self._metrics, run_pre_filter, self.state, pod, nodes)
@@ -153,6 +163,34 @@ class Filtering:
 
     # -- up to date again ---------------------------------------------------------------------------------------------
 
+    def follow(self, pod: PodInfo, rows: list[int]) -> bool:
+        """`update`, if no counter moved and few rows' sums did, and these rows are all there is; False if not.
+
+        It is for the rows that were looked at before.
+        """
+        state = self.state
+        if state.plugin_times is not None:
+            # Each plugin is to be called, and timed.
+            return False
+        if not self._planned:
+            self._plan, self._planned = FilterPlan.of(self._framework, state, pod, self._answers, self._column), True
+        plan = self._plan
+        if plan is None:
+            return False
+        for counter in plan.counters:
+            if not counter.filter_holds(state, pod):
+                return False
+        changed = False
+        for name, column in plan.columns if rows else ():
+            fresh = column.few(rows, state, pod)
+            if isinstance(fresh, Status):
+                return False
+            changed = self._patch(name, rows, fresh) or changed
+        if changed:
+            self._join_few(rows)
+        self.renewed.clear()
+        return True
+
     def update(self, pod: PodInfo, rows: list[int], *, within: Rows | None, outdated: frozenset[str]) -> bool:
         """Bring the verdicts up to date after pods of some rows changed; False when only a run can do that.
 
@@ -160,6 +198,8 @@ class Filtering:
         """
         if outdated:
             self.state.forget(outdated)
+        elif within is self._within and len(rows) <= FEW and self.follow(pod, rows):
+            return True
         renewed, seconds = measured(self._metrics, self._renew_pre_filters, pod, outdated)
         self.preparing += seconds
         if not renewed:
@@ -199,11 +239,14 @@ class Filtering:
                 return False
             answer = self._attempt_pre_filter(plugin, pod)
             if answer is None:
-                self.state.skip_filter.discard(plugin.name)
+                if plugin.name in self.state.skip_filter:
+                    self.state.skip_filter.discard(plugin.name)
+                    self._planned = False
             elif isinstance(answer, Status) and answer.code == Code.Skip:
                 if plugin.name in self.state.skip_filter:
                     continue
                 self.state.skip_filter.add(plugin.name)
+                self._planned = False
             else:
                 return False
             self.renewed.add(plugin.name)
@@ -221,16 +264,19 @@ class Filtering:
     def _filter_rows(self, plugin: FilterPlugin, pod: PodInfo, rows: list[int]) -> list[bool] | None:
         """A plugin's fresh verdict on some rows; None for an error."""
         if plugin.reads is Reads.NODE_SUMS:
-            column = self._columns.get(plugin.name)
-            if column is None:
-                column = self._columns[plugin.name] = self._sums.refused(plugin, pod)
-            values = column.values(self.state, pod)
+            values = self._column(plugin, pod).values(self.state, pod)
             return None if isinstance(values, Status) else _of(values, rows)
         nodes = Nodes(self._cluster, np.array(rows, np.intp))
         answer = self._framework.run_filter(plugin, self.state, pod, nodes)
         if isinstance(answer, Status):
             return None
         return [False] * len(rows) if answer is None else answer.mask.tolist()
+
+    def _column(self, plugin: FilterPlugin, pod: PodInfo) -> RefusedColumn:
+        column = self._columns.get(plugin.name)
+        if column is None:
+            column = self._columns[plugin.name] = self._sums.refused(plugin, pod)
+        return column
 
     def _patch(self, name: str, rows: list[int], fresh: list[bool]) -> bool:
         """Put a plugin's fresh verdict on some rows into its mask; whether the mask changed."""
@@ -241,7 +287,6 @@ class Filtering:
                 return False
             mask = np.zeros(self._cluster.table.n, np.bool_)
         elif _of(old.mask, rows) == fresh:
-            self._answers[name] = Rejections(old.mask, ())
             return False
         else:
             mask = old.mask.copy()
@@ -278,6 +323,13 @@ class Filtering:
         for rejections in self._answers.values():
             if rejections is not None:
                 feasible = feasible & ~rejections.mask
+        self.feasible = feasible
+
+    def _join_few(self, rows: list[int]) -> None:
+        masks = [rejections.mask for rejections in self._answers.values() if rejections is not None]
+        feasible = self.feasible.copy()
+        for row in rows:
+            feasible[row] = self.examined.item(row) and not any(mask.item(row) for mask in masks)
         self.feasible = feasible
 
     def _nodes_left_to(self, plugin: FilterPlugin) -> Nodes:
@@ -339,5 +391,5 @@ class Filtering:
 
 def _of(mask: Mask, rows: list[int]) -> list[bool]:
     """A mask's values of some rows."""
-    found: list[bool] = mask.take(rows).tolist() if len(rows) > FEW else [mask.item(row) for row in rows]
+    found: list[bool] = mask.take(rows).tolist() if len(rows) > FEW else list(map(mask.item, rows))
     return found

@@ -10,6 +10,7 @@ The evaluations hold the columns that they ask; a column goes with the last of t
 
 from __future__ import annotations
 
+from itertools import count
 from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
 
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from stowplan.framework.runtime import Framework
 
 #: So many changed rows are brought up to date one by one, in numbers: with arrays these few would cost more.
-FEW = 8
+FEW = 16
 #: States of rows whose answers are remembered, of all columns together.
 _MAX_STATES = 1 << 17
 
@@ -40,9 +41,13 @@ class NodeSums:
         self._framework = framework
         self._cluster = framework.handle.cluster
         self._columns: WeakValueDictionary[tuple[Any, ...], _Column] = WeakValueDictionary()
-        #: Where the changes stood when these states were looked up: by row.
+        #: State of a row -> its number, which stands for it in all columns.
+        self._numbers: dict[tuple[Any, ...], int] = {}
+        self._next_number = count()
+        #: Row -> the number of its state, and where the nodes and the changes stood then.
+        self._states: dict[int, int] = {}
+        self._generation = -1
         self._position = -1
-        self._states: dict[int, tuple[Any, ...]] = {}
 
     def refused(self, plugin: FilterPlugin, pod: PodInfo) -> RefusedColumn:
         """Rows that a Filter refuses pods that ask what this one does."""
@@ -60,14 +65,29 @@ class NodeSums:
             found = self._columns[key] = ScoredColumn(self, self._framework, plugin, pod)
         return found
 
-    def state_of(self, row: int, position: int) -> tuple[Any, ...]:
-        """What a row sums up to at that position of the changes; several columns ask in a cycle."""
-        if position != self._position:
-            self._position = position
-            self._states.clear()
-        found = self._states.get(row)
+    def states_of(self, rows: list[int]) -> list[int]:
+        """What some rows sum up to, as numbers: rows with equal numbers are alike."""
+        cluster, states = self._cluster, self._states
+        position = cluster.changes.position
+        if position != self._position or self._generation != cluster.table.generation:
+            changed = cluster.changes.since(self._position) if self._generation == cluster.table.generation else None
+            if changed is None:
+                states.clear()
+            else:
+                for row in changed:
+                    states.pop(row, None)
+            self._generation, self._position = cluster.table.generation, position
+        return [self._state_of(row) if (found := states.get(row)) is None else found for row in rows]
+
+    def _state_of(self, row: int) -> int:
+        if len(self._numbers) > _MAX_STATES:
+            # What columns know goes under numbers that are never given again.
+            self._numbers.clear()
+        sums = self._cluster.table.sums(row)
+        found = self._numbers.get(sums)
         if found is None:
-            found = self._states[row] = self._cluster.table.sums(row)
+            found = self._numbers[sums] = next(self._next_number)
+        self._states[row] = found
         return found
 
     @property
@@ -105,9 +125,18 @@ class _Column:
         self._objects: ObjectWatch = framework.watch_objects(pod, plugin)
         self._position = -1
         #: States of the few rows that are being asked about; none of many.
-        self._states: list[tuple[Any, ...]] = []
+        self._states: list[int] = []
         #: State of a row -> its answer.
-        self._known: dict[tuple[Any, ...], Any] = {}
+        self._known: dict[int, Any] = {}
+
+    def few(self, rows: list[int], state: CycleState, pod: PodInfo) -> list[Any] | Status:
+        """The answers of few rows; those whose states are known are told without bringing the column up to date."""
+        if self._generation == self._cluster.table.generation and not self._objects.changed():
+            found = list(map(self._known.get, self._sums.states_of(rows)))
+            if None not in found:
+                return found
+        values = self.values(state, pod)
+        return values if isinstance(values, Status) else [values.item(row) for row in rows]
 
     def values(self, state: CycleState, pod: PodInfo) -> npt.NDArray[Any] | Status:
         """The answers of all rows, for one of the pods that ask this."""
@@ -133,7 +162,7 @@ class _Column:
             # Which objects are looked up may hang on those that changed.
             self._objects, self._generation = self._framework.watch_objects(pod, self._plugin), -1
         rows = changes.since(self._position) if self._generation == table.generation else None
-        self._position = here = changes.position
+        self._position = changes.position
         self._states = states = []
         if rows is None or len(rows) > table.n // 8 + 1:
             self._generation = table.generation
@@ -141,8 +170,7 @@ class _Column:
         if len(rows) > FEW:
             return rows
         unknown = []
-        for row in rows:
-            state = self._sums.state_of(row, here)
+        for row, state in zip(rows, self._sums.states_of(rows), strict=True):
             known = self._known.get(state)
             if known is None:
                 unknown.append(row)
@@ -161,7 +189,7 @@ class _Column:
         if self._states:
             if len(self._known) >= self._sums.max_states:
                 self._known.clear()
-            self._known.update(zip(self._states, answer, strict=True))
+            self._known.update(zip(self._states, answer.tolist(), strict=True))
         return self._values
 
 

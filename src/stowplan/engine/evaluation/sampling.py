@@ -70,15 +70,22 @@ class Sampling:
 
     def stops_early(self, framework: Framework, *, listed: int | None = None) -> bool:
         """Whether searches for pods of this profile may end before all nodes were seen."""
+        percentage = self._percentage_of(framework)
+        if not percentage and not framework.takes_any_node:
+            return False
         nodes = self._table.count if listed is None else listed
-        return self._wanted(framework, nodes) < nodes
+        return self.wanted(framework, nodes) < nodes
 
-    def _wanted(self, framework: Framework, nodes: int) -> int:
+    def _percentage_of(self, framework: Framework) -> int:
+        own = framework.profile.percentage_of_nodes_to_score
+        return self._percentage if own is None else own
+
+    def wanted(self, framework: Framework, nodes: int) -> int:
+        """How many feasible nodes a search of so many nodes ends with."""
         if framework.takes_any_node:
             # Nothing could tell feasible nodes apart.
             return min(1, nodes)
-        own = framework.profile.percentage_of_nodes_to_score
-        return nodes_to_find(self._percentage if own is None else own, nodes)
+        return nodes_to_find(self._percentage_of(framework), nodes)
 
     def saw(self, nodes: int, *, listed: int | None = None) -> None:
         """A search has gone over so many nodes: the next one begins after them."""
@@ -101,7 +108,7 @@ class Sampling:
         """
         rows = self._in_order(examined)
         places = np.flatnonzero(feasible[rows])
-        wanted = self._wanted(framework, len(rows))
+        wanted = self.wanted(framework, len(rows))
         picked: list[int] = []
         asked = 0
         while len(picked) < wanted and asked < len(places):

@@ -14,6 +14,8 @@ import numpy as np
 from stowplan.cluster.view import Nodes
 from stowplan.engine.evaluation.node_sums import FEW
 from stowplan.engine.evaluation.object_watches import asked_again
+from stowplan.engine.evaluation.plans import ScorePlan
+from stowplan.engine.evaluation.score import Score
 from stowplan.framework.cycle_state import CycleState
 from stowplan.framework.interface import Reads
 from stowplan.framework.metrics import measured
@@ -32,18 +34,6 @@ if TYPE_CHECKING:
 
 #: Total of a node that is out of the question.
 INFEASIBLE = np.iinfo(np.int64).min
-
-
-@dataclass(eq=False)
-class Score:
-    """One Score plugin's part of the totals, of all rows."""
-
-    plugin: ScorePlugin
-    weight: int
-    raw: Ints
-    normal: Ints
-    #: Normalized, times the weight.
-    weighted: Ints
 
 
 @dataclass(slots=True, eq=False)
@@ -93,6 +83,9 @@ class Scoring:
         self._moved: set[str] = set()
         #: Plugins whose scores hang on lookup objects that changed since.
         self._outdated: frozenset[str] = frozenset()
+        #: What pods that come and go can move; made when it is needed. None: each plugin has to be looked at.
+        self._plan: ScorePlan | None = None
+        self._planned = False
         #: Rows that the scores do not know of yet.
         self._dirty: list[int] | None = None
 
@@ -120,6 +113,39 @@ class Scoring:
             self._scored = None
         return Scored(failed, self._ended_early, self._preparing, self._totals, self._ranked, self._scores)
 
+    def ranked_for(self, feasible: Mask) -> Ints | None:
+        """The totals, `INFEASIBLE` where the pod does not fit; None if they are not up to date for these nodes."""
+        current = self._scored is feasible and self._dirty is not None and not self._dirty and not self._outdated
+        return self._ranked if current else None
+
+    def follow(self, state: CycleState, pod: PodInfo, rows: list[int], feasible: Mask) -> bool:
+        """`run`, if no counter moved and few rows' sums did; False if not.
+
+        For scores that were up to date, but for these rows and what follows from other feasible nodes.
+        """
+        if not self._planned:
+            self._plan, self._planned = ScorePlan.of(self._framework, state, pod, self._scores, self._column), True
+        plan, moved = self._plan, feasible is not self._scored
+        if plan is None or state.plugin_times is not None:
+            return False
+        for counter in plan.counters:
+            if not counter.score_holds(state, pod, moved):
+                return False
+        answers = [column.few(rows, state, pod) for _, column in plan.columns] if rows else ()
+        for (part, _), raws in zip(plan.columns, answers, strict=bool(rows)):
+            if isinstance(raws, Status):
+                return False
+            self._patch_few(part, rows, raws)
+        if moved:
+            self._state = state
+            for part in plan.normalized:
+                if self._renormalize(part, pod, feasible) is not None:
+                    return False
+            self._ranked, self._scored = self._only_feasible(feasible), feasible
+        else:
+            self._rank_few(rows, feasible)
+        return True
+
     def _run(self, pod: PodInfo, feasible: Mask) -> Status | None:
         nodes = Nodes(self._cluster)
         nodes.candidates = feasible
@@ -128,7 +154,7 @@ class Scoring:
         if failed is not None:
             self._ended_early = True
             return failed
-        self._scores = {}
+        self._scores, self._planned = {}, False
         raws: list[tuple[ScorePlugin, Ints]] = []
         active = self._framework.active_scores(self._state)
         for plugin in active:
@@ -168,8 +194,12 @@ class Scoring:
         assert self._scored is not None
         assert self._dirty is not None
         moved = feasible is not self._scored and bool((feasible != self._scored).any())
+        if not moved:
+            self._scored = feasible
         rows, self._dirty = self._dirty, []
         outdated, self._outdated = self._outdated, frozenset()
+        if not outdated and len(rows) <= FEW and self.follow(self._state, pod, rows, feasible):
+            return None
         whole = Nodes(self._cluster)
         whole.candidates = feasible
         renewed, seconds = measured(self._metrics, self._renew_pre_scores, pod, whole, moved, outdated)
@@ -187,7 +217,10 @@ class Scoring:
                 everywhere = everywhere or before is None or self._scores[plugin.name].normal is not before
             elif rows and plugin.reads in (Reads.NODE_SUMS, Reads.NODE_PODS):
                 if few and plugin.reads is Reads.NODE_SUMS and plugin.in_range and not plugin.normalizes:
-                    failed = self._patch_few(part, pod, rows)
+                    raws = self._column(plugin, pod).few(rows, self._state, pod)
+                    if isinstance(raws, Status):
+                        return raws
+                    self._patch_few(part, rows, raws)
                 else:
                     failed = self._patch_score(part, pod, rows, feasible)
                 everywhere = everywhere or plugin.normalizes
@@ -198,8 +231,7 @@ class Scoring:
         if everywhere:
             self._ranked = self._only_feasible(feasible)
         elif few:
-            for row in rows:
-                self._ranked[row] = self._totals.item(row) if feasible.item(row) else INFEASIBLE
+            self._rank_few(rows, feasible)
         else:
             self._ranked[rows] = np.where(feasible[rows], self._totals[rows], INFEASIBLE)
         self._scored = feasible
@@ -212,10 +244,13 @@ class Scoring:
             if counter is not None and counter.score_holds(self._state, pod, moved):
                 continue
             answer = self._attempt_pre_score(plugin, pod, nodes)
+            skipped = self._state.skip_score
             if answer is None or answer.code == Code.Success:
-                self._state.skip_score.discard(plugin.name)
+                self._planned = self._planned and plugin.name not in skipped
+                skipped.discard(plugin.name)
             elif answer.code == Code.Skip:
-                self._state.skip_score.add(plugin.name)
+                self._planned = self._planned and plugin.name in skipped
+                skipped.add(plugin.name)
             else:
                 return False
             self._moved.add(plugin.name)
@@ -264,18 +299,17 @@ class Scoring:
         part.weighted[rows] = weighted
         return None
 
-    def _patch_few(self, part: Score, pod: PodInfo, rows: list[int]) -> Status | None:
+    def _patch_few(self, part: Score, rows: list[int], raws: list[int]) -> None:
         """The same of few rows and a plugin whose scores count as they are: numbers, where arrays would cost."""
-        values = self._column(part.plugin, pod).values(self._state, pod)
-        if isinstance(values, Status):
-            return values
+        totals, weighted, weight = self._totals, part.weighted, part.weight
+        for row, raw in zip(rows, raws, strict=True):
+            totals[row] += raw * weight - weighted.item(row)
+            part.raw[row], weighted[row] = raw, raw * weight
+
+    def _rank_few(self, rows: list[int], feasible: Mask) -> None:
+        ranked, totals = self._ranked, self._totals
         for row in rows:
-            raw = values.item(row)
-            weighted = raw * part.weight
-            part.raw[row] = raw
-            self._totals[row] += weighted - part.weighted.item(row)
-            part.weighted[row] = weighted
-        return None
+            ranked[row] = totals.item(row) if feasible.item(row) else INFEASIBLE
 
     def _score_rows(self, plugin: ScorePlugin, pod: PodInfo, rows: npt.NDArray[np.intp]) -> Ints | Status:
         if plugin.reads is Reads.NODE_SUMS:

@@ -143,6 +143,13 @@ class _FilterState:
         )
 
 
+class _Skipped(NamedTuple):
+    """What remains of a `_FilterState` if there is nothing to filter by."""
+
+    versions: list[Version]
+    epoch: int
+
+
 @dataclass(eq=False)
 class _ScoreState:
     #: Every row's score.
@@ -267,20 +274,20 @@ class InterPodAffinity(
         return cluster.held.epoch, cluster.objects.total_version
 
     def filter_holds(self, state: CycleState, pod: PodInfo) -> bool:
-        found: _FilterState | None = state.get(PRE_FILTER_KEY)
-        return found is not None and found.epoch == self._epoch() and self._still(found.versions)
+        found: _FilterState | _Skipped | None = state.get(PRE_FILTER_KEY)
+        return found is not None and self._still(found)
 
     def score_holds(self, state: CycleState, pod: PodInfo, feasible_moved: bool) -> bool:
         found: _ScoreState | None = state.get(PRE_SCORE_KEY)
         if found is None:
             return self._ignore_existing
-        return found.epoch == self._epoch() and self._still(found.versions)
+        return self._still(found)
 
     def untouched_by(self, state: CycleState, pod: PodInfo, shapes: Collection[PodShape]) -> bool:
         if any(shape.has_pod_affinity for shape in shapes):
             # They may be the first to hold a term.
             return False
-        filters: _FilterState | None = state.get(PRE_FILTER_KEY)
+        filters: _FilterState | _Skipped | None = state.get(PRE_FILTER_KEY)
         scores: _ScoreState | None = state.get(PRE_SCORE_KEY)
         if filters is None or (scores is None and not self._ignore_existing):
             return False
@@ -289,10 +296,16 @@ class InterPodAffinity(
         counters = [slot for is_held, slot, _ in versions if not is_held]
         return not any(matches.counts_pods_of(slot, shape) for slot in counters for shape in shapes)
 
-    def _still(self, versions: Sequence[Version]) -> bool:
+    def _still(self, found: _FilterState | _Skipped | _ScoreState) -> bool:
         """Whether the counters that a state was made from have not moved."""
-        matches, held = self.handle.cluster.matches.versions, self.handle.cluster.held.versions
-        return all((held if is_held else matches)[slot] == version for is_held, slot, version in versions)
+        held = self.handle.cluster.held
+        if found.epoch != held.epoch:
+            return False
+        matches = self.handle.cluster.matches.versions
+        for is_held, slot, version in found.versions:
+            if (held.versions if is_held else matches)[slot] != version:
+                return False
+        return True
 
     def _epoch(self) -> int:
         """Moves when existing pods hold other terms than before: states may then lack a counter."""
@@ -308,7 +321,7 @@ class InterPodAffinity(
         versions: list[Version] = []
         existing = self._existing_anti_affinity(pod, versions)
         if not shape.required_affinity and not shape.required_anti_affinity and not any(x.sums.any() for x in existing):
-            state.write(PRE_FILTER_KEY, _FilterState([], [], existing, False, versions, self._epoch()))
+            state.write(PRE_FILTER_KEY, _Skipped(versions, self._epoch()))
             return SKIP
         affinity = self._affinity_tables(shape, terms.affinity, versions)
         anti_affinity = [self._anti_table(key, term, versions) for key, term in terms.anti_affinity]
