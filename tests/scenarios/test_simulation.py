@@ -310,6 +310,26 @@ def test_a_users_plugin_decides():
     assert found.summary.causes[0].cause == "NodeResourcesFit, OnlyTheFirst"
 
 
+def test_rows_that_are_left_out_are_told(tmp_path):
+    (tmp_path / "t.csv").write_text("id,at,cpu\na,1,1\nb,,1\nc,3,x\nd,4,1\n")
+    trace = {
+        "format": "csv",
+        "file": "t.csv",
+        "name": "id",
+        "time": "at",
+        "resources": {"cpu": "cpu"},
+        "badRows": "skip",
+    }
+    groups = [{"name": "a", "count": 1, "capacity": {"cpu": 8}}]
+    scenario = tmp_path / "s.yaml"
+    scenario.write_bytes(
+        msgspec.json.encode({"cluster": {"groups": groups}, "workloads": [{"name": "t", "trace": trace}]})
+    )
+    found = simulate_scenario(scenario).summary
+    assert found.arrived == 2
+    assert found.notes == ("workload t: 2 rows of the trace left out (badRows: skip)",)
+
+
 # -- workloads --------------------------------------------------------------------------------------------------------
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from stowplan.framework.explanations.formatting import count
 from stowplan.framework.requests import Create
 from stowplan.scenarios.deployments import DeploymentKeeper
 from stowplan.scenarios.errors import ScenarioError
@@ -96,13 +97,14 @@ def _of_trace(
     start, expect, last = world.start, world.ledger.expect, 0.0
     asking = _ProfileName(spec.scheduler_name)
     try:
-        for arrival in trace_of(spec.trace or {}, folder).arrivals():
+        trace = trace_of(spec.trace or {}, folder)
+        for arrival in trace.arrivals():
             at = round(shift + arrival.at / spec.speed, 6)
             if at < last:
                 raise TraceError(f"{arrival.pod.metadata.name} comes at {arrival.at}, before the pod ahead of it")
             last = at
             if duration is not None and at > duration:
-                return
+                break
             pod, lifetime = arrival.pod, arrival.lifetime
             metadata = pod.metadata
             uid = f"{spec.name}/{metadata.namespace}/{metadata.name}"
@@ -111,6 +113,8 @@ def _of_trace(
             lifetime = None if lifetime is None else lifetime / spec.speed
             expect(uid, Origin(workload=spec.name, lifetime=lifetime))
             yield start + at, Create(obj=pod)
+        if trace.skipped:
+            world.note(f"workload {spec.name}: {count(trace.skipped, 'row')} of the trace left out (badRows: skip)")
     except TraceError as error:
         raise ScenarioError(f"workloads: {spec.name}: {error}") from None
 
