@@ -19,7 +19,12 @@ def pod(**spec):
 @pytest.mark.parametrize(
     ("spec", "problem"),
     [
-        ({"contaners": []}, 'Pod default/p: unknown field "spec.contaners"'),
+        ({"contaners": []}, 'Pod default/p: unknown field "spec.contaners"; did you mean containers?'),
+        (
+            {"containers": [{"name": "c", "image": "i", "resources": {"request": {}}}]},
+            'unknown field "spec.containers[0].resources.request"; did you mean requests?',
+        ),
+        ({"xyzzy": 1}, 'unknown field "spec.xyzzy"\n'),
         (
             {"containers": [{"name": "c", "image": "i", "resources": {"requests": {"cpu": "-1"}}}]},
             'Pod default/p: spec.containers[0].resources.requests[cpu]: Invalid value: "-1"',

@@ -54,9 +54,7 @@ class Selection:
         for term in terms:
             if term.field not in _FIELDS:
                 known = joined(tuple(_FIELDS))
-                raise InputError(
-                    f"--field-selector: {term.field!r} is not a supported field of pods, which are {known}"
-                )
+                raise InputError(f"--field-selector: {term.field!r} is not a supported field; supported: {known}")
         return cls(tuple(names), namespace, selector, terms)
 
     @property
