@@ -44,7 +44,7 @@ class AttemptMetrics:
         self.binding.value -= 1
 
     def decided(self, started: float) -> None:
-        """It is known where the pod goes, or that it goes nowhere."""
+        """Called once the pod's node, or that there is none, is decided."""
         self._metrics.scheduling_algorithm_duration_seconds.observe(self.now() - started)
 
     def scheduled(self, queued: QueuedPod, *, profile: str, started: float) -> None:

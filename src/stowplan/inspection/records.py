@@ -153,7 +153,7 @@ class StoryRecord(Record, frozen=True, kw_only=True):
 
 
 class QueueStateRecord(Record, frozen=True, kw_only=True):
-    """How a pod stands in the scheduling queue."""
+    """The state of a pod in the scheduling queue."""
 
     place: str = ""
     attempts: int = 0
@@ -291,7 +291,7 @@ class SchedulerRecord(QueueStateRecord, frozen=True, kw_only=True):
 
 
 class ExtenderWordRecord(Record, frozen=True, kw_only=True):
-    """What an extender said of a pod's nodes."""
+    """An extender's answer about a pod's nodes."""
 
     extender: str
     #: filter or prioritize.
