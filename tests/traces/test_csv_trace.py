@@ -187,6 +187,7 @@ def peak_of(folder, rows, **options):
         tracemalloc.stop()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", [pytest.param({}, id="in order"), pytest.param({"sort": True}, id="sorted")])
 def test_ten_times_the_rows_take_no_more_memory(tmp_path, monkeypatch, options):
     monkeypatch.setattr(sorting, "RUN", 1000)

@@ -66,6 +66,7 @@ def drain(
         about = cluster_of(**source)
         for name in nodes:
             about.check_node(name)
+        about.note_unplaced()
         chosen = [*nodes, *_chosen(about, zone, selector, all_nodes=all_nodes)]
         answer(what_a_drain_does(about.cluster, chosen, rolling=max_unavailable), drain_page, output)
 
@@ -83,5 +84,5 @@ def _chosen(about: ClusterSource, zone: str | None, selector: str | None, *, all
         if (zone is None or zone_of(node) == zone) and wanted.matches(node.metadata.labels)
     ]
     if not found:
-        raise InputError("no node is meant: no node has this zone and these labels")
+        raise InputError("no node has this zone and these labels")
     return found

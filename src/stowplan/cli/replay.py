@@ -24,7 +24,7 @@ from stowplan.framework.explanations.formatting import count
 from stowplan.guarding.broken_off_calls import BrokenOffCalls
 from stowplan.recordings.anew import decide_anew, percentiles, waits
 from stowplan.recordings.files import entries_of, files_of_run, header_of, moment_text, rotated
-from stowplan.recordings.moment import moment_of
+from stowplan.recordings.moment import moment_of, note_of
 from stowplan.recordings.replaying import Replayed, difference
 
 if TYPE_CHECKING:
@@ -217,13 +217,21 @@ def _show_moment(
     file: str, when: float | None, registry: Registry, calls: BrokenOffCalls, output: str, *, objects: bool
 ) -> None:
     moment = moment_of(file, when, registry, broken_off=calls)
+    if over := note_of(moment, when):
+        click.echo(f"note: {over}", err=True)
     if objects:
         items = [_as_item(obj) for obj in moment.objects]
         click.echo(json.dumps({"apiVersion": "v1", "kind": "List", "items": items}))
         return
     kinds = Counter(type(obj).__name__ for obj in moment.objects)
     pending = sum(1 for obj in moment.objects if type(obj).__name__ == "Pod" and not obj.spec.node_name)
-    data = {"kind": "Moment", "at": moment_text(moment.at), "objects": dict(kinds), "pendingPods": pending}
+    data = {
+        "kind": "Moment",
+        "at": moment_text(moment.at),
+        "recordingIsOver": moment.is_over,
+        "objects": dict(kinds),
+        "pendingPods": pending,
+    }
     page: list[Block] = [
         Line(f"{file} at {moment_text(moment.at)}: {count(pending, 'pod')} pending"),
         Line(),
@@ -260,7 +268,7 @@ def _show_anew(found: Anew, output: str) -> None:
     }
     page: list[Block] = [
         Line(f"{count(len(pods), 'pod')} to place: {placed_then:,} were placed then, {placed_now:,} are now"),
-        Line(f"{len(otherwise):,} are placed otherwise" if otherwise else "every pod is on the same node"),
+        Line(f"{len(otherwise):,} are placed differently" if otherwise else "every pod is on the same node"),
     ]
     if waits_then or waits_now:
         rows = [

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from stowplan.api.documents import Documents
 from stowplan.api.durations import parse_duration
 from stowplan.cli.data_output import write_data
 from stowplan.cli.live_cluster import connection_of
@@ -24,8 +25,11 @@ from stowplan.daemon.plugin_registry import registry_with
 from stowplan.engine.inputs import Changes, Served
 from stowplan.engine.recording import RecordingError
 from stowplan.explain.tables import write
+from stowplan.extenders.asking import asking
+from stowplan.extenders.calls import Calls
 from stowplan.framework.explanations.formatting import count
 from stowplan.klog.setup import LogSettings, set_up
+from stowplan.offline.extender_calls import post_to_extender
 from stowplan.recordings.files import entries_of, files_of_run, header_of
 from stowplan.recordings.replaying import engine_of
 from stowplan.shadow.report import Report
@@ -34,10 +38,13 @@ from stowplan.sources.read_only_role import role_text
 from stowplan.timing.times import REAL_TIMES
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from stowplan.client.connection import Connection
     from stowplan.command_line.stop_signals import StopSignals
     from stowplan.config import Configuration
     from stowplan.framework.registry import Registry
+    from stowplan.framework.requests import Ask, Outcome
 
 #: Below this agreement the exit code says so.
 _DIFFERENT = 3
@@ -88,6 +95,12 @@ _TICK, _METRICS_INTERVAL = 0.1, 5.0
     shell_complete=complete_file,
     help="Write Prometheus metrics to this file, for node_exporter's textfile collector.",
 )
+@click.option(
+    "--ask-extenders",
+    is_flag=True,
+    help="Call the configuration's extenders for filtering and prioritizing. Without it, pods that an extender is "
+    "interested in are not compared.",
+)
 @click.option("--rbac", is_flag=True, help="Print the ClusterRole that this needs, and exit.")
 @click.option("-o", "--output", type=click.Choice(["text", "json", "yaml"]), default="text", show_default=True)
 def shadow(
@@ -101,6 +114,7 @@ def shadow(
     duration: str | None,
     min_agreement: float,
     metrics_file: str | None,
+    ask_extenders: bool,
     rbac: bool,
     output: str,
 ) -> None:
@@ -110,7 +124,10 @@ def shadow(
     Each pod is judged on the state on which the other scheduler decided, with the pods that it had placed before, as
     far as that can be reconstructed. The two agree if the other's node is among the best here; if several are equally
     good, it is a tie. For each difference, the plugins that cause it are named. With the other scheduler's own
-    configuration this shows whether a swap is safe; with another one, what would change. Extenders are not called.
+    configuration this shows whether a swap is safe; with another one, what would change.
+
+    Pods are not compared if all better nodes may have been outside the sample that the other scheduler looked at
+    (percentageOfNodesToScore), or if an extender that is not called is interested in them.
 
     \b
     Exit codes:
@@ -136,18 +153,19 @@ def shadow(
             return
         keep = _MetricsFile(metrics_file, report)
         if recording:
-            _of_recording(recording, configuration if config else None, registry, report, pods)
+            _of_recording(recording, configuration if config else None, registry, report, pods, ask_extenders)
         else:
-            report.notes += _notes(configuration)
-            _live(
-                connection_of(configuration, kubeconfig, context), configuration, registry, report, pods, seconds, keep
-            )
+            report.notes += _notes(configuration, ask_extenders)
+            connection = connection_of(configuration, kubeconfig, context)
+            ask = _asking(configuration) if ask_extenders else None
+            _live(connection, configuration, registry, report, pods, seconds, keep, ask)
         keep.write()
     if output == "text":
         write(report.page(), sys.stdout)
     else:
         write_data(report.to_dict(), output)
-    if 100 * report.agreement < min_agreement:
+    nothing_compared = bool(report.pods) and report.not_compared == report.pods
+    if nothing_compared or 100 * report.agreement < min_agreement:
         raise SystemExit(_DIFFERENT)
 
 
@@ -163,7 +181,11 @@ def _seconds(duration: str | None) -> float | None:
     return seconds
 
 
-def _notes(configuration: Configuration) -> list[str]:
+def _asking(configuration: Configuration) -> Callable[[Ask], Outcome]:
+    return asking(Calls(configuration, Documents(())), post_to_extender)
+
+
+def _notes(configuration: Configuration, ask_extenders: bool) -> list[str]:
     notes = []
     shares = [
         configuration.percentage_of_nodes_to_score,
@@ -174,13 +196,13 @@ def _notes(configuration: Configuration) -> list[str]:
             "the configuration has a percentageOfNodesToScore below 100: the scheduler looks at a part of the nodes, "
             "where there are more than 100; which part is not known here, and the best node may not be in it"
         )
-    if configuration.extenders:
-        notes.append("extenders of the configuration are not asked: what they would change counts as a difference")
+    if configuration.extenders and not ask_extenders:
+        notes.append("extenders of the configuration are not asked: pods in which they are interested are not compared")
     return notes
 
 
 class _MetricsFile:
-    """Replaced as a whole, so nobody reads half of it."""
+    """The metrics file, replaced atomically."""
 
     def __init__(self, path: str | None, report: Report) -> None:
         self._path = path
@@ -211,19 +233,25 @@ class _EnoughError(Exception):
 
 
 def _of_recording(
-    path: str, configuration: Configuration | None, registry: Registry, report: Report, pods: int | None
+    path: str,
+    configuration: Configuration | None,
+    registry: Registry,
+    report: Report,
+    pods: int | None,
+    ask_extenders: bool,
 ) -> None:
     def hear(judged: object) -> None:
         report.add(judged)  # type: ignore[arg-type]
         if report.pods == pods:
             raise _EnoughError
 
-    shadow = Shadow(hear, meter=REAL_TIMES)
     try:
         files = files_of_run(path)
         header = header_of(files[0])
         engine = engine_of(header, registry, configuration)
-        report.notes += _notes(engine.profiles.configuration)
+        in_use = engine.profiles.configuration
+        report.notes += _notes(in_use, ask_extenders)
+        shadow = Shadow(hear, meter=REAL_TIMES, ask=_asking(in_use) if ask_extenders else None)
         now = header.now
         with suppress(_EnoughError):
             for entry in entries_of(files):
@@ -247,11 +275,12 @@ def _live(
     pods: int | None,
     seconds: float | None,
     keep: _MetricsFile,
+    ask: Callable[[Ask], Outcome] | None,
 ) -> None:
     logs = set_up(LogSettings(verbosity=0, format="text"))
     try:
         with stop_signals(logs.flush) as stop:
-            event_loop.run(_follow(connection, configuration, registry, report, pods, seconds, keep, stop))
+            event_loop.run(_follow(connection, configuration, registry, report, pods, seconds, keep, ask, stop))
     finally:
         logs.close()
 
@@ -264,6 +293,7 @@ async def _follow(
     pods: int | None,
     seconds: float | None,
     keep: _MetricsFile,
+    ask: Callable[[Ask], Outcome] | None,
     stop: StopSignals,
 ) -> None:
     from stowplan import __version__
@@ -282,7 +312,7 @@ async def _follow(
 
     agent = user_agent(command="stowplan", version=__version__, purpose="shadow")
     async with HttpApi.open(connection, client_settings=ClientConnection(qps=-1), agent=agent) as api:
-        listener = Shadow(hear, meter=REAL_TIMES)
+        listener = Shadow(hear, meter=REAL_TIMES, ask=ask)
         follower = Follower(api, configuration, listener, registry=registry)
         async with running(follower.run()) as following, running(_ticking(listener, follower)) as ticking:
             await first_of(stopped.wait(), follower.synced.wait(), following)

@@ -59,6 +59,7 @@ from stowplan.inspection.records import (
     DecisionsRecord,
     GroupStateRecord,
     NodeRecord,
+    OnPermitRecord,
     QueueRecord,
     Record,
     VerdictRecord,
@@ -177,12 +178,18 @@ class SchedulerPages:
     def _pending(self, request: Request) -> Response:
         queue = self._scheduler.queue
         waiting = list(islice(queue.pending(), limit_of(request)))
+        on_permit = list(islice(self._scheduler.waiting_pods, limit_of(request)))
         counts = dict(queue.counts())
         left_out = sum(counts.values()) - len(waiting)
         record = QueueRecord(
             counts=counts,
             pods=tuple(map(queued_pod_record, waiting)),
             left_out=left_out,
+            on_permit=tuple(
+                OnPermitRecord(pod=one.pod.key, node=one.pod.node_name, plugins=one.pending_plugins)
+                for one in on_permit
+            ),
+            on_permit_left_out=len(self._scheduler.waiting_pods) - len(on_permit),
             wakes=tuple(one.record() for one in self._scheduler.stories.last_wakes()),
             leader=self._other_leader(),
         )
@@ -243,7 +250,7 @@ class SchedulerPages:
         preempts = pods * state.sizes()["pods"] <= _MAX_SEARCH
         verdict = judged_group(engine, key, preempts=preempts)
         looked = preempts or verdict.fits or engine.groups.preemption is None
-        return verdict, "" if looked else "whom the group could evict was not looked for: ask without the scheduler"
+        return verdict, "" if looked else "victims for the group were not searched: ask without the scheduler"
 
     async def _explain(self, request: Request) -> Response:
         key = key_of(request, f"{PREFIX}explain/")
@@ -280,7 +287,7 @@ class SchedulerPages:
         if leader is None:
             return []
         who = f"{leader} leads, ask there" if leader else "nobody leads"
-        return [Line(((f"this replica stands by and tries no pod: {who}", "pending"),)), Line()]
+        return [Line(((f"this replica is a standby and schedules no pods: {who}", "pending"),)), Line()]
 
     # -- one pod ------------------------------------------------------------------------------------------------------
 

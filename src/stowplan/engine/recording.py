@@ -263,11 +263,11 @@ class BrokenOffCalls(Protocol):
     """Breaks off the calls of users' plugins that were broken off then: `guarding.broken_off_calls`."""
 
     def expect(self, calls: Sequence[BrokenOff], /) -> None:
-        """In the step that comes, these."""
+        """Expect these interrupted calls in the next step."""
 
 
 class Replay:
-    """A recorded engine, built anew."""
+    """Rebuilds a recorded engine and repeats its steps."""
 
     def __init__(
         self,
@@ -284,6 +284,8 @@ class Replay:
         `extenders` of None: those of the configuration.
         """
         self._lines = iter(lines)
+        #: Whether `steps_until` has stopped before the end.
+        self.goes_on = False
         self.header = header = read_header(next(self._lines, b""))
         if header.chance is None:
             chance = None
@@ -313,6 +315,7 @@ class Replay:
         """The same up to a moment, those at it included."""
         for entry in read_entries(self._lines, self.header):
             if moment is not None and entry.now > moment:
+                self.goes_on = True
                 return
             if self._broken_off is not None:
                 self._broken_off.expect(entry.broken_off)

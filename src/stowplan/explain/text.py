@@ -16,7 +16,7 @@ from stowplan.explain.inspection import inspecting
 from stowplan.explain.refusals import refusals
 from stowplan.explain.tables import Cell, Grid, Line, not_asked_block
 from stowplan.framework.explanations.formatting import count, listed, sentence
-from stowplan.inspection.queue_state import BEING_BOUND
+from stowplan.inspection.queue_state import BEING_BOUND, WAITS_ON_PERMIT
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -105,6 +105,8 @@ class _Page:
         self._current_node = at.verdict.current_node
         if reported is not None and not self._current_node:
             on_its_way, self._current_node = reported.on_its_way
+        if alike and on_its_way == WAITS_ON_PERMIT:
+            on_its_way = on_its_way.replace("waits", "wait")
         self._has_its_node = f"is {on_its_way}" if on_its_way == BEING_BOUND else on_its_way or "runs on"
         self._explanations = Explanations(at)
 
@@ -161,7 +163,7 @@ class _Page:
     def _without_node(self, plural: bool) -> list[Span]:
         if self._current_node:
             state = f" {self._has_its_node} {self._current_node}"
-            return [(state, ""), (" and could not be placed anew", "pending")]
+            return [(state, ""), (" and could not be placed again", "pending")]
         return [(" are pending" if plural else " is pending", "pending")]
 
     def _going(self) -> list[Span]:
@@ -170,7 +172,7 @@ class _Page:
             return [(" would each go to " if self._alike else " goes to ", ""), (chosen, "best")]
         if current == chosen:
             return [(f" {self._has_its_node} ", ""), (chosen, "best"), (" and would go there again", "")]
-        return [(f" {self._has_its_node} {current}; placed anew it would go to ", ""), (chosen, "best")]
+        return [(f" {self._has_its_node} {current}; placed again it would go to ", ""), (chosen, "best")]
 
     # -- where it goes ------------------------------------------------------------------------------------------------
 
@@ -192,7 +194,7 @@ class _Page:
         tied = [row for row in ranked if int(verdict.totals[row]) == best]
         if len(tied) > 1:
             names = listed([verdict.names[row] for row in tied])
-            return f"{names} tie at {best:,} points: kube-scheduler takes one of them at random, the first stands here"
+            return f"{names} tie at {best:,} points: kube-scheduler takes one of them at random, the first is shown"
         second = ranked[1]
         parts = [(name, int(of[ranked[0]] - of[second])) for name, of in verdict.scores.items()]
         parts = sorted((part for part in parts if part[1]), key=lambda part: (-part[1], part[0]))

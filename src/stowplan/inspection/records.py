@@ -135,7 +135,8 @@ class StoryRecord(Record, frozen=True, kw_only=True):
 
     def _repr_html_(self) -> str:
         """A table with a row for each step, for notebooks."""
-        rows = [f"<tr><td>{escape(step.time)}</td><td>{escape(step.text())}</td></tr>" for step in self.steps]
+        time = '<td style="white-space:nowrap">'
+        rows = [f"<tr>{time}{escape(step.time)}</td><td>{escape(step.text())}</td></tr>" for step in self.steps]
         if self.forgotten:
             rows.insert(self.steps_before_gap, f"<tr><td></td><td>… {self.forgotten:,} steps are forgotten …</td></tr>")
         head = "<thead><tr><th>time</th><th>what happened</th></tr></thead>"
@@ -152,7 +153,7 @@ class StoryRecord(Record, frozen=True, kw_only=True):
 
 
 class QueueStateRecord(Record, frozen=True, kw_only=True):
-    """How a pod stands in the scheduling queue."""
+    """The state of a pod in the scheduling queue."""
 
     place: str = ""
     attempts: int = 0
@@ -164,6 +165,15 @@ class QueueStateRecord(Record, frozen=True, kw_only=True):
 
 class QueuedPodRecord(QueueStateRecord, frozen=True, kw_only=True):
     pod: str
+
+
+class OnPermitRecord(Record, frozen=True, kw_only=True):
+    """A pod that has been given a node and waits on Permit."""
+
+    pod: str
+    node: str
+    #: Plugins that have not allowed it yet.
+    plugins: tuple[str, ...] = ()
 
 
 class WakeRecord(Record, frozen=True, kw_only=True):
@@ -189,6 +199,9 @@ class QueueRecord(Record, frozen=True, kw_only=True):
     pods: tuple[QueuedPodRecord, ...]
     #: Waiting pods that are not in `pods`.
     left_out: int
+    #: Pods that have left the queue and are not bound yet, and how many more there are.
+    on_permit: tuple[OnPermitRecord, ...] = ()
+    on_permit_left_out: int = 0
     #: What brought refused pods back, the newest first.
     wakes: tuple[WakeRecord, ...] = ()
     #: Of a replica that stands by: who leads, "" for nobody.
@@ -278,7 +291,7 @@ class SchedulerRecord(QueueStateRecord, frozen=True, kw_only=True):
 
 
 class ExtenderWordRecord(Record, frozen=True, kw_only=True):
-    """What an extender said of a pod's nodes."""
+    """An extender's answer about a pod's nodes."""
 
     extender: str
     #: filter or prioritize.
@@ -452,6 +465,8 @@ class SummaryRecord(Record, frozen=True, kw_only=True, omit_defaults=False):
     """Many pods in few words."""
 
     pods: int
+    #: Those that wait on Permit, as their scheduler says.
+    on_permit: int
     #: Those that a node would take now, those that none takes, those held back before, and those nobody here judges.
     placeable: int
     refused: int

@@ -40,7 +40,7 @@ UNSCHEDULABLE, PLACEABLE, GATED, UNJUDGED = "unschedulable", "placeable", "gated
 
 
 class Asked(Protocol):
-    """A cluster that can be asked about: `sources.cluster_source.ClusterSource`."""
+    """A cluster to answer questions about: `sources.cluster_source.ClusterSource`."""
 
     @property
     def engine(self) -> Engine: ...
@@ -146,7 +146,7 @@ class Answers:
         if verdict.node_name:
             return QueuedPodRecord(pod=info.key, place=PLACEABLE)
         return QueuedPodRecord(
-            pod=info.key, place=UNSCHEDULABLE, rejected_by=tuple(sorted(verdict.record().unschedulable_plugins))
+            pod=info.key, place=UNSCHEDULABLE, rejected_by=tuple(sorted(verdict.record(most=0).unschedulable_plugins))
         )
 
     # -- nodes and groups ---------------------------------------------------------------------------------------------

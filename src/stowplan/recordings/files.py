@@ -56,7 +56,7 @@ def files_of_run(path: str) -> list[str]:
 
 
 def entries_of(files: Sequence[str]) -> Iterator[Entry]:
-    """What was heard, file after file; raise RecordingError."""
+    """The recorded entries of all files in order; raise RecordingError."""
     for file in files:
         with opened(file) as found:
             next(found.lines)
@@ -106,6 +106,13 @@ def file_at(path: str, when: float | None) -> str:
         if began <= when:
             return candidate
     raise RecordingError(f"{path}: the recording begins at {moment_text(began or 0.0)}, after {moment_text(when)}")
+
+
+def is_continued(path: str, file: str) -> bool:
+    """Whether the next one of its files goes on where this one ends. Raise RecordingError."""
+    files = [*(older for _, older in rotated(path)), path]
+    following = files[files.index(file) + 1 :]
+    return bool(following) and header_of(following[0]).dump is not None
 
 
 def moment_text(when: float) -> str:

@@ -15,7 +15,7 @@ from stowplan.scenarios.amounts import Distribution, Rate, Span, Times
 
 
 def _read(type_: type[Distribution | Span | Times], value: object) -> Any:
-    """A default, made anew for each: JSON schemas cannot show amounts."""
+    """A default built per instance, as JSON schemas cannot show amounts."""
     return msgspec.field(default_factory=partial(type_.read, value))
 
 
@@ -179,6 +179,14 @@ class ScaleSpec(Spec, frozen=True, kw_only=True):
     replicas: int
 
 
+class RolloutSpec(Spec, frozen=True, kw_only=True):
+    """A Deployment, StatefulSet or DaemonSet replaces its pods, as its update strategy says."""
+
+    workload: str
+    #: A merge patch of the workload's manifest; without it, the same template anew (`kubectl rollout restart`).
+    patch: dict[str, Any] | None = None
+
+
 class ResizeSpec(Spec, frozen=True, kw_only=True):
     """A group gets so many nodes, at once."""
 
@@ -197,6 +205,7 @@ class EventSpec(When, frozen=True, kw_only=True):
     taint: TaintEventSpec | None = None
     price: PriceSpec | None = None
     scale: ScaleSpec | None = None
+    rollout: RolloutSpec | None = None
     resize: ResizeSpec | None = None
 
 

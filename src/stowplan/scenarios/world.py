@@ -44,7 +44,7 @@ class World:
         self.time.at(self.now + seconds, Call(action))
 
     def soon(self, action: Callable[[], object]) -> None:
-        """In its turn at this moment: for whoever is in the middle of somebody else's change."""
+        """Run an action later at this same time, for use inside another change."""
         self.time.at(self.now, Call(action))
 
     def note(self, text: str) -> None:
@@ -68,6 +68,11 @@ class World:
         metadata = entry.pod.metadata
         request = Delete(kind=Pod, namespace=metadata.namespace, name=metadata.name, uid=metadata.uid)
         self.time.write(request, grace=0 if at_once else None)
+
+    def is_available(self, uid: str, min_ready: float) -> bool:
+        """Whether the pod runs, has for so many seconds, and is not about to go."""
+        entry = self.ledger.of(uid)
+        return entry is not None and not entry.why and entry.starts + min_ready <= self.now
 
     def entries_on(self, node: str) -> list[Entry]:
         """The pods of a node, in the order in which they came to it."""

@@ -35,7 +35,7 @@ _DONE = Done()
 
 
 class Ending(msgspec.Struct, frozen=True):
-    """An object that goes, because whoever runs it is through."""
+    """The deletion of an object by its owner, such as a kubelet."""
 
     kind: type[ApiStruct]
     namespace: str

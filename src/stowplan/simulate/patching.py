@@ -51,6 +51,11 @@ def patched(obj: T, patch: Patch) -> T:
         raise BadRequest(f"the patched object cannot be read: {error}") from error
 
 
+def merge_patched(current: Mapping[str, Any], patch: Mapping[str, Any]) -> dict[str, Any]:
+    """JSON with a merge patch (RFC 7396) applied to it."""
+    return _merged(current, patch, "", strategic=False)
+
+
 def _patched_custom(obj: T, body: Mapping[str, Any], patch: Patch) -> T:
     if patch.type_ == "strategic":
         # As an API server does: it knows of no merge keys either.
@@ -134,7 +139,7 @@ def _merged_list(current: Sequence[Any], patch: Sequence[Any], path: str) -> lis
 
 
 def _arranged(merged: Sequence[Any], order: Sequence[Any], live: Sequence[Any], key: str) -> list[Any]:
-    """The elements in the patch's order; one that it does not name goes before the next that it stood before."""
+    """Sort elements in the patch's order; others go before the element that they preceded."""
     wanted = {element.get(key): place for place, element in enumerate(order)}
     stood = {element.get(key): place for place, element in enumerate(live)}
     named = sorted((one for one in merged if one[key] in wanted), key=lambda one: wanted[one[key]])

@@ -75,6 +75,7 @@ class RecordedTrace:
     """Read twice: when pods went has to be known when they come."""
 
     def __init__(self, files: list[str], *, daemon_sets: bool) -> None:
+        self.skipped = 0
         self._files = files
         self._daemon_sets = daemon_sets
 
@@ -148,7 +149,7 @@ class RecordedTrace:
 
 
 def _fresh(pod: Pod, times: int) -> Pod:
-    """As it was when nobody had seen it; one that has the name of another is told from it by a number."""
+    """The pod as created; if its name repeats, a number makes it unique."""
     metadata = replace(
         pod.metadata,
         name=pod.metadata.name if times == 1 else f"{pod.metadata.name}-{times}",
