@@ -135,7 +135,8 @@ class StoryRecord(Record, frozen=True, kw_only=True):
 
     def _repr_html_(self) -> str:
         """A table with a row for each step, for notebooks."""
-        rows = [f"<tr><td>{escape(step.time)}</td><td>{escape(step.text())}</td></tr>" for step in self.steps]
+        time = '<td style="white-space:nowrap">'
+        rows = [f"<tr>{time}{escape(step.time)}</td><td>{escape(step.text())}</td></tr>" for step in self.steps]
         if self.forgotten:
             rows.insert(self.steps_before_gap, f"<tr><td></td><td>… {self.forgotten:,} steps are forgotten …</td></tr>")
         head = "<thead><tr><th>time</th><th>what happened</th></tr></thead>"
