@@ -174,7 +174,7 @@ class Binding:
         self.owner.bind(self)
 
     def decided(self, decision: Status) -> None:
-        """Permit has decided; whoever did is in the middle of something."""
+        """Permit has decided, inside another call: continue at the end of the step."""
         self.owner.outbox.soon(self)
 
     def woken(self) -> None:

@@ -155,7 +155,7 @@ class Outbox:
     # -- alarms -------------------------------------------------------------------------------------------------------
 
     def wake(self, at: float, sleeper: Sleeper) -> Alarm:
-        """Wake somebody in the first step at that time or later."""
+        """Wake a sleeper in the first step at that time or later."""
         alarm = Alarm(at, sleeper)
         self._alarm_number += 1
         heapq.heappush(self._alarms, (at, self._alarm_number, alarm))
