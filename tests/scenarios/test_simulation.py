@@ -838,7 +838,7 @@ def test_stopping_early_keeps_what_is_done():
     ("workload", "problem"),
     [
         ({"manifest": {"kind": "Deploymnt"}}, "did you mean Deployment"),
-        ({"manifest": {"kind": "Deployment"}}, "no template"),
+        ({"manifest": {"kind": "Deployment"}}, "no pod template"),
         ({"manifest": keeper("Job")}, "a Job's pods end: give a lifetime"),
         ({"manifest": keeper("Deployment", replicas="x")}, "want a whole number"),
         ({"manifest": pod("much")}, "is not a quantity"),
