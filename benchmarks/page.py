@@ -8,8 +8,12 @@ state at a rate, and ten times a second what has changed is looked at and made i
 the share of a second that this takes, the longest single look, the slices of the first plan, and the snapshot, which
 is made in another thread.
 
-The second opens the page in the distribution's Chromium: the time to the first picture with all pods, frames a second
-while pods are placed, and the memory of the page's scripts.
+The second opens the page in a new tab of the distribution's Chromium, which has shown another page of the server
+before, as a browser at work has. The browser and what drives it are processes of their own, as a user's are. Told are
+milliseconds since the navigation began until the bays are drawn, and until the first picture: every bay filled with
+the colours of all its pods, as they are seen at this zoom, and the frame after it begun. CPU seconds of the server and
+of the browser's processes until then are told as well, because a crowded machine says little by time that passes.
+Then: frames a second while pods are placed, and the memory of the page's scripts.
 """
 
 from __future__ import annotations
@@ -17,10 +21,14 @@ from __future__ import annotations
 import argparse
 import asyncio
 import gc
+import json
 import shutil
 import statistics
+import sys
 import time
+from itertools import chain
 from random import Random
+from typing import TYPE_CHECKING
 
 from stowplan.api.decode import decode_object
 from stowplan.cluster.state import ClusterState
@@ -31,6 +39,9 @@ from stowplan.page.loopback import page_served
 from stowplan.page.records import ConfigurationRecord, SourceRecord
 from stowplan.page.site import site
 from stowplan.testing import a_node, a_pod
+
+if TYPE_CHECKING:
+    from playwright.async_api import CDPSession
 
 WORKLOADS, ZONES = 60, 6
 ZONE = "topology.kubernetes.io/zone"
@@ -68,9 +79,10 @@ class Cluster:
 def followed(cluster: Cluster, *, viewers: int, rate: float, seconds: float) -> None:
     follower, slices = PlanFollower(cluster.state), []
     began = time.perf_counter()
-    for _ in follower.begin():
+    for _ in chain(follower.begin_with_nodes(), follower.go_on_with_pods()):
         slices.append(time.perf_counter() - began)
         began = time.perf_counter()
+    follower.look()
     broadcast = Broadcast(follower.plan.copy())
     looking = [broadcast.viewer() for _ in range(viewers)]
     began = time.perf_counter()
@@ -100,44 +112,82 @@ def followed(cluster: Cluster, *, viewers: int, rate: float, seconds: float) -> 
 
 
 async def in_a_browser(cluster: Cluster, *, rate: float, seconds: float) -> None:
-    from playwright.async_api import async_playwright
-
     feed = Feed()
     source = SourceRecord(mode="live", title="benchmark", can=("plan",))
     pages = site(lambda: source, feed=feed, configuration=lambda: ConfigurationRecord(profiles=()), answers={})
     following = asyncio.ensure_future(follow(cluster.state, feed))
-    path = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))))
-    async with page_served(pages, feed) as address, async_playwright() as playwright:
-        browser = await playwright.chromium.launch(
-            executable_path=path, args=["--no-sandbox", "--disable-gpu", "--enable-precise-memory-info"]
-        )
-        page = await browser.new_page(viewport={"width": 1400, "height": 900})
-        began = time.perf_counter()
-        await page.goto(address)
-        drawn = await page.wait_for_function(DRAWN)
-        await page.evaluate("new Promise(requestAnimationFrame)")
-        took = time.perf_counter() - began
-        marks = await drawn.json_value()
-        print(f"first picture: {took:.2f} s" + "".join(f"; {mark} after {at / 1000:.2f} s" for mark, at in marks))
-        await page.evaluate(COUNT)
+    async with page_served(pages, feed) as address:
+        command = (sys.executable, __file__, "--drive", address, "--seconds", str(seconds))
+        driver = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE)
+        assert driver.stdout is not None
+        await driver.stdout.readline()
+        began = time.process_time()
+        first = json.loads(await driver.stdout.readline())
+        server = time.process_time() - began
+        spent = ", ".join(f"{name} {took:.2f}" for name, took in {"server": server, **first["cpu"]}.items())
+        print("".join(f"{mark}: {at:.0f} ms; " for mark, at in first["marks"].items()) + f"CPU: {spent} s")
         placing = asyncio.ensure_future(_placing(cluster, rate))
-        await asyncio.sleep(seconds)
+        then = json.loads(await driver.stdout.readline())
         placing.cancel()
-        gaps = await page.evaluate("window.gaps")
-        heap = await page.evaluate("performance.memory.usedJSHeapSize")
+        gaps = then["gaps"]
         print(
             f"frames: {len(gaps) / (sum(gaps) / 1000):.0f} a second, the slowest hundredth {_worst(gaps):.0f} ms apart"
         )
-        print(f"scripts' memory: {heap / 2**20:.0f} MiB; {await page.locator('.sum').inner_text()}")
-        await browser.close()
+        print(f"scripts' memory: {then['heap'] / 2**20:.0f} MiB; {then['sum']}")
+        await driver.wait()
     following.cancel()
 
 
+async def drive(address: str, *, seconds: float) -> None:
+    """Open the page and print, a line of JSON each: that the browser is ready, the first picture, what came then."""
+    from playwright.async_api import async_playwright
+
+    path = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))))
+    async with async_playwright() as playwright:
+        browser = await playwright.chromium.launch(
+            executable_path=path, args=["--no-sandbox", "--disable-gpu", "--enable-precise-memory-info"]
+        )
+        context = await browser.new_context(viewport={"width": 1400, "height": 900})
+        await (await context.new_page()).goto(f"{address.partition('#')[0]}assets/icon.svg")
+        page = await context.new_page()
+        processes = await browser.new_browser_cdp_session()
+        before = await _cpu(processes)
+        print("{}", flush=True)
+        await page.goto(address, wait_until="commit")
+        marks = await page.evaluate(DRAWN)
+        cpu = {name: took - before.get(name, 0) for name, took in (await _cpu(processes)).items()}
+        print(json.dumps({"marks": marks, "cpu": cpu}), flush=True)
+        await page.evaluate(COUNT)
+        await asyncio.sleep(seconds)
+        then = {
+            "gaps": await page.evaluate("window.gaps"),
+            "heap": await page.evaluate("performance.memory.usedJSHeapSize"),
+            "sum": await page.locator(".sum").inner_text(),
+        }
+        print(json.dumps(then), flush=True)
+        await browser.close()
+
+
+async def _cpu(session: CDPSession) -> dict[str, float]:
+    """CPU seconds of the browser's processes so far, by their type."""
+    found: dict[str, float] = {}
+    for process in (await session.send("SystemInfo.getProcessInfo"))["processInfo"]:
+        found[process["type"]] = found.get(process["type"], 0) + process["cpuTime"]
+    return found
+
+
 #: The first pictures with all nodes, and with all pods; milliseconds since the page was gone to.
-DRAWN = """() => {
-  const marks = performance.getEntriesByType('mark').filter((mark) => mark.name.startsWith('stowplan: '));
-  return marks.some((mark) => mark.name === 'stowplan: plan') && marks.map((mark) => [mark.name, mark.startTime]);
-}"""
+DRAWN = """() => new Promise((done) => {
+  const look = () => {
+    const marks = performance.getEntriesByType('mark').filter((mark) => mark.name.startsWith('stowplan: '));
+    if (!marks.some((mark) => mark.name === 'stowplan: plan')) return;
+    const found = Object.fromEntries(marks.map((mark) => [mark.name.slice(10), mark.startTime]));
+    requestAnimationFrame(() => done({ ...found, 'first picture': performance.now() }));
+    watching.disconnect();
+  };
+  const watching = new PerformanceObserver(look);
+  watching.observe({ type: 'mark', buffered: true });
+})"""
 #: Time between frames while the page draws.
 COUNT = """() => {
   window.gaps = [];
@@ -166,7 +216,11 @@ def main() -> None:
     parser.add_argument("--rate", type=float, default=200)
     parser.add_argument("--seconds", type=float, default=5)
     parser.add_argument("--browser", action="store_true")
+    parser.add_argument("--drive", metavar="ADDRESS", help=argparse.SUPPRESS)
     given = parser.parse_args()
+    if given.drive:
+        asyncio.run(drive(given.drive, seconds=given.seconds))
+        return
     cluster = Cluster(given.nodes, given.pods)
     # As a scheduler does with what it holds for long.
     gc.collect()

@@ -26,13 +26,27 @@ settings.register_profile("default", deadline=None, max_examples=times(100), sup
 settings.register_profile("ci", settings.get_profile("default"), derandomize=True, print_blob=True)
 settings.load_profile("ci" if os.environ.get("CI") else "default")
 
-#: Folders and files whose tests take seconds each: they start servers and processes, or break them; and long runs.
+#: Folders and files of the whole suite alone: what starts processes, browsers and servers or talks through sockets,
+#: whole runs of a cluster, and long histories.
 SLOW = (
     "api/test_hostile_files.py",
     "chaos",
+    "cli/test_explain_from_scheduler.py",
     "cli/test_explain_live.py",
+    "cli/test_recordings.py",
     "cli/test_run.py",
+    "cli/test_ui.py",
+    "client/credentials/test_exec_credentials.py",
+    "client/endpoint/test_tls.py",
+    "client/http/test_beside_aiohttp.py",
+    "client/http/test_connection_pool.py",
+    "client/http/test_faults.py",
+    "client/http/test_transport.py",
+    "client/test_http_api.py",
     "command_line",
+    "compare",
+    "daemon/test_asking.py",
+    "daemon/test_pages.py",
     "deploy",
     "docs",
     "engine/test_reconfiguration.py",
@@ -44,6 +58,8 @@ SLOW = (
     "live/test_http_extenders.py",
     "live/test_reconfiguration.py",
     "live/test_replay.py",
+    "live/test_two_drivers.py",
+    "live/test_unschedulable_flush.py",
     "live/test_volume_faults.py",
     "live/test_volumes.py",
     "live/test_waiting_cycles.py",
@@ -51,12 +67,20 @@ SLOW = (
     "page/test_built.py",
     "queue/test_hints_by_shape.py",
     "recordings/test_replaying.py",
+    "scenarios/test_output.py",
     "scenarios/test_page.py",
     "scenarios/test_simulation.py",
     "serving/profiling",
     "serving/test_hostile_clients.py",
+    "serving/test_secure_server.py",
+    "serving/tls",
+    "simulate/test_random_scenarios.py",
+    "simulate/test_resuming.py",
     "simulate/test_with_the_engine.py",
+    "sources",
     "stowplan_cluster/commands",
+    "stowplan_cluster/front",
+    "sweeps",
     "test_benchmarks.py",
 )
 #: Of the slow ones, what everybody relies on: kubectl reads and writes.
@@ -87,7 +111,7 @@ def pytest_configure(config):
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         # Started in the background by a shell. Processes of tests would ignore it, too, and they are to end of it.
         signal.signal(signal.SIGINT, signal.default_int_handler)
-    config.addinivalue_line("markers", "slow: takes a second or more; left out by --quick")
+    config.addinivalue_line("markers", "slow: starts processes, or is long; left out by --quick")
     if config.getoption("--quick"):
         # Hypothesis reads all our sources for constants to try: 8 s a worker where none are cached, more than the rest
         # of its work on a tenth of the examples. The whole suite has it done.
@@ -109,6 +133,16 @@ def pytest_ignore_collect(collection_path, config):
         return None
     slow = any(path == one or path.startswith(f"{one}/") for one in SLOW)
     return True if slow or any(name in collection_path.name for name in LONG_NAMES) else None
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers(config):
+    """For the whole suite half as many again as there are cores: many of its tests wait, for a server, a process, a
+    browser, or for the seconds of a backoff or a lease."""
+    if config.getoption("--quick") or os.environ.get("PYTEST_XDIST_AUTO_NUM_WORKERS"):
+        return None
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return cores + cores // 2
 
 
 @pytest.hookimpl(wrapper=True)

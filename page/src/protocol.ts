@@ -52,7 +52,7 @@ export interface SnapshotMessage {
   more?: boolean;
 }
 
-/** More of the pods of a snapshot. */
+/** More of the pods of a snapshot. Their node names begin with "" and those of its nodes, which are not repeated. */
 export interface PartMessage {
   kind: "part";
   version: number;

@@ -54,6 +54,21 @@ def test_a_summary_comes_first(run, shops):
     assert lines[10] == "What would help most"
 
 
+@pytest.mark.parametrize("alike", [True, False])
+def test_json_of_300_pods_on_2000_nodes_is_small(run, files, alike):
+    """Single nodes of each pod would be some 100 MB. Of unlike pods, a tenth has to make less than a tenth."""
+    number = 300 if alike else 30
+    tainted = (a_node(f"node-{i}").allocatable(cpu="4", pods="110").tainted("team", f"t{i % 7}") for i in range(2000))
+    nodes = [node.obj() for node in tainted]
+    pods = [waiting(f"web-{i:03}", cpu="2" if alike else f"{2000 + i}m") for i in range(number)]
+    out = run("explain", "-f", files(*nodes, *pods), "-o", "json").out
+    told = json.loads(out)
+    assert told["summary"]["pods"] == number
+    assert len(told["verdicts"]) == (1 if alike else number)
+    assert all(one["refusals"][0]["nodes"] == 2000 and "rejected" not in one for one in told["verdicts"])
+    assert len(out) < 10_000_000 * number // 300
+
+
 def test_one_group_needs_no_summary(run, files):
     out = run("explain", "-f", files(NODE, waiting("a"), waiting("b"))).out
     assert out.startswith("default/a and 1 more like it (default/b) are pending")

@@ -86,6 +86,17 @@ def test_explain_as_it_was_then(file):
     assert (code, "large" in output) == (0, True)
 
 
+def test_a_moment_after_the_end_is_told(file):
+    known = data("replay", file)
+    later = known["to"].replace("2027", "2028")
+    for command in (("replay", file, "--at", later), ("explain", "--recording", file, "--at", later, "pod", "huge")):
+        code, output = run(*command)
+        assert code == 0
+        assert f"note: the recording ends at {known['to']}, before {later}" in output
+    assert data("replay", file, "--at", known["to"])["recordingIsOver"] is False
+    assert "the recording ends" not in run("explain", "--recording", file, "--at", known["to"], "pod", "huge")[1]
+
+
 def test_decided_anew(file, tmp_path):
     assert "every pod is on the same node" in run("replay", file, "--anew")[1]
     config = tmp_path / "packing.yaml"

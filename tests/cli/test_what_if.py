@@ -165,6 +165,24 @@ class TestDrain:
         assert says in ran.err
 
 
+class TestUnplaced:
+    """Files of manifests have pods that are on no node yet: nothing of them is at stake."""
+
+    WAITING = (node("a", zone="x"), node("b", zone="y"), pod("w-0"), pod("w-1"))
+
+    @pytest.mark.parametrize(
+        ("asked", "says"),
+        [
+            (["drain", "a"], "drain of a: no pod would have to move\n"),
+            (["survive"], "loss of each topology.kubernetes.io/zone: no pod is on these nodes that would have to go"),
+        ],
+    )
+    def test_are_told_of(self, run, files, asked, says):
+        ran = run(*asked, "-f", files(*self.WAITING))
+        assert ran.out.startswith(says)
+        assert "2 pods (default/w-0, …) have no node in these files: only pods on nodes are judged" in ran.err
+
+
 class TestSurvive:
     def test_as_text(self, run, files):
         ran = run("survive", "-f", files(*CLUSTER, pod("bare", nodeName="a")))
@@ -231,6 +249,7 @@ class TestWhatIf:
             (["--scale", "web=3"], "say of what kind it is, as deployment/web=3"),
             (["--scale", "deployment/web"], "want KIND/[NS/]NAME=N"),
             (["--scale", "deployment/none=3"], "it has no pod in this cluster"),
+            (["--scale", "deployment/shop/web=3"], "did you mean deployment/default/web?"),
             (["--apply", "nope.yaml"], "nope.yaml: No such file or directory"),
             (["--config", "nope.yaml"], "nope.yaml"),
         ],

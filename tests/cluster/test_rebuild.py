@@ -11,6 +11,7 @@ from support.scheduling.dump import dump
 from support.scheduling.worlds import MOMENTS, ZONE, struct
 
 
+@pytest.mark.slow
 class TestChanges(Changes.TestCase):
     settings = settings(max_examples=times(150), stateful_step_count=50)
 

@@ -21,6 +21,7 @@ class Recounted(Changes):
         assert problems_of(self.state) == []
 
 
+@pytest.mark.slow
 class TestAnyChanges(Recounted.TestCase):
     settings = settings(max_examples=times(50), stateful_step_count=40)
 

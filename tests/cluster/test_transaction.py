@@ -110,6 +110,7 @@ class Transactions(Changes):
             self.undo()
 
 
+@pytest.mark.slow
 class TestTransactions(Transactions.TestCase):
     settings = settings(max_examples=times(100), stateful_step_count=40)
 

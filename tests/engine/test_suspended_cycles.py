@@ -543,6 +543,7 @@ def test_interest_that_cannot_be_told_fails_the_attempt(monkeypatch):
     assert engine.place("p") is Place.ERROR_BACKOFF
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(5))
 def test_a_crowd_with_answers_in_any_order_takes_no_room_twice(seed):
     random = Random(seed)

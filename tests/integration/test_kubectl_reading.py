@@ -8,11 +8,16 @@ import pytest
 from support.api import manifests
 
 
-@pytest.fixture
-def pods(api_server, namespace):
+def two_pods(api_server, namespace):
     objects = [manifests.pod("web", labels={"app": "web", "tier": "front"}), manifests.pod("db", labels={"app": "db"})]
     api_server.kubectl("create", "-n", namespace, "-f", "-", stdin=objects)
     return namespace
+
+
+@pytest.fixture(scope="module")
+def pods(api_server):
+    """A namespace with two pods, for those who only read."""
+    return two_pods(api_server, api_server.new_namespace("pods"))
 
 
 def lines(result):
@@ -123,7 +128,8 @@ def _has_line(process):
     return bool(readable) and process.stdout.readline().startswith("configmap/seen-")
 
 
-def test_wait_for(api_server, pods):
+def test_wait_for(api_server, namespace):
+    pods = two_pods(api_server, namespace)
     waiting = api_server.started_kubectl("wait", "-n", pods, "pod/web", "--for=condition=PodScheduled", "--timeout=30s")
     with waiting:
         patch = {"status": {"conditions": [{"type": "PodScheduled", "status": "True"}]}}

@@ -73,6 +73,7 @@ def test_the_same_course_is_the_same_file(tmp_path):
     assert (tmp_path / "one").read_bytes() == (tmp_path / "other").read_bytes()
 
 
+@pytest.mark.slow
 def test_of_a_known_length_there_are_as_many_looks_as_are_kept(tmp_path):
     written(tmp_path / "course", [i / 10 for i in range(5 * MOST)], duration=MOST / 2)
     assert len(read_course(tmp_path / "course")[1].looks) == pytest.approx(MOST, abs=2)

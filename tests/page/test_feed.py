@@ -115,6 +115,35 @@ async def test_a_large_plan_comes_in_parts_and_what_changes_meanwhile_follows(ti
         await pieces.aclose()
 
 
+async def test_parts_of_a_plan_that_is_being_made_are_sent_as_they_come(time):
+    pods = {f"d/{i}": PodRow(f"d/{i}", str(i), "a", "", "", (), (), 0, "", False) for i in range(3)}
+    feed, early, late = Feed(times=time), Client(), Client()
+    pieces = feed.stream().pieces
+    first = asyncio.ensure_future(anext(pieces))
+    await feed.watched()
+    feed.begin(plan(1), more=True)
+    early.read(await first)
+    assert (early.wants_more, list(early.nodes), early.pods) == (True, ["a"], {})
+    for key, row in pods.items():
+        feed.fill({key: row})
+        early.read(await anext(pieces))
+        assert early.wants_more
+        assert key in early.pods
+    # Who comes now gets the very same parts, and the rest with the others.
+    later = feed.stream().pieces
+    for _ in range(4):
+        late.read(await anext(later))
+    assert late.wants_more
+    feed.filled()
+    feed.publish(change(2))
+    for stream, client in ((pieces, early), (later, late)):
+        client.read(await anext(stream))
+        assert not client.wants_more
+        client.read(await anext(stream))
+        assert (client.snapshots, client.nodes["a"]["allocatable"], set(client.pods)) == (1, {"cpu": 2}, set(pods))
+        await stream.aclose()
+
+
 async def test_what_comes_while_a_snapshot_is_made_follows_it(feed):
     pieces, client = feed.stream().pieces, Client()
     first = asyncio.ensure_future(anext(pieces))

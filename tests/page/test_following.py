@@ -9,7 +9,7 @@ from stowplan.api.decode import decode_object
 from stowplan.cluster.state import ClusterState
 from stowplan.page.feed import Feed
 from stowplan.page.following import INTERVAL, PlanFollower, follow
-from stowplan.page.plan import plan_of
+from stowplan.page.plan import Plan, plan_of
 from stowplan.timing.manual_time import ManualTime, settle
 from support.examples import times
 from support.page.client import Client
@@ -87,8 +87,7 @@ def do(state, operation):
 
 def begun(state):
     follower = PlanFollower(state)
-    for _ in follower.begin():
-        pass
+    follower.begin()
     return follower
 
 
@@ -121,13 +120,16 @@ def test_changes_between_the_slices_are_seen(monkeypatch):
     for name in NAMES:
         state.add_pod(a_pod(name, name, "a"))
     follower = PlanFollower(state)
-    slices = follower.begin()
-    next(slices)
+    list(follower.begin_with_nodes())
+    slices = follower.go_on_with_pods()
+    told = Plan(dict(follower.plan.nodes), dict(next(slices)))
     state.remove_pod("p")
     state.remove_pod("r")
     state.add_pod(a_pod("s", "s", "a"))
-    list(slices)
-    assert follower.plan == plan_of(state)
+    for rows in slices:
+        told.pods.update(rows)
+    told.apply(follower.look())
+    assert told == follower.plan == plan_of(state)
     assert set(follower.plan.pods) == {"default/q", "default/s"}
 
 
@@ -139,6 +141,12 @@ def test_nothing_is_told_once_it_ends():
     assert not follower.look()
 
 
+async def read_snapshot(pieces, client):
+    client.read(await anext(pieces))
+    while client.wants_more:
+        client.read(await anext(pieces))
+
+
 async def test_a_feed_is_kept_up_to_date_while_somebody_looks():
     state, time = ClusterState(), ManualTime()
     state.add_node(a_node("a", "4"))
@@ -147,7 +155,7 @@ async def test_a_feed_is_kept_up_to_date_while_somebody_looks():
     await settle()
     assert state._touched is None
     pieces = feed.stream().pieces
-    client.read(await anext(pieces))
+    await read_snapshot(pieces, client)
     state.add_pod(a_pod("p", "p", "a"))
     await time.advance(INTERVAL)
     client.read(await anext(pieces))
@@ -157,7 +165,7 @@ async def test_a_feed_is_kept_up_to_date_while_somebody_looks():
     assert state._touched is None
     state.remove_pod("p")
     again, later = feed.stream().pieces, Client()
-    later.read(await anext(again))
+    await read_snapshot(again, later)
     assert later.pods == {}
     await again.aclose()
     following.cancel()

@@ -133,7 +133,8 @@ def test_nothing_stays(cluster):
         ({"config": "- a"}, "config: want a KubeSchedulerConfiguration"),
         ({"config": "kind: Pod"}, "what-if: "),
         ({"manifests": "kind: Pod\napiVersion: v1\nmetadata: {name: 3}"}, "what-if: "),
-        ({"manifests": "[" * 2000}, "nested too deeply"),
+        # How deep Python's JSON goes depends on its version; deeper than that, or else as YAML, it is refused.
+        ({"manifests": "[" * 2000}, "nested (too deeply|deeper than 200 levels)"),
     ],
 )
 def test_what_makes_no_sense_is_refused_and_changes_nothing(cluster, change, said):

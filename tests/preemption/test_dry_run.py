@@ -188,22 +188,43 @@ CHOOSING = tuple(s for s in SELECTORS if s)
 WISHES = ("none", "none", "port", "disk", "spread", "spread", "away", "near", "gpu")
 
 
+# Made once: to make a strategy costs more than to draw from it.
+choosing, keys, two_keys = st.sampled_from(CHOOSING), st.sampled_from((ZONE, HOST, RACK)), st.sampled_from((ZONE, HOST))
+skews, domains, flags = st.sampled_from((1, 2)), st.sampled_from((None, 3)), st.booleans()
+#: (labels, requests, priority, wishes)
+preemptor_parts = st.tuples(
+    st.sampled_from(({}, {"app": "web"}, {"app": "db", "tier": "1"})),
+    st.sampled_from(({}, {"cpu": "1"}, {"cpu": "2"}, {"cpu": "500m", "memory": "1Gi"})),
+    st.sampled_from((100, 100, 10)),
+    st.lists(st.sampled_from(WISHES), max_size=2),
+)
+#: (zone, GPUs, CPUs, pods)
+node_parts = st.tuples(
+    st.sampled_from("aab"), st.sampled_from((0, 1)), st.sampled_from((1, 2, 3)), st.sampled_from((110, 110, 3))
+)
+#: (labels, requests, priority, start, wish)
+lesser_parts = st.tuples(
+    st.sampled_from(({}, {"app": "web"}, {"app": "db"}, {"app": "web", "tier": "1"})),
+    st.sampled_from(({}, {"cpu": "1"}, {"cpu": "500m"}, {"cpu": "500m", GPU: 1})),
+    st.sampled_from((0, 0, 5, 10, 100)),
+    st.sampled_from((*MOMENTS, None)),
+    st.sampled_from(("none", "none", "none", "port", "disk", "away")),
+)
+
+
 @st.composite
 def preemptors(draw):
-    pod = a_pod("big").labels(draw(st.sampled_from(({}, {"app": "web"}, {"app": "db", "tier": "1"}))))
-    pod.requests(draw(st.sampled_from(({}, {"cpu": "1"}, {"cpu": "2"}, {"cpu": "500m", "memory": "1Gi"}))))
-    pod.priority(draw(st.sampled_from((100, 100, 10))))
-    for wish in draw(st.lists(st.sampled_from(WISHES), max_size=2)):
-        matching = draw(st.sampled_from(CHOOSING))
-        key = draw(st.sampled_from((ZONE, HOST, RACK)))
+    labels, requests, priority, wishes = draw(preemptor_parts)
+    pod = a_pod("big").labels(labels).requests(requests).priority(priority)
+    for wish in wishes:
+        matching = draw(choosing)
+        key = draw(keys)
         if wish == "port":
             pod.host_port(80)
         elif wish == "disk":
             pod.volume("d", gcePersistentDisk={"pdName": "d1"})
         elif wish == "spread":
-            pod.spreads(
-                key, matching, max_skew=draw(st.sampled_from((1, 2))), min_domains=draw(st.sampled_from((None, 3)))
-            )
+            pod.spreads(key, matching, max_skew=draw(skews), min_domains=draw(domains))
         elif wish == "away":
             pod.avoids_pods(key, matching)
         elif wish == "near":
@@ -218,20 +239,12 @@ def worlds(draw):
     count = draw(st.integers(1, 4))
     nodes = []
     for i in range(count):
-        node = (
-            a_node(f"n{i}")
-            .zone(draw(st.sampled_from("aab")))
-            .allocatable(
-                {GPU: draw(st.sampled_from((0, 1)))},
-                cpu=draw(st.sampled_from((1, 2, 3))),
-                memory="4Gi",
-                pods=draw(st.sampled_from((110, 110, 3))),
-            )
-        )
-        nodes.append(node.obj() if draw(st.booleans()) else node.labels({RACK: "r1"}).obj())
-    placed, used = [], set()
+        zone, gpus, cpus, most = draw(node_parts)
+        node = a_node(f"n{i}").zone(zone).allocatable({GPU: gpus}, cpu=cpus, memory="4Gi", pods=most)
+        nodes.append(node.obj() if draw(flags) else node.labels({RACK: "r1"}).obj())
+    placed, used, on = [], set(), st.integers(0, count - 1)
     for i in range(draw(st.integers(1, 14))):
-        pod, node = draw(lesser_pods(f"e{i}")), f"n{draw(st.integers(0, count - 1))}"
+        pod, node = draw(lesser_pods(f"e{i}")), f"n{draw(on)}"
         # Two pods with one port on a node: the reference frees it with the first that leaves.
         ports = {(node, p.get("hostPort")) for p in pod["spec"]["containers"][0].get("ports", [])}
         if not ports & used:
@@ -242,19 +255,16 @@ def worlds(draw):
 
 @st.composite
 def lesser_pods(draw, name):
-    pod = a_pod(name).labels(draw(st.sampled_from(({}, {"app": "web"}, {"app": "db"}, {"app": "web", "tier": "1"}))))
-    pod.requests(draw(st.sampled_from(({}, {"cpu": "1"}, {"cpu": "500m"}, {"cpu": "500m", GPU: 1}))))
-    pod.priority(draw(st.sampled_from((0, 0, 5, 10, 100))))
-    started = draw(st.sampled_from((*MOMENTS, None)))
+    labels, requests, priority, started, wish = draw(lesser_parts)
+    pod = a_pod(name).labels(labels).requests(requests).priority(priority)
     if started:
         pod.started(started)
-    wish = draw(st.sampled_from(("none", "none", "none", "port", "disk", "away")))
     if wish == "port":
         pod.host_port(80)
     elif wish == "disk":
         pod.volume("d", gcePersistentDisk={"pdName": "d1"})
     elif wish == "away":
-        pod.avoids_pods(draw(st.sampled_from((ZONE, HOST))), draw(st.sampled_from(CHOOSING)))
+        pod.avoids_pods(draw(two_keys), draw(choosing))
     return pod.obj()
 
 

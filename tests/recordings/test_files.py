@@ -8,7 +8,7 @@ import pytest
 from stowplan.engine.recording import Header, RecordingError
 from stowplan.recordings import files
 from stowplan.recordings.container import packed
-from stowplan.recordings.files import file_at, files_of_run, header_of, moment_text, rotated
+from stowplan.recordings.files import file_at, files_of_run, header_of, is_continued, moment_text, rotated
 
 DUMPED = SimpleNamespace(dump="what was there")
 HEADER = Header(now=0.0, configuration={}, gates={}, max_in_unschedulable=300.0)
@@ -45,6 +45,23 @@ def test_the_files_of_a_run(path, monkeypatch, begin_runs, run):
     headers = {f"{folder}{name}": msgspec.structs.replace(HEADER, dump=None) for name in begin_runs}
     monkeypatch.setattr(files, "header_of", lambda name: headers.get(name, DUMPED))
     assert files_of_run(path) == [f"{folder}{name}" for name in run]
+
+
+@pytest.mark.parametrize(
+    ("file", "begin_runs", "continued"),
+    [
+        ("r", set(), False),
+        ("r.10", {"r"}, False),
+        ("r.10", set(), True),
+        ("r.9", {"r"}, True),
+        ("r.9", {"r.10"}, False),
+    ],
+)
+def test_whether_a_file_goes_on_in_the_next(path, monkeypatch, file, begin_runs, continued):
+    folder = path.removesuffix("r")
+    headers = {f"{folder}{name}": msgspec.structs.replace(HEADER, dump=None) for name in begin_runs}
+    monkeypatch.setattr(files, "header_of", lambda name: headers.get(name, DUMPED))
+    assert is_continued(path, f"{folder}{file}") is continued
 
 
 def test_a_file_that_was_taken_away_ends_the_run(path, monkeypatch, tmp_path):

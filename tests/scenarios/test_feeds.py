@@ -17,6 +17,7 @@ class Given:
 
     def __init__(self, times):
         self._times = times
+        self.skipped = 0
         self.count = len(times)
 
     def nodes(self):

@@ -114,6 +114,7 @@ WORKLOADS = st.builds(
             pod("500m", schedulingGates=[{"name": "never"}]),
             keeper("Deployment", replicas=3, selector={"matchLabels": {"app": "d"}}, labels={"app": "d"}),
             keeper("Job", "500m", parallelism=2, completions=3),
+            keeper("StatefulSet", "500m", replicas=2, podManagementPolicy="Parallel"),
             keeper("DaemonSet", "100m"),
         ]
     ),
@@ -144,9 +145,20 @@ EVENTS = st.builds(
         ),
     ),
 )
+
+
+def rollouts_of(workloads, rollouts):
+    """Each of these for every workload that can be rolled out."""
+    for number, workload in enumerate(workloads):
+        if workload["manifest"]["kind"] in ("Deployment", "StatefulSet", "DaemonSet"):
+            for at, cpu in rollouts:
+                patch = {"patch": {"spec": {"template": {"spec": {"containers": [container(cpu)]}}}}} if cpu else {}
+                yield {"at": at, "rollout": {"workload": f"w{number}", **patch}}
+
+
 LIMITS = {"min": 1, "max": 4, "boot": 20, "idle": 60}
 SCENARIOS = st.builds(
-    lambda workloads, events, scales, duration, models: {
+    lambda workloads, events, rollouts, scales, duration, models: {
         "cluster": {
             "groups": [
                 group(
@@ -160,13 +172,14 @@ SCENARIOS = st.builds(
             ]
         },
         "workloads": [{"name": f"w{i}", **one} for i, one in enumerate(workloads)],
-        "events": events,
+        "events": [*events, *(rollouts_of(workloads, rollouts) if models.get("controllers", True) else ())],
         "models": models,
         "duration": duration,
         "output": {"every": 20},
     },
     st.lists(WORKLOADS, min_size=1, max_size=4),
     st.lists(EVENTS, max_size=3),
+    st.lists(st.tuples(SPANS, st.sampled_from([None, "500m", "2500m", "99"])), max_size=2),
     st.sampled_from([None, 0, 0.5, 1]),
     st.sampled_from([60, 150, 400]),
     st.sampled_from([{}, {"startup": 0, "termination": 0}, {"controllers": False}, {"latency": {"uniform": [0, 1]}}]),
@@ -295,6 +308,26 @@ def test_a_users_plugin_decides():
     found = run(given_scenario, plugins=[OnlyTheFirst], config=config)
     assert sorted(row.node for row in found.decisions) == ["", "a-1"]
     assert found.summary.causes[0].cause == "NodeResourcesFit, OnlyTheFirst"
+
+
+def test_rows_that_are_left_out_are_told(tmp_path):
+    (tmp_path / "t.csv").write_text("id,at,cpu\na,1,1\nb,,1\nc,3,x\nd,4,1\n")
+    trace = {
+        "format": "csv",
+        "file": "t.csv",
+        "name": "id",
+        "time": "at",
+        "resources": {"cpu": "cpu"},
+        "badRows": "skip",
+    }
+    groups = [{"name": "a", "count": 1, "capacity": {"cpu": 8}}]
+    scenario = tmp_path / "s.yaml"
+    scenario.write_bytes(
+        msgspec.json.encode({"cluster": {"groups": groups}, "workloads": [{"name": "t", "trace": trace}]})
+    )
+    found = simulate_scenario(scenario).summary
+    assert found.arrived == 2
+    assert found.notes == ("workload t: 2 rows of the trace left out (badRows: skip)",)
 
 
 # -- workloads --------------------------------------------------------------------------------------------------------

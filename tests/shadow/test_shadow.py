@@ -1,12 +1,18 @@
 """Pods that another scheduler binds beside what this one thinks of its nodes."""
 
+from io import StringIO
+
 from stowplan.api.changes import Change
 from stowplan.api.decode import convert
+from stowplan.api.documents import Documents
 from stowplan.api.types import Node, Pod
 from stowplan.config import load_config
 from stowplan.engine.engine import Engine
 from stowplan.engine.inputs import Changes
 from stowplan.engine.settings import EngineSettings
+from stowplan.explain.tables import write
+from stowplan.extenders.asking import asking, posting_to
+from stowplan.extenders.calls import Calls
 from stowplan.in_tree.registry import in_tree_registry
 from stowplan.shadow.comparison import Kind
 from stowplan.shadow.report import Report
@@ -15,22 +21,27 @@ from stowplan.testing import a_node, a_pod
 from stowplan.timing.manual_time import ManualTime
 
 REGISTRY = in_tree_registry()
+API = {"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration"}
 
 
 class Other:
     """A cluster in which another scheduler places pods; the shadow looks on."""
 
-    def __init__(self, *nodes):
+    def __init__(self, *nodes, config=None, ask=None, gpus="0"):
+        given = None if config is None else {**API, **config}
+        configuration = load_config(given, plugins=REGISTRY.declarations)
         self.report, self.judged, self.now = Report(), [], 100.0
         self.engine = Engine(
-            load_config(None, plugins=REGISTRY.declarations),
+            configuration,
             registry=REGISTRY,
             now=self.now,
             meter=ManualTime(),
             settings=EngineSettings(stories=False, events=False),
         )
-        self.shadow = Shadow(self._hear, meter=ManualTime())
-        made = [convert(a_node(name).allocatable(cpu=cpu, memory="32Gi", pods=110).obj(), Node) for name, cpu in nodes]
+        asks = None if ask is None else asking(Calls(configuration, Documents(())), ask)
+        self.shadow = Shadow(self._hear, meter=ManualTime(), ask=asks)
+        room = {"memory": "32Gi", "pods": 110, "example.com/gpu": gpus}
+        made = [convert(a_node(name).allocatable(cpu=cpu, **room).obj(), Node) for name, cpu in nodes]
         self._tell(Node, *(Change(None, node) for node in made))
         self._tell(Pod)
 
@@ -41,8 +52,9 @@ class Other:
     def _tell(self, kind, *changes):
         self.shadow.step(self.engine, Changes(kind, changes), self.now)
 
-    def pods(self, **cpus):
-        made = [convert(a_pod(name).uid(name).requests(cpu=cpu).obj(), Pod) for name, cpu in cpus.items()]
+    def pods(self, resource=None, **cpus):
+        more = {} if resource is None else {resource: "1"}
+        made = [convert(a_pod(name).uid(name).requests(cpu=cpu, **more).obj(), Pod) for name, cpu in cpus.items()]
         self._tell(Pod, *(Change(None, pod) for pod in made))
         return made
 
@@ -191,3 +203,104 @@ def test_the_report():
     assert 'stowplan_shadow_pods_total{result="same"} 1' in text
     assert "stowplan_shadow_agreement_ratio 0.5" in text
     assert 'stowplan_shadow_differences_total{plugin="NodeResourcesFit"} 1' in text
+
+
+# -- samples and extenders --------------------------------------------------------------------------------------------
+
+SAMPLING = {"percentageOfNodesToScore": 50}
+
+
+def full(*, better, worse, of="1"):
+    """A cluster with so many nodes with more room than the others; what is said of one of the others."""
+    nodes = [(f"better-{i}", "16") for i in range(better)] + [(f"worse-{i}", "8") for i in range(worse)]
+    other = Other(*nodes, config=SAMPLING)
+    (pod,) = other.pods(p=of)
+    return other, other.bind((pod, "worse-0"))[0]
+
+
+def test_a_better_node_may_have_been_outside_of_the_sample():
+    # Of 200 nodes, 100 are looked at.
+    other, found = full(better=100, worse=100)
+    assert found.kind is Kind.SAMPLE
+    assert "NodeResourcesFit" in found.by_plugin
+    assert other.report.agreement == 1.0
+    assert (other.report.different, other.report.not_compared) == (0, 1)
+    assert "none of which could be compared" in page(other.report)
+
+
+def test_one_of_so_many_better_nodes_must_have_been_in_the_sample():
+    other, found = full(better=101, worse=99)
+    assert found.kind is Kind.SCORE
+    assert other.report.agreement == 0.0
+
+
+def test_nodes_that_refuse_the_pod_fill_no_sample():
+    # Of the nodes that take it, the better ones are more than are left out.
+    _, found = full(better=101, worse=99, of="8")
+    assert found.kind is Kind.SCORE
+
+
+EXTENDER = {
+    "extenders": [
+        {
+            "urlPrefix": "http://localhost:1",
+            "filterVerb": "filter",
+            "prioritizeVerb": "prioritize",
+            "weight": 10,
+            "managedResources": [{"name": "example.com/gpu"}],
+        }
+    ]
+}
+
+
+def answer(url, body):
+    """Refuses "refused", and likes "small"."""
+    if url.endswith("filter"):
+        kept = [node for node in body["Nodes"]["items"] if node["metadata"]["name"] != "refused"]
+        return {"Nodes": {"items": kept}, "FailedNodes": {"refused": "no licence"}}
+    return [{"Host": "small", "Score": 10}]
+
+
+def with_extender(ask):
+    other = Other(("small", "2"), ("large", "8"), ("refused", "4"), config=EXTENDER, ask=ask, gpus="4")
+    (plain,) = other.pods(plain="1")
+    (gpu,) = other.pods(gpu="1", resource="example.com/gpu")
+    return other, plain, gpu
+
+
+def test_pods_in_which_an_extender_is_interested_are_set_apart():
+    other, plain, gpu = with_extender(None)
+    (first,) = other.bind((plain, "large"))
+    (second,) = other.bind((gpu, "small"))
+    assert (first.kind, second.kind) == (Kind.SAME, Kind.EXTENDER)
+    assert "was not asked" in second.text()
+    assert (other.report.pods, other.report.not_compared, other.report.agreement) == (2, 1, 1.0)
+    assert "1 not compared: an extender has a say" in page(other.report)
+
+
+def test_an_extender_that_is_asked_has_its_say():
+    for node, kind, name in (("small", Kind.SAME, ""), ("large", Kind.SCORE, ""), ("refused", Kind.REFUSED, "licence")):
+        other, plain, gpu = with_extender(posting_to(answer))
+        other.bind((plain, "large"))
+        (found,) = other.bind((gpu, node))
+        assert (found.kind, found.asked) == (kind, True)
+        assert name in found.text()
+        if kind is Kind.SCORE:
+            assert found.best == "small"
+
+
+def test_an_extender_that_fails_is_an_error():
+    def broken(url, body):
+        raise OSError("connection refused")
+
+    other, plain, gpu = with_extender(posting_to(broken))
+    other.bind((plain, "large"))
+    (found,) = other.bind((gpu, "small"))
+    assert found.kind is Kind.ERROR
+    assert "connection refused" in found.text()
+
+
+def page(report):
+    text = StringIO()
+    write(report.page(), text)
+    return text.getvalue()

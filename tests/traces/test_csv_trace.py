@@ -187,6 +187,7 @@ def peak_of(folder, rows, **options):
         tracemalloc.stop()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", [pytest.param({}, id="in order"), pytest.param({"sort": True}, id="sorted")])
 def test_ten_times_the_rows_take_no_more_memory(tmp_path, monkeypatch, options):
     monkeypatch.setattr(sorting, "RUN", 1000)
@@ -209,6 +210,6 @@ def test_a_full_disk_while_sorting(tmp_path, monkeypatch):
             raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(sorting, "RUN", 2)
-    monkeypatch.setattr(sorting, "TemporaryFile", Full)
+    monkeypatch.setattr(sorting, "TemporaryFile", lambda **how: Full())
     with pytest.raises(TraceError, match=r"cannot sort in .*: No space left on device; TMPDIR"):
         list(in_order([(3,), (2,), (1,)]))

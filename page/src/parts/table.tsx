@@ -10,6 +10,8 @@ export interface Column<Row> {
   value: (row: Row) => Cell;
   /** What is shown, if it is something else. */
   show?: (row: Row) => ComponentChildren;
+  /** Sentences: they get the room that the other columns leave, and are told in full by a tooltip. */
+  long?: boolean;
 }
 
 interface Props<Row> {
@@ -78,7 +80,7 @@ export function Table<Row>({ caption, columns, rows, rowKey, file, selected }: P
               return (
                 <tr key={key} aria-rowindex={first + i + 2} aria-selected={key === selected || undefined}>
                   {columns.map((column, at) => (
-                    <td key={column.title} class={numeric[at] ? "number" : undefined}>
+                    <td key={column.title} class={numeric[at] ? "number" : column.long ? "long" : undefined} title={column.long ? String(column.value(row)) : undefined}>
                       {column.show ? column.show(row) : shown(column.value(row))}
                     </td>
                   ))}

@@ -8,7 +8,7 @@ import type { Drawn } from "../parts/pictures";
 import { isDark } from "../shell/theme";
 import { boxesOf, drawBay, drawHold, eraseBay, type Eye, eyeOn, type Look, lookOf, type Scene, seen } from "./draw";
 import type { Bay, Box, Rect } from "./layout";
-import type { Change, PodItem } from "./model";
+import type { PodItem, SomeChange } from "./model";
 import { CanvasPen, SvgPen } from "./pen";
 
 const FLIGHT = 700;
@@ -111,7 +111,7 @@ export class Canvas {
   }
 
   /** Bays that changed are drawn anew, and pods that came, moved or left are seen to do so. */
-  change(change: Change): void {
+  change(change: SomeChange): void {
     for (const node of change.nodes) this.#soil(node);
     for (const { before, after } of change.pods) {
       if (before?.node === after?.node && before && after) {

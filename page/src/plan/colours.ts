@@ -26,21 +26,26 @@ const KINDS: [string, string][] = [
   ["#c9512f", "#e0704f"], ["#7fbcd6", "#8ccbe6"], ["#d3bd2a", "#e3d04f"], ["#6a6fb3", "#8d92d6"],
 ];
 const PATTERNS: Pattern[] = ["plain", "stripes", "dots"];
+const KIND_PAINTS = PATTERNS.flatMap((pattern) => KINDS.map(([light, dark]): Paint => ({ light, dark, pattern })));
 const OTHER: Paint = { light: "#a9adb0", dark: "#5c6a77", pattern: "plain" };
 const SCALE: [string, string][] = [
   ["#d7e6ee", "#234257"], ["#a5c8dc", "#2f6383"], ["#6fa5c4", "#4288b0"], ["#3a7ca5", "#6db2d8"], ["#15507a", "#b5e0f7"],
 ];
+const STEPS = SCALE.map(([light, dark]): Paint => ({ light, dark, pattern: "plain" }));
 const AGES: [number, string][] = [
   [300, "under 5m"], [3600, "under 1h"], [86400, "under 1d"], [7 * 86400, "under 7d"], [Infinity, "older"],
 ];
 
 export class Colours {
   readonly legend: LegendEntry[];
-  readonly #paints = new Map<string, Paint>();
+  /** All that there are; many kinds can share one. */
+  readonly paints: Paint[] = [OTHER];
+  /** Of a kind: the place of its paint in `paints`. */
+  readonly #places = new Map<string, number>();
   readonly #nameOf: (pod: PodItem) => string;
 
   /** Of kinds: the place of each in the order of colours. */
-  readonly #places = new Map<string, number>();
+  readonly #order = new Map<string, number>();
 
   /** `now`: milliseconds since the epoch, for ages. `before`: kinds that had a colour there keep it. */
   constructor(
@@ -58,20 +63,25 @@ export class Colours {
       if (by === "priority") priorities.set(name, pod.priority);
     }
     const names = ordered(by, counts, priorities);
-    this.#place(names, before?.by === by ? before.#places : new Map());
-    names.forEach((name, i) => this.#paints.set(name, by === "priority" || by === "age" ? stepOf(by, name, i, names.length) : kindPaint(this.#places.get(name)!)));
-    this.legend = names.map((name) => ({ name, paint: this.#paints.get(name)!, pods: counts.get(name)! }));
+    this.#rank(names, before?.by === by ? before.#order : new Map());
+    this.legend = names.map((name, i) => {
+      const paint = by === "priority" || by === "age" ? stepOf(by, name, i, names.length) : kindPaint(this.#order.get(name)!);
+      let place = this.paints.indexOf(paint);
+      if (place < 0) place = this.paints.push(paint) - 1;
+      this.#places.set(name, place);
+      return { name, paint, pods: counts.get(name)! };
+    });
   }
 
   /** What has a colour keeps it; the others get the first that are free, in their order. */
-  #place(names: string[], before: ReadonlyMap<string, number>): void {
-    for (const name of names) if (before.has(name)) this.#places.set(name, before.get(name)!);
-    const taken = new Set(this.#places.values());
+  #rank(names: string[], before: ReadonlyMap<string, number>): void {
+    for (const name of names) if (before.has(name)) this.#order.set(name, before.get(name)!);
+    const taken = new Set(this.#order.values());
     let free = 0;
     for (const name of names) {
-      if (this.#places.has(name)) continue;
+      if (this.#order.has(name)) continue;
       while (taken.has(free)) free++;
-      this.#places.set(name, free++);
+      this.#order.set(name, free++);
     }
   }
 
@@ -81,7 +91,12 @@ export class Colours {
 
   /** A kind that came after the legend was made has the colour of the others. */
   paint(pod: PodItem): Paint {
-    return this.#paints.get(this.#nameOf(pod)) ?? OTHER;
+    return this.paints[this.place(pod)]!;
+  }
+
+  /** Where its paint is among `paints`. */
+  place(pod: PodItem): number {
+    return this.#places.get(this.#nameOf(pod)) ?? 0;
   }
 }
 
@@ -104,17 +119,11 @@ function stepOf(by: "priority" | "age", name: string, i: number, of: number): Pa
   return by === "age" ? step(AGES.findIndex(([, age]) => age === name), AGES.length) : step(i, of);
 }
 
-/** The colour of the i-th kind of anything. */
+/** The colour of the i-th kind of anything; the same object each time. */
 export function kindPaint(i: number): Paint {
-  const pattern = PATTERNS[Math.floor(i / KINDS.length)];
-  if (!pattern) return OTHER;
-  const [light, dark] = KINDS[i % KINDS.length]!;
-  return { light, dark, pattern };
+  return KIND_PAINTS[i] ?? OTHER;
 }
 
 function step(i: number, of: number): Paint {
-  const at = of < 2 ? 2 : Math.round((i * (SCALE.length - 1)) / (of - 1));
-  const [light, dark] = SCALE[at]!;
-  return { light, dark, pattern: "plain" };
+  return STEPS[of < 2 ? 2 : Math.round((i * (STEPS.length - 1)) / (of - 1))]!;
 }
-

@@ -134,23 +134,25 @@ function drawLayers(pen: Pen, node: string, at: Rect, scene: Scene): void {
   const pods = scene.plan.podsOn(node);
   const whole = capacity(scene, node);
   if (!pods.length || whole <= 0) return;
-  const amounts = new Map<Paint, number>();
+  const { colours, resource, shown } = scene;
+  const amounts = new Float64Array(colours.paints.length);
   let all = 0;
   for (const pod of pods) {
-    const amount = need(pod, scene.resource);
+    const amount = need(pod, resource);
     all += amount;
-    if (!amount || !scene.shown(pod)) continue;
-    const paint = scene.colours.paint(pod);
-    amounts.set(paint, (amounts.get(paint) ?? 0) + amount);
+    if (amount && shown(pod)) amounts[colours.place(pod)]! += amount;
   }
+  const layers: number[] = [];
+  for (let place = 0; place < amounts.length; place++) if (amounts[place]) layers.push(place);
+  layers.sort((one, other) => amounts[other]! - amounts[one]! || one - other);
   const scale = at.height / Math.max(whole, all);
   const bottom = Math.round(at.y + at.height);
   let level = 0;
   let below = bottom;
-  for (const [paint, amount] of [...amounts].sort(([, one], [, other]) => other - one)) {
-    level += amount * scale;
+  for (const place of layers) {
+    level += amounts[place]! * scale;
     const top = Math.min(bottom - 1, Math.round(bottom - level));
-    if (top < below) pen.box(at.x, top, at.width, below - top, paint, 1);
+    if (top < below) pen.box(at.x, top, at.width, below - top, colours.paints[place]!, 1);
     below = top;
   }
 }

@@ -85,6 +85,18 @@ test("no string is taken for a property of objects", () => {
   assert.equal(model.podsOn("constructor").length, 0);
 });
 
+test("parts of a snapshot name its nodes by their positions, and others by name", () => {
+  const model = new PlanModel();
+  model.apply({ kind: "snapshot", version: 4, nodes: nodes("a", "b"), pods: pods({}), more: true });
+  const block = { ...pods({ "x/p": "", "x/q": "", "x/r": "", "x/s": "" }), node: [2, 0, 3, 2], nodeNames: ["gone"] };
+  model.apply({ kind: "part", version: 4, pods: block, more: false });
+  assert.deepEqual(["x/p", "x/q", "x/r", "x/s"].map((key) => model.pods.get(key)!.node), ["b", "", "gone", "b"]);
+  assert.deepEqual(["a", "b", "gone"].map((node) => model.podsOn(node).length), [0, 2, 1]);
+  assert.equal(model.pending.size, 1);
+  assert.ok(model.apply({ kind: "delta", version: 5, since: 4, nodes: NO_NODES, pods: pods({ "x/q": "b" }), goneNodes: [], gonePods: ["x/p"] }));
+  assert.deepEqual(model.podsOn("b").map((pod) => pod.key).sort(), ["x/q", "x/s"]);
+});
+
 test("a snapshot in parts is whole once the last has come", () => {
   const model = new PlanModel();
   const heard: boolean[] = [];

@@ -40,22 +40,32 @@ export interface PodChange {
   after?: PodItem;
 }
 
-export interface Change {
-  /** Everything may be different. */
-  whole: boolean;
+export type Change = WholeChange | SomeChange;
+
+/** Every pod may be different, and perhaps every node. */
+export interface WholeChange {
+  whole: true;
+  nodes: boolean;
+}
+
+export interface SomeChange {
+  whole: false;
   nodes: Set<string>;
   pods: PodChange[];
 }
 
+const WHOLE: { names: readonly string[]; lists: PodItem[][] } = { names: [], lists: [] };
 const NO_PODS: readonly PodItem[] = [];
 /** Milliseconds between two looks at a plan that comes in parts: on a slow line it is seen to fill. */
-const FILLING = 600;
+const FILLING = 1000;
 
 export class PlanModel {
   version = 0;
   /** Whether pods of a snapshot are still to come. */
   loading = false;
   #told = 0;
+  /** What the parts of a snapshot know of its nodes: the names at their positions, and the pods that are there. */
+  #parts = WHOLE;
   readonly nodes = new Map<string, NodeItem>();
   readonly pods = new Map<string, PodItem>();
   /** As arrays: a node has a hundred pods at most, and thousands of sets take longer to make than to search. */
@@ -86,13 +96,15 @@ export class PlanModel {
       if (first) {
         this.#clear();
         for (const node of nodeItems(message.nodes)) this.nodes.set(node.name, node);
-      }
-      this.#fill(message.pods);
+        this.#fill(message.pods);
+        this.#parts = { names: ["", ...message.nodes.name], lists: [] };
+      } else this.#fill(message.pods, this.#parts);
       this.version = message.version;
       this.loading = message.more ?? false;
+      if (!this.loading) this.#parts = WHOLE;
       if (first || !this.loading || performance.now() - this.#told > FILLING) {
         this.#told = performance.now();
-        this.#tell({ whole: true, nodes: new Set(), pods: [] });
+        this.#tell({ whole: true, nodes: first });
       }
       return true;
     }
@@ -103,8 +115,9 @@ export class PlanModel {
   }
 
   /** Applies a change that has no version of its own: a frame of a recording, or what a trial led to. */
-  change(changes: Changes): Change {
-    const change: Change = { whole: false, nodes: new Set(changes.goneNodes), pods: [] };
+  change(changes: Changes): SomeChange {
+    const nodes = new Set(changes.goneNodes);
+    const change: SomeChange = { whole: false, nodes, pods: [] };
     for (const name of changes.goneNodes) this.nodes.delete(name);
     for (const key of changes.gonePods) {
       const before = this.pods.get(key);
@@ -113,7 +126,16 @@ export class PlanModel {
         change.pods.push({ before });
       }
     }
-    this.#take(changes.nodes, changes.pods, change);
+    for (const node of nodeItems(changes.nodes)) {
+      this.nodes.set(node.name, node);
+      nodes.add(node.name);
+    }
+    for (const after of podItems(changes.pods, WHOLE.names)) {
+      const before = this.pods.get(after.key);
+      if (before) this.#remove(before);
+      this.#add(after);
+      change.pods.push({ before, after });
+    }
     this.#tell(change);
     return change;
   }
@@ -134,27 +156,14 @@ export class PlanModel {
     this.#pending.clear();
   }
 
-  #take(nodes: NodesBlock, pods: PodsBlock, change: Change): void {
-    for (const node of nodeItems(nodes)) {
-      this.nodes.set(node.name, node);
-      change.nodes.add(node.name);
-    }
-    for (const after of podItems(pods)) {
-      const before = this.pods.get(after.key);
-      if (before) this.#remove(before);
-      this.#add(after);
-      change.pods.push({ before, after });
-    }
-  }
-
-  /** Pods that are new, many at once: each node is looked up once. */
-  #fill(block: PodsBlock): void {
-    const there: PodItem[][] = [];
-    podItems(block).forEach((pod, i) => {
+  /** Pods that are new, many at once. To look each node up by its name would take longer than all the rest. */
+  #fill(block: PodsBlock, { names, lists } = WHOLE): void {
+    podItems(block, names).forEach((pod, i) => {
       this.pods.set(pod.key, pod);
       const node = block.node[i]!;
-      if (node) (there[node] ??= this.#listOf(pod.node)).push(pod);
-      else this.#pending.add(pod);
+      if (!pod.node) this.#pending.add(pod);
+      else if (node < names.length) (lists[node] ??= this.#listOf(pod.node)).push(pod);
+      else this.#listOf(pod.node).push(pod);
     });
   }
 
@@ -201,12 +210,14 @@ function* nodeItems(block: NodesBlock): Generator<NodeItem> {
   }
 }
 
-function podItems(block: PodsBlock): PodItem[] {
+/** `known`: node names that the block's own come after. */
+function podItems(block: PodsBlock, known: readonly string[]): PodItem[] {
   const { key: keys, node, nominatedNode, workload, labels, requests, priority, created, nodeNames, workloads, labelSets, amountSets } = block;
   // Names of namespaces and of families are shared between their pods: a hundred thousand copies would be megabytes.
   const namespaces = new Map<string, [string, string[]]>();
   const times = block.times.map((time) => Date.parse(time) || 0);
   const terminating = new Set(block.terminating);
+  const nodeAt = (at: number) => (at < known.length ? known[at]! : nodeNames[at - known.length]!);
   const found = new Array<PodItem>(keys.length);
   for (let i = 0; i < keys.length; i++) {
     const key = keys[i]!;
@@ -220,8 +231,8 @@ function podItems(block: PodsBlock): PodItem[] {
       key,
       namespace,
       name: key.slice(slash + 1),
-      node: nodeNames[node[i]!]!,
-      nominatedNode: nodeNames[nominatedNode[i]!]!,
+      node: nodeAt(node[i]!),
+      nominatedNode: nodeAt(nominatedNode[i]!),
       workload: workloads[number]!,
       family: (families[number] ??= `${namespace}/${workloads[number] || "pods of their own"}`),
       labels: labelSets[labels[i]!]!,

@@ -28,7 +28,7 @@ export function PlanView({ source, plan, address }: ViewProps) {
   const resources = useMemo(() => resourcesOf(plan), [plan, nodesVersion]);
   const query = address.query;
   // Where no pod requests anything, as in many a small cluster, bays would look empty.
-  const nobodyAsksForCpu = useMemo(() => plan.pods.size > 0 && ![...plan.pods.values()].some((pod) => pod.requests.cpu), [plan, version]);
+  const nobodyAsksForCpu = useMemo(() => plan.pods.size > 0 && nobody(plan.pods.values(), (pod) => !!pod.requests.cpu), [plan, version]);
   const settings: Settings = {
     group: query.get("group") ?? USUAL.find((label) => (labels.get(label) ?? 0) > 1) ?? "",
     resource: query.get("resource") ?? (nobodyAsksForCpu ? "pods" : "cpu"),
@@ -172,6 +172,11 @@ function useKinds(plan: PlanModel, version: number, by: ColourBy): string {
     for (const pod of plan.pods.values()) kinds.add(by === "workload" ? pod.family : by === "namespace" ? pod.namespace : String(pod.priority));
     return kinds.size > 500 ? String(kinds.size) : [...kinds].sort().join(" ");
   }, [plan, version, by]);
+}
+
+function nobody<T>(all: Iterable<T>, does: (one: T) => boolean): boolean {
+  for (const one of all) if (does(one)) return false;
+  return true;
 }
 
 function groupLabels(plan: PlanModel): Map<string, number> {

@@ -36,8 +36,7 @@ export function QueueView({ source, plan }: ViewProps) {
 export function lanes(pods: QueuedPod[]): Map<string, QueuedPod[]> {
   const found = new Map<string, QueuedPod[]>();
   for (const pod of pods) {
-    const refused = pod.rejectedBy?.length ? `: ${pod.rejectedBy.join(", ")}` : pod.gatedBy ? ` by ${pod.gatedBy}` : "";
-    const lane = `${pod.place || "waiting"}${refused}`;
+    const lane = pod.gatedBy ? `gated by ${pod.gatedBy}` : `${pod.place || "waiting"}${pod.rejectedBy?.length ? `: ${pod.rejectedBy.join(", ")}` : ""}`;
     const there = found.get(lane);
     if (there) there.push(pod);
     else found.set(lane, [pod]);
@@ -171,7 +170,7 @@ function Decisions({ ask, depends }: { ask: () => Promise<{ decisions: Decision[
     { title: "Node", value: (one) => one.node ?? "", show: (one) => (one.node ? <a href={nodeHref(one.node)}>{one.node}</a> : <span class="bad-text">none</span>) },
     { title: "Attempt", value: (one) => one.attempt ?? 0 },
     { title: "Milliseconds", value: (one) => Math.round(10 * (one.milliseconds ?? 0)) / 10 },
-    { title: "Why not", value: (one) => one.message ?? "" },
+    { title: "Why not", value: (one) => one.message ?? "", long: true },
   ];
   return (
     <section aria-labelledby="decisions">

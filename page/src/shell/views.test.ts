@@ -6,7 +6,7 @@ import { lanes, latencies, wakers, wakeText } from "../queue/view";
 
 test("pods wait in lanes by place and by who refused them, those that are tried first in front", () => {
   const found = lanes([
-    { pod: "ns/gated", place: "gated", gatedBy: "SchedulingGates" },
+    { pod: "ns/gated", place: "unschedulable", gatedBy: "SchedulingGates", rejectedBy: ["SchedulingGates"] },
     { pod: "ns/a", place: "unschedulable", rejectedBy: ["NodeAffinity", "NodeResourcesFit"] },
     { pod: "ns/b", place: "backoff" },
     { pod: "ns/c", place: "active" },

@@ -4,14 +4,16 @@
  */
 const KEY = "stowplan-token";
 
-export function takeToken(): string {
+export function takeToken(): void {
+  const found = inAddress();
+  if (!found) return;
+  keepToken(found.token);
+  history.replaceState(null, "", location.pathname + location.search + (found.rest ? `#${found.rest}` : ""));
+}
+
+function inAddress(): { token: string; rest: string } | undefined {
   const found = /^#token=([^&]*)&?(.*)$/.exec(location.hash);
-  if (found) {
-    keepToken(decodeURIComponent(found[1] ?? ""));
-    const rest = found[2] ?? "";
-    history.replaceState(null, "", location.pathname + location.search + (rest ? `#${rest}` : ""));
-  }
-  return token();
+  return found ? { token: decodeURIComponent(found[1] ?? ""), rest: found[2] ?? "" } : undefined;
 }
 
 export function keepToken(value: string): void {
@@ -25,7 +27,9 @@ export function keepToken(value: string): void {
 
 let memory = "";
 
-export function token(): string {
+function token(): string {
+  const found = inAddress();
+  if (found) return found.token;
   try {
     return sessionStorage.getItem(KEY) ?? memory;
   } catch {

@@ -1,7 +1,7 @@
-/** The server beside the page, asked by addresses relative to it. */
+/** The server beside the page as a source. */
 import type { Capability, PlanMessage, SourceRecord, WhatIfChange } from "../protocol";
 import type { Moment } from "../shell/address";
-import { headers } from "./access";
+import { type Beginning, begin, request, stream } from "./requests";
 import { type Follower, Refused, type Source } from "./source";
 import { events } from "./stream";
 
@@ -10,10 +10,14 @@ const LONGEST_WAIT = 10_000;
 /** The server says something every 15 s; a stream that is silent for longer is dead. */
 const SILENCE = 40_000;
 
-export async function ask<T>(address: string, init?: RequestInit): Promise<T> {
+function ask<T>(address: string, init?: RequestInit): Promise<T> {
+  return answer(request(address, init));
+}
+
+async function answer<T>(asked: Promise<Response>): Promise<T> {
   let response: Response;
   try {
-    response = await fetch(address, { cache: "no-store", ...init, headers: { ...headers(), ...init?.headers } });
+    response = await asked;
   } catch {
     throw new Refused("The server does not answer.");
   }
@@ -31,28 +35,28 @@ async function refusal(response: Response): Promise<string> {
   }
 }
 
-/** The plan is asked for at once: it takes longest, and nothing of it depends on what the source is. */
 export async function serverSource(): Promise<Source> {
-  const stop = new AbortController();
-  const first = stream(stop.signal);
-  first.catch(() => {});
+  const begun = alreadyBegun() ?? begin();
   try {
-    return new Server(await ask<SourceRecord>("source"), { stop, first });
+    return new Server(await answer<SourceRecord>(begun.source), begun);
   } catch (error) {
-    stop.abort();
+    begun.stop.abort();
     throw error;
   }
 }
 
-interface Stream {
-  stop: AbortController;
-  first: Promise<Response>;
+/** What `first.ts` asked; once. */
+function alreadyBegun(): Beginning | undefined {
+  const found = globalThis as { stowplanBegun?: Beginning };
+  const begun = found.stowplanBegun;
+  delete found.stowplanBegun;
+  return begun;
 }
 
 class Server implements Source {
   constructor(
     readonly about: SourceRecord,
-    private begun?: Stream,
+    private begun?: Beginning,
   ) {}
 
   can(what: Capability): boolean {
@@ -77,9 +81,9 @@ class Server implements Source {
     ask<never>(`frames?${new URLSearchParams({ track, ...(from && { from }), ...(until && { until }) })}`);
 
   follow(follower: Follower): () => void {
-    const { stop, first } = this.begun ?? { stop: new AbortController() };
+    const { stop, plan } = this.begun ?? { stop: new AbortController(), plan: undefined };
     this.begun = undefined;
-    void this.#follow(follower, stop, first);
+    void this.#follow(follower, stop, plan);
     return () => stop.abort();
   }
 
@@ -106,10 +110,6 @@ class Server implements Source {
       wait = Math.min(wait * 2, LONGEST_WAIT);
     }
   }
-}
-
-function stream(signal: AbortSignal): Promise<Response> {
-  return fetch("plan", { cache: "no-store", headers: { ...headers(), Accept: "text/event-stream" }, signal });
 }
 
 /** The plan's messages as they come; ends when the stream does. Each stream starts with a snapshot. */

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 POD_GROUPS = click.option(
     "--pod-groups",
     is_flag=True,
-    help="Schedule pod groups of the live cluster as groups; where files have PodGroups, that is so anyway.",
+    help="Schedule pod groups of the live cluster as groups. Always on for files with PodGroups.",
 )
 #: For commands in which pods and workloads are named.
 NAMESPACE = click.option(
@@ -47,9 +47,9 @@ _OPTIONS = (
         metavar="FILE",
         multiple=True,
         shell_complete=complete_file,
-        help="File, directory or - for stdin. Repeatable. Without it, a live cluster is asked, reading only.",
+        help="File, directory or - for stdin. Repeatable. Default: a live cluster, which is only read.",
     ),
-    click.option("-R", "--recursive", is_flag=True, help="Of directories, read the folders in them, too."),
+    click.option("-R", "--recursive", is_flag=True, help="Also read subdirectories."),
     click.option(
         "--kubeconfig",
         metavar="FILE",

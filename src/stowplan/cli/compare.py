@@ -23,19 +23,21 @@ if TYPE_CHECKING:
     from stowplan.compare.comparison import ComparisonRecord
     from stowplan.sweeps.workers import Workers
 
-_EPILOG = "Exit code: 0; 1: some run failed; 2: an input makes no sense; 130: interrupted, with what was done by then."
+_EPILOG = "Exit codes: 0: done; 1: some run failed; 2: invalid input; 130: interrupted, with partial results."
 _INTERRUPTED = 130
 
 
 @click.command(epilog=_EPILOG, short_help="Configurations side by side on a scenario or a recording.")
 @click.argument("configs", metavar="CONFIG...", nargs=-1, shell_complete=complete_file)
-@click.option("--scenario", metavar="FILE", shell_complete=complete_file, help="As of `simulate`.")
-@click.option("--recording", metavar="FILE", shell_complete=complete_file, help="As of `record`, to decide anew.")
-@click.option("--seeds", type=click.IntRange(min=1), default=5, show_default=True, metavar="N", help="How many.")
+@click.option("--scenario", metavar="FILE", shell_complete=complete_file, help="The scenario to simulate.")
+@click.option(
+    "--recording", metavar="FILE", shell_complete=complete_file, help="Replay this recording instead of a scenario."
+)
+@click.option("--seeds", type=click.IntRange(min=1), default=5, show_default=True, metavar="N", help="Number of seeds.")
 @SEEDS_FROM
 @PLUGINS
 @on_workers
-@click.option("--html", metavar="FILE", help="Also write a page that stands alone.")
+@click.option("--html", metavar="FILE", help="Also write a self-contained HTML report.")
 @QUIET
 @OUTPUT
 @click.pass_context
@@ -55,10 +57,11 @@ def compare(
     output: str,
 ) -> None:
     """Simulate one scenario with two or more configurations (KubeSchedulerConfiguration files), each with the same
-    seeds: the same pods come at the same times. Shown are waits, use, fragmentation, cost and evictions of each, their
-    differences from the first, and how many pods are placed otherwise.
+    seeds: the same pods arrive at the same times. Shows waits, utilization, fragmentation, cost and evictions of each,
+    their differences from the first, and how many pods are placed differently.
 
-    With --recording, a recording is decided anew with each; "recorded" as CONFIG is the one that it was made with.
+    With --recording, each configuration schedules the recorded pods again; "recorded" as CONFIG stands for the
+    configuration in the recording.
 
     \b
     Examples:

@@ -13,8 +13,8 @@ _VARIABLE = "_STOWPLAN_COMPLETE"
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 @click.pass_context
 def completion(ctx: click.Context, *, shell: str) -> None:
-    """Write a script that makes SHELL complete stowplan: commands, options and their values, files, contexts, and names
-    of pods and nodes, of the files that -f gives or of the live cluster.
+    """Print a completion script for SHELL. It completes commands, options and their values, files, contexts, and names
+    of pods and nodes (from the files of -f or the live cluster).
 
     \b
     For this session, or in ~/.bashrc, ~/.zshrc:

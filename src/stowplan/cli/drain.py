@@ -66,6 +66,7 @@ def drain(
         about = cluster_of(**source)
         for name in nodes:
             about.check_node(name)
+        about.note_unplaced()
         chosen = [*nodes, *_chosen(about, zone, selector, all_nodes=all_nodes)]
         answer(what_a_drain_does(about.cluster, chosen, rolling=max_unavailable), drain_page, output)
 

@@ -35,10 +35,10 @@ _WHAT_IF = Section(
 _RECORDINGS = Section(
     "What was decided, and what would have been?",
     (
-        ("stowplan record cluster.recording", "follow a live cluster into a file"),
+        ("stowplan record cluster.recording", "record a live cluster into a file"),
         ("stowplan explain --recording FILE --at TIME …", "ask about any moment of it"),
-        ("stowplan replay FILE --config new.yaml", "decide everything anew"),
-        ("stowplan shadow", "beside another scheduler: the same here?"),
+        ("stowplan replay FILE --config new.yaml", "schedule everything again, differently configured"),
+        ("stowplan shadow", "compare with a running scheduler"),
     ),
 )
 _CONFIGURATIONS = Section(
@@ -46,17 +46,17 @@ _CONFIGURATIONS = Section(
     (
         ("stowplan config view scheduler.yaml", "which plugins run where, and where each comes from"),
         ("stowplan config convert policy.json", "any version, or a policy, as v1"),
-        ("stowplan completion bash", "let your shell complete all this"),
+        ("stowplan completion bash", "shell completion"),
     ),
 )
 _IN_A_CLUSTER = Section(
     "In a cluster:",
     (
         ("stowplan run --scheduler-name mine", "schedule the pods that ask for it"),
-        ("kube-scheduler --kubeconfig FILE", "in place of Kubernetes' own, with its flags"),
+        ("kube-scheduler --kubeconfig FILE", "replaces Kubernetes' own, with the same flags"),
     ),
 )
-#: Where each command is. Their modules bring much along, and one run needs one of them.
+#: Where each command is. Imported on use: a run needs only one of these modules.
 _HOMES = {
     "compare": "stowplan.cli.compare:compare",
     "completion": "stowplan.cli.completion:completion",

@@ -38,18 +38,28 @@ if TYPE_CHECKING:
 _CHECK_INTERVAL = 0.5
 
 
-@click.command(short_help="Follow a live cluster into a file, to look at any moment later.")
+@click.command(short_help="Record a live cluster into a file, to query any moment later.")
 @click.argument("file", required=False, shell_complete=complete_file)
-@click.option("--kubeconfig", metavar="FILE", shell_complete=complete_file, help="Without it, as kubectl finds it.")
-@click.option("--context", metavar="NAME", shell_complete=complete_context, help="Context of the kubeconfig.")
+@click.option(
+    "--kubeconfig",
+    metavar="FILE",
+    shell_complete=complete_file,
+    help="Kubeconfig of the live cluster. Default: found as kubectl finds it.",
+)
+@click.option(
+    "--context",
+    metavar="NAME",
+    shell_complete=complete_context,
+    help="Context of the kubeconfig. Default: the current one.",
+)
 @click.option(
     "--config",
     metavar="FILE",
     shell_complete=complete_file,
-    help="KubeSchedulerConfiguration of the cluster's scheduler: it says what is read. Without it, the default one.",
+    help="KubeSchedulerConfiguration of the cluster's scheduler, which decides what is read. Default: the default one.",
 )
-@click.option("--plugin", "plugins", metavar="MODULE:CLASS", multiple=True, help="A plugin of your own. Repeatable.")
-@click.option("--rbac", is_flag=True, help="Print the ClusterRole that this needs, and end.")
+@click.option("--plugin", "plugins", metavar="MODULE:CLASS", multiple=True, help="Plugin of your own. Repeatable.")
+@click.option("--rbac", is_flag=True, help="Print the ClusterRole that this needs, and exit.")
 @recording_options()
 def record(
     *,
@@ -61,13 +71,13 @@ def record(
     rbac: bool,
     **options: Any,
 ) -> None:
-    """Follow a live cluster into FILE until Ctrl-C: nodes, pods and whatever else decisions depend on, as they change.
+    """Record a live cluster into FILE until Ctrl-C: nodes, pods and whatever else decisions depend on, as they change.
 
-    Reads only: it lists and watches, and --rbac prints the role that allows just that. No Secrets or ConfigMaps, no
-    environment or commands of containers, and of annotations only those that plugins say they read.
+    Read-only: it lists and watches; --rbac prints the role for that. Secrets, ConfigMaps, and environment and commands
+    of containers are not recorded, and of annotations only those that plugins declare.
 
-    FILE is compressed, for its owner only, and complete up to the last half second whenever the process dies. One that
-    is there already is moved aside to FILE.1 (then FILE.2, and on).
+    FILE is compressed, readable by its owner only, and complete up to the last half second if the process dies. An
+    existing file is renamed to FILE.1 (then FILE.2, and so on).
 
     \b
     Examples:

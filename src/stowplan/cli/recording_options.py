@@ -18,7 +18,7 @@ _OPTIONS = (
         "record_annotations",
         metavar="KEY",
         multiple=True,
-        help=f"Keep this annotation, too; {ALL}: each of them. Without it, those that plugins read. Repeatable.",
+        help=f"Also record this annotation, or {ALL}. Default: only those that plugins read. Repeatable.",
     ),
     click.option(
         "--record-max-size",
@@ -26,7 +26,7 @@ _OPTIONS = (
         default=ROTATE_AT >> 20,
         show_default=True,
         metavar="MIB",
-        help="Rotate the file at this size; 0: never.",
+        help="Rotate the file at this size; 0 means never.",
     ),
     click.option(
         "--record-keep",
@@ -34,7 +34,7 @@ _OPTIONS = (
         default=KEPT,
         show_default=True,
         metavar="N",
-        help="Older files that are kept; 0: all.",
+        help="Number of older files to keep; 0 means all.",
     ),
 )
 

@@ -24,7 +24,7 @@ from stowplan.framework.explanations.formatting import count
 from stowplan.guarding.broken_off_calls import BrokenOffCalls
 from stowplan.recordings.anew import decide_anew, percentiles, waits
 from stowplan.recordings.files import entries_of, files_of_run, header_of, moment_text, rotated
-from stowplan.recordings.moment import moment_of
+from stowplan.recordings.moment import moment_of, note_of
 from stowplan.recordings.replaying import Replayed, difference
 
 if TYPE_CHECKING:
@@ -40,10 +40,10 @@ _DIFFERENT = 3
 _SHOWN = 20
 
 
-@click.command(short_help="A recording: what is in it, any moment of it, and what would be decided anew.")
+@click.command(short_help="Show what is in a recording, rebuild any moment, or schedule it again.")
 @click.argument("file", shell_complete=complete_file)
 @click.option(
-    "--check", is_flag=True, help=f"Decide everything again, and end with {_DIFFERENT} at the first difference."
+    "--check", is_flag=True, help=f"Repeat all decisions, and exit with {_DIFFERENT} at the first difference."
 )
 @click.option("--at", metavar="TIME", help="The cluster at this time, as 2026-11-20T12:03 (UTC) or with an offset.")
 @click.option("--objects", is_flag=True, help="The objects of that time, or of the end, as a List for `explain -f`.")
@@ -51,10 +51,10 @@ _SHOWN = 20
     "--config",
     metavar="FILE",
     shell_complete=complete_file,
-    help="Decide everything anew with this KubeSchedulerConfiguration, and say what is placed otherwise.",
+    help="Schedule again with this KubeSchedulerConfiguration, and show which pods are placed differently.",
 )
-@click.option("--anew", is_flag=True, help="The same with the recorded configuration.")
-@click.option("--plugin", "plugins", metavar="MODULE:CLASS", multiple=True, help="A plugin that took part. Repeatable.")
+@click.option("--anew", is_flag=True, help="Schedule again with the recorded configuration.")
+@click.option("--plugin", "plugins", metavar="MODULE:CLASS", multiple=True, help="Plugin that was in use. Repeatable.")
 @click.option("-o", "--output", type=click.Choice(["text", "json", "yaml"]), default="text", show_default=True)
 def replay(
     *,
@@ -67,18 +67,18 @@ def replay(
     plugins: tuple[str, ...],
     output: str,
 ) -> None:
-    """Say what is in a recording: of a cluster (stowplan record), or of our scheduler (kube-scheduler --record,
-    stowplan run --record), which has its decisions, too. A recording that was rotated is read with its older files.
+    """Show what is in a recording: of a cluster (stowplan record), or of a Stowplan scheduler (kube-scheduler --record,
+    stowplan run --record), which also has its decisions. A rotated recording is read with its older files.
 
-    --check runs the scheduler again, from what it heard, and compares all that follows. --at rebuilds the cluster of a
-    moment; `stowplan explain --recording FILE --at TIME` asks about it. With --config, the same pods and nodes come and
-    go, and another configuration decides.
+    --check runs the scheduler again on its recorded inputs and compares all decisions. --at rebuilds the cluster at a
+    moment; `stowplan explain --recording FILE --at TIME` answers questions about it. With --config, the same pods and
+    nodes are added and deleted, and another configuration schedules.
 
     \b
-    It ends with
+    Exit codes:
       0    done
-      2    the file or the command line cannot be worked with
-      3    with --check: something else is decided now
+      2    the file or the command line is invalid
+      3    with --check: a decision differs
 
     \b
     Examples:
@@ -90,7 +90,7 @@ def replay(
     if check + bool(at is not None or objects) + bool(anew or config) > 1:
         raise click.UsageError("--check, --at or --objects, and --config or --anew exclude each other.")
     if anew and config:
-        raise click.UsageError("--anew is with the recorded configuration, --config with another: give one.")
+        raise click.UsageError("--anew uses the recorded configuration, --config another one: give only one of them.")
     when = moment_from_option(at)
     with reported(config):
         calls = BrokenOffCalls()
@@ -217,13 +217,21 @@ def _show_moment(
     file: str, when: float | None, registry: Registry, calls: BrokenOffCalls, output: str, *, objects: bool
 ) -> None:
     moment = moment_of(file, when, registry, broken_off=calls)
+    if over := note_of(moment, when):
+        click.echo(f"note: {over}", err=True)
     if objects:
         items = [_as_item(obj) for obj in moment.objects]
         click.echo(json.dumps({"apiVersion": "v1", "kind": "List", "items": items}))
         return
     kinds = Counter(type(obj).__name__ for obj in moment.objects)
     pending = sum(1 for obj in moment.objects if type(obj).__name__ == "Pod" and not obj.spec.node_name)
-    data = {"kind": "Moment", "at": moment_text(moment.at), "objects": dict(kinds), "pendingPods": pending}
+    data = {
+        "kind": "Moment",
+        "at": moment_text(moment.at),
+        "recordingIsOver": moment.is_over,
+        "objects": dict(kinds),
+        "pendingPods": pending,
+    }
     page: list[Block] = [
         Line(f"{file} at {moment_text(moment.at)}: {count(pending, 'pod')} pending"),
         Line(),

@@ -78,7 +78,7 @@ _MAX_IN_UNSCHEDULABLE = 300.0
     help="KubeSchedulerConfiguration. Default: kube-scheduler's defaults.",
 )
 @click.option("--plugin", "plugins", metavar="MODULE:CLASS", multiple=True, help="Plugin of your own. Repeatable.")
-@click.option("--scheduler-name", metavar="NAME", help="Schedule the pods whose spec.schedulerName this is.")
+@click.option("--scheduler-name", metavar="NAME", help="Schedule the pods with this spec.schedulerName.")
 @click.option("--qps", type=click.FloatRange(0, min_open=True), help="Requests per second. Default: no limit.")
 @click.option("-v", "verbosity", type=click.IntRange(0), default=0, metavar="LEVEL", help="Verbosity of the log.")
 @click.option("--log-format", type=click.Choice(["text", "json"]), default="text", show_default=True)
@@ -86,7 +86,7 @@ _MAX_IN_UNSCHEDULABLE = 300.0
     "--record",
     metavar="FILE",
     shell_complete=complete_file,
-    help="Record what the scheduler hears and decides, for stowplan replay.",
+    help="Record the scheduler's inputs and decisions, for stowplan replay.",
 )
 @recording_options()
 @click.option(
@@ -94,21 +94,20 @@ _MAX_IN_UNSCHEDULABLE = 300.0
     type=click.Choice(["serial", "overlap"]),
     default="serial",
     show_default=True,
-    help="Whether other pods are decided while one waits for an extender.",
+    help="Whether other pods are scheduled while one waits for an extender.",
 )
 @click.option(
     "--port",
     type=click.IntRange(0, 65535),
-    help="Answer `stowplan explain --from-scheduler` at this port, over TLS; 0 takes a free one. Without it, nobody "
-    "can ask.",
+    help="Serve `stowplan explain --from-scheduler` at this port, over TLS; 0 picks a free one. Default: no port.",
 )
 @click.option("--bind-address", default="127.0.0.1", show_default=True, help="Where --port listens.")
 @click.option(
-    "--cert-dir", metavar="DIR", default="", help="Where the certificate of --port is kept, for clients to trust."
+    "--cert-dir", metavar="DIR", default="", help="Where to keep the certificate of --port, for clients to trust."
 )
 @click.option("--watch-config", is_flag=True, help="Read --config again when it changes, and on SIGHUP.")
 @click.option("--validate", is_flag=True, help="For debugging: exit on an internal inconsistency. Slow.")
-@click.option("--force", is_flag=True, help="Start even if the cluster's own scheduler is at work.")
+@click.option("--force", is_flag=True, help="Start even if the cluster's own scheduler is running.")
 def run(
     *,
     kubeconfig: str | None,

@@ -22,11 +22,13 @@ PLUGINS = click.option(
     "--plugin", "plugins", metavar="MODULE:CLASS", multiple=True, help="Plugin of your own. Repeatable."
 )
 SEEDS_FROM = click.option(
-    "--seed", type=int, metavar="N", help="The first; the others follow it. The scenario's if not given."
+    "--seed", type=int, metavar="N", help="The first seed; the others follow it. Default: the scenario's."
 )
 QUIET = click.option("--quiet", is_flag=True, help="No progress on stderr.")
 OUTPUT = click.option("-o", "--output", type=click.Choice(["text", "json", "yaml"]), default="text", show_default=True)
-_JOBS = click.option("--jobs", type=click.IntRange(min=1), metavar="N", help="Processes; one per core if not given.")
+_JOBS = click.option(
+    "--jobs", type=click.IntRange(min=1), metavar="N", help="Number of processes. Default: one per core."
+)
 _DASK = click.option("--dask", metavar="ADDRESS", help="Run on a Dask cluster, such as tcp://scheduler:8786.")
 
 

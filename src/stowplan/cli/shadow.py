@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from stowplan.api.documents import Documents
 from stowplan.api.durations import parse_duration
 from stowplan.cli.data_output import write_data
 from stowplan.cli.live_cluster import connection_of
@@ -24,8 +25,11 @@ from stowplan.daemon.plugin_registry import registry_with
 from stowplan.engine.inputs import Changes, Served
 from stowplan.engine.recording import RecordingError
 from stowplan.explain.tables import write
+from stowplan.extenders.asking import asking
+from stowplan.extenders.calls import Calls
 from stowplan.framework.explanations.formatting import count
 from stowplan.klog.setup import LogSettings, set_up
+from stowplan.offline.extender_calls import post_to_extender
 from stowplan.recordings.files import entries_of, files_of_run, header_of
 from stowplan.recordings.replaying import engine_of
 from stowplan.shadow.report import Report
@@ -34,10 +38,13 @@ from stowplan.sources.read_only_role import role_text
 from stowplan.timing.times import REAL_TIMES
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from stowplan.client.connection import Connection
     from stowplan.command_line.stop_signals import StopSignals
     from stowplan.config import Configuration
     from stowplan.framework.registry import Registry
+    from stowplan.framework.requests import Ask, Outcome
 
 #: Below this agreement the exit code says so.
 _DIFFERENT = 3
@@ -46,39 +53,55 @@ _WANTED_AGREEMENT = 99.9
 _TICK, _METRICS_INTERVAL = 0.1, 5.0
 
 
-@click.command(short_help="Beside another scheduler: would it be the same here, and why not?")
-@click.option("--kubeconfig", metavar="FILE", shell_complete=complete_file, help="Without it, as kubectl finds it.")
-@click.option("--context", metavar="NAME", shell_complete=complete_context, help="Context of the kubeconfig.")
+@click.command(short_help="Compare with a running scheduler: which decisions would differ, and why.")
+@click.option(
+    "--kubeconfig",
+    metavar="FILE",
+    shell_complete=complete_file,
+    help="Kubeconfig of the live cluster. Default: found as kubectl finds it.",
+)
+@click.option(
+    "--context",
+    metavar="NAME",
+    shell_complete=complete_context,
+    help="Context of the kubeconfig. Default: the current one.",
+)
 @click.option(
     "--config",
     metavar="FILE",
     shell_complete=complete_file,
-    help="KubeSchedulerConfiguration: the other scheduler's, or the one to be tried. Without it, the default one.",
+    help="KubeSchedulerConfiguration: the other scheduler's, or one to try. Default: the default one.",
 )
-@click.option("--plugin", "plugins", metavar="MODULE:CLASS", multiple=True, help="A plugin of your own. Repeatable.")
+@click.option("--plugin", "plugins", metavar="MODULE:CLASS", multiple=True, help="Plugin of your own. Repeatable.")
 @click.option(
     "--recording",
     metavar="FILE",
     shell_complete=complete_file,
-    help="Instead of a live cluster: a recording of one (stowplan record), or of a scheduler.",
+    help="Read a recording of a cluster (stowplan record) or of a scheduler instead of a live cluster.",
 )
-@click.option("--pods", type=click.IntRange(1), metavar="N", help="End after so many pods; without it, at Ctrl-C.")
-@click.option("--for", "duration", metavar="DURATION", help="End after this time, as 90s, 10m or 1h30m.")
+@click.option("--pods", type=click.IntRange(1), metavar="N", help="Stop after N pods. Default: at Ctrl-C.")
+@click.option("--for", "duration", metavar="DURATION", help="Stop after this time, such as 90s, 10m or 1h30m.")
 @click.option(
     "--min-agreement",
     type=click.FloatRange(0, 100),
     default=_WANTED_AGREEMENT,
     show_default=True,
     metavar="PERCENT",
-    help=f"Agreement outside ties below which the command ends with {_DIFFERENT}.",
+    help=f"Exit with {_DIFFERENT} if agreement, not counting ties, is below this.",
 )
 @click.option(
     "--metrics-file",
     metavar="FILE",
     shell_complete=complete_file,
-    help="Keep Prometheus metrics in this file, as node_exporter's textfile collector reads them.",
+    help="Write Prometheus metrics to this file, for node_exporter's textfile collector.",
 )
-@click.option("--rbac", is_flag=True, help="Print the ClusterRole that this needs, and end.")
+@click.option(
+    "--ask-extenders",
+    is_flag=True,
+    help="Call the configuration's extenders for filtering and prioritizing. Without it, pods that an extender is "
+    "interested in are not compared.",
+)
+@click.option("--rbac", is_flag=True, help="Print the ClusterRole that this needs, and exit.")
 @click.option("-o", "--output", type=click.Choice(["text", "json", "yaml"]), default="text", show_default=True)
 def shadow(
     *,
@@ -91,22 +114,26 @@ def shadow(
     duration: str | None,
     min_agreement: float,
     metrics_file: str | None,
+    ask_extenders: bool,
     rbac: bool,
     output: str,
 ) -> None:
-    """Run beside any live scheduler and say for each pod that it places what would have been decided here. Binds
-    nothing, and only reads.
+    """Run next to any live scheduler and show, for each pod that it places, what Stowplan would have decided. Binds
+    nothing and only reads.
 
-    Each pod is judged on the state in which the other one decided: with the pods that it had placed before, as far as
-    that can be told. They agree if the other's node is among the best here; where several are equally good, it is a
-    tie. Of each difference the plugins are named that make it. With the other's own configuration that is the proof
-    that a swap is safe; with another one, it shows what would change. Extenders are not asked.
+    Each pod is judged on the state on which the other scheduler decided, with the pods that it had placed before, as
+    far as that can be reconstructed. The two agree if the other's node is among the best here; if several are equally
+    good, it is a tie. For each difference, the plugins that cause it are named. With the other scheduler's own
+    configuration this shows whether a swap is safe; with another one, what would change.
+
+    Pods are not compared if all better nodes may have been outside the sample that the other scheduler looked at
+    (percentageOfNodesToScore), or if an extender that is not called is interested in them.
 
     \b
-    It ends with
-      0    they agree, as far as --min-agreement asks for
-      2    the question, the files or the cluster cannot be worked with
-      3    they do not
+    Exit codes:
+      0    agreement is at least --min-agreement
+      2    the question, the files or the cluster are at fault
+      3    agreement is lower
 
     \b
     Examples:
@@ -126,18 +153,19 @@ def shadow(
             return
         keep = _MetricsFile(metrics_file, report)
         if recording:
-            _of_recording(recording, configuration if config else None, registry, report, pods)
+            _of_recording(recording, configuration if config else None, registry, report, pods, ask_extenders)
         else:
-            report.notes += _notes(configuration)
-            _live(
-                connection_of(configuration, kubeconfig, context), configuration, registry, report, pods, seconds, keep
-            )
+            report.notes += _notes(configuration, ask_extenders)
+            connection = connection_of(configuration, kubeconfig, context)
+            ask = _asking(configuration) if ask_extenders else None
+            _live(connection, configuration, registry, report, pods, seconds, keep, ask)
         keep.write()
     if output == "text":
         write(report.page(), sys.stdout)
     else:
         write_data(report.to_dict(), output)
-    if 100 * report.agreement < min_agreement:
+    nothing_compared = bool(report.pods) and report.not_compared == report.pods
+    if nothing_compared or 100 * report.agreement < min_agreement:
         raise SystemExit(_DIFFERENT)
 
 
@@ -153,7 +181,11 @@ def _seconds(duration: str | None) -> float | None:
     return seconds
 
 
-def _notes(configuration: Configuration) -> list[str]:
+def _asking(configuration: Configuration) -> Callable[[Ask], Outcome]:
+    return asking(Calls(configuration, Documents(())), post_to_extender)
+
+
+def _notes(configuration: Configuration, ask_extenders: bool) -> list[str]:
     notes = []
     shares = [
         configuration.percentage_of_nodes_to_score,
@@ -164,8 +196,8 @@ def _notes(configuration: Configuration) -> list[str]:
             "the configuration has a percentageOfNodesToScore below 100: the scheduler looks at a part of the nodes, "
             "where there are more than 100; which part is not known here, and the best node may not be in it"
         )
-    if configuration.extenders:
-        notes.append("extenders of the configuration are not asked: what they would change counts as a difference")
+    if configuration.extenders and not ask_extenders:
+        notes.append("extenders of the configuration are not asked: pods in which they are interested are not compared")
     return notes
 
 
@@ -201,19 +233,25 @@ class _EnoughError(Exception):
 
 
 def _of_recording(
-    path: str, configuration: Configuration | None, registry: Registry, report: Report, pods: int | None
+    path: str,
+    configuration: Configuration | None,
+    registry: Registry,
+    report: Report,
+    pods: int | None,
+    ask_extenders: bool,
 ) -> None:
     def hear(judged: object) -> None:
         report.add(judged)  # type: ignore[arg-type]
         if report.pods == pods:
             raise _EnoughError
 
-    shadow = Shadow(hear, meter=REAL_TIMES)
     try:
         files = files_of_run(path)
         header = header_of(files[0])
         engine = engine_of(header, registry, configuration)
-        report.notes += _notes(engine.profiles.configuration)
+        in_use = engine.profiles.configuration
+        report.notes += _notes(in_use, ask_extenders)
+        shadow = Shadow(hear, meter=REAL_TIMES, ask=_asking(in_use) if ask_extenders else None)
         now = header.now
         with suppress(_EnoughError):
             for entry in entries_of(files):
@@ -237,11 +275,12 @@ def _live(
     pods: int | None,
     seconds: float | None,
     keep: _MetricsFile,
+    ask: Callable[[Ask], Outcome] | None,
 ) -> None:
     logs = set_up(LogSettings(verbosity=0, format="text"))
     try:
         with stop_signals(logs.flush) as stop:
-            event_loop.run(_follow(connection, configuration, registry, report, pods, seconds, keep, stop))
+            event_loop.run(_follow(connection, configuration, registry, report, pods, seconds, keep, ask, stop))
     finally:
         logs.close()
 
@@ -254,6 +293,7 @@ async def _follow(
     pods: int | None,
     seconds: float | None,
     keep: _MetricsFile,
+    ask: Callable[[Ask], Outcome] | None,
     stop: StopSignals,
 ) -> None:
     from stowplan import __version__
@@ -272,7 +312,7 @@ async def _follow(
 
     agent = user_agent(command="stowplan", version=__version__, purpose="shadow")
     async with HttpApi.open(connection, client_settings=ClientConnection(qps=-1), agent=agent) as api:
-        listener = Shadow(hear, meter=REAL_TIMES)
+        listener = Shadow(hear, meter=REAL_TIMES, ask=ask)
         follower = Follower(api, configuration, listener, registry=registry)
         async with running(follower.run()) as following, running(_ticking(listener, follower)) as ticking:
             await first_of(stopped.wait(), follower.synced.wait(), following)

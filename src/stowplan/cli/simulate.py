@@ -25,17 +25,20 @@ if TYPE_CHECKING:
 _OFTEN, _SELDOM = 0.2, 15.0
 
 
-@click.command(short_help="Run a scenario in virtual time: pods, nodes and faults as a file describes them.")
+@click.command(short_help="Run a scenario (pods, nodes and faults from a file) in virtual time.")
 @SCENARIO
-@click.option("--out", metavar="FOLDER", help="Where the results go; without it, SCENARIO's name and -results.")
+@click.option("--out", metavar="FOLDER", help="Where to write the results. Default: SCENARIO's name with -results.")
 @click.option(
-    "--config", metavar="FILE", shell_complete=complete_file, help="KubeSchedulerConfiguration in place of its own."
+    "--config",
+    metavar="FILE",
+    shell_complete=complete_file,
+    help="KubeSchedulerConfiguration. Default: the scenario's.",
 )
-@click.option("--seed", type=int, metavar="N", help="In place of the scenario's.")
+@click.option("--seed", type=int, metavar="N", help="Random seed. Default: the scenario's.")
 @PLUGINS
-@click.option("--no-decisions", is_flag=True, help="Leave the row of each pod out.")
+@click.option("--no-decisions", is_flag=True, help="Do not write decisions.jsonl.")
 @QUIET
-@click.option("--schema", is_flag=True, help="Print the JSON schema of scenarios, for editors, and end.")
+@click.option("--schema", is_flag=True, help="Print the JSON schema of scenarios, for editors, and exit.")
 @OUTPUT
 @click.pass_context
 def simulate(
@@ -54,9 +57,9 @@ def simulate(
     """Run a scenario in virtual time: the real scheduler, with its queue, preemption and plugins, on a cluster,
     workloads and faults that a YAML file describes. The same file and seed give the same results, byte for byte.
 
-    The folder gets decisions.jsonl (a row per pod), series.jsonl (the state of things over time), summary.json,
-    report.html, a page with pictures that stands alone, and course.jsonl.gz, which `stowplan ui --simulation FOLDER`
-    plays; where pyarrow is installed, Parquet files, too. Ctrl-C ends the simulation early and keeps what is done.
+    Writes decisions.jsonl (one row per pod), series.jsonl (the cluster's state over time), summary.json, report.html (a
+    self-contained report with charts) and course.jsonl.gz, which `stowplan ui --simulation FOLDER` plays; also Parquet
+    files if pyarrow is installed. Ctrl-C ends the simulation early and keeps the results so far.
     docs/simulate.md explains scenarios.
 
     \b

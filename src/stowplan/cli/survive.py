@@ -35,4 +35,5 @@ def survive(*, by: str | None, only: str | None, output: str, **source: Any) -> 
     """
     with reported(source["config"]):
         about = cluster_of(**source)
+        about.note_unplaced()
         answer(what_survives(about.cluster, by, only=only), survive_page, output)

@@ -32,34 +32,46 @@ if TYPE_CHECKING:
 
 #: Nothing better than the baseline was found.
 _NOT_BETTER, _INTERRUPTED = 3, 130
-_EPILOG = "Exit code: 0; 3: nothing better was found; 130: interrupted; 2: an input makes no sense."
+_EPILOG = "Exit codes: 0: done; 2: invalid input; 3: nothing better was found; 130: interrupted."
 
 
 @click.command(
     epilog=_EPILOG, short_help="Search for a better configuration on part of a scenario, judged on the rest."
 )
 @SCENARIO
-@click.option("--config", metavar="FILE", shell_complete=complete_file, help="The baseline. The scenario's by default.")
-@click.option("--space", metavar="FILE", shell_complete=complete_file, help="What may be tuned; see --schema.")
+@click.option("--config", metavar="FILE", shell_complete=complete_file, help="The baseline. Default: the scenario's.")
+@click.option("--space", metavar="FILE", shell_complete=complete_file, help="The search space; see --schema.")
 @click.option(
     "--objective", metavar="WHAT", help="waits, cost, utilisation, …; A=1,B=0.5 for a blend; or MODULE:FUNCTION."
 )
-@click.option("--out", metavar="FOLDER", help="Where the results go; without it, SCENARIO's name and -tuned.")
+@click.option("--out", metavar="FOLDER", help="Where to write the results. Default: SCENARIO's name with -tuned.")
 @click.option("--trials", type=click.IntRange(min=1), default=40, show_default=True, metavar="N")
 @click.option(
-    "--share", type=float, default=0.6, show_default=True, metavar="S", help="Part of the time that is searched."
+    "--share",
+    type=float,
+    default=0.6,
+    show_default=True,
+    metavar="S",
+    help="Share of the simulated time to search on; the rest is for the final evaluation.",
 )
-@click.option("--seeds", type=click.IntRange(min=1), default=2, show_default=True, metavar="N", help="Of each trial.")
+@click.option("--seeds", type=click.IntRange(min=1), default=2, show_default=True, metavar="N", help="Seeds per trial.")
 @click.option(
-    "--judged-seeds", type=click.IntRange(min=1), default=5, show_default=True, metavar="N", help="For the judgement."
+    "--judged-seeds",
+    type=click.IntRange(min=1),
+    default=5,
+    show_default=True,
+    metavar="N",
+    help="Seeds of the final evaluation.",
 )
 @SEEDS_FROM
 @PLUGINS
-@click.option("--resume", is_flag=True, help="Go on with the search in FOLDER or --storage.")
-@click.option("--storage", metavar="URL", help="Optuna's, such as sqlite:///tuning.db. A file in FOLDER if not given.")
+@click.option("--resume", is_flag=True, help="Resume the search in FOLDER or --storage.")
+@click.option(
+    "--storage", metavar="URL", help="Optuna storage, such as sqlite:///tuning.db. Default: a file in FOLDER."
+)
 @on_workers
 @QUIET
-@click.option("--schema", is_flag=True, help="Print the JSON schema of search spaces, for editors, and end.")
+@click.option("--schema", is_flag=True, help="Print the JSON schema of search spaces, for editors, and exit.")
 @OUTPUT
 @click.pass_context
 def tune(
@@ -73,10 +85,10 @@ def tune(
     output: str,
     **search: Any,
 ) -> None:
-    """Search for weights, strategies and percentages with which a scenario goes better, and judge the best on a part
-    of the scenario that the search has not seen. The folder gets tuned.yaml (a KubeSchedulerConfiguration;
-    candidate.yaml if it is not better than the baseline), report.json and report.html, which shows the front of good
-    compromises. Needs Optuna: pip install 'stowplan[tune]'. docs/tune.md explains search spaces and objectives.
+    """Search for weights, strategies and percentages that improve a scenario's results, and evaluate the best on a part
+    of the scenario that the search has not seen. Writes tuned.yaml (a KubeSchedulerConfiguration; candidate.yaml if it
+    is not better than the baseline), report.json and report.html, which shows the Pareto front. Needs Optuna: pip
+    install 'stowplan[tune]'. docs/tune.md explains search spaces and objectives.
 
     \b
     Examples:

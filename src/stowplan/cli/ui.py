@@ -75,8 +75,8 @@ _ANSWERED = ("plan", "explain", "pending", "nodes", "podgroups", "configuration"
     metavar="FILE",
     multiple=True,
     shell_complete=complete_file,
-    help="Show a recording (stowplan record, kube-scheduler --record): its end and its course, or one moment by --at. "
-    "Twice: two of them side by side. With --config: beside what that configuration would have done.",
+    help="Show a recording (stowplan record, kube-scheduler --record): its end and course, or one moment with --at. "
+    "Given twice, two of them side by side. With --config, next to what that configuration would have done.",
 )
 @click.option(
     "--simulation",
@@ -84,7 +84,7 @@ _ANSWERED = ("plan", "explain", "pending", "nodes", "podgroups", "configuration"
     metavar="FOLDER",
     multiple=True,
     shell_complete=complete_file,
-    help="Show what `stowplan simulate` wrote: its end and its course. Twice: two of them side by side.",
+    help="Show the results of `stowplan simulate`: end and course. Given twice, two of them side by side.",
 )
 @click.option("--at", metavar="TIME", help="A moment of the recording, as 2026-11-20T12:03 (UTC).")
 @config_option()
@@ -95,14 +95,14 @@ _ANSWERED = ("plan", "explain", "pending", "nodes", "podgroups", "configuration"
     "--export",
     metavar="DIR",
     type=click.Path(file_okay=False, path_type=Path),
-    help="Write a copy into this folder that opens from a file, and end.",
+    help="Write a copy that works without a server into this folder, and exit.",
 )
 def ui(**given: Any) -> None:
-    """Show the cluster as a ship's stow plan: nodes as bays, pods as boxes in them, pods that wait on the quay, and
-    what keeps each of them there.
+    """Show the cluster as a ship's stow plan: nodes as bays, pods as boxes in them, pending pods on the quay, and why
+    each of them is pending.
 
-    It is served on 127.0.0.1 to whoever has the address, which holds a token. Nothing is written to any cluster, and
-    the page loads nothing from elsewhere.
+    The page is served on 127.0.0.1 to anyone who has its URL, which contains a token. Nothing is written to any
+    cluster, and the page loads nothing from elsewhere.
 
     \b
     Examples:

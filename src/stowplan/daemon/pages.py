@@ -59,6 +59,7 @@ from stowplan.inspection.records import (
     DecisionsRecord,
     GroupStateRecord,
     NodeRecord,
+    OnPermitRecord,
     QueueRecord,
     Record,
     VerdictRecord,
@@ -177,12 +178,18 @@ class SchedulerPages:
     def _pending(self, request: Request) -> Response:
         queue = self._scheduler.queue
         waiting = list(islice(queue.pending(), limit_of(request)))
+        on_permit = list(islice(self._scheduler.waiting_pods, limit_of(request)))
         counts = dict(queue.counts())
         left_out = sum(counts.values()) - len(waiting)
         record = QueueRecord(
             counts=counts,
             pods=tuple(map(queued_pod_record, waiting)),
             left_out=left_out,
+            on_permit=tuple(
+                OnPermitRecord(pod=one.pod.key, node=one.pod.node_name, plugins=one.pending_plugins)
+                for one in on_permit
+            ),
+            on_permit_left_out=len(self._scheduler.waiting_pods) - len(on_permit),
             wakes=tuple(one.record() for one in self._scheduler.stories.last_wakes()),
             leader=self._other_leader(),
         )

@@ -284,6 +284,8 @@ class Replay:
         `extenders` of None: those of the configuration.
         """
         self._lines = iter(lines)
+        #: Whether `steps_until` has stopped before the end.
+        self.goes_on = False
         self.header = header = read_header(next(self._lines, b""))
         if header.chance is None:
             chance = None
@@ -313,6 +315,7 @@ class Replay:
         """The same up to a moment, those at it included."""
         for entry in read_entries(self._lines, self.header):
             if moment is not None and entry.now > moment:
+                self.goes_on = True
                 return
             if self._broken_off is not None:
                 self._broken_off.expect(entry.broken_off)

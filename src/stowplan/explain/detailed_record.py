@@ -6,7 +6,7 @@ best nodes: three hundred pods on two thousand nodes would be a hundred megabyte
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
@@ -16,7 +16,7 @@ from stowplan.explain.refusals import refusals
 from stowplan.inspection.records import RefusalRecord
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from stowplan.engine.engine import Engine
     from stowplan.explain.inspection import VerdictInspection
@@ -42,30 +42,17 @@ def detailed(engine: Engine, verdict: Verdict) -> VerdictRecord:
 
 def in_short(engine: Engine, verdict: Verdict, alike: Sequence[str] = ()) -> VerdictRecord:
     """As one of many: nodes are grouped, and only the best are named. Raise StaleVerdictError."""
-    record = verdict.record()
+    record = verdict.record(most=_NAMED)
     if verdict.diagnosis is not None and verdict.gated is None and verdict.error is None:
         with inspecting(engine, verdict) as at:
             groups = refusals(verdict.diagnosis)
             record = replace(record, refusals=_refusals(at, Explanations(at), groups))
-    best = [verdict.names[row] for row in verdict.ranked()[:_NAMED]]
     preemption = record.preemption
     if preemption is not None:
         kept = (*preemption.selected, *preemption.candidates)[:_NAMED]
         candidates = {name: found for name, found in preemption.candidates.items() if name in kept}
         preemption = replace(preemption, candidates=candidates)
-    return replace(
-        record,
-        alike=tuple(alike),
-        rejected={},
-        feasible=tuple(best),
-        scores=_only(record.scores, best),
-        totals=_only(record.totals, best),
-        preemption=preemption,
-    )
-
-
-def _only(by_node: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
-    return {name: by_node[name] for name in names if name in by_node}
+    return replace(record, alike=tuple(alike), preemption=preemption)
 
 
 def _refusals(

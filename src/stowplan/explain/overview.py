@@ -33,6 +33,8 @@ class Group:
     verdict: Verdict
     #: Keys of the others.
     alike: tuple[str, ...] = ()
+    #: The node for which they wait on Permit, as their scheduler says.
+    permit_node: str = ""
 
     @property
     def keys(self) -> tuple[str, ...]:
@@ -41,8 +43,18 @@ class Group:
     @property
     def is_refused(self) -> bool:
         """No node takes them; they were judged."""
+        return self.state == "refused"
+
+    @property
+    def state(self) -> str:
         verdict = self.verdict
-        return verdict.error is None and verdict.gated is None and not verdict.node_name
+        if self.permit_node:
+            return "on permit"
+        if verdict.error is not None:
+            return "unjudged"
+        if verdict.gated is not None:
+            return "gated"
+        return "placeable" if verdict.node_name else "refused"
 
 
 def summary(groups: Sequence[Group], relief: Sequence[ReliefRecord] = ()) -> SummaryRecord:
@@ -51,11 +63,13 @@ def summary(groups: Sequence[Group], relief: Sequence[ReliefRecord] = ()) -> Sum
     namespaces: Counter[str] = Counter()
     of_cause: dict[tuple[str, str], Counter[str]] = {}
     for group in groups:
-        state = _state(group)
+        state = group.state
         of_state[state] += len(group.keys)
         where = Counter(key.partition("/")[0] for key in group.keys)
         namespaces += where
-        if state != "placeable":
+        if state == "on permit":
+            of_cause.setdefault(("", "waits on Permit"), Counter()).update(where)
+        elif state != "placeable":
             of_cause.setdefault(_cause(group.verdict), Counter()).update(where)
     causes = [
         CauseRecord(plugin=plugin, reason=reason, pods=where.total(), namespaces=dict(where.most_common()))
@@ -63,6 +77,7 @@ def summary(groups: Sequence[Group], relief: Sequence[ReliefRecord] = ()) -> Sum
     ]
     return SummaryRecord(
         pods=namespaces.total(),
+        on_permit=of_state["on permit"],
         placeable=of_state["placeable"],
         refused=of_state["refused"],
         gated=of_state["gated"],
@@ -71,15 +86,6 @@ def summary(groups: Sequence[Group], relief: Sequence[ReliefRecord] = ()) -> Sum
         namespaces=dict(namespaces.most_common()),
         relief=tuple(relief),
     )
-
-
-def _state(group: Group) -> str:
-    verdict = group.verdict
-    if verdict.error is not None:
-        return "unjudged"
-    if verdict.gated is not None:
-        return "gated"
-    return "placeable" if verdict.node_name else "refused"
 
 
 def _cause(verdict: Verdict) -> tuple[str, str]:
@@ -109,6 +115,7 @@ def overview(record: SummaryRecord, *, wide: bool = False) -> list[Block]:
 
 def _headline(record: SummaryRecord) -> Line:
     states = (
+        (record.on_permit, "wait on Permit" if record.on_permit != 1 else "waits on Permit", "pending"),
         (record.placeable, "would get a node now", "good"),
         (record.refused, "fit nowhere" if record.refused != 1 else "fits nowhere", "bad"),
         (record.gated, "gated", "pending"),

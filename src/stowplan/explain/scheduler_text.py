@@ -90,6 +90,13 @@ def queue_page(record: QueueRecord, *, summary: str) -> list[Block]:
         blocks.append(Grid(rows, header=("POD", "WHERE", "ATTEMPTS", "REFUSED BY"), right=frozenset((2,))))
     if record.left_out:
         blocks.append(Line(((f"… and {count(record.left_out, 'more pod')}", "dim"),), 2))
+    if record.on_permit:
+        on_permit: list[list[Cell]] = [
+            [((pod.pod, "name"),), pod.node, ", ".join(pod.plugins)] for pod in record.on_permit
+        ]
+        blocks += [Line(), Grid(on_permit, header=("POD ON PERMIT", "NODE", "WAITS FOR"))]
+    if record.on_permit_left_out:
+        blocks.append(Line(((f"… and {count(record.on_permit_left_out, 'more pod')}", "dim"),), 2))
     return blocks
 
 

@@ -26,7 +26,7 @@ from stowplan.inspection.records import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from stowplan.cluster.state import ClusterState
     from stowplan.explain.suggestions import Advice, Suggestion
@@ -127,8 +127,12 @@ class Verdict(Judgement):
         """The document of `record`: JSON-able."""
         return document(self.record())
 
-    def record(self) -> VerdictRecord:
-        """As a record. Suggestions are in it once they were asked for: they cost many times what the rest does."""
+    def record(self, *, most: int | None = None) -> VerdictRecord:
+        """As a record. Suggestions are in it once they were asked for: they cost many times what the rest does.
+
+        `most`: how many of the nodes that would take the pod are named, the best ones, and none of those that refuse
+        it; None: all.
+        """
         advice: Advice | None = self.__dict__.get("advice")
         advised: dict[str, Any] = {} if advice is None else advice.fields()
         nominated_node = self.pod.pod.status.nominated_node_name
@@ -142,8 +146,9 @@ class Verdict(Judgement):
         fields["current_node"] = self.current_node
         if self.diagnosis is not None:
             fields |= self._refusals(self.diagnosis)
+            fields["rejected"] = self._rejected(self.diagnosis) if most is None else {}
         if self.feasible.any():
-            fields |= self._scores()
+            fields |= self._scores(np.flatnonzero(self.feasible).tolist() if most is None else self.ranked()[:most])
         else:
             fields |= {"message": self.message, "full_message": self.full_message}
             fields |= {"preemption": self._preemption(), **advised}
@@ -163,17 +168,18 @@ class Verdict(Judgement):
         )
 
     def _refusals(self, diagnosis: Diagnosis) -> dict[str, Any]:
-        rows = np.flatnonzero(diagnosis.valid & diagnosis.examined)
-        statuses = ((row, diagnosis.status(row)) for row in rows.tolist())
         return {
             "pre_filter_message": diagnosis.pre_filter_message,
             "absent_nodes_status": _status(diagnosis.absent) if diagnosis.absent.shown_reasons else None,
             "unschedulable_plugins": tuple(sorted(diagnosis.unschedulable_plugins)),
-            "rejected": {self.names[row]: _status(status) for row, status in statuses if status is not None},
         }
 
-    def _scores(self) -> dict[str, Any]:
-        rows = np.flatnonzero(self.feasible).tolist()
+    def _rejected(self, diagnosis: Diagnosis) -> dict[str, StatusRecord]:
+        rows = np.flatnonzero(diagnosis.valid & diagnosis.examined)
+        statuses = ((row, diagnosis.status(row)) for row in rows.tolist())
+        return {self.names[row]: _status(status) for row, status in statuses if status is not None}
+
+    def _scores(self, rows: Sequence[int]) -> dict[str, Any]:
         return {
             "feasible": tuple(self.names[row] for row in rows),
             "scores": {self.names[row]: {p: int(of[row]) for p, of in self.scores.items()} for row in rows},

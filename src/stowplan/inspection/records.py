@@ -166,6 +166,15 @@ class QueuedPodRecord(QueueStateRecord, frozen=True, kw_only=True):
     pod: str
 
 
+class OnPermitRecord(Record, frozen=True, kw_only=True):
+    """A pod that has been given a node and waits on Permit."""
+
+    pod: str
+    node: str
+    #: Plugins that have not allowed it yet.
+    plugins: tuple[str, ...] = ()
+
+
 class WakeRecord(Record, frozen=True, kw_only=True):
     """An event after which pods that were refused are tried again."""
 
@@ -189,6 +198,9 @@ class QueueRecord(Record, frozen=True, kw_only=True):
     pods: tuple[QueuedPodRecord, ...]
     #: Waiting pods that are not in `pods`.
     left_out: int
+    #: Pods that have left the queue and are not bound yet, and how many more there are.
+    on_permit: tuple[OnPermitRecord, ...] = ()
+    on_permit_left_out: int = 0
     #: What brought refused pods back, the newest first.
     wakes: tuple[WakeRecord, ...] = ()
     #: Of a replica that stands by: who leads, "" for nobody.
@@ -452,6 +464,8 @@ class SummaryRecord(Record, frozen=True, kw_only=True, omit_defaults=False):
     """Many pods in few words."""
 
     pods: int
+    #: Those that wait on Permit, as their scheduler says.
+    on_permit: int
     #: Those that a node would take now, those that none takes, those held back before, and those nobody here judges.
     placeable: int
     refused: int

@@ -4,17 +4,21 @@ A file that people write has a Deployment, and no pod. What they ask is where it
 the workload asks for, and wait. A workload that was read from a cluster has its pods there, or none for a reason; and
 one of which the files have any pod is left alone.
 
-Upstream: pkg/controller (deployment, statefulset, job, replicaset).
+Upstream: pkg/controller (deployment, statefulset, job, replicaset, daemon).
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from msgspec.structs import replace
+
 from stowplan.api.decode import DecodeError, convert, to_dict
 from stowplan.api.load import LoadError
-from stowplan.api.types import PersistentVolumeClaim, Pod, ReplicaSet
+from stowplan.api.meta import OwnerReference
+from stowplan.api.types import Node, PersistentVolumeClaim, Pod, ReplicaSet
 from stowplan.framework.explanations.formatting import count
+from stowplan.loading.daemon_sets import tied_to, tolerating, wanted_on
 from stowplan.loading.workloads import belongs_to, pod_of
 
 if TYPE_CHECKING:
@@ -24,13 +28,14 @@ if TYPE_CHECKING:
 
 #: Workloads that have a note each.
 _TOLD = 3
-#: Kinds whose pods are made here. A DaemonSet's hang on the nodes, a CronJob's on the time.
-WORKLOADS = frozenset(("Deployment", "StatefulSet", "ReplicaSet", "ReplicationController", "Job"))
+#: Kinds whose pods are made here. A CronJob's hang on the time.
+WORKLOADS = frozenset(("Deployment", "StatefulSet", "ReplicaSet", "ReplicationController", "Job", "DaemonSet"))
 
 
 def unmade(manifests: Iterable[Mapping[str, Any]], objects: Sequence[ApiStruct]) -> tuple[list[ApiStruct], list[str]]:
     """(the pods and what comes with them, what to say of it); raise LoadError."""
     pods = [obj for obj in objects if isinstance(obj, Pod)]
+    nodes = [obj for obj in objects if isinstance(obj, Node)]
     made: list[ApiStruct] = []
     notes = []
     workloads = []
@@ -42,9 +47,10 @@ def unmade(manifests: Iterable[Mapping[str, Any]], objects: Sequence[ApiStruct])
         if not isinstance(spec, dict) or not isinstance(spec.get("template"), dict):
             notes.append(f"{_name(manifest)} has no template of pods, and is left out")
             continue
-        number = _replicas(manifest)
+        found = list(_of_daemon_set(manifest, nodes) if manifest["kind"] == "DaemonSet" else _made(manifest))
+        made += found
+        number = sum(isinstance(obj, Pod) for obj in found)
         if number:
-            made += _made(manifest, number)
             workloads.append((manifest, number))
             all_pods += number
     if len(workloads) > _TOLD:
@@ -87,7 +93,19 @@ def _replicas(manifest: Mapping[str, Any]) -> int:
     return wanted
 
 
-def _made(manifest: Mapping[str, Any], number: int) -> Iterator[ApiStruct]:
+def _of_daemon_set(manifest: Mapping[str, Any], nodes: Iterable[Node]) -> Iterator[Pod]:
+    """One for each node that its template suits."""
+    template = tolerating(pod_of(manifest))
+    owner = convert(_owner(manifest), OwnerReference)
+    for index, node in enumerate(node for node in nodes if wanted_on(template, node)):
+        metadata = replace(template.metadata, name=_pod_name(manifest, index), owner_references=(owner,))
+        yield tied_to(replace(template, metadata=metadata), node.metadata.name)
+
+
+def _made(manifest: Mapping[str, Any]) -> Iterator[ApiStruct]:
+    number = _replicas(manifest)
+    if not number:
+        return
     template = to_dict(pod_of(manifest))
     owner = _owner(manifest)
     if owner["kind"] != manifest["kind"]:

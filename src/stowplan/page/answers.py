@@ -146,7 +146,7 @@ class Answers:
         if verdict.node_name:
             return QueuedPodRecord(pod=info.key, place=PLACEABLE)
         return QueuedPodRecord(
-            pod=info.key, place=UNSCHEDULABLE, rejected_by=tuple(sorted(verdict.record().unschedulable_plugins))
+            pod=info.key, place=UNSCHEDULABLE, rejected_by=tuple(sorted(verdict.record(most=0).unschedulable_plugins))
         )
 
     # -- nodes and groups ---------------------------------------------------------------------------------------------

@@ -35,7 +35,7 @@ HEADERS = (
     ("X-Content-Type-Options", "nosniff"),
 )
 INDEX = "index.html"
-#: A saved copy carries its data in it; on a server it is empty.
+#: A saved copy carries its data in it; from a server it asks for the data.
 DATA = "data.js"
 
 
@@ -43,7 +43,7 @@ DATA = "data.js"
 def assets() -> dict[str, bytes]:
     """The page's files by their path below the page."""
     folder = files("stowplan.page").joinpath("static")
-    found = {INDEX: folder.joinpath(INDEX).read_bytes()}
+    found = {name: folder.joinpath(name).read_bytes() for name in (INDEX, DATA)}
     for file in folder.joinpath("assets").iterdir():
         found[f"assets/{file.name}"] = file.read_bytes()
     return found
@@ -54,7 +54,7 @@ def asset_pages(prefix: str) -> dict[str, Page]:
 
     def page(request: Request) -> Response:
         name = request.path.removeprefix(prefix) or INDEX
-        content = assets().get(name, b"" if name == DATA else None)
+        content = assets().get(name)
         if content is None:
             raise NotFound(f"{request.path}: there is no such page")
         if request.method not in ("GET", "HEAD"):

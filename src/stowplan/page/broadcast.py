@@ -12,13 +12,22 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from stowplan.inspection.records import encoded
-from stowplan.page.messages import DeltaMessage, PartMessage, SnapshotMessage, delta, snapshot_in_parts
+from stowplan.page.messages import (
+    DeltaMessage,
+    PartMessage,
+    SnapshotMessage,
+    delta,
+    opening,
+    part,
+    positions_of,
+    snapshot_in_parts,
+)
 from stowplan.page.plan import Plan
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
-    from stowplan.page.plan import PlanChange
+    from stowplan.page.plan import PlanChange, PodRow
 
 MAX_BEHIND = 32
 
@@ -29,6 +38,8 @@ class Broadcast:
     def __init__(self, plan: Plan | None = None) -> None:
         self._plan = Plan() if plan is None else plan
         self.version = 1
+        #: What the parts of a plan that is not complete yet know of its nodes.
+        self._known: Mapping[str, int] = {}
         #: Ordered, so that viewers are served in the order in which they came.
         self._viewers: dict[Viewer, None] = {}
 
@@ -43,21 +54,31 @@ class Broadcast:
         for viewer in self._viewers:
             viewer.restart()
 
-    def publish(self, change: PlanChange) -> None:
-        """Take over a change and tell the viewers. Without any, nothing is serialised."""
+    def opening(self) -> Callable[[], bytes]:
+        """What makes the first part of the plan as it is now, which has no pods yet: they are told by `fill`."""
+        self._known = positions_of(self._plan.nodes)
+        return partial(_made, partial(opening, list(self._plan.nodes.values()), version=self.version))
+
+    def fill(self, pods: Mapping[str, PodRow], *, more: bool) -> Callable[[], bytes]:
+        """Take over more pods of a plan that is not complete yet; what makes the part of its snapshot."""
+        self._plan.pods.update(pods)
+        return partial(_made, partial(part, list(pods.values()), self._known, version=self.version, more=more))
+
+    def publish(self, change: PlanChange) -> bool:
+        """Take over a change and tell the viewers; whether there is any. Without one, nothing is serialised."""
         if not change:
-            return
+            return False
         self._plan.apply(change)
         self.version += 1
         if self._viewers:
             frame = _frame(delta(change, version=self.version))
             for viewer in self._viewers:
                 viewer.offer(frame)
+        return True
 
     def snapshot(self) -> list[Callable[[], bytes]]:
         """What makes the frames of the plan as it is now: that takes a while, and can be done in another thread."""
-        parts = snapshot_in_parts(self._plan.copy(), version=self.version)
-        return [partial(_made, part) for part in parts]
+        return [partial(_made, make) for make in snapshot_in_parts(self._plan.copy(), version=self.version)]
 
     def viewer(self) -> Viewer:
         viewer = Viewer(self)
@@ -109,8 +130,8 @@ class Viewer:
         self._broadcast.leave(self)
 
 
-def _made(part: Callable[[], SnapshotMessage | PartMessage]) -> bytes:
-    return _frame(part())
+def _made(make: Callable[[], SnapshotMessage | PartMessage]) -> bytes:
+    return _frame(make())
 
 
 def _frame(message: SnapshotMessage | PartMessage | DeltaMessage) -> bytes:

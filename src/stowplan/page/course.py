@@ -226,8 +226,7 @@ class Watch:
         self._state = state
         self._waits = waits
         self._follower = PlanFollower(state)
-        for _ in self._follower.begin():
-            pass
+        self._follower.begin()
         self._before: Plan | None = Plan() if before is None else before
         self._last: float | None = None
 

@@ -8,6 +8,7 @@ version.
 from __future__ import annotations
 
 import asyncio
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from stowplan.page.broadcast import Broadcast
@@ -15,10 +16,10 @@ from stowplan.serving.requests.messages import NO_SNIFF, Stream
 from stowplan.timing.times import REAL_TIMES, within
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Callable
+    from collections.abc import AsyncGenerator, Callable, Mapping
 
     from stowplan.page.broadcast import Viewer
-    from stowplan.page.plan import Plan, PlanChange
+    from stowplan.page.plan import Plan, PlanChange, PodRow
     from stowplan.timing.times import Times
 
 EVENTS = "text/event-stream; charset=utf-8"
@@ -38,7 +39,7 @@ class Feed:
         #: Set, and replaced by another one, whenever there is news.
         self._news = asyncio.Event()
         self._watched = asyncio.Event()
-        self._snapshot: tuple[int, list[_Part]] | None = None
+        self._snapshot: _Snapshot | None = None
         self._closed = False
 
     @property
@@ -49,10 +50,25 @@ class Feed:
         """Until somebody looks."""
         await self._watched.wait()
 
-    def begin(self, plan: Plan) -> None:
-        """There is a plan; it belongs to the feed."""
+    def begin(self, plan: Plan, *, more: bool = False) -> None:
+        """There is a plan; it belongs to the feed. `more`: pods follow by `fill`, until it is `filled`."""
         self._broadcast.restart(plan)
         self._has_plan = True
+        self._snapshot = _Snapshot([_Part(self._broadcast.opening())], is_complete=False) if more else None
+        self._wake()
+
+    def fill(self, pods: Mapping[str, PodRow]) -> None:
+        """More pods of a plan that is not complete yet."""
+        self._add(pods, more=True)
+
+    def filled(self) -> None:
+        """The plan is complete, and changes can be published."""
+        self._add({}, more=False)
+
+    def _add(self, pods: Mapping[str, PodRow], *, more: bool) -> None:
+        assert self._snapshot is not None
+        self._snapshot.parts.append(_Part(self._broadcast.fill(pods, more=more)))
+        self._snapshot.is_complete = not more
         self._wake()
 
     def pause(self) -> None:
@@ -60,8 +76,9 @@ class Feed:
         self._has_plan = False
 
     def publish(self, change: PlanChange) -> None:
-        self._broadcast.publish(change)
-        self._wake()
+        if self._broadcast.publish(change):
+            self._snapshot = None
+            self._wake()
 
     def close(self) -> None:
         """End all streams, and those that are yet to begin."""
@@ -78,15 +95,21 @@ class Feed:
     async def _events(self) -> AsyncGenerator[bytes, None]:
         viewer = self._broadcast.viewer()
         self._watched.set()
+        snapshot, sent = None, 0
         try:
             while not self._closed:
                 news = self._news
-                if self._has_plan:
-                    if viewer.needs_snapshot:
-                        for part in self._start(viewer):
-                            yield await part.frame()
-                    for frame in viewer.take():
-                        yield frame
+                if self._has_plan and viewer.needs_snapshot:
+                    snapshot, sent = self._start(viewer), 0
+                if snapshot is not None:
+                    # More may come meanwhile.
+                    while sent < len(snapshot.parts):
+                        sent += 1
+                        yield await snapshot.parts[sent - 1].frame()
+                    if snapshot.is_complete:
+                        snapshot = None
+                for frame in viewer.take():
+                    yield frame
                 try:
                     await within(BEAT_INTERVAL, news.wait(), sleep=self._times.sleep)
                 except TimeoutError:
@@ -96,13 +119,22 @@ class Feed:
             if not self.has_viewers:
                 self._watched.clear()
 
-    def _start(self, viewer: Viewer) -> list[_Part]:
-        """The parts of the snapshot that it gets."""
-        version = self._broadcast.version
-        if self._snapshot is None or self._snapshot[0] != version:
-            self._snapshot = version, [_Part(make) for make in self._broadcast.snapshot()]
+    def _start(self, viewer: Viewer) -> _Snapshot:
+        """The snapshot that it gets."""
+        if self._snapshot is None:
+            parts = [_Part(make) for make in self._broadcast.snapshot()]
+            self._snapshot = _Snapshot(parts, is_complete=True)
         viewer.start()
-        return self._snapshot[1]
+        return self._snapshot
+
+
+@dataclass(slots=True)
+class _Snapshot:
+    """The newest plan in parts, for all who come before it changes."""
+
+    parts: list[_Part]
+    #: Whether all parts are there.
+    is_complete: bool
 
 
 class _Part:

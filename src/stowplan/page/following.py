@@ -1,8 +1,8 @@
 """A plan kept up to date beside a scheduler at work: what has changed is looked at, and nothing else.
 
 To make a plan of five thousand nodes and fifty thousand pods takes a fifth of a second, in which nothing would be
-scheduled. So the first one is made in slices, and from then on the state says which pods to look at again. Nothing is
-kept, and nothing told, while nobody looks.
+scheduled. So the first one is made in slices, each of which is sent while the next one is made, and from then on the
+state says which pods to look at again. Nothing is kept, and nothing told, while nobody looks.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from stowplan.page.plan import Plan, PlanChange, node_rows, pod_rows
 from stowplan.timing.times import REAL_TIMES
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator
 
     from stowplan.api.types import Node
     from stowplan.cluster.pod_info import PodInfo
@@ -43,19 +43,34 @@ class PlanFollower:
         self._nodes: dict[str, Node] = {}
         self._generation = -1
 
-    def begin(self) -> Iterator[None]:
-        """Make the first plan in slices, between which the state may change."""
-        state = self._state
-        state.follow(self._touched)
-        names = list(state.table.row_of)
+    def begin(self) -> None:
+        """Make the first plan at once."""
+        for _ in self.begin_with_nodes():
+            pass
+        for _ in self.go_on_with_pods():
+            pass
+        self.look()
+
+    def begin_with_nodes(self) -> Iterator[None]:
+        """Make the nodes of the first plan in slices, between which the state may change."""
+        self._state.follow(self._touched)
+        names = list(self._state.table.row_of)
         for start in range(0, len(names), _NODES_OF_SLICE):
             self._take_some_nodes(names[start : start + _NODES_OF_SLICE])
             yield
-        infos = [*state.placed_pods(), *state.pending.values()]
+
+    def go_on_with_pods(self) -> Iterator[dict[str, PodRow]]:
+        """Make its pods in slices, between which the state may change: the next look tells what did."""
+        state = self._state
+        # An assumed pod is among the pending ones as well, perhaps in a newer version that names no node yet.
+        waiting = (info for info in state.pending.values() if state.placed(info.uid) is None)
+        infos = [*state.placed_pods(), *waiting]
         for start in range(0, len(infos), _SLICE):
-            self._take_some_pods(infos[start : start + _SLICE])
-            yield
-        self.look()
+            # Who changed or went since they were listed has been touched, so an outdated row lives until the next look.
+            rows = {row.key: row for row in pod_rows(infos[start : start + _SLICE])}
+            self.plan.pods.update(rows)
+            self._keys.update({row.uid: key for key, row in rows.items()})
+            yield rows
 
     def end(self) -> None:
         self._state.follow(None)
@@ -101,15 +116,6 @@ class PlanFollower:
         self._nodes.update({node.metadata.name: node for node in nodes})
         self.plan.nodes.update({row.name: row for row in node_rows(table, nodes)})
 
-    def _take_some_pods(self, infos: Sequence[PodInfo]) -> None:
-        state, plan, keys = self._state, self.plan.pods, self._keys
-        # By UID: what was seen when the slices were cut may have gone, and what came since is touched.
-        placed, waiting = state.placed, state.pending.by_uid
-        found = [info for one in infos if (info := placed(one.uid) or waiting(one.uid)) is not None]
-        for row in pod_rows(found):
-            plan[row.key] = row
-            keys[row.uid] = row.key
-
     def _take_nodes(self) -> tuple[dict[str, NodeRow], tuple[str, ...]]:
         table = self._state.table
         if table.generation == self._generation:
@@ -132,12 +138,21 @@ async def follow(state: ClusterState, feed: Feed, *, times: Times = REAL_TIMES) 
         await feed.watched()
         follower = PlanFollower(state)
         try:
-            for _ in follower.begin():
-                await asyncio.sleep(0)
-            feed.begin(follower.plan.copy())
+            await _begin(follower, feed)
             while feed.has_viewers:
                 await times.sleep(INTERVAL)
                 feed.publish(follower.look())
         finally:
             follower.end()
             feed.pause()
+
+
+async def _begin(follower: PlanFollower, feed: Feed) -> None:
+    for _ in follower.begin_with_nodes():
+        await asyncio.sleep(0)
+    feed.begin(follower.plan.copy(), more=True)
+    for rows in follower.go_on_with_pods():
+        feed.fill(rows)
+        await asyncio.sleep(0)
+    feed.filled()
+    feed.publish(follower.look())

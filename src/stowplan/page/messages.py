@@ -3,20 +3,22 @@
 A snapshot of a large cluster comes in parts: nodes first, so that there is something to be seen, then pods.
 
 Rows are sent as columns. What many rows have in common (labels, amounts, workloads) is listed once per block, and the
-column holds positions in that list. Every block is complete in itself: a client needs no list of an earlier message.
+column holds positions in that list. Every block is complete in itself, but for the parts of a snapshot: their pods
+point into the nodes of its first part, as thirty lists of thousands of names would be half of what is sent and read.
 A row in a delta replaces the row with its name. UIDs stay here: a name is one pod's at a time.
 """
 
 from __future__ import annotations
 
-from itertools import compress, count
+from functools import partial
+from itertools import compress, count, islice
 from typing import TYPE_CHECKING, Any
 
 from stowplan.inspection.records import Record
 from stowplan.page.plan import NodeRow, PlanChange, PodRow
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 
     from stowplan.page.plan import Plan
 
@@ -69,7 +71,7 @@ class SnapshotMessage(Record, frozen=True, kw_only=True, omit_defaults=False):
 
 
 class PartMessage(Record, frozen=True, kw_only=True, omit_defaults=False):
-    """More of the pods of a snapshot."""
+    """More of the pods of a snapshot. Their node names begin with "" and those of its nodes, which are not repeated."""
 
     kind: str = "part"
     version: int
@@ -97,15 +99,24 @@ def snapshot_in_parts(plan: Plan, *, version: int) -> list[Callable[[], Snapshot
     nodes, pods = plan.nodes.values(), list(plan.pods.values())
     parts = [pods[start : start + PODS_OF_PART] for start in range(0, len(pods), PODS_OF_PART)]
     if len(parts) < 2:
-        return [lambda: snapshot(plan, version=version)]
+        return [partial(snapshot, plan, version=version)]
+    known = positions_of(plan.nodes)
+    more = (partial(part, rows, known, version=version, more=rows is not parts[-1]) for rows in parts)
+    return [partial(opening, nodes, version=version), *more]
 
-    def first() -> SnapshotMessage:
-        return SnapshotMessage(version=version, nodes=_nodes(nodes), pods=_pods(()), more=True)
 
-    def part(rows: list[PodRow], *, more: bool) -> Callable[[], PartMessage]:
-        return lambda: PartMessage(version=version, pods=_pods(rows), more=more)
+def positions_of(nodes: Iterable[str]) -> dict[str, int]:
+    """What the parts of a snapshot know of its nodes."""
+    return {name: position for position, name in enumerate(("", *nodes))}
 
-    return [first, *(part(rows, more=rows is not parts[-1]) for rows in parts)]
+
+def opening(nodes: Collection[NodeRow], *, version: int) -> SnapshotMessage:
+    """The first part of a snapshot."""
+    return SnapshotMessage(version=version, nodes=_nodes(nodes), pods=_pods(()), more=True)
+
+
+def part(pods: Collection[PodRow], known: Mapping[str, int], *, version: int, more: bool) -> PartMessage:
+    return PartMessage(version=version, pods=_pods(pods, known), more=more)
 
 
 def delta(change: PlanChange, *, version: int) -> DeltaMessage:
@@ -156,14 +167,10 @@ def _nodes(rows: Collection[NodeRow]) -> NodesRecord:
     )
 
 
-def _pods(rows: Collection[PodRow]) -> PodsRecord:
-    names, workloads, times, labels, amounts = (
-        _Positions({"": 0}),
-        _Positions(),
-        _Positions(),
-        _Positions(),
-        _Positions(),
-    )
+def _pods(rows: Collection[PodRow], known: Mapping[str, int] | None = None) -> PodsRecord:
+    """`known`: positions of node names that are not to be listed."""
+    names = _Positions(known or {"": 0})
+    workloads, times, labels, amounts = _Positions(), _Positions(), _Positions(), _Positions()
     fields: Any = PodRow(*_columns(rows, len(PodRow._fields)))
     return PodsRecord(
         key=fields.key,
@@ -175,7 +182,7 @@ def _pods(rows: Collection[PodRow]) -> PodsRecord:
         priority=fields.priority,
         created=times.column(fields.created),
         terminating=tuple(compress(count(), fields.terminating)),
-        node_names=tuple(names),
+        node_names=tuple(islice(names, len(known or ()), None)),
         workloads=tuple(workloads),
         times=tuple(times),
         label_sets=labels.dicts(),

@@ -108,6 +108,13 @@ def file_at(path: str, when: float | None) -> str:
     raise RecordingError(f"{path}: the recording begins at {moment_text(began or 0.0)}, after {moment_text(when)}")
 
 
+def is_continued(path: str, file: str) -> bool:
+    """Whether the next one of its files goes on where this one ends. Raise RecordingError."""
+    files = [*(older for _, older in rotated(path)), path]
+    following = files[files.index(file) + 1 :]
+    return bool(following) and header_of(following[0]).dump is not None
+
+
 def moment_text(when: float) -> str:
     """Seconds since the epoch as people write them, in UTC."""
     from datetime import UTC, datetime

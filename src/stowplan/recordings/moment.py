@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from stowplan.recordings.files import file_at
+from stowplan.recordings.files import file_at, is_continued, moment_text
 from stowplan.recordings.replaying import Replayed
 
 if TYPE_CHECKING:
@@ -22,6 +22,8 @@ class Moment:
     header: Header
     #: Of the last input before it.
     at: float
+    #: Whether the recording, or the run of that time, had ended before the moment that was asked for.
+    is_over: bool
     #: Nodes in their order, pods in the order in which they came, and everything else. Pods on their way to a node,
     #: which the API server had not told of yet, are on it.
     objects: list[Any]
@@ -32,7 +34,8 @@ class Moment:
 
 def moment_of(path: str, when: float | None, registry: Registry, *, broken_off: BrokenOffCalls | None = None) -> Moment:
     """Rebuild a moment of a recording, rotated files included; None: its end. Raise RecordingError."""
-    with Replayed(file_at(path, when), registry, broken_off=broken_off) as again:
+    file = file_at(path, when)
+    with Replayed(file, registry, broken_off=broken_off) as again:
         at = again.header.now
         for step in again.steps(when):
             at = step.entry.now
@@ -41,10 +44,21 @@ def moment_of(path: str, when: float | None, registry: Registry, *, broken_off: 
         return Moment(
             header=again.header,
             at=at,
+            is_over=when is not None and at < when and not again.goes_on and not is_continued(path, file),
             objects=objects_of(engine.state),
             configuration=engine.profiles.configuration.to_dict(),
             switched_off=off,
         )
+
+
+def note_of(moment: Moment, when: float | None) -> str:
+    """What to say of a moment at which nothing was recorded any more; "" if it was."""
+    if when is None or not moment.is_over:
+        return ""
+    return (
+        f"the recording ends at {moment_text(moment.at)}, before {moment_text(when)}: "
+        "this is how it was left, and what came then is not known"
+    )
 
 
 def objects_of(state: ClusterState) -> list[Any]:

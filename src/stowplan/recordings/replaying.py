@@ -93,6 +93,11 @@ class Replayed:
     def __exit__(self, *error: Any) -> None:
         self._opening.__exit__(*error)
 
+    @property
+    def goes_on(self) -> bool:
+        """Whether there is something after the moment up to which steps were taken."""
+        return self._replay.goes_on
+
     def steps(self, until: float | None = None) -> Iterator[Step]:
         """Take the recorded steps; up to that moment, with those at it."""
         for line, (entry, effects) in enumerate(self._replay.steps_until(until), 2):

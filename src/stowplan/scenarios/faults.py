@@ -1,4 +1,5 @@
-"""What events do: nodes fail, are drained, upgraded, reclaimed and tainted; zones go out; prices and sizes change.
+"""What events do: nodes fail, are drained, upgraded, reclaimed and tainted; zones go out; prices and sizes change;
+workloads are scaled and rolled out.
 
 A node that fails is seen to have failed after `failureDetection`; its pods are given up after `failureEviction` more,
 and made anew elsewhere. One that comes back before begins its pods again from their beginning; one that never does is
@@ -23,12 +24,13 @@ from stowplan.scenarios.times import times_of
 from stowplan.simulate.driver import Call
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from random import Random
 
     from stowplan.scenarios.drains import Drains
     from stowplan.scenarios.fleet import Fleet
     from stowplan.scenarios.kubelet import Kubelets
+    from stowplan.scenarios.rollouts import Rollout
     from stowplan.scenarios.schema import (
         DrainSpec,
         EventSpec,
@@ -60,15 +62,20 @@ class Faults:
         self._failed: dict[str, int] = {}
         self._failures = 0
 
-    def begin(self, scenario: Scenario, keepers: dict[str, list[Keeper]]) -> None:
+    def begin(
+        self, scenario: Scenario, keepers: Mapping[str, Sequence[Keeper]], rollouts: Mapping[int, Rollout]
+    ) -> None:
+        """`rollouts`: by the number of their event."""
         self._keepers = keepers
+        self._rollouts = rollouts
         for index, event in enumerate(scenario.events):
             self._world.time.feed(self._feed(index, event, scenario.duration))
 
     def _feed(self, index: int, event: EventSpec, duration: float | None) -> Iterator[tuple[float, Call]]:
         name = next(name for name in EVENTS if getattr(event, name) is not None)
         chance = self._world.chance(f"event {index}")
-        happens = partial(getattr(self, f"_{name}"), getattr(event, name), chance)
+        about = self._rollouts[index] if name == "rollout" else getattr(event, name)
+        happens = partial(getattr(self, f"_{name}"), about, chance)
         for at in times_of(event, self._world.chance(f"times of event {index}"), duration):
             yield self._world.start + at, Call(happens)
 
@@ -179,6 +186,10 @@ class Faults:
     def _scale(self, spec: ScaleSpec, chance: Random) -> None:
         for keeper in self._keepers.get(spec.workload, ()):
             keeper.scale(spec.replicas)
+
+    def _rollout(self, rollout: Rollout, chance: Random) -> None:
+        for keeper in rollout.keepers:
+            keeper.roll_out(rollout.template)
 
     def _resize(self, spec: ResizeSpec, chance: Random) -> None:
         group = self._fleet.groups[spec.group]

@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from stowplan.framework.explanations.formatting import count
 from stowplan.framework.requests import Create
+from stowplan.scenarios.deployments import DeploymentKeeper
 from stowplan.scenarios.errors import ScenarioError
 from stowplan.scenarios.ledger import Origin
 from stowplan.scenarios.start import trace_of
@@ -72,9 +74,14 @@ def _controllers(
         for _ in range(spec.each):
             number += 1
             name = f"{spec.name}-{number}" if several else spec.name
-            kind = StatefulKeeper if template.kind == "StatefulSet" else Keeper
-            keeper = kind(world, template, name, world.chance(f"lifetimes of {name}"))
+            keeper = _keeper(template)(world, template, name, world.chance(f"lifetimes of {name}"))
             yield world.start + at, Call(partial(_begin, keeper, keepers if template.kind != "Job" else None))
+
+
+def _keeper(template: Template) -> type[Keeper]:
+    if template.kind == "StatefulSet":
+        return StatefulKeeper
+    return DeploymentKeeper if template.kind == "Deployment" and template.update is not None else Keeper
 
 
 def _begin(keeper: Keeper, keepers: list[Keeper] | None) -> None:
@@ -90,13 +97,14 @@ def _of_trace(
     start, expect, last = world.start, world.ledger.expect, 0.0
     asking = _ProfileName(spec.scheduler_name)
     try:
-        for arrival in trace_of(spec.trace or {}, folder).arrivals():
+        trace = trace_of(spec.trace or {}, folder)
+        for arrival in trace.arrivals():
             at = round(shift + arrival.at / spec.speed, 6)
             if at < last:
                 raise TraceError(f"{arrival.pod.metadata.name} comes at {arrival.at}, before the pod ahead of it")
             last = at
             if duration is not None and at > duration:
-                return
+                break
             pod, lifetime = arrival.pod, arrival.lifetime
             metadata = pod.metadata
             uid = f"{spec.name}/{metadata.namespace}/{metadata.name}"
@@ -105,6 +113,8 @@ def _of_trace(
             lifetime = None if lifetime is None else lifetime / spec.speed
             expect(uid, Origin(workload=spec.name, lifetime=lifetime))
             yield start + at, Create(obj=pod)
+        if trace.skipped:
+            world.note(f"workload {spec.name}: {count(trace.skipped, 'row')} of the trace left out (badRows: skip)")
     except TraceError as error:
         raise ScenarioError(f"workloads: {spec.name}: {error}") from None
 

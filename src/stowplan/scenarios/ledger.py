@@ -40,7 +40,7 @@ FINISHED_WELL, PREEMPTED, DELETED, RUNNING, PENDING, REFUSED = (
     "refused",
 )
 #: Ends that are no evictions.
-CALM = (FINISHED_WELL, RUNNING, PENDING, REFUSED, DELETED, "scaled down")
+CALM = (FINISHED_WELL, RUNNING, PENDING, REFUSED, DELETED, "scaled down", "updated")
 _NOTHING: Mapping[str, int] = {}
 _MOST_SIZES = 4096
 

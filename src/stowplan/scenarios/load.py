@@ -144,8 +144,12 @@ def _of_events(scenario: Scenario) -> Iterator[Problem]:
                 (*path, given[0], "group"),
                 f"there is no group {group!r}; there are {', '.join(sorted(groups)) or 'none'}",
             )
-        if event.scale is not None and event.scale.workload not in workloads:
-            yield (*path, "scale", "workload"), f"there is no workload {event.scale.workload!r}"
+        workload = getattr(about, "workload", None)
+        if workload is not None and workload not in workloads:
+            there = ", ".join(sorted(workloads)) or "none"
+            yield (*path, given[0], "workload"), f"there is no workload {workload!r}; there are {there}"
+        if event.rollout is not None and not scenario.models.controllers:
+            yield (*path, "rollout"), "controllers do it, and models.controllers is false"
         if event.taint is not None:
             yield from _of_effect(event.taint.effect, (*path, "taint", "effect"))
         if event.drain is not None and event.drain.then not in ("uncordon", "remove"):

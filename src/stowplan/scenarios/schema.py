@@ -179,6 +179,14 @@ class ScaleSpec(Spec, frozen=True, kw_only=True):
     replicas: int
 
 
+class RolloutSpec(Spec, frozen=True, kw_only=True):
+    """A Deployment, StatefulSet or DaemonSet replaces its pods, as its update strategy says."""
+
+    workload: str
+    #: A merge patch of the workload's manifest; without it, the same template anew (`kubectl rollout restart`).
+    patch: dict[str, Any] | None = None
+
+
 class ResizeSpec(Spec, frozen=True, kw_only=True):
     """A group gets so many nodes, at once."""
 
@@ -197,6 +205,7 @@ class EventSpec(When, frozen=True, kw_only=True):
     taint: TaintEventSpec | None = None
     price: PriceSpec | None = None
     scale: ScaleSpec | None = None
+    rollout: RolloutSpec | None = None
     resize: ResizeSpec | None = None
 
 

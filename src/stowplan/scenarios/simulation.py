@@ -40,6 +40,7 @@ from stowplan.page.course_file import NAME as COURSE
 from stowplan.page.course_file import CourseHeader, CourseWriter, RerunRecord
 from stowplan.scenarios.autoscaler import Autoscaler
 from stowplan.scenarios.budgets import BudgetKeeper
+from stowplan.scenarios.daemons import DaemonKeeper
 from stowplan.scenarios.drains import Drains
 from stowplan.scenarios.errors import ScenarioError
 from stowplan.scenarios.faults import Faults
@@ -51,11 +52,12 @@ from stowplan.scenarios.load import load_scenario
 from stowplan.scenarios.output import Digest, Folder, Kept, Nowhere
 from stowplan.scenarios.page import report_page
 from stowplan.scenarios.records import CauseRecord, SummaryRecord, WaitsRecord
+from stowplan.scenarios.rollouts import rollouts_of
 from stowplan.scenarios.series import Sampler
 from stowplan.scenarios.start import objects_at_start
 from stowplan.scenarios.taint_eviction import TaintEvictions
 from stowplan.scenarios.templates import template_of
-from stowplan.scenarios.workloads import Adopted, DaemonKeeper, Keeper
+from stowplan.scenarios.workloads import Adopted
 from stowplan.scenarios.world import World
 from stowplan.simulate.driver import VirtualTime
 from stowplan.simulate.latency import NO_LATENCY, Latency
@@ -75,6 +77,7 @@ if TYPE_CHECKING:
     from stowplan.scenarios.output import Sink
     from stowplan.scenarios.records import DecisionRow, SampleRow
     from stowplan.scenarios.schema import ModelsSpec, Scenario
+    from stowplan.scenarios.workloads import Template
 
 GivenConfig = "Mapping[str, Any] | str | os.PathLike[str] | Configuration | None"
 _NAMESPACES = ("default", "kube-node-lease", "kube-public", "kube-system")
@@ -299,7 +302,6 @@ class Simulation:
         drains = Drains(world, self.fleet, self.budgets)
         self.autoscaler = Autoscaler(world, self.fleet, self.engine, drains) if scenario.models.autoscaler else None
         self.faults = Faults(world, self.fleet, self.kubelets, drains)
-        self._keepers: dict[str, list[Keeper]] = {}
 
     @property
     def now(self) -> float:
@@ -321,20 +323,28 @@ class Simulation:
         for group in self.fleet.groups.values():
             for _ in range(group.spec.count):
                 self.fleet.add_to(group)
-        classes = [one for one in objects if isinstance(one, PriorityClass)]
+        self._begin_workloads([one for one in objects if isinstance(one, PriorityClass)])
+
+    def _begin_workloads(self, classes: Sequence[PriorityClass]) -> None:
+        scenario, world = self.scenario, self.world
+        rolled = {event.rollout.workload for event in scenario.events if event.rollout is not None}
+        keepers: dict[str, list[Any]] = {}
+        templates: dict[str, Template] = {}
         for spec in scenario.workloads:
             if spec.trace is not None:
                 self._time.feed(feed_of(world, spec, self._folder, scenario.duration))
                 continue
-            template, problems = template_of(spec, self._folder, classes)
+            template, problems = template_of(spec, self._folder, classes, rolls=spec.name in rolled)
+            templates[spec.name], of_workload = template, keepers.setdefault(spec.name, [])
             for problem in problems:
                 world.note(problem)
             if template.kind == "DaemonSet":
-                DaemonKeeper(world, template).begin()
-                continue
-            keepers = self._keepers.setdefault(spec.name, [])
-            self._time.feed(feed_of(world, spec, self._folder, scenario.duration, template, keepers))
-        self.faults.begin(scenario, self._keepers)
+                of_workload.append(DaemonKeeper(world, template))
+                of_workload[0].begin()
+            else:
+                self._time.feed(feed_of(world, spec, self._folder, scenario.duration, template, of_workload))
+        rollouts = rollouts_of(scenario, templates, keepers, self._folder, classes)
+        self.faults.begin(scenario, keepers, rollouts)
 
     def _begin_with(self, objects: Sequence[Any]) -> None:
         adopted = Adopted(self.world)

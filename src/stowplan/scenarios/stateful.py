@@ -7,7 +7,10 @@ With `podManagementPolicy: OrderedReady`, the default, there is one move at a ti
 it run, and have for `minReadySeconds`; one is removed when all others run and the one after it is gone. With Parallel
 nobody waits. A pod counts as running from its start-up time until it goes or its node fails.
 
-Left out: updates of the template.
+A rollout replaces pods from the highest number down to `partition`, each when the one before it is available again
+(`maxUnavailable`: so many at a time). Those below the partition keep the template from before it, when they are lost,
+too. As on a cluster, an ordered set whose new pods do not start goes no further, and is not mended by taking the update
+back.
 
 Upstream: pkg/controller/statefulset.
 """
@@ -23,7 +26,9 @@ from stowplan.api.api_errors import AlreadyExists, ApiError, NotFound
 from stowplan.api.types import Pod
 from stowplan.api.volumes import PersistentVolumeClaimVolumeSource, Volume
 from stowplan.framework.requests import Create
-from stowplan.scenarios.workloads import Keeper, named_pod
+from stowplan.scenarios.revisions import REVISION, Revisions
+from stowplan.scenarios.strategies import ON_DELETE
+from stowplan.scenarios.workloads import UPDATED, Keeper, named_pod
 
 if TYPE_CHECKING:
     from random import Random
@@ -46,10 +51,21 @@ class StatefulKeeper(Keeper):
         #: Name -> its spec, with its claims.
         self._specs: dict[str, PodSpec] = {}
         self._will_look = False
+        self._revisions = Revisions(template, REVISION)
+        #: The revision of pods below the partition.
+        self._before = 0
         #: UID of the pod that was removed last.
         self._removed = ""
-        if template.ordered:
-            self._on_start = self._started
+        if template.ordered or template.update is not None:
+            self._on_start = self._begun
+
+    def roll_out(self, template: Template | None) -> None:
+        if all(self._revision_of(name) == self._revisions.current for name in self._active):
+            self._before = self._revisions.current
+        self._template = self._revisions.next_of(template, self._world.now)
+        self._revisions.turn_to(self._template)
+        self._specs.clear()
+        self._reconcile()
 
     def _reconcile(self) -> None:
         ordered = self._template.ordered
@@ -59,7 +75,7 @@ class StatefulKeeper(Keeper):
                 if not self._may_make(name):
                     continue
                 self._make_named(name, index)
-            if ordered and not self._runs(name):
+            if ordered and not self._is_available(name):
                 return
         surplus = sorted((name for name in self._active if _index(name) >= self.replicas), key=_index)
         if not ordered:
@@ -67,16 +83,18 @@ class StatefulKeeper(Keeper):
                 self._remove(name)
         elif surplus:
             self._remove_last(surplus)
+        if not surplus:
+            self._advance()
 
     def _may_make(self, name: str) -> bool:
         return self._world.models.controllers or not self._times[name]
 
     def _remove_last(self, surplus: list[str]) -> None:
         """The next one goes when it has gone."""
-        last, failing = surplus[-1], next((name for name in surplus if not self._runs(name)), None)
+        last, failing = surplus[-1], next((name for name in surplus if not self._is_available(name)), None)
         if self._world.ledger.of(self._removed) is not None:
             self._look_again()
-        elif self._runs(last) or last == failing:
+        elif self._is_available(last) or last == failing:
             self._removed = self._active[last]
             self._remove(last)
             self._look_again()
@@ -85,15 +103,30 @@ class StatefulKeeper(Keeper):
         # Somebody may also have waited for a pod that is gone now.
         self._world.later(self._world.models.controller_delay, self._reconcile)
 
-    # -- what runs ----------------------------------------------------------------------------------------------------
+    # -- rollouts -----------------------------------------------------------------------------------------------------
 
-    def _started(self) -> None:
-        self._world.later(self._world.models.controller_delay + self._template.min_ready, self._reconcile)
+    def _revision_of(self, name: str) -> int:
+        return self._revisions.of(self._world.ledger.of(self._active[name]))
 
-    def _runs(self, name: str) -> bool:
-        """Whether it runs, and has for long enough."""
-        entry = self._world.ledger.of(self._active.get(name, ""))
-        return entry is not None and entry.starts + self._template.min_ready <= self._world.now
+    def _revision_at(self, index: int) -> int:
+        """The revision that a pod of this number should have."""
+        update = self._template.update
+        return self._before if update is not None and index < update.partition else self._revisions.current
+
+    def _advance(self) -> None:
+        """Replace pods of before, from the highest number."""
+        update = self._template.update
+        if update is None or update.type_ == ON_DELETE:
+            return
+        names = [f"{self._name}-{index}" for index in range(self.replicas)]
+        _, most = update.limits(self.replicas)
+        allowed = most - sum(not self._is_available(name) for name in names)
+        for index in reversed(range(update.partition, self.replicas)):
+            name = names[index]
+            if allowed > 0 and name in self._active and self._revision_of(name) != self._revision_at(index):
+                allowed -= 1
+                self._remove(name, UPDATED)
+                self._look_again()
 
     # -- pods and claims ----------------------------------------------------------------------------------------------
 
@@ -106,10 +139,12 @@ class StatefulKeeper(Keeper):
         else:
             self._look_again()
             return
-        pod = named_pod(template.pod, template.workload, name, owner=self._owner, again=self._times[name])
+        made_of = self._revisions.pod(self._revision_at(index))
+        pod = named_pod(made_of, template.workload, name, owner=self._owner, again=self._times[name])
         self._times[name] += 1
-        labels = {**metadata.labels, _POD_NAME: name, _INDEX: str(index)}
-        self._arrive(replace(pod, metadata=replace(pod.metadata, labels=labels), spec=self._spec_of(name)))
+        labels = {**pod.metadata.labels, _POD_NAME: name, _INDEX: str(index)}
+        spec = self._spec_of(name, made_of.spec)
+        self._arrive(replace(pod, metadata=replace(pod.metadata, labels=labels), spec=spec))
 
     def _look_again(self) -> None:
         if not self._will_look:
@@ -120,8 +155,7 @@ class StatefulKeeper(Keeper):
         self._will_look = False
         self._reconcile()
 
-    def _spec_of(self, name: str) -> PodSpec:
-        spec = self._template.pod.spec
+    def _spec_of(self, name: str, spec: PodSpec) -> PodSpec:
         if self._template.claims is None:
             return spec
         if name not in self._specs:

@@ -14,10 +14,12 @@ from stowplan.loading.admission import admit
 from stowplan.loading.unmade_pods import claim_of
 from stowplan.loading.workloads import pod_of
 from stowplan.scenarios.errors import ScenarioError
+from stowplan.scenarios.strategies import ROLLED, update_strategy
 from stowplan.scenarios.workloads import Template
+from stowplan.simulate.patching import merge_patched
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
     from stowplan.api.meta import ApiStruct
@@ -25,6 +27,8 @@ if TYPE_CHECKING:
     from stowplan.scenarios.schema import WorkloadSpec
 
 KINDS = ("Pod", "Deployment", "ReplicaSet", "StatefulSet", "DaemonSet", "Job")
+#: What a rollout may change.
+_PATCHED = ("template", "strategy", "updateStrategy", "minReadySeconds")
 #: The default first.
 _POLICIES = ("OrderedReady", "Parallel")
 _COMPANIONS: dict[str, tuple[type[ApiStruct], str]] = {
@@ -34,8 +38,13 @@ _COMPANIONS: dict[str, tuple[type[ApiStruct], str]] = {
 }
 
 
-def template_of(spec: WorkloadSpec, folder: Path, classes: Sequence[PriorityClass]) -> tuple[Template, list[str]]:
-    """The template, and what the user should know of it; raise ScenarioError."""
+def template_of(
+    spec: WorkloadSpec, folder: Path, classes: Sequence[PriorityClass], *, rolls: bool = False
+) -> tuple[Template, list[str]]:
+    """The template, and what the user should know of it; raise ScenarioError.
+
+    `rolls`: the scenario rolls it out at some time.
+    """
     where = f"workloads: {spec.name}"
     manifest = _manifest(spec, folder, where)
     kind = manifest.get("kind")
@@ -55,20 +64,39 @@ def template_of(spec: WorkloadSpec, folder: Path, classes: Sequence[PriorityClas
     if kind == "Job" and spec.lifetime is None:
         raise ScenarioError(f"{where}: a Job's pods end: give a lifetime")
     claims = _claims(_with_name(manifest, spec.name), where) if kind == "StatefulSet" else None
-    ordered, min_ready = _order(of_spec, where) if kind == "StatefulSet" else (False, 0.0)
+    update = update_strategy(kind, of_spec, where) if kind in ROLLED else None
     template = Template(
         workload=spec.name,
         kind=kind,
         pod=found,
         replicas=replicas,
         completions=completions,
-        ordered=ordered,
-        min_ready=min_ready,
+        ordered=kind == "StatefulSet" and _is_ordered(of_spec, where),
+        min_ready=_min_ready(of_spec, where) if kind in ROLLED else 0.0,
+        update=update if rolls else None,
         lifetime=spec.lifetime,
         claims=claims,
         companion=_companion(kind, of_spec, found.metadata.namespace, where),
     )
     return template, admitted.notes
+
+
+def patched_template(
+    spec: WorkloadSpec, patch: Mapping[str, Any], folder: Path, classes: Sequence[PriorityClass], where: str
+) -> Template:
+    """The template that a rollout turns to; raise ScenarioError."""
+    manifest = _manifest(spec, folder, f"workloads: {spec.name}")
+    of_spec = patch.get("spec")
+    others = [f"spec.{name}" for name in of_spec if name not in _PATCHED] if isinstance(of_spec, dict) else ["spec"]
+    others += [name for name in patch if name != "spec"]
+    if others:
+        wanted = ", ".join(f"spec.{name}" for name in _PATCHED)
+        raise ScenarioError(f"{where}.patch: a rollout changes {wanted}, not {' and '.join(others)}")
+    patched = merge_patched(manifest, patch)
+    try:
+        return template_of(replace(spec, manifest=patched, file=None), folder, classes, rolls=True)[0]
+    except ScenarioError as error:
+        raise ScenarioError(*(f"{where}.patch: {problem}" for problem in error.problems)) from None
 
 
 def _manifest(spec: WorkloadSpec, folder: Path, where: str) -> dict[str, Any]:
@@ -98,14 +126,18 @@ def _numbers(kind: str, spec: dict[str, Any], where: str) -> tuple[int, int]:
     return _number(spec.get("parallelism"), f"{where}: spec.parallelism"), completions
 
 
-def _order(spec: dict[str, Any], where: str) -> tuple[bool, float]:
-    """(whether a StatefulSet's pods start one after the other, seconds that each must have run before the next one)."""
+def _is_ordered(spec: dict[str, Any], where: str) -> bool:
+    """Whether a StatefulSet's pods start one after the other."""
     policy = spec.get("podManagementPolicy", _POLICIES[0])
     if policy not in _POLICIES:
         hint = next(did_you_mean(str(policy), _POLICIES), f"want one of {', '.join(_POLICIES)}")
         raise ScenarioError(f"{where}: spec.podManagementPolicy: there is no {policy!r}; {hint}")
+    return bool(policy == _POLICIES[0])
+
+
+def _min_ready(spec: dict[str, Any], where: str) -> float:
     seconds = spec.get("minReadySeconds")
-    return policy == _POLICIES[0], float(_number(0 if seconds is None else seconds, f"{where}: spec.minReadySeconds"))
+    return float(_number(0 if seconds is None else seconds, f"{where}: spec.minReadySeconds"))
 
 
 def _number(value: object, where: str) -> int:

@@ -3,30 +3,21 @@
     Pod                                      each arrival is a pod
     Deployment, ReplicaSet, StatefulSet      each arrival keeps so many replicas, and replaces those that go
     Job                                      each arrival has so many pods run to their end, so many at a time
-    DaemonSet                                one pod per node that it tolerates, as nodes come
 
-With `models.controllers: false` nothing is replaced. Upstream: pkg/controller (replicaset, statefulset, job, daemon).
+DaemonSets are in `daemons`, the rollouts of Deployments in `deployments`, StatefulSets in `stateful`. With
+`models.controllers: false` nothing is replaced. Upstream: pkg/controller (replicaset, statefulset, job, daemon).
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from stowplan.api.affinity import (
-    Affinity,
-    NodeAffinity,
-    NodeSelector,
-    NodeSelectorRequirement,
-    NodeSelectorTerm,
-    Toleration,
-)
 from stowplan.api.api_errors import ApiError
 from stowplan.api.meta import OwnerReference
-from stowplan.api.types import Node, Pod
 from stowplan.framework.requests import Create
 from stowplan.scenarios.ledger import Origin
 
@@ -34,16 +25,16 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from random import Random
 
-    from stowplan.api.changes import Change
     from stowplan.api.meta import ApiStruct
-    from stowplan.api.types import PersistentVolumeClaim
+    from stowplan.api.types import PersistentVolumeClaim, Pod
     from stowplan.scenarios.amounts import Distribution
     from stowplan.scenarios.ledger import Entry
+    from stowplan.scenarios.strategies import UpdateStrategy
     from stowplan.scenarios.world import World
 
 
-#: A DaemonSet's pod that waited for a node which is no more.
-NODE_GONE = "deleted"
+#: Why pods go.
+SCALED_DOWN, UPDATED = "scaled down", "updated"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,9 +48,12 @@ class Template:
     replicas: int = 1
     #: Of a Job: how many must run to their end.
     completions: int = 1
-    #: Of a StatefulSet: whether a pod waits for the one before it (OrderedReady), which must have run for so long.
+    #: Of a StatefulSet: whether a pod waits for the one before it (OrderedReady).
     ordered: bool = False
+    #: How long a pod must have run until others count on it.
     min_ready: float = 0.0
+    #: How its pods go over to another template; None: that does not happen.
+    update: UpdateStrategy | None = None
     lifetime: Distribution | None = None
     #: The object that default spreading reads, made for a name; None: there is none of this kind.
     companion: Callable[[str], ApiStruct] | None = None
@@ -114,6 +108,13 @@ class Keeper:
         self.replicas = replicas
         self._reconcile()
 
+    def _begun(self) -> None:
+        """One of its pods has begun to run, and will count as available."""
+        self._world.later(self._world.models.controller_delay + self._template.min_ready, self._reconcile)
+
+    def _is_available(self, name: str) -> bool:
+        return self._world.is_available(self._active.get(name, ""), self._template.min_ready)
+
     @property
     def _wanted(self) -> int:
         if self._is_job:
@@ -128,11 +129,11 @@ class Keeper:
         for name in reversed(list(self._active)[self._wanted :]):
             self._remove(name)
 
-    def _remove(self, name: str) -> None:
+    def _remove(self, name: str, why: str = SCALED_DOWN) -> None:
         entry = self._world.ledger.of(self._active.pop(name))
         if entry is not None:
             entry.origin = Origin(workload=self._template.workload)
-            self._world.delete(entry, "scaled down")
+            self._world.delete(entry, why)
 
     def _make(self) -> None:
         self._made += 1
@@ -165,71 +166,6 @@ class Keeper:
         models = self._world.models
         if (models.controllers or self._is_job) and len(self._active) < self._wanted:
             self._world.later(models.controller_delay, self._reconcile)
-
-
-class DaemonKeeper:
-    """A DaemonSet: a pod for each node, which may go to no other. A `simulate.cluster.Watcher`."""
-
-    def __init__(self, world: World, template: Template) -> None:
-        self._world = world
-        self._template = template
-        pod = template.pod
-        tolerations = (*pod.spec.tolerations, *_DAEMON_TOLERATIONS)
-        self._pod = replace(pod, spec=replace(pod.spec, tolerations=tolerations))
-        name = pod.metadata.name
-        self._owner = OwnerReference(api_version="apps/v1", kind="DaemonSet", name=name, uid=name, controller=True)
-        self._made = 0
-        #: Node -> UID of its pod.
-        self._pods: dict[str, str] = {}
-
-    def begin(self) -> None:
-        for node in self._world.store.list(Node):
-            self._make(node.metadata.name)
-        self._world.time.watch(self)
-
-    def changed(self, change: Change[Any]) -> None:
-        if change.old is None and type(change.new) is Node:
-            self._world.soon(partial(self._make, change.new.metadata.name))
-        elif change.new is None and type(change.old) is Node:
-            self._world.soon(partial(self._unmake, change.old.metadata.name))
-
-    def _unmake(self, node: str) -> None:
-        """The node is gone: its pod, if it was not there yet, has nowhere to go."""
-        uid = self._pods.pop(node, "")
-        entry = self._world.ledger.of(uid)
-        if entry is not None:
-            self._world.delete(entry, NODE_GONE, at_once=True)
-
-    def _make(self, node: str) -> None:
-        self._made += 1
-        name = f"{self._pod.metadata.name}-{self._made}"
-        made = named_pod(self._pod, self._template.workload, name, owner=self._owner)
-        requirement = NodeSelectorRequirement(key="metadata.name", operator="In", values=(node,))
-        affinity = Affinity(
-            node_affinity=NodeAffinity(
-                required_during_scheduling_ignored_during_execution=NodeSelector(
-                    node_selector_terms=(NodeSelectorTerm(match_fields=(requirement,)),)
-                )
-            )
-        )
-        self._pods[node] = made.metadata.uid
-        pod = replace(made, spec=replace(made.spec, affinity=affinity))
-        self._world.arrive(pod, Origin(workload=self._template.workload))
-
-
-def _tolerated(key: str, effect: str) -> Toleration:
-    return Toleration(key=key, operator="Exists", effect=effect)
-
-
-#: What the controller adds to a DaemonSet's pods.
-_DAEMON_TOLERATIONS = (
-    _tolerated("node.kubernetes.io/not-ready", "NoExecute"),
-    _tolerated("node.kubernetes.io/unreachable", "NoExecute"),
-    _tolerated("node.kubernetes.io/disk-pressure", "NoSchedule"),
-    _tolerated("node.kubernetes.io/memory-pressure", "NoSchedule"),
-    _tolerated("node.kubernetes.io/pid-pressure", "NoSchedule"),
-    _tolerated("node.kubernetes.io/unschedulable", "NoSchedule"),
-)
 
 
 class Adopted:

@@ -69,6 +69,11 @@ class World:
         request = Delete(kind=Pod, namespace=metadata.namespace, name=metadata.name, uid=metadata.uid)
         self.time.write(request, grace=0 if at_once else None)
 
+    def is_available(self, uid: str, min_ready: float) -> bool:
+        """Whether the pod runs, has for so many seconds, and is not about to go."""
+        entry = self.ledger.of(uid)
+        return entry is not None and not entry.why and entry.starts + min_ready <= self.now
+
     def entries_on(self, node: str) -> list[Entry]:
         """The pods of a node, in the order in which they came to it."""
         row = self.state.table.row_of.get(node)

@@ -2,23 +2,35 @@
 
 They agree where the node is among the best here. If several are, which one it is is chance: a tie. Where they do not
 agree, the reason is named: the plugins that score the two nodes differently, or the one that refuses the other's node.
+
+Two kinds of pods are set apart, as nothing can be said of them: those in which an extender is interested that was not
+asked, and those for which all better nodes may have been outside of the sample that the other one looked at
+(percentageOfNodesToScore). Which nodes those are is not known here, only how many: a pod is a difference as soon as
+one of the better nodes must have been among them.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from stowplan.engine.algorithm import row_tried_first, scored_nodes
+from stowplan.engine.evaluation.scoring import INFEASIBLE
+from stowplan.engine.questions import is_interested
+from stowplan.explain.judging import judged
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
     import numpy.typing as npt
 
     from stowplan.cluster.pod_info import PodInfo
     from stowplan.engine.engine import Engine
+    from stowplan.framework.diagnosis import Diagnosis
+    from stowplan.framework.requests import Ask, Outcome
     from stowplan.framework.runtime import Framework
 
 
@@ -37,10 +49,18 @@ class Kind(Enum):
     UNKNOWN_NODE = "unknown node"
     #: A plugin failed.
     ERROR = "error"
+    #: Another node has a higher score, and may not have been in the other's sample.
+    SAMPLE = "sample"
+    #: An extender has a say, and was not asked.
+    EXTENDER = "extender"
 
     @property
     def agrees(self) -> bool:
         return self in (Kind.SAME, Kind.TIE)
+
+    @property
+    def differs(self) -> bool:
+        return not self.agrees and self not in (Kind.SAMPLE, Kind.EXTENDER)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,12 +76,16 @@ class Comparison:
     #: The plugin that refuses, and its words.
     plugin: str = ""
     reason: str = ""
+    #: Whether extenders were asked.
+    asked: bool = False
 
     def text(self) -> str:
         """Why they differ."""
-        if self.kind is Kind.SCORE:
+        if self.kind in (Kind.SCORE, Kind.SAMPLE):
             plugins = ", ".join(f"{name} {points:+}" for name, points in self.by_plugin.items())
             return f"{self.best} scores {sum(self.by_plugin.values()):+} over {self.node}: {plugins}"
+        if self.kind is Kind.EXTENDER:
+            return f"extender {self.plugin} has a say in it, and was not asked"
         if self.kind is Kind.REFUSED:
             return f"{self.plugin} refuses {self.node}: {self.reason}"
         return {Kind.NOWHERE: f"no node takes the pod: {self.reason}", Kind.ERROR: self.reason}.get(
@@ -69,37 +93,76 @@ class Comparison:
         )
 
 
-def compared(engine: Engine, framework: Framework, pod: PodInfo, node: str) -> Comparison:
-    """The pod is not in the engine's state with a node; nothing changes."""
-    algorithm, table = engine.algorithm, engine.state.table
+def compared(
+    engine: Engine, framework: Framework, pod: PodInfo, node: str, *, ask: Callable[[Ask], Outcome] | None = None
+) -> Comparison:
+    """The pod is not in the engine's state with a node; nothing changes. `ask` of None: extenders are not asked."""
+    table = engine.state.table
     row = table.row_of.get(node)
     if row is None:
         return Comparison(kind=Kind.UNKNOWN_NODE, node=node)
-    evaluation = algorithm.evaluation(framework, pod)
+    for extender in framework.handle.extenders():
+        if (extender.filters or extender.prioritizes) and is_interested(extender, pod):
+            if ask is None:
+                return Comparison(kind=Kind.EXTENDER, node=node, plugin=extender.name)
+            return _with_extenders(engine, framework, pod, row, ask)
+    evaluation = engine.algorithm.evaluation(framework, pod)
     outcome = evaluation.filter(pod)
     if outcome.error is not None:
         return Comparison(kind=Kind.ERROR, node=node, reason=outcome.error.message)
     feasible = outcome.feasible
     if not feasible[row]:
-        return _refused(engine, framework, pod, row, feasible)
-    count = int(np.count_nonzero(feasible))
-    if count == 1 or row_tried_first(engine.state, pod) == row:
+        # Evaluations that are kept up to date have no reasons.
+        evaluation, outcome = engine.algorithm.filtered(framework, pod)
+        return _refused(table.names, row, feasible, outcome.diagnosis or evaluation.diagnosis(outcome.refused))
+    if np.count_nonzero(feasible) == 1 or row_tried_first(engine.state, pod) == row:
         # It is taken without scoring.
         return Comparison(kind=Kind.SAME, node=node, best=node, equals=1)
     scored = scored_nodes(framework, evaluation, pod, feasible)
     if scored.error is not None:
         return Comparison(kind=Kind.ERROR, node=node, reason=scored.error.message)
-    ranked = scored.ranked
+    return _by_score(engine, framework, row, scored.ranked, scored.by_plugin())
+
+
+def _with_extenders(
+    engine: Engine, framework: Framework, pod: PodInfo, row: int, ask: Callable[[Ask], Outcome]
+) -> Comparison:
+    names = engine.state.table.names
+    verdict = judged(engine, pod, ask=ask)
+    failed = verdict.error or verdict.gated
+    if failed is not None:
+        return Comparison(kind=Kind.ERROR, node=names[row], reason=failed.message, asked=True)
+    feasible = verdict.feasible
+    if not feasible[row]:
+        assert verdict.diagnosis is not None, "some node was refused"
+        return replace(_refused(names, row, feasible, verdict.diagnosis), asked=True)
+    if np.count_nonzero(feasible) == 1 or (verdict.nominated and verdict.node_name == names[row]):
+        return Comparison(kind=Kind.SAME, node=names[row], best=names[row], equals=1, asked=True)
+    ranked = np.where(feasible, verdict.totals, INFEASIBLE)
+    return replace(_by_score(engine, framework, row, ranked, verdict.scores), asked=True)
+
+
+def _by_score(
+    engine: Engine,
+    framework: Framework,
+    row: int,
+    ranked: npt.NDArray[np.int64],
+    scores: Mapping[str, npt.NDArray[np.int64]],
+) -> Comparison:
+    """`ranked`: INFEASIBLE where the pod does not fit."""
+    table = engine.state.table
     best = int(ranked.argmax())
     equals = int(np.count_nonzero(ranked == ranked[best]))
     if ranked[row] == ranked[best]:
         kind = Kind.SAME if equals == 1 else Kind.TIE
-        return Comparison(kind=kind, node=node, best=table.names[best], equals=equals)
-    more = {name: int(points[best] - points[row]) for name, points in scored.by_plugin().items()}
+        return Comparison(kind=kind, node=table.names[row], best=table.names[best], equals=equals)
+    more = {name: int(points[best] - points[row]) for name, points in scores.items()}
     differing = sorted((one for one in more.items() if one[1]), key=lambda one: -abs(one[1]))
+    no_better = int(np.count_nonzero((ranked <= ranked[row]) & (ranked != INFEASIBLE)))
+    fills_a_sample = no_better >= engine.algorithm.sampling.wanted(framework, table.count)
     return Comparison(
-        kind=Kind.SCORE,
-        node=node,
+        kind=Kind.SAMPLE if fills_a_sample else Kind.SCORE,
+        node=table.names[row],
         best=table.names[best],
         equals=equals,
         by_plugin=dict(differing),
@@ -107,18 +170,12 @@ def compared(engine: Engine, framework: Framework, pod: PodInfo, node: str) -> C
     )
 
 
-def _refused(
-    engine: Engine, framework: Framework, pod: PodInfo, row: int, feasible: npt.NDArray[np.bool_]
-) -> Comparison:
+def _refused(names: Sequence[str], row: int, feasible: npt.NDArray[np.bool_], diagnosis: Diagnosis) -> Comparison:
     """Why the other's node is none of the feasible ones."""
-    node = engine.state.table.names[row]
-    # Evaluations that are kept up to date have no reasons.
-    evaluation, outcome = engine.algorithm.filtered(framework, pod)
-    diagnosis = outcome.diagnosis or evaluation.diagnosis(outcome.refused)
     status = diagnosis.status(row)
     plugin = "" if status is None else status.plugin
     if not feasible.any():
-        return Comparison(kind=Kind.NOWHERE, node=node, plugin=plugin, reason=diagnosis.message())
+        return Comparison(kind=Kind.NOWHERE, node=names[row], plugin=plugin, reason=diagnosis.message())
     reason = "" if status is None else status.message
-    best = engine.state.table.names[int(feasible.argmax())]
-    return Comparison(kind=Kind.REFUSED, node=node, best=best, plugin=plugin, reason=reason)
+    best = names[int(feasible.argmax())]
+    return Comparison(kind=Kind.REFUSED, node=names[row], best=best, plugin=plugin, reason=reason)

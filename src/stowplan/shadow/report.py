@@ -68,7 +68,7 @@ class Report:
             samples.append(value)
             if len(samples) > _SAMPLES:
                 del samples[::2]
-        if not found.kind.agrees:
+        if found.kind.differs:
             name = found.plugin or found.kind.value
             self.plugins[name] += 1
             self._by_plugin.with_label_values(name).inc()
@@ -83,18 +83,23 @@ class Report:
 
     @property
     def different(self) -> int:
-        return sum(number for kind, number in self.kinds.items() if not kind.agrees)
+        return sum(number for kind, number in self.kinds.items() if kind.differs)
+
+    @property
+    def not_compared(self) -> int:
+        """Pods of which nothing can be said."""
+        return self.kinds[Kind.SAMPLE] + self.kinds[Kind.EXTENDER]
 
     @property
     def agreement(self) -> float:
         """Of the pods for which one node is better than all others, the share that both put there; 1.0 without any."""
-        decided = self.pods - self.kinds[Kind.TIE]
+        decided = self.kinds[Kind.SAME] + self.different
         return self.kinds[Kind.SAME] / decided if decided else 1.0
 
     @property
     def strict_agreement(self) -> float:
         """The same without those that agree only if two binds of one moment were decided in the other order."""
-        decided = self.pods - self.kinds[Kind.TIE] + self.orders["swapped"] - self._same["swapped"]
+        decided = self.kinds[Kind.SAME] + self.different + self.orders["swapped"] - self._same["swapped"]
         return (self.kinds[Kind.SAME] - self._same["swapped"]) / decided if decided else 1.0
 
     def metrics_text(self) -> str:
@@ -109,6 +114,7 @@ class Report:
             "schemaVersion": SCHEMA_VERSION,
             "pods": self.pods,
             "results": {kind.value: self.kinds[kind] for kind in Kind if self.kinds[kind]},
+            "notCompared": self.not_compared,
             "agreementOutsideTies": self.agreement,
             "agreementInSeenOrder": self.strict_agreement,
             "orders": dict(self.orders),
@@ -132,6 +138,16 @@ class Report:
             ),
             Line(f"agreement outside ties: {100 * self.agreement:.2f} %"),
         ]
+        if self.not_compared == self.pods:
+            blocks = [Line(f"{self.pods:,} pods placed by the other scheduler, none of which could be compared")]
+        if kinds[Kind.SAMPLE]:
+            blocks.append(
+                Line(f"{kinds[Kind.SAMPLE]:,} not compared: the better nodes may not have been in the other's sample")
+            )
+        if kinds[Kind.EXTENDER]:
+            blocks.append(
+                Line(f"{kinds[Kind.EXTENDER]:,} not compared: an extender has a say in them, and was not asked")
+            )
         if self.orders["swapped"]:
             blocks.append(
                 Line(

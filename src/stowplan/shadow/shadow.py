@@ -9,12 +9,13 @@ other side of it. Which of these states they agree on is told.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from stowplan.api.timestamps import parse_timestamp
 from stowplan.api.types import Pod
 from stowplan.engine.inputs import Changes
-from stowplan.shadow.comparison import Comparison, compared
+from stowplan.shadow.comparison import Comparison, Kind, compared
 from stowplan.shadow.decision_order import CONCURRENT_SECONDS, DecisionOrder
 
 if TYPE_CHECKING:
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from stowplan.api.changes import Change
     from stowplan.engine.engine import Engine
     from stowplan.engine.inputs import Input
+    from stowplan.framework.requests import Ask, Outcome
     from stowplan.framework.runtime import Framework
     from stowplan.shadow.decision_order import Bind
 
@@ -52,8 +54,14 @@ class Clock(Protocol):
 
 
 class Shadow:
-    def __init__(self, hear: Callable[[Judged], object], *, meter: Clock) -> None:
-        """`hear` is told of each pod that was judged; `meter` measures how long it takes."""
+    def __init__(
+        self, hear: Callable[[Judged], object], *, meter: Clock, ask: Callable[[Ask], Outcome] | None = None
+    ) -> None:
+        """`hear` is told of each pod that was judged; `meter` measures how long it takes.
+
+        `ask` asks extenders; without it, pods in which one is interested are not judged.
+        """
+        self._ask = ask
         self._hear = hear
         self._meter = meter
         self._order = DecisionOrder()
@@ -139,16 +147,18 @@ class Shadow:
         assert framework is not None
         info, node = engine.state.pod_info(old), new.spec.node_name
         began = self._meter.clock()
-        found = compared(engine, framework, info, node)
+        compare = partial(compared, engine, framework, info, node, ask=self._ask)
+        found = compare()
         took = self._meter.clock() - began
         order: Literal["queue", "binds", "swapped"] = "queue"
         swapped: tuple[str, ...] = ()
-        if not found.kind.agrees:
-            otherwise = self._in_order_of_binds(engine, bind, lambda: compared(engine, framework, info, node))
+        if not found.kind.agrees and found.kind is not Kind.EXTENDER:
+            otherwise = self._in_order_of_binds(engine, bind, compare)
             if otherwise is not None and otherwise.kind.agrees:
                 found, order = otherwise, "binds"
-            else:
-                swap = self._swapped(engine, bind, lambda: compared(engine, framework, info, node))
+            elif not found.asked:
+                # With extenders each state would be a request, or several.
+                swap = self._swapped(engine, bind, compare)
                 if swap is not None:
                     (found, swapped), order = swap, "swapped"
         return Judged(

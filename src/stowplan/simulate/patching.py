@@ -51,6 +51,11 @@ def patched(obj: T, patch: Patch) -> T:
         raise BadRequest(f"the patched object cannot be read: {error}") from error
 
 
+def merge_patched(current: Mapping[str, Any], patch: Mapping[str, Any]) -> dict[str, Any]:
+    """JSON with a merge patch (RFC 7396) applied to it."""
+    return _merged(current, patch, "", strategic=False)
+
+
 def _patched_custom(obj: T, body: Mapping[str, Any], patch: Patch) -> T:
     if patch.type_ == "strategic":
         # As an API server does: it knows of no merge keys either.

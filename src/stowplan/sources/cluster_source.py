@@ -26,12 +26,14 @@ from stowplan.framework.registry import installed_plugins
 from stowplan.framework.status import error
 from stowplan.guarding.broken_off_calls import BrokenOffCalls
 from stowplan.guarding.guarded_plugins import guarded_registry
+from stowplan.inspection.queue_state import WAITS_ON_PERMIT
+from stowplan.inspection.records import SchedulerRecord
 from stowplan.loading.files import objects_of_files
 from stowplan.loading.workloads import workload_of
 from stowplan.offline import Cluster
 from stowplan.offline.names import near_names
 from stowplan.recordings.files import moment_text
-from stowplan.recordings.moment import moment_of
+from stowplan.recordings.moment import moment_of, note_of
 from stowplan.sources.missing_kinds import why_not_judged
 from stowplan.what_if.group_relief import group_relief
 
@@ -40,7 +42,7 @@ if TYPE_CHECKING:
 
     from stowplan.cluster.pod_info import PodInfo
     from stowplan.engine.engine import Engine
-    from stowplan.inspection.records import GroupVerdictRecord, SchedulerRecord
+    from stowplan.inspection.records import GroupVerdictRecord
     from stowplan.loading.wanted_events import EventsWanted
 
 _OTHER_CONFIG = "--config FILE names one that has"
@@ -99,7 +101,8 @@ class ClusterSource:
         )
         for framework in cluster.algorithm.frameworks.values():
             framework.switch_off(moment.switched_off)
-        _note(f"as of {moment_text(moment.at)}")
+        over = note_of(moment, when)
+        _note(f"as of {moment_text(moment.at)}", *((over,) if over else ()))
         return cls(cluster, {}, where=f"{path} at that time", reports=True, whole=True)
 
     @classmethod
@@ -145,14 +148,22 @@ class ClusterSource:
             whole=True,
             events=read.events,
         )
-        if events is not None and events.pod:
+        if events is not None:
             await source._ask_beside(events.pod, kubeconfig=kubeconfig, context=context)
         return source
 
     async def _ask_beside(self, name: str, *, kubeconfig: str | None, context: str | None) -> None:
-        """What only a pod's scheduler knows, if one answers where the API server does, as that of `stowplan up`."""
-        from stowplan.sources.running_scheduler import known_beside
+        """What only pods' scheduler knows, if one answers where the API server does, as that of `stowplan up`.
 
+        `name`: of the one pod that is asked about; "" for many.
+        """
+        from stowplan.sources.running_scheduler import known_beside, on_permit_beside
+
+        if not name:
+            if len(self.cluster.state.pending):
+                nodes = await on_permit_beside(kubeconfig=kubeconfig, context=context)
+                self.known = {key: SchedulerRecord(place=WAITS_ON_PERMIT, node=node) for key, node in nodes.items()}
+            return
         key = self._key(name)
         if key in self.cluster.state.pending:
             known = await known_beside(key, kubeconfig=kubeconfig, context=context)
@@ -200,6 +211,13 @@ class ClusterSource:
         """Raise InputError where there is nothing to place pods on: most often they were forgotten."""
         if not self.live and not self.cluster.state.table.count:
             raise InputError(f"no Node in {self.where}: add what `kubectl get nodes -o json` says, or one of your own")
+
+    def note_unplaced(self) -> None:
+        """Say that pods without a node are left out, where only those on nodes are judged."""
+        unplaced = self.cluster.pending()
+        if unplaced:
+            who = f"{unplaced[0]} has" if len(unplaced) == 1 else f"{len(unplaced):,} pods ({unplaced[0]}, …) have"
+            _note(f"{who} no node in {self.where}: only pods on nodes are judged")
 
     def check_node(self, name: str) -> None:
         known = self.cluster.state.table.row_of
@@ -273,6 +291,11 @@ class ClusterSource:
             return []
         members = (info.pod for info in pods if info.pod.spec.scheduling_group is not None)
         return list(dict.fromkeys(group_key(pod) for pod in members))
+
+    def permit_node(self, info: PodInfo) -> str:
+        """The node for which the pod waits on Permit; "" if it does not, as far as anybody says."""
+        known = self.known.get(info.key)
+        return known.node if known is not None and known.place == WAITS_ON_PERMIT else ""
 
     def reported(self, info: PodInfo) -> ReportedStatus | None:
         """What the live cluster's scheduler said of a pod."""

@@ -50,6 +50,8 @@ if TYPE_CHECKING:
 
 #: Somebody waits in front of it.
 _LIMITS = Limits(connect=5.0, silence=60.0, tries=3, connection_tries=1, trying=15.0)
+#: Entries of a list that a scheduler gives at most.
+_MOST = "1000"
 _UNTRUSTED = "certificate is not trusted"
 
 
@@ -107,6 +109,16 @@ async def known_beside(pod: str, *, kubeconfig: str | None, context: str | None)
     except (InputError, ClientConfigError, CredentialsError):
         return None
     return msgspec.convert(found, VerdictRecord).scheduler
+
+
+async def on_permit_beside(*, kubeconfig: str | None, context: str | None) -> dict[str, str]:
+    """Pods that wait on Permit -> their nodes, from a scheduler that answers at the API server's own address."""
+    try:
+        connection = connect_from_flags(kubeconfig=kubeconfig, context=context)
+        found = await _fetch(connection, "/stowplan/pending", "", QueueRecord, limit=_MOST)
+    except (InputError, ClientConfigError, CredentialsError):
+        return {}
+    return {one.pod: one.node for one in msgspec.convert(found, QueueRecord).on_permit}
 
 
 async def check_scheduler(endpoint: SchedulerEndpoint) -> None:

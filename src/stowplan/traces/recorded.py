@@ -75,6 +75,7 @@ class RecordedTrace:
     """Read twice: when pods went has to be known when they come."""
 
     def __init__(self, files: list[str], *, daemon_sets: bool) -> None:
+        self.skipped = 0
         self._files = files
         self._daemon_sets = daemon_sets
 

@@ -33,6 +33,9 @@ class Arrival(NamedTuple):
 
 
 class Trace(Protocol):
+    #: Rows that `arrivals` has left out so far, as they make no sense.
+    skipped: int
+
     def nodes(self) -> Iterable[Node]:
         """The nodes that the trace brings; none if it has only pods."""
 

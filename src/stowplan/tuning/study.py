@@ -8,10 +8,10 @@ core as on a hundred machines, and one that was interrupted the same as one that
 
 from __future__ import annotations
 
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from importlib import import_module
 from random import Random
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from stowplan.tuning.errors import TuningError
 from stowplan.tuning.space import chosen
@@ -49,7 +49,20 @@ class Study:
         """`storage`: an URL as Optuna takes it, or the path of a file. `made_from`: what all depends on."""
         self._optuna = optuna = _optuna()
         self._seed = seed
-        self._study = self._opened(storage, resume)
+        self._states = optuna.trial.TrialState
+        with ExitStack() as stack:
+            self._study = self._opened(storage, stack)
+            self._check(storage, made_from, resume)
+            self._closing = stack.pop_all()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._closing.close()
+
+    def _check(self, storage: str, made_from: Mapping[str, Any], resume: bool) -> None:
+        """Refuse a storage that has another search, or one that nobody asked to resume."""
         known = self._study.user_attrs.get(_MADE_FROM)
         if known is None:
             self._study.set_user_attr(_MADE_FROM, dict(made_from))
@@ -58,13 +71,14 @@ class Study:
         elif known != made_from:
             other = ", ".join(name for name in made_from if known.get(name) != made_from[name])
             raise TuningError(f"{storage}: the search there was made from something else: {other} differs")
-        self._states = optuna.trial.TrialState
 
-    def _opened(self, storage: str, resume: bool) -> Any:
+    def _opened(self, storage: str, closing: ExitStack) -> Any:
         optuna = self._optuna
         try:
-            held: Any = storage
-            if "://" not in storage:
+            if "://" in storage:
+                held = optuna.storages.RDBStorage(storage)
+                closing.callback(held.engine.dispose)
+            else:
                 journal = import_module("optuna.storages.journal")
                 held = optuna.storages.JournalStorage(journal.JournalFileBackend(storage))
             return optuna.create_study(

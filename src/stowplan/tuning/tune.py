@@ -108,8 +108,8 @@ def tune_scenario(
     setup = set_up(scenario, config=config, space=space, objective=objective, plugins=plugins, seed=seed)
     results = Results(folder)
     made_from = {**setup.made_from, "share": effort.share, "seeds": effort.seeds}
-    study = Study(storage or str(results.journal), seed=setup.seed, made_from=made_from, resume=resume)
-    with Kept(workers or Processes()) as kept:
+    opened = Study(storage or str(results.journal), seed=setup.seed, made_from=made_from, resume=resume)
+    with opened as study, Kept(workers or Processes()) as kept:
         record = _Search(setup, study, effort, kept, progress).record()
     configuration = None if record.best is None else setup.candidate(record.trial(record.best).values)
     return TuningResult(record=record, configuration=configuration, file=results.write(record, configuration))

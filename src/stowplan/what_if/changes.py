@@ -15,8 +15,9 @@ from msgspec.structs import replace
 from stowplan.api.affinity import Taint as TaintOfNode
 from stowplan.api.taints import tolerates
 from stowplan.framework.explanations.formatting import count
-from stowplan.loading.workloads import belongs_to
+from stowplan.loading.workloads import belongs_to, workload_of
 from stowplan.offline import ClusterError
+from stowplan.offline.names import near_names
 from stowplan.what_if.claims import let_go, with_own_claims
 from stowplan.what_if.nodes import NodeTemplate, node_named, pods_on
 from stowplan.what_if.pods import Fate, fate_of, made_anew, named
@@ -159,7 +160,8 @@ class Scale(Change):
         placed = [info for info in cluster.state.placed_pods() if self._has(info)]
         mine = [*placed, *pending]
         if not mine:
-            raise ClusterError(f"{self.text}: it has no pod in this cluster to make others like")
+            near = near_names(f"{self.namespace}/{self.name}", self._others(cluster), kind=self.kind.lower())
+            raise ClusterError(f"{self.text}: it has no pod in this cluster to make others like{near}")
         for number in range(len(mine), self.replicas):
             fresh = named(made_anew(mine[0].pod), f"{self.name}-added-{number}")
             cluster.add(with_own_claims(cluster, fresh, mine[0].pod))
@@ -170,6 +172,12 @@ class Scale(Change):
 
     def _has(self, info: PodInfo) -> bool:
         return info.namespace == self.namespace and belongs_to(info.pod, self.kind, self.name)
+
+    def _others(self, cluster: Cluster) -> list[str]:
+        """Workloads of the kind, by `namespace/name`."""
+        infos = (*cluster.state.pending.values(), *cluster.state.placed_pods())
+        found = ((info.namespace, workload_of(info.pod)) for info in infos)
+        return sorted({f"{namespace}/{one[1]}" for namespace, one in found if one is not None and one[0] == self.kind})
 
 
 @dataclass(frozen=True)

@@ -96,7 +96,7 @@ def _placed(cluster: Cluster, pods: Iterable[Pod]) -> int:
         cluster.add(meek)
         keys.append(cluster.pod(meek).key)
     keys.sort(key=lambda key: -cluster.pod(key).priority)
-    return sum(1 for decision in cluster.schedule(keys) if decision.node_name)
+    return sum(1 for decision in cluster.places(keys) if decision.node_name)
 
 
 # -- more nodes -------------------------------------------------------------------------------------------------------

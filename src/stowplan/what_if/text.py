@@ -82,6 +82,8 @@ def drain_page(record: DrainRecord) -> list[Block]:
     clean = not (record.stranded or record.blocked_by or record.lost)
     pods = count(len(record.moves), "pod")
     verdict = f"{pods} would find another node" if clean else f"{pods} would move"
+    if clean and not record.moves:
+        verdict = "no pod would have to move"
     parts = [
         (len(record.stranded), "would find no node"),
         (len(record.blocked_by), "may not be evicted"),
@@ -117,6 +119,8 @@ def survive_page(record: SurviveRecord) -> list[Block]:
     total = len(record.losses)
     if bad:
         verdict = f"{len(bad):,} of {total:,} losses would leave pods without a node"
+    elif not any(loss.pods for loss in record.losses):
+        verdict = "no pod is on these nodes that would have to go elsewhere"
     else:
         verdict = f"each of {total:,} losses would be made good: every pod finds another node"
     blocks: list[Block] = [Line((("loss of each ", ""), (what, "name"), (": ", ""), (verdict, _style(not bad))))]

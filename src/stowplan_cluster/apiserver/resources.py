@@ -272,6 +272,7 @@ _SCHEDULING = (
         selectable_fields=("spec.leaseName",),
     ),
 )
+_TAINT_RULES: dict[str, object] = {"group": "resource.k8s.io", "generation": True, "subresources": ("status",)}
 _DEVICES = (
     _cluster("deviceclasses", "DeviceClass", group="resource.k8s.io", generation=True),
     _resource("resourceclaims", "ResourceClaim", group="resource.k8s.io", subresources=("status",)),
@@ -283,14 +284,9 @@ _DEVICES = (
         generation=True,
         selectable_fields=("spec.nodeName", "spec.driver"),
     ),
-    _cluster(
-        "devicetaintrules",
-        "DeviceTaintRule",
-        group="resource.k8s.io",
-        version="v1beta2",
-        generation=True,
-        subresources=("status",),
-    ),
+    # The storage version comes first.
+    _cluster("devicetaintrules", "DeviceTaintRule", version="v1beta2", **_TAINT_RULES),
+    _cluster("devicetaintrules", "DeviceTaintRule", version="v1alpha3", **_TAINT_RULES),
 )
 _RBAC: dict[str, object] = {"group": "rbac.authorization.k8s.io", "created_by_update": True}
 _ACCESS = (

@@ -21,15 +21,15 @@ if TYPE_CHECKING:
 
 
 @click.command(
-    cls=Command, section=WITHOUT_A_CLUSTER, short_help="Serve a cluster without machines, for kubectl and schedulers."
+    cls=Command, section=WITHOUT_A_CLUSTER, short_help="Run a cluster without machines or scheduler, for kubectl."
 )
 @click.option("--nodes", type=click.IntRange(0, 100_000), default=0, help="Number of nodes, made from --node-template.")
 @cluster_options
 def apiserver(**options: Any) -> None:
-    """An API server in this process: a cluster without machines that kubectl works with.
+    """Run an API server with controllers: a cluster without machines that kubectl works with.
 
-    Pods that are bound to a node start, Deployments make pods, deletions finish; nothing is scheduled. It
-    listens on 127.0.0.1, with TLS; the token is in the kubeconfig.
+    Bound pods start, Deployments create pods, deletions finish; nothing is scheduled. It listens on 127.0.0.1, with
+    TLS; the token is in the kubeconfig.
 
     \b
       stowplan apiserver --nodes 100 &

@@ -29,8 +29,8 @@ _OPTIONS = (
         type=click.Path(exists=True, allow_dash=True),
         help="Manifests to create at startup, unless they exist. Repeatable; - is stdin.",
     ),
-    click.option("-R", "--recursive", is_flag=True, help="Of directories, read the folders in them, too."),
-    click.option("--state", type=_FILE, help="File that keeps the cluster; without it, all is gone at the end."),
+    click.option("-R", "--recursive", is_flag=True, help="Also read subdirectories."),
+    click.option("--state", type=_FILE, help="File to keep the cluster in. Default: the cluster is lost at exit."),
     click.option("--port", type=click.IntRange(0, 65535), default=0, help="Port to listen on; 0 picks a free one."),
     click.option("--bind-address", default="127.0.0.1", show_default=True, help="Address to listen on."),
     click.option(

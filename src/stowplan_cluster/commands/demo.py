@@ -58,11 +58,11 @@ class DemoError(click.ClickException):
 
 
 @click.command(
-    cls=Command, section=WITHOUT_A_CLUSTER, short_help="See it at work: a cluster, a workload, one pod explained."
+    cls=Command, section=WITHOUT_A_CLUSTER, short_help="Start a small cluster, place a workload, explain a pending pod."
 )
 @click.option("--save", metavar="FILE", help="Save the final cluster, to try `stowplan explain` on it.")
 def demo(save: str | None) -> None:
-    """Start a small cluster, place a workload on it, explain a pod that has to wait, and clean up.
+    """Start a small cluster, place a workload on it, explain a pending pod, and clean up.
 
     Nothing but this program is needed: no cluster, no kubectl, no network.
 

@@ -9,6 +9,6 @@ WITHOUT_A_CLUSTER = Section(
     (
         ("stowplan demo", ""),
         ("stowplan up", "a cluster that schedules, for kubectl"),
-        ("stowplan apiserver --nodes 100", "the same without a scheduler, for yours"),
+        ("stowplan apiserver --nodes 100", "the same without a scheduler, to bring your own"),
     ),
 )

@@ -69,7 +69,9 @@ class Resident(Protocol):
     def run(self) -> Coroutine[Any, Any, None]: ...
 
 
-@click.command(cls=Command, section=WITHOUT_A_CLUSTER, short_help="A cluster in this process, with a scheduler in it.")
+@click.command(
+    cls=Command, section=WITHOUT_A_CLUSTER, short_help="Run a cluster without machines, with a scheduler, for kubectl."
+)
 @click.option(
     "--nodes",
     type=click.IntRange(0, 100_000),
@@ -87,7 +89,7 @@ class Resident(Protocol):
     metavar="[LEVEL]",
     is_flag=False,
     flag_value=_VERBOSE,
-    help=f"Log as kube-scheduler does; level {_VERBOSE} if none is given.",
+    help=f"Log like kube-scheduler. Default level: {_VERBOSE}.",
 )
 def up(
     *,
@@ -98,7 +100,7 @@ def up(
     verbosity: int | None,
     **options: Any,
 ) -> None:
-    """A cluster that schedules: an API server, controllers and the scheduler in this process.
+    """Run a cluster that schedules: an API server, controllers and the scheduler in one process.
 
     Nodes have no machines, and bound pods are reported as running; everything else works as in a real cluster.
     It listens on 127.0.0.1, with TLS; the token is in the kubeconfig.

@@ -156,7 +156,7 @@ def agree(bench, count, placements):
         assert bench.together(algorithm, chance, pods, within) == want
 
 
-@pytest.fixture(params=[1, 7, 2048], ids="{} at once".format)
+@pytest.fixture(params=[7, *(pytest.param(n, marks=pytest.mark.slow) for n in (1, 2048))], ids="{} at once".format)
 def _at_once(request, monkeypatch):
     monkeypatch.setattr(filling_module, "_AT_ONCE", request.param)
 

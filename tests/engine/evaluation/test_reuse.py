@@ -305,7 +305,13 @@ def play(world, steps, draw):
         world.check(world.next_pod(which))
 
 
-@pytest.fixture(params=["many rows at once", "many rows as arrays", "as it is"])
+WAYS = [
+    "many rows as arrays",
+    *(pytest.param(way, marks=pytest.mark.slow) for way in ("many rows at once", "as it is")),
+]
+
+
+@pytest.fixture(params=WAYS)
 def rows_at_once(request, monkeypatch):
     """On a small table one changed row is already too many to be told apart, unless the share is raised.
 

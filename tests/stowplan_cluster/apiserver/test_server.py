@@ -128,6 +128,16 @@ class TestCustomResources:
         assert [one.name for one in page.items] == ["b"]
 
 
+def test_taint_rules_are_served_in_both_versions(api):
+    older = api.server.catalogue.find("resource.k8s.io", "v1alpha3", "devicetaintrules")
+    spec = {"taint": {"key": "k", "effect": "NoSchedule"}}
+    made = {"apiVersion": older.api_version, "kind": older.kind, "metadata": {"name": "broken"}, "spec": spec}
+    api.registry.create(older, "", made)
+    found = api.get("devicetaintrules.resource.k8s.io", "", "broken")
+    assert found["apiVersion"] == "resource.k8s.io/v1beta2"
+    assert found["spec"]["taint"].items() >= spec["taint"].items()
+
+
 class TestState:
     def test_everything_comes_back(self, tmp_path):
         first = Api(state=tmp_path / "state")

@@ -201,8 +201,19 @@ def test_a_pod_that_waits_on_permit_is_told_so_without_naming_the_scheduler(tmp_
         line = [sys.executable, "-m", "stowplan", "explain", "pod", "web"]
         kubeconfig = {**os.environ, "KUBECONFIG": str(tmp_path / "kubeconfig")}
         asked = subprocess.run(line, capture_output=True, text=True, env=kubeconfig, timeout=60, check=True)
+        # One more like it, and one that fits nowhere.
+        client(PODS, pod("web-2", labels={"app": "web"}))
+        client(PODS, pod("choosy", nodeSelector={"no": "such"}))
+        client.until(PODS, lambda pods: len(client("/stowplan/pending").get("onPermit", ())) == 2 and "choosy" in pods)
+        waiting = client("/stowplan/pending")["onPermit"]
+        line = [sys.executable, "-m", "stowplan", "explain", "pending"]
+        many = subprocess.run(line, capture_output=True, text=True, env=kubeconfig, timeout=60, check=True)
     assert asked.stdout.startswith("default/web waits on Permit for node-0000 and would go there again: ")
     assert "--from-scheduler URL" not in asked.stdout
+    assert waiting[0] == {"pod": "default/web", "node": "node-0000", "plugins": ["Holding"]}
+    assert many.stdout.startswith("3 pods: 2 wait on Permit, 1 fits nowhere\n")
+    assert "default/web and 1 more like it (default/web-2) wait on Permit for node-0000" in many.stdout
+    assert "--from-scheduler URL" not in many.stdout
 
 
 def test_the_configuration_is_the_schedulers(tmp_path):

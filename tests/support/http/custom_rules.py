@@ -324,6 +324,117 @@ CASES = {
         ruled(obj(a=INTEGER), rule("self.a < 5"), rule("self.a < 4", "small"), rule("self.a > 1")),
         [{"a": 6}, {"a": 3}],
     ),
+    "string of int": (
+        obj(
+            rule("self.min <= self.max", messageExpression="'min ' + string(self.min) + ' above'", fieldPath=".min"),
+            min=INTEGER,
+            max=INTEGER,
+        ),
+        [{"min": 2, "max": 1}],
+    ),
+    "string of bool": (
+        obj(rule("self.min", messageExpression="'min ' + string(self.min)"), min={"type": "boolean"}),
+        [{"min": False}],
+    ),
+    "string of double": (
+        obj(rule("self.min < 2.0", messageExpression="'min ' + string(self.min)"), min={"type": "number"}),
+        [{"min": 5.5}],
+    ),
+    "string of duration": (
+        obj(
+            rule("self.min < duration('2s')", messageExpression="'min ' + string(self.min)"),
+            min={"type": "string", "format": "duration"},
+        ),
+        [{"min": "5s"}],
+    ),
+    "format": (
+        obj(rule("self.min < 2", messageExpression="'min %d of %s'.format([self.min, self.s])"), min=INTEGER, s=SHORT),
+        [{"min": 5, "s": "a"}],
+    ),
+    "size": (
+        obj(rule("self.s.size() < 2", messageExpression="'size ' + string(self.s.size())"), s=SHORT),
+        [{"s": "abc"}],
+    ),
+    "ternary": (
+        obj(rule("self.min < 2", messageExpression="self.min > 5 ? 'large' : 'small'"), min=INTEGER),
+        [{"min": 5}, {"min": 6}],
+    ),
+    "join": (
+        obj(rule("self.l.size() < 2", messageExpression="'got ' + self.l.join(', ')"), l=array(SHORT, maxItems=5)),
+        [{"l": ["a", "b"]}],
+    ),
+    "root name": (obj(a=INTEGER), [{"a": 1}]),
+    "keys of maps": (mapping(INTEGER, "self.all(k, k.startsWith('a'))", maxProperties=5), [{"a": 1}, {"b": 2}]),
+    "unbounded list of small ints": (array(INTEGER, "self.all(x, x > 1)"), [[2], [1]]),
+    "unbounded list nested rule": (array(ruled(INTEGER, "self > 1")), [[2], [1]]),
+    "unbounded map": (mapping(INTEGER, "self.all(k, self[k] > 1)"), [{"a": 2}]),
+    "unbounded string": (ruled(STRING, "self.startsWith('a')"), ["ab", "b"]),
+    "unbounded regex": (ruled(STRING, "self.matches('^a+$')"), ["a", "b"]),
+    "unbounded contains": (ruled(STRING, "self.contains('a')"), ["a", "b"]),
+    "enum list": (
+        array(
+            {"type": "string", "enum": ["aa", "b"]},
+            "self.exists_one(x, x == 'aa')",
+            maxItems=100,
+            **{"x-kubernetes-list-type": "set"},
+        ),
+        [["aa"], ["b"]],
+    ),
+    "quantities": (
+        obj(
+            "quantity(self.a).compareTo(quantity(self.b)) <= 0",
+            a={"x-kubernetes-int-or-string": True, "maxLength": 20},
+            b=SHORT,
+        ),
+        [{"a": "1", "b": "2"}],
+    ),
+    "quantities of texts": (
+        obj("quantity(self.a).compareTo(quantity(self.b)) <= 0", a=SHORT, b=SHORT),
+        [{"a": "1", "b": "2"}, {"a": "3", "b": "2"}, {"a": "x", "b": "2"}],
+    ),
+    "sum of sizes": (
+        obj("(has(self.a) ? 1 : 0) + (has(self.b) ? 1 : 0) == 1", a=obj(), b=obj()),
+        [{"a": {}}, {"a": {}, "b": {}}, {}],
+    ),
+    "set operations": (array(SHORT, "sets.contains(['a','b','c'], self)", maxItems=5), [["a"], ["d"]]),
+    "url": (
+        ruled({"type": "string", "maxLength": 50}, "isURL(self) && url(self).getScheme() == 'https'"),
+        ["https://a", "http://a", "x"],
+    ),
+    "timestamps": (
+        obj(
+            "self.a < self.b",
+            "self.b - self.a < duration('24h')",
+            a={"type": "string", "format": "date-time"},
+            b={"type": "string", "format": "date-time"},
+        ),
+        [
+            {"a": "2024-01-01T00:00:00Z", "b": "2024-01-01T10:00:00Z"},
+            {"a": "2024-01-03T00:00:00Z", "b": "2024-01-01T10:00:00Z"},
+        ],
+    ),
+    "type": (obj("type(self.a) == int", "type(self) == map", a=INTEGER), [{"a": 1}]),
+    "dyn": (obj("dyn(self.a) == 1.0", a=INTEGER), [{"a": 1}, {"a": 2}]),
+    "old self field": (obj("!has(oldSelf.a) || has(self.a)", a=INTEGER, b=INTEGER), [{"a": 1}, {"b": 1}, {"a": 2}]),
+    "nested maps in lists": (
+        array(obj(m=mapping(ruled(SHORT, rule("self != 'x'", "no x")), maxProperties=3)), maxItems=3),
+        [[{"m": {"k": "x"}}], [{"m": {"k": "y"}}]],
+    ),
+    "deep field path": (
+        obj(rule("self.a.all(x, x.b > 1)", fieldPath=".a"), a=array(obj(b=INTEGER), maxItems=4)),
+        [{"a": [{"b": 1}]}],
+    ),
+    "field path into list": (obj(rule("true", fieldPath=".a[0]"), a=array(obj(b=INTEGER), maxItems=4)), []),
+    "two errors of a rule": (obj(rule("self.x > 1", messageExpression="self.y"), a=INTEGER), []),
+    "reason unknown": (ruled(INTEGER, rule("self > 1", reason="Foo")), []),
+    "two variables": (
+        array(INTEGER, "self.all(i, v, i < 3 && v > 0)", "self.transformList(i, v, v * 2).size() == 2", maxItems=5),
+        [[1, 2], [0, 1, 2, 3]],
+    ),
+    "flatten": (
+        array(array(INTEGER, maxItems=3), "self.flatten().sum() < 10", maxItems=3),
+        [[[1], [2, 3]], [[9], [9]]],
+    ),
 }
 
 

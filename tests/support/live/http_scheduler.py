@@ -384,9 +384,12 @@ class Scheduled:
 
 
 async def _retried(time):
-    """Let waits after a failure end while the scheduler starts: its time stands still, and a busy server may fail."""
+    """Let waits after a failure end while the scheduler starts: its time stands still, and a busy server may fail.
+
+    Not soon: on a busy machine a start without any failure takes a second, and its time must not move by that.
+    """
     while True:
-        await asyncio.sleep(0.5)
+        await asyncio.sleep(5.0)
         time.next_alarm(time.now + 0.5)
 
 

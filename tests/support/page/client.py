@@ -21,12 +21,17 @@ class Client:
         #: Whether more of the snapshot is to come.
         self.wants_more = False
         self.nodes, self.pods = {}, {}
+        #: Node names that parts of the snapshot do not repeat.
+        self._known = []
 
     def read(self, frame):
         message = data_of(frame)
         if message["kind"] == "snapshot":
             self.nodes, self.pods = {}, {}
+            self._known = ["", *message["nodes"]["name"]]
             self.snapshots += 1
+        elif message["kind"] == "part":
+            message["pods"]["nodeNames"] = self._known + message["pods"]["nodeNames"]
         elif message["kind"] == "delta":
             assert message["since"] == self.version
             for name in message["goneNodes"]:

@@ -40,8 +40,7 @@ class Server:
         self._env = {**os.environ, "HOME": str(self.folder), "KUBECONFIG": str(self.kubeconfig), "NO_COLOR": "1"}
 
     def kubectl(self, *args, stdin=None, check=True, timeout=60, **env):
-        if shutil.which("kubectl") is None:
-            pytest.skip("kubectl is not installed")
+        _need_kubectl()
         result = subprocess.run(
             ["kubectl", *args],
             input=stdin if stdin is None or isinstance(stdin, str) else "\n".join(map(json.dumps, stdin)),
@@ -59,6 +58,7 @@ class Server:
 
     def started_kubectl(self, *args):
         """kubectl as a process that goes on; the caller ends it."""
+        _need_kubectl()
         return subprocess.Popen(
             ["kubectl", *args], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=self._env
         )
@@ -68,6 +68,11 @@ class Server:
         # Not by kubectl, which is a process for each test.
         Client(self.kubeconfig)("/api/v1/namespaces", manifests.namespace(name))
         return name
+
+
+def _need_kubectl():
+    if shutil.which("kubectl") is None:
+        pytest.skip("kubectl is not installed")
 
 
 def assets():

@@ -28,8 +28,9 @@ from stowplan.config.reports.differences import differences
 @what_exists
 @output_option("yaml", "json")
 def convert(*, file: str, plugins: tuple[str, ...], gates: tuple[str, ...], output: str) -> None:
-    """Write FILE, of any version or a policy, as a KubeSchedulerConfiguration of v1 that means the same. Comments say
-    what changed and why; what cannot be said any more is also a warning on stderr. A file of v1 stays as it is.
+    """Convert FILE, a configuration of any version or a Policy, to an equivalent KubeSchedulerConfiguration of v1.
+    Comments say what changed and why; settings that v1 cannot express are also reported on stderr. A v1 file is not
+    changed.
 
     The result is loaded again and compared with the original before it is written.
 

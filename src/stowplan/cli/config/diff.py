@@ -34,13 +34,13 @@ def diff(
     gates: tuple[str, ...],
     output: str,
 ) -> None:
-    """Say what differs between LEFT and RIGHT in effect: which plugins run where and with which weight, their
-    arguments, extenders, settings. They may be of different versions. With one file, it is compared with the defaults.
+    """Show differences in effect between LEFT and RIGHT: which plugins run where and with which weight, their
+    arguments, extenders, settings. The files may have different versions. A single file is compared with the defaults.
 
-    Order counts where plugins run one after the other, not where scores are added up. Fields that another one makes
-    meaningless do not count.
+    The order of plugins matters where they run one after the other, not where scores are added up. Fields that another
+    field overrides are ignored.
 
-    Exit code: 0 nothing differs, 1 something does, 2 a file is not valid.
+    Exit codes: 0: equal; 1: different; 2: a file is invalid.
     """
     known, features = known_plugins(plugins), features_of(gates)
     names = ("defaults", shown(left)) if right is None else (shown(left), shown(right))

@@ -37,8 +37,8 @@ class _FieldPath(click.ParamType[str]):
 @what_exists
 @output_option("text", "json", "yaml")
 def explain(*, field: str, plugins: tuple[str, ...], gates: tuple[str, ...], output: str) -> None:
-    """Describe FIELD: its type, default and range, which versions have it and what it does. FIELD is a path from the
-    top of the configuration, a kind of arguments with or without a path in it, a plugin, or Policy.
+    """Describe FIELD: its type, default and range, which versions have it and what it does. FIELD is a path in the
+    configuration, a kind of plugin arguments (optionally with a path in it), a plugin, or Policy.
 
     \b
     Examples:

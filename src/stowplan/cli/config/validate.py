@@ -34,12 +34,12 @@ _MAX_WARNINGS = 100
 def validate(
     ctx: click.Context, *, files: tuple[str, ...], plugins: tuple[str, ...], gates: tuple[str, ...], output: str
 ) -> None:
-    """Say whether a scheduler would start with each FILE: in kube-scheduler's words, with hints of our own, and with
-    warnings about what has no effect, as a name that no plugin has where one is disabled.
+    """Check whether a scheduler would start with each FILE. Errors are kube-scheduler's own, with additional hints, and
+    warnings about settings without effect (an unknown plugin name that is disabled, for instance).
 
-    Files and certificates that the configuration names are looked at; nothing else is asked.
+    Files and certificates named in the configuration are checked; no cluster is contacted.
 
-    Exit code: 0 all are valid, 2 one is not.
+    Exit codes: 0: all are valid; 2: a file is invalid.
     """
     known, features = known_plugins(plugins), features_of(gates)
     found = [_validated(file, known, features, plugin_names(plugins)) for file in files]

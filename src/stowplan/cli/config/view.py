@@ -47,17 +47,17 @@ _INVALID = 2
 def view(
     ctx: click.Context, *, files: tuple[str, ...], plugins: tuple[str, ...], gates: tuple[str, ...], output: str
 ) -> None:
-    """Show what each FILE comes to: for each profile, the plugins of each extension point in the order they run, and
+    """Show the effect of each FILE: for each profile, the plugins of each extension point in the order they run, and
     where each comes from.
 
     \b
       explicit    the file names it at the extension point
       multiPoint  the file names it at multiPoint
-      default     it runs unless the file says otherwise; by the release of the file, if that is older
+      default     enabled by default (of the release of the file, if that is older)
 
-    Then the default plugins that do not run, and settings and arguments that are not the default ones.
+    Also shows default plugins that do not run, and settings and arguments that differ from the defaults.
 
-    Exit code: 0, or 2 if a file is not valid.
+    Exit codes: 0: done; 2: a file is invalid.
     """
     known, features = known_plugins(plugins), features_of(gates)
     records, is_valid = [], True

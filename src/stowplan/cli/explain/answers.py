@@ -24,7 +24,7 @@ from stowplan.what_if.group_relief import group_relief
 from stowplan.what_if.relief import relief
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from stowplan.cluster.pod_info import PodInfo
     from stowplan.engine.engine import Engine
@@ -74,7 +74,7 @@ def watch(answer: Callable[[], Answer], interval: float, sleep: Callable[[float]
 
 def about_pods(about: ClusterSource, selection: Selection, output: str) -> Answer:
     pods = selection.pods(about)
-    kinds = [(first, Group(about.verdict(first), alike)) for first, alike in kinds_of(about.engine, pods)]
+    kinds = list(_kinds(about, pods))
     groups = [group for _, group in kinds]
     reported = [about.reported(first) for first, _ in kinds]
     engine = about.cluster.engine
@@ -110,7 +110,17 @@ def about_pods(about: ClusterSource, selection: Selection, output: str) -> Answe
             blocks += [Line(), Line(((f"{more}: -o wide explains all, `explain pod NAME` one", "dim"),))]
         return blocks
 
-    return Answer(data, page, any(not group.verdict.node_name for group in groups))
+    return Answer(data, page, any(not group.verdict.node_name and not group.permit_node for group in groups))
+
+
+def _kinds(about: ClusterSource, pods: Sequence[PodInfo]) -> Iterator[tuple[PodInfo, Group]]:
+    """Equal pods, each kind with its first pod. Those that wait on Permit have their node: no others are like them."""
+    by_node: dict[str, list[PodInfo]] = {}
+    for info in pods:
+        by_node.setdefault(about.permit_node(info), []).append(info)
+    for node, infos in by_node.items():
+        for first, alike in kinds_of(about.engine, infos):
+            yield first, Group(about.verdict(first), alike, permit_node=node)
 
 
 def _group_of(about: ClusterSource, pods: Sequence[PodInfo]) -> GroupVerdictRecord | None:
@@ -132,10 +142,12 @@ def _nobody(about: ClusterSource, selection: Selection) -> str:
 
 
 def _most_first(found: list[_Told], wide: bool) -> list[_Told]:
-    """Those that wait and can be helped before those that have a node; the largest group first."""
+    """Those that wait and can be helped before those that have a node, or will; the largest group first."""
     if wide or len(found) <= _GROUPS:
         return found
-    return sorted(found, key=lambda one: (bool(one[0].verdict.node_name), -len(one[0].keys)))[:_GROUPS]
+    return sorted(found, key=lambda one: (one[0].state == "placeable", one[0].state == "on permit", -len(one[0].keys)))[
+        :_GROUPS
+    ]
 
 
 def _record(

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 _SOME_WITHOUT_NODE = 3
 
 
-@click.command(short_help="Why a pod goes where it goes, or nowhere.")
+@click.command(short_help="Why a pod gets its node, or none.")
 @click.argument(
     "question",
     nargs=-1,
@@ -42,9 +42,9 @@ _SOME_WITHOUT_NODE = 3
     shell_complete=complete_file,
     help="Ask about a moment of a recording (stowplan record, kube-scheduler --record).",
 )
-@click.option("--at", metavar="TIME", help="The moment, as 2026-11-20T12:03 (UTC); without it, the recording's end.")
+@click.option("--at", metavar="TIME", help="The moment, such as 2026-11-20T12:03 (UTC). Default: the recording's end.")
 @config_option()
-@click.option("--no-extenders", is_flag=True, help="Do not ask the extenders of the configuration.")
+@click.option("--no-extenders", is_flag=True, help="Do not call the extenders of the configuration.")
 @click.option(
     "--pod",
     "pod",
@@ -53,7 +53,7 @@ _SOME_WITHOUT_NODE = 3
     help="The pod to explain, pending or placed.",
 )
 @click.option("--pending", is_flag=True, help="All pods without a node. The default question.")
-@click.option("-n", "--namespace", metavar="NS", help="Namespace of the pods that are named or pending.")
+@click.option("-n", "--namespace", metavar="NS", help="Namespace of named or pending pods.")
 @click.option("-A", "--all-namespaces", is_flag=True, help="Pending pods of all namespaces; the default.")
 @click.option(
     "-l", "--selector", metavar="LABELS", default="", help="Only pods with these labels, in kubectl's syntax."

@@ -74,13 +74,14 @@ class Sampling:
         if not percentage and not framework.takes_any_node:
             return False
         nodes = self._table.count if listed is None else listed
-        return self._wanted(framework, nodes) < nodes
+        return self.wanted(framework, nodes) < nodes
 
     def _percentage_of(self, framework: Framework) -> int:
         own = framework.profile.percentage_of_nodes_to_score
         return self._percentage if own is None else own
 
-    def _wanted(self, framework: Framework, nodes: int) -> int:
+    def wanted(self, framework: Framework, nodes: int) -> int:
+        """How many feasible nodes a search of so many nodes ends with."""
         if framework.takes_any_node:
             # Nothing could tell feasible nodes apart.
             return min(1, nodes)
@@ -107,7 +108,7 @@ class Sampling:
         """
         rows = self._in_order(examined)
         places = np.flatnonzero(feasible[rows])
-        wanted = self._wanted(framework, len(rows))
+        wanted = self.wanted(framework, len(rows))
         picked: list[int] = []
         asked = 0
         while len(picked) < wanted and asked < len(places):

@@ -1,7 +1,7 @@
 """Patterns of custom resource definitions: limits on memory and time.
 
 Patterns come from users, and one slow match would block the whole single-threaded server. Without RE2 installed every
-pattern compiles and every value matches: definitions are accepted with a warning, as CEL rules are.
+pattern compiles and every value matches: definitions are accepted with a warning.
 """
 
 from __future__ import annotations

@@ -1,0 +1,78 @@
+"""Pods of a DaemonSet: which nodes get one, and how it is tied to its node.
+
+Upstream: pkg/controller/daemon (NodeShouldRunDaemonPod), pkg/controller/daemon/util.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from stowplan.api.affinity import (
+    Affinity,
+    NodeAffinity,
+    NodeSelector,
+    NodeSelectorRequirement,
+    NodeSelectorTerm,
+    Toleration,
+)
+from stowplan.api.node_selectors import RequiredNodeAffinity
+from stowplan.api.taints import untolerated
+
+if TYPE_CHECKING:
+    from stowplan.api.types import Node, Pod
+
+
+def tolerating(template: Pod) -> Pod:
+    """The template with the tolerations that the controller adds."""
+    spec = template.spec
+    added = _TOLERATIONS if spec.host_network else _TOLERATIONS[:-1]
+    return replace(template, spec=replace(spec, tolerations=(*spec.tolerations, *added)))
+
+
+def wanted_on(template: Pod, node: Node) -> bool:
+    """Whether the node gets a pod of this template, which tolerates what its DaemonSet's pods do."""
+    if template.spec.node_name not in ("", node.metadata.name):
+        return False
+    if untolerated(node.spec.taints, template.spec.tolerations) is not None:
+        return False
+    return RequiredNodeAffinity.from_pod(template).matches(node.metadata.labels, node.metadata.name)
+
+
+def tied_to(pod: Pod, node: str) -> Pod:
+    """The pod as it may go to this node only."""
+    requirement = NodeSelectorRequirement(key="metadata.name", operator="In", values=(node,))
+    # Parity: the terms that chose the node give way to its name.
+    required = NodeSelector(node_selector_terms=(NodeSelectorTerm(match_fields=(requirement,)),))
+    affinity = pod.spec.affinity or Affinity()
+    node_affinity = replace(
+        affinity.node_affinity or NodeAffinity(), required_during_scheduling_ignored_during_execution=required
+    )
+    return replace(pod, spec=replace(pod.spec, affinity=replace(affinity, node_affinity=node_affinity)))
+
+
+def node_of(pod: Pod) -> str:
+    """The node that a pod is tied to."""
+    affinity = pod.spec.affinity
+    node_affinity = None if affinity is None else affinity.node_affinity
+    assert node_affinity is not None, "it is tied to one"
+    required = node_affinity.required_during_scheduling_ignored_during_execution
+    assert required is not None, "it is tied to one"
+    return required.node_selector_terms[0].match_fields[0].values[0]
+
+
+def _tolerated(key: str, effect: str) -> Toleration:
+    return Toleration(key=f"node.kubernetes.io/{key}", operator="Exists", effect=effect)
+
+
+#: The last one is for pods in the host's network only.
+_TOLERATIONS = (
+    _tolerated("not-ready", "NoExecute"),
+    _tolerated("unreachable", "NoExecute"),
+    _tolerated("disk-pressure", "NoSchedule"),
+    _tolerated("memory-pressure", "NoSchedule"),
+    _tolerated("pid-pressure", "NoSchedule"),
+    _tolerated("unschedulable", "NoSchedule"),
+    _tolerated("network-unavailable", "NoSchedule"),
+)
