@@ -62,7 +62,7 @@ def configuration_of(recording: str, config: str | None, plugins: tuple[str, ...
 
 
 def measured_recording(job: RecordingJob) -> Run:
-    """Decide anew; importable, for worker processes. Raise RecordingError, ConfigError."""
+    """Schedule a recording again; importable, for worker processes. Raise RecordingError, ConfigError."""
     found = decide_anew(job.recording, *configuration_of(job.recording, job.config, job.plugins))
     return Run(_values(found), {pod.key: pod.node_now for pod in found.pods.values()})
 

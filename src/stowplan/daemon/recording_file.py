@@ -48,7 +48,7 @@ _log = get_logger(__name__)
 
 
 class _Rotate:
-    """Among the lines: what follows goes into a new file."""
+    """A marker among the lines: the following ones go into a new file."""
 
 
 _ROTATE = _Rotate()

@@ -155,7 +155,7 @@ class Binding:
 
     @property
     def is_broken_off(self) -> bool:
-        """Whether PreBind goes on to nothing more."""
+        """Whether no further PreBind plugin will be called."""
         return self.failed is not None or (self.stoppable is not None and self.stoppable.cancelled_for is not None)
 
     def status_written(self, failed: Exception | None) -> None:

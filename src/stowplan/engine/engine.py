@@ -234,7 +234,7 @@ class Engine:
     ) -> None:
         """What pods and groups of pods go through."""
         parts, metrics, stopwatch = self.parts, self.metrics, self._stopwatch.now
-        attempts = NoAttemptMetrics() if metrics is None else AttemptMetrics(metrics, now=stopwatch)
+        attempts = NoAttemptMetrics(now=stopwatch) if metrics is None else AttemptMetrics(metrics, now=stopwatch)
         self._failures = FailureHandler(
             state=self.state,
             profiles=self.frameworks,

@@ -133,7 +133,7 @@ class EventHandlers:
         """Forget the pods of profiles that are gone, but for those on their way to a node: their bindings end first."""
         for info in tuple(self._state.pending.values()):
             if not self._ours(info.pod):
-                _log.v(3).info("Pod is left to whoever schedules for its scheduler name now", pod=info)
+                _log.v(3).info("Pod is left to the scheduler that now has its scheduler name", pod=info)
                 self._state.pending.remove(info.key)
                 self._statuses.forget(info.uid)
                 self._queue.delete(info)
@@ -344,7 +344,7 @@ def _log_change(what: str, old: object, new: object, **keys: object) -> None:
 
 
 def _log_place(old: Node | None, new: Node | None) -> None:
-    """Tell of a node that comes, goes, or changes its zone: it is tried in turn with those of its zone."""
+    """Log a node that is added, deleted or changes its zone, as the reference's node tree does."""
     verbose = _log.v(2)
     if not verbose.enabled or (old is not None and new is not None and zone_of(old) == zone_of(new)):
         return

@@ -45,7 +45,7 @@ class Closing(NamedTuple):
 
 
 class Schedule(NamedTuple):
-    """Try the pod whose turn it is."""
+    """Try the next pod of the queue."""
 
 
 class Answer(NamedTuple):

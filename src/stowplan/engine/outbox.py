@@ -33,7 +33,7 @@ class Sleeper(Protocol):
 
 
 class Alarm:
-    """A time that somebody waits for."""
+    """A time at which a sleeper wakes."""
 
     __slots__ = ("at", "sleeper")
 
@@ -69,7 +69,7 @@ class Outbox:
     # -- effects ------------------------------------------------------------------------------------------------------
 
     def tell(self, action: Action) -> int:
-        """Have something done that nobody waits for."""
+        """Emit an effect without a waiter; return its number."""
         self._number += 1
         self._effects.append(Effect(self._number, action))
         return self._number
@@ -91,7 +91,7 @@ class Outbox:
             self.tell(Withdraw(number))
 
     def answered(self, number: int, outcome: Outcome) -> None:
-        """Give an answer to who waits for it; nobody may."""
+        """Pass an effect's outcome to its waiter, if there is one."""
         waiter = self._waiters.pop(number, None)
         if waiter is not None:
             waiter.answered(number, outcome)
@@ -108,7 +108,7 @@ class Outbox:
 
     @property
     def awaited(self) -> dict[int, Waiter]:
-        """Effects whose answers are waited for, and by whom."""
+        """Effect number -> waiter."""
         return self._waiters
 
     # -- at the end of the step ---------------------------------------------------------------------------------------
@@ -132,7 +132,7 @@ class Outbox:
         self._watched.setdefault(sleeper, {})[key] = None
 
     def unwatch(self, sleeper: Sleeper) -> None:
-        """Somebody waits for no object any more."""
+        """Stop watching all objects of a sleeper."""
         for key in self._watched.pop(sleeper, ()):
             watchers = self._watchers[key]
             del watchers[sleeper]
@@ -141,12 +141,12 @@ class Outbox:
 
     @property
     def watches(self) -> bool:
-        """Whether somebody waits for an object."""
+        """Whether any sleeper waits for an object."""
         return bool(self._watchers)
 
     @property
     def watchers(self) -> Iterator[tuple[Key, Sleeper]]:
-        """Who waits for which object to change."""
+        """(object key, sleeper) of all waits for objects."""
         return ((key, sleeper) for key, sleepers in self._watchers.items() for sleeper in sleepers)
 
     def changed(self, key: Key) -> None:
@@ -196,7 +196,7 @@ class Outbox:
     # -- dump and load ------------------------------------------------------------------------------------------------
 
     def dump(self) -> DumpedOutbox:
-        """Nobody may wait for an answer; whoever has an alarm dumps it."""
+        """Dump the numbers. There must be no waiters; owners of alarms dump these themselves."""
         return DumpedOutbox(number=self._number, told=None if self._told == inf else self._told)
 
     def load(self, dumped: DumpedOutbox) -> None:

@@ -62,12 +62,12 @@ def _first_of_several(body: bytes) -> Any:
     except RecursionError:
         raise AnswerError("it is nested too deeply") from None
     except ValueError as error:
-        raise AnswerError(f"it is no JSON: {error}") from None
+        raise AnswerError(f"it is not JSON: {error}") from None
     return value
 
 
 def _refuse_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is no number of JSON")
+    raise ValueError(f"{name} is not a JSON number")
 
 
 _DECODER = json.JSONDecoder(parse_constant=_refuse_constant)

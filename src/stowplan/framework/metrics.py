@@ -235,7 +235,7 @@ class FrameworkMetrics:
 
 
 class _Unmeasured:
-    """In place of an `ExtensionPoint` where nobody counts."""
+    """A no-op `ExtensionPoint`."""
 
     def ran(self, started: float, code: Code = _SUCCESS) -> None:
         pass
@@ -245,7 +245,7 @@ class _Unmeasured:
 
 
 class NoFrameworkMetrics:
-    """What an attempt has of `FrameworkMetrics` where nobody counts."""
+    """No-op `FrameworkMetrics` for attempts."""
 
     def __init__(self) -> None:
         self.points = {name: _Unmeasured() for name in _POINTS}

@@ -218,7 +218,7 @@ class HangGuard(_Interrupting):
                 outer.due += took
 
     def begin_step(self) -> None:
-        """Count calls anew: a step of the engine begins."""
+        """Reset the call counter at the start of an engine step."""
         self._calls_in_step = 0
         self.broken_off_in_step = []
 

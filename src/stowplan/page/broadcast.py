@@ -48,7 +48,7 @@ class Broadcast:
         return bool(self._viewers)
 
     def restart(self, plan: Plan) -> None:
-        """Another plan altogether: whoever looks gets a snapshot of it."""
+        """Switch to another plan; all viewers get a snapshot."""
         self._plan = plan
         self.version += 1
         for viewer in self._viewers:

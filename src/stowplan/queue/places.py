@@ -290,7 +290,7 @@ class Places:
     # -- invariants ---------------------------------------------------------------------------------------------------
 
     def problems(self) -> Iterator[str]:
-        """Invariants that do not hold while nobody is calling."""
+        """Violated invariants, between calls."""
         yield from self.active.problems()
         yield from self.backoff.problems()
         yield from self.unschedulable.problems()

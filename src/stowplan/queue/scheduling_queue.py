@@ -512,7 +512,7 @@ class SchedulingQueue:
     # -- invariants ---------------------------------------------------------------------------------------------------
 
     def problems(self) -> list[str]:
-        """Invariants that do not hold while nobody is calling: none."""
+        """Violated invariants, between calls; there should be none."""
         return [*self._places.problems(), *self._in_flight.problems(), *self._problems_of_flights()]
 
     def _problems_of_flights(self) -> Iterator[str]:

@@ -54,7 +54,7 @@ class Kubelets:
             self._world.time.end(entry.pod)
 
     def stop(self, node: str) -> None:
-        """The node fails: what runs there comes to no end."""
+        """The node fails: its pods neither start nor end."""
         self._stopped.add(node)
         for entry in self._world.entries_on(node):
             entry.starts = entry.ends = inf

@@ -46,10 +46,10 @@ _MOST_SIZES = 4096
 
 
 class Owner(Protocol):
-    """Whoever made a pod and may make another one."""
+    """The controller that created a pod and may recreate it."""
 
     def lost(self, entry: Entry, /) -> None:
-        """The pod goes, and not because it is done."""
+        """The pod is deleted before it finished."""
 
     def finished(self, entry: Entry, /) -> None:
         """The pod has run to its end."""
@@ -231,7 +231,7 @@ class Ledger:
         self._close(entry, now, entry.why)
 
     def _tell_owner(self, entry: Entry) -> None:
-        """Once: it is marked first and gone later."""
+        """Notify the owner once, although a pod is first marked and deleted later."""
         owner = entry.origin.owner
         if owner is not None:
             entry.origin = Origin(workload=entry.origin.workload, lifetime=entry.origin.lifetime)

@@ -32,7 +32,7 @@ MAX_ASKED = 32
 
 
 class SharedAnswers(Generic[A]):
-    """`close` it: a question goes on being asked when nobody waits for its answer any more."""
+    """`close` it: a request continues even if its waiters are gone."""
 
     def __init__(
         self,

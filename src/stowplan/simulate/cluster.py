@@ -33,7 +33,7 @@ _DONE = Done()
 
 
 class Ending(NamedTuple):
-    """An object that goes, because whoever runs it is through."""
+    """The deletion of an object by its owner, such as a kubelet."""
 
     kind: type[ApiStruct]
     namespace: str

@@ -206,7 +206,7 @@ class VirtualTime:
         self._cluster.watchers.append(watcher)
 
     def end(self, pod: Pod) -> None:
-        """Whoever ran the pod is through with it; no-op if it has gone."""
+        """End a running pod: delete it as its kubelet would; no-op if it is gone."""
         metadata = pod.metadata
         self._cluster.end(Ending(type(pod), metadata.namespace, metadata.name, metadata.uid))
 

@@ -166,7 +166,7 @@ class ObjectStore:
         return Change(old, self._keep(_with_metadata(old, self._next_version(marked))))
 
     def end(self, kind: type[ApiStruct], namespace: str, name: str, uid: str) -> Change[Any] | None:
-        """Whoever ran the object with this UID is through with it: it goes, unless finalizers keep it."""
+        """Delete the object with this UID for good, as its owner would, unless it has finalizers."""
         old: Any = self._of(kind).get((namespace, name))
         if old is None or old.metadata.uid != uid:
             return None
@@ -241,7 +241,7 @@ class ObjectStore:
 
 
 def runs(obj: Any) -> bool:
-    """Whether it is a pod that somebody runs, who has to end it."""
+    """Whether it is a pod on a node that has not finished, which only its kubelet deletes."""
     return type(obj) is Pod and bool(obj.spec.node_name) and obj.status.phase not in FINISHED
 
 

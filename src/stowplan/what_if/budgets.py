@@ -64,7 +64,7 @@ class Budgets:
             self._left[name] -= 1
 
     def back(self, pod: PodInfo) -> None:
-        """Made anew, it has a node."""
+        """The recreated pod has a node: give its disruption back."""
         for name in self.of(pod):
             self._left[name] += 1
 

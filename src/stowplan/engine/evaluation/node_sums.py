@@ -132,7 +132,7 @@ class _Column:
         self._known: dict[int, Any] = {}
 
     def few(self, rows: list[int], state: CycleState, pod: PodInfo) -> list[Any] | Status:
-        """The answers of few rows; of very few, those whose states are known are told while the column stays behind."""
+        """The answers for a few rows; very few rows in known states do not need an updated column."""
         if (
             len(rows) <= _VERY_FEW
             and self._generation == self._cluster.table.generation
@@ -161,11 +161,11 @@ class _Column:
         raise NotImplementedError
 
     def _outdated(self, pod: PodInfo) -> list[int] | None:
-        """Rows that are to be asked about; None: all. Few rows in states that are known are told at once."""
+        """Rows to recompute, None for all. A few rows in known states are looked up right here."""
         cluster = self._cluster
         changes, table = cluster.changes, cluster.table
         if self._objects.changed():
-            # Which objects are looked up may hang on those that changed.
+            # The set of looked-up objects may depend on those that changed.
             self._objects, self._generation = self._framework.watch_objects(pod, self._plugin), -1
         rows = changes.since(self._position) if self._generation == table.generation else None
         self._position = changes.position
