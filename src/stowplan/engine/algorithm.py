@@ -294,10 +294,10 @@ class SchedulingAlgorithm:
             took = framework.now() - started
             metrics.decided_again(took, preparing=evaluation.preparing, hint=seconds, scored=ranked is not None)
         if ranked is None:
-            found = Found(standing.feasible, standing.count, standing.seen)
+            found = Found(standing.feasible, standing.feasible_count, standing.seen)
             return self._chosen(framework, evaluation, standing.state, pod, found)
         name = self.cluster.table.names[self.best(ranked)]
-        return Decision(pod, name, state=standing.state, evaluated=standing.seen, feasible=standing.count)
+        return Decision(pod, name, state=standing.state, evaluated=standing.seen, feasible=standing.feasible_count)
 
     def _searched(
         self,

@@ -242,7 +242,7 @@ class World:
         """What is left of the decision is what a fresh evaluation finds."""
         if standing is not None:
             feasible = [name for name, fits in zip(self.state.table.names, standing.feasible, strict=False) if fits]
-            assert (feasible, standing.count) == (found["feasible"], len(feasible))
+            assert (feasible, standing.feasible_count) == (found["feasible"], len(feasible))
         if standing is not None and standing.ranked is not None:
             assert [total for total in standing.ranked.tolist() if total != scoring.INFEASIBLE] == found["totals"]
 

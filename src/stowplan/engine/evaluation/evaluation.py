@@ -81,7 +81,7 @@ class Standing(NamedTuple):
     seen: int
     #: Rows that passed, and how many they are: at least two.
     feasible: Mask
-    count: int
+    feasible_count: int
     #: The feasible nodes' totals by row, `INFEASIBLE` elsewhere; None: the nodes have to be scored.
     ranked: Ints | None
 
@@ -136,7 +136,7 @@ class Evaluation:
             self._generation = -1
             return None
         self._position = cluster.changes.position
-        feasible, count = filtering.feasible, found.count
+        feasible, count = filtering.feasible, found.feasible_count
         if feasible is not found.feasible:
             count = int(np.count_nonzero(feasible))
         # A single feasible node is taken without scoring.
