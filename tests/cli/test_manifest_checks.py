@@ -65,7 +65,7 @@ def test_a_job_needs_no_selector(run, files):
     made = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "j"}, "spec": spec}
     ran = run("explain", "-f", files(NODE, made))
     assert ran.code == 0
-    assert ran.err == "note: Job default/j has no pods yet: judged is what it asks for, 1 pod (default/j-0…)\n"
+    assert ran.err == "note: Job default/j has no pods yet; using its template: 1 pod (default/j-0…)\n"
     made["spec"] = spec | {"selector": {"matchLabels": {"app": "j"}}}
     assert "Job j: spec.selector: Invalid value: " in run("explain", "-f", files(NODE, made)).err
 

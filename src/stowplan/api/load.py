@@ -350,7 +350,7 @@ _TOO_DEEP = "nested too deeply"
 
 
 def _refuse_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is no number of JSON")
+    raise ValueError(f"{name} is not a JSON number")
 
 
 _JSON = json.JSONDecoder(parse_constant=_refuse_constant)

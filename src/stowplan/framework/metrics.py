@@ -232,7 +232,7 @@ class FrameworkMetrics:
 
 
 class _Unmeasured:
-    """In place of an `ExtensionPoint` where nobody counts."""
+    """A no-op `ExtensionPoint`."""
 
     def ran(self, started: float, code: Code = _SUCCESS) -> None:
         pass
@@ -242,7 +242,7 @@ class _Unmeasured:
 
 
 class NoFrameworkMetrics:
-    """What an attempt has of `FrameworkMetrics` where nobody counts."""
+    """No-op `FrameworkMetrics` for attempts."""
 
     def __init__(self) -> None:
         self.points = {name: _Unmeasured() for name in _POINTS}

@@ -180,7 +180,7 @@ class Evaluation:
         return outcome
 
     def _changed_rows(self) -> list[int] | None:
-        """Rows whose pods changed since; None when everything must be done anew."""
+        """Rows whose pods changed since; None if everything has to be recomputed."""
         table, filtering = self._cluster.table, self._filtering
         if self._objects is None or self._generation != table.generation:
             return None

@@ -306,7 +306,7 @@ class Filtering:
         return old.mask is not answer.mask
 
     def explain(self, pod: PodInfo) -> bool:
-        """Ask those again whose masks are up to date and whose reasons are not; False when only a run gives all."""
+        """Refresh the reasons of filters whose masks are up to date; False if a full run is needed."""
         if self._disordered or not self.whole:
             return False
         for plugin in self._framework.active_filters(self.state) if self._without_reasons else ():

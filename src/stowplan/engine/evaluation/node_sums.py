@@ -130,7 +130,7 @@ class _Column:
         self._known: dict[int, Any] = {}
 
     def few(self, rows: list[int], state: CycleState, pod: PodInfo) -> list[Any] | Status:
-        """The answers of few rows; those whose states are known are told without bringing the column up to date."""
+        """The answers for a few rows; rows in known states do not need an updated column."""
         if self._generation == self._cluster.table.generation and not self._objects.changed():
             found = list(map(self._known.get, self._sums.states_of(rows)))
             if None not in found:
@@ -155,11 +155,11 @@ class _Column:
         raise NotImplementedError
 
     def _outdated(self, pod: PodInfo) -> list[int] | None:
-        """Rows that are to be asked about; None: all. Few rows in states that are known are told at once."""
+        """Rows to recompute, None for all. A few rows in known states are looked up right here."""
         cluster = self._cluster
         changes, table = cluster.changes, cluster.table
         if self._objects.changed():
-            # Which objects are looked up may hang on those that changed.
+            # The set of looked-up objects may depend on those that changed.
             self._objects, self._generation = self._framework.watch_objects(pod, self._plugin), -1
         rows = changes.since(self._position) if self._generation == table.generation else None
         self._position = changes.position

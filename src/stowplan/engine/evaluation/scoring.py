@@ -266,7 +266,7 @@ class Scoring:
             return raised(e)
 
     def _replace_score(self, plugin: ScorePlugin, pod: PodInfo, nodes: Nodes, feasible: Mask) -> Status | None:
-        """Score all nodes anew with one plugin."""
+        """Recompute the scores of all nodes for one plugin."""
         old = self._scores.get(plugin.name)
         if old is None:
             raw = self._framework.run_score(plugin, self._state, pod, nodes)
@@ -283,7 +283,7 @@ class Scoring:
         return self._renormalize(old, pod, feasible)
 
     def _patch_score(self, part: Score, pod: PodInfo, changed: list[int], feasible: Mask) -> Status | None:
-        """Score some rows anew with one plugin."""
+        """Recompute the scores of some rows for one plugin."""
         rows = np.array(changed, np.intp)
         raw = self._score_rows(part.plugin, pod, rows)
         if isinstance(raw, Status):
