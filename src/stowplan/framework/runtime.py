@@ -206,7 +206,7 @@ class Framework(LineUp):
         return PreFiltered(refused, names, tuple(narrowed))
 
     def ask_pre_filter(self, plugin: PreFilterPlugin, state: CycleState, pod: PodInfo, nodes: Nodes) -> Any:
-        """One plugin's answer, whatever it is; what it raises goes through."""
+        """One plugin's unchecked answer; exceptions propagate."""
         call, times = plugin.pre_filter, state.plugin_times
         state.writer = plugin.name
         # As `watched` does; here and below without the price of it, as these are called for every plugin of a cycle.

@@ -247,7 +247,7 @@ class HangGuard(_Interrupting):
         return PluginTimeoutError(why)
 
     def _note_turn(self) -> None:
-        """Have all plugins begin anew when the event loop has turned."""
+        """Reset all plugins' time when the event loop has turned."""
         if not self._turn_noted and self._loop is not None:
             self._turn_noted = True
             self._loop.call_soon(self._turned)
