@@ -221,7 +221,7 @@ HOSTILE = {
     "closes": 'Post "{url}/closes/filter": the server closed the connection without an answer',
     "hangs": 'Post "{url}/hangs/filter": the answer was not complete within the time limit',
     "huge": 'Post "{url}/huge/filter": the answer is longer than',
-    "html": "cannot read what the extender at URL {url}/html/filter answers: it is no JSON",
+    "html": "cannot read what the extender at URL {url}/html/filter answers: it is not JSON",
     "list": "cannot read what the extender at URL {url}/list/filter answers: expected an object, got a list",
     "error": "the extender says no",
     "unknown": 'extender "{url}/unknown" claims a filtered node "no-such-node" which is not found',
@@ -283,9 +283,9 @@ async def test_victims_that_are_not_there(extender):
     ("url", "why"),
     [
         pytest.param("http://127.0.0.1:1", "connection refused", id="nobody listens"),
-        pytest.param("no-url", "it is no http or https URL", id="no scheme"),
-        pytest.param("ftp://127.0.0.1", "it is no http or https URL", id="another scheme"),
-        pytest.param("http://[::1", "it is no http or https URL", id="no address"),
+        pytest.param("no-url", "it is not an http or https URL", id="no scheme"),
+        pytest.param("ftp://127.0.0.1", "it is not an http or https URL", id="another scheme"),
+        pytest.param("http://[::1", "it is not an http or https URL", id="no address"),
     ],
 )
 async def test_an_extender_that_is_nowhere(url, why):
