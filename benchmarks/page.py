@@ -13,7 +13,8 @@ before, as a browser at work has. The browser and what drives it are processes o
 milliseconds since the navigation began until the bays are drawn, and until the first picture: every bay filled with
 the colours of all its pods, as they are seen at this zoom, and the frame after it begun. CPU seconds of the server and
 of the browser's processes until then are told as well, because a crowded machine says little by time that passes.
-Then: frames a second while pods are placed, and the memory of the page's scripts.
+Then: frames a second while pods are placed, how much CPU the page's main thread takes for that, and the memory of its
+scripts.
 """
 
 from __future__ import annotations
@@ -130,8 +131,10 @@ async def in_a_browser(cluster: Cluster, *, rate: float, seconds: float) -> None
         then = json.loads(await driver.stdout.readline())
         placing.cancel()
         gaps = then["gaps"]
+        rate_seen = len(gaps) / (sum(gaps) / 1000)
         print(
-            f"frames: {len(gaps) / (sum(gaps) / 1000):.0f} a second, the slowest hundredth {_worst(gaps):.0f} ms apart"
+            f"frames: {rate_seen:.0f} a second, the slowest hundredth {_worst(gaps):.0f} ms apart; "
+            f"the page's main thread works {100 * then['busy']:.0f} % of the time"
         )
         print(f"scripts' memory: {then['heap'] / 2**20:.0f} MiB; {then['sum']}")
         await driver.wait()
@@ -158,8 +161,13 @@ async def drive(address: str, *, seconds: float) -> None:
         cpu = {name: took - before.get(name, 0) for name, took in (await _cpu(processes)).items()}
         print(json.dumps({"marks": marks, "cpu": cpu}), flush=True)
         await page.evaluate(COUNT)
+        session = await context.new_cdp_session(page)
+        await session.send("Performance.enable", {"timeDomain": "threadTicks"})
+        busy = -await _main_thread(session)
         await asyncio.sleep(seconds)
+        busy += await _main_thread(session)
         then = {
+            "busy": busy / seconds,
             "gaps": await page.evaluate("window.gaps"),
             "heap": await page.evaluate("performance.memory.usedJSHeapSize"),
             "sum": await page.locator(".sum").inner_text(),
@@ -174,6 +182,12 @@ async def _cpu(session: CDPSession) -> dict[str, float]:
     for process in (await session.send("SystemInfo.getProcessInfo"))["processInfo"]:
         found[process["type"]] = found.get(process["type"], 0) + process["cpuTime"]
     return found
+
+
+async def _main_thread(session: CDPSession) -> float:
+    """CPU seconds of the page's main thread in tasks so far."""
+    metrics = (await session.send("Performance.getMetrics"))["metrics"]
+    return next(metric["value"] for metric in metrics if metric["name"] == "TaskDuration")
 
 
 #: The first pictures with all nodes, and with all pods; milliseconds since the page was gone to.

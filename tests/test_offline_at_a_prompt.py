@@ -100,7 +100,7 @@ class TestFromFiles:
         cluster = stowplan.Cluster.from_files(tmp_path)
         assert cluster.pending() == ["default/w-0", "default/w-1"]
         (note,) = cluster.notes
-        assert note == "Deployment default/w has no pods yet: judged is what it asks for, 2 pods (default/w-0…)"
+        assert note == "Deployment default/w has no pods yet; using its template: 2 pods (default/w-0…)"
         same = stowplan.Cluster.from_files(str(tmp_path / "nodes.json"), str(tmp_path / "web.json"), reuse=False)
         assert same.pending() == cluster.pending()
 

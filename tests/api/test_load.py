@@ -142,6 +142,13 @@ def test_all_errors_are_raised_at_once(tmp_path):
 # --- folders of other projects
 
 
+def test_a_configuration_among_the_objects_is_told_where_it_belongs():
+    config = {"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration", "metadata": {}}
+    assert (
+        "give it as the configuration, --config FILE" in load(json.dumps({"kind": "List", "items": [config]})).notes[-1]
+    )
+
+
 def test_skipped_kinds_are_told_together():
     others = [
         {"apiVersion": "v1", "kind": kind, "metadata": {"name": "x"}} for kind in ("Secret", "ConfigMap", "Secret")

@@ -107,7 +107,7 @@ def test_which_pods(run, shops, args, pods):
 
 
 def test_nobody_is_left(run, shops):
-    none = "No pod of those that were asked for is pending"
+    none = "None of the selected pods is pending"
     assert run("explain", "-f", shops, "-n", "none").out == (
         f'{none}; there is no pod in namespace "none", but in batch, shop.\n'
     )
@@ -120,7 +120,7 @@ def test_nobody_is_left(run, shops):
     ("args", "message"),
     [
         (("-l", "a in"), "error: --selector: "),
-        (("--field-selector", "spec.colour=red"), "error: --field-selector: 'spec.colour' is none of the fields"),
+        (("--field-selector", "spec.colour=red"), "error: --field-selector: 'spec.colour' is not a supported field"),
         (("--field-selector", "red"), "error: --field-selector: invalid selector: 'red'"),
         (("-n", "a", "-A"), "-n and -A exclude each other"),
         (("deployment/shop/nobody",), "error: no pod of Deployment shop/nobody in these files"),
@@ -193,9 +193,7 @@ class TestWorkloadsInFiles:
 
     def test_a_deployment_stands_for_the_pods_that_it_asks_for(self, run, files):
         ran = run("explain", "-f", files(NODE, deployment()))
-        assert ran.err == (
-            "note: Deployment shop/web has no pods yet: judged is what it asks for, 3 pods (shop/web-0…)\n"
-        )
+        assert ran.err == ("note: Deployment shop/web has no pods yet; using its template: 3 pods (shop/web-0…)\n")
         assert ran.out.startswith("shop/web-0 and 2 more like it (shop/web-1, shop/web-2) would each go to a")
         assert explained(run, "-f", files(NODE, deployment()), "deployment/shop/web") == [
             "shop/web-0",

@@ -19,7 +19,12 @@ def pod(**spec):
 @pytest.mark.parametrize(
     ("spec", "problem"),
     [
-        ({"contaners": []}, 'Pod default/p: unknown field "spec.contaners"'),
+        ({"contaners": []}, 'Pod default/p: unknown field "spec.contaners"; did you mean containers?'),
+        (
+            {"containers": [{"name": "c", "image": "i", "resources": {"request": {}}}]},
+            'unknown field "spec.containers[0].resources.request"; did you mean requests?',
+        ),
+        ({"xyzzy": 1}, 'unknown field "spec.xyzzy"\n'),
         (
             {"containers": [{"name": "c", "image": "i", "resources": {"requests": {"cpu": "-1"}}}]},
             'Pod default/p: spec.containers[0].resources.requests[cpu]: Invalid value: "-1"',
@@ -60,7 +65,7 @@ def test_a_job_needs_no_selector(run, files):
     made = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "j"}, "spec": spec}
     ran = run("explain", "-f", files(NODE, made))
     assert ran.code == 0
-    assert ran.err == "note: Job default/j has no pods yet: judged is what it asks for, 1 pod (default/j-0…)\n"
+    assert ran.err == "note: Job default/j has no pods yet; using its template: 1 pod (default/j-0…)\n"
     made["spec"] = spec | {"selector": {"matchLabels": {"app": "j"}}}
     assert "Job j: spec.selector: Invalid value: " in run("explain", "-f", files(NODE, made)).err
 

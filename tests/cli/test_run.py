@@ -207,7 +207,7 @@ def test_where_another_scheduler_is_at_work_it_does_not_start(job):
         schedule(job, api=FakeApi(lease()))
     assert caught.value.problems == (
         "other_1 schedules for default-scheduler here (Lease kube-system/kube-scheduler); two of that name would race "
-        "for the same pods. --scheduler-name NAME works beside it, --force starts all the same",
+        "for the same pods. Use --scheduler-name NAME to run next to it, or --force to start anyway",
     )
 
 
@@ -299,8 +299,8 @@ def test_who_told_of_pods_a_moment_ago_is_named(job, capsys):
     assert api.asked["field_selector"] == "reportingController=default-scheduler"
     assert captured.out.startswith("scheduling for")
     assert captured.err == (
-        "warning: default-scheduler-elsewhere told of pod shop/web-0 12 s ago (Scheduled): if it still schedules for "
-        "default-scheduler, both will race for the same pods; --scheduler-name NAME works beside it\n"
+        "warning: default-scheduler-elsewhere reported pod shop/web-0 12 s ago (Scheduled): if it still schedules for "
+        "default-scheduler, both will race for the same pods; use --scheduler-name NAME to run next to it\n"
     )
 
 
@@ -335,7 +335,7 @@ def test_a_pod_that_somebody_else_binds_is_told_once(job, capsys):
     assert capsys.readouterr().err == (
         "warning: pod shop/web-0 was bound to n1, and not by this scheduler: either a person did that, or another "
         "scheduler of the same name is at work, and both race for the same pods; "
-        "--scheduler-name NAME works beside it\n"
+        "use --scheduler-name NAME to run next to it\n"
     )
 
 

@@ -124,7 +124,7 @@ class TestFit:
         path = tmp_path / "x.yaml"
         path.write_text(yaml.safe_dump(DEPLOYMENT | {"spec": {}}))
         ran = run("fit", "-f", files(*CLUSTER), str(path))
-        assert (ran.code, "there is no template in it" in ran.err) == (2, True)
+        assert (ran.code, "has no pod template" in ran.err) == (2, True)
 
 
 class TestDrain:
@@ -154,9 +154,9 @@ class TestDrain:
         [
             ([], "Say which nodes"),
             (["zz"], 'node "zz" not found'),
-            (["-l", "a=="], "no node is meant"),
+            (["-l", "a=="], "no node has this zone"),
             (["-l", "a in"], "-l a in: "),
-            (["--zone", "q"], "no node is meant"),
+            (["--zone", "q"], "no node has this zone"),
         ],
     )
     def test_nonsense(self, run, files, asked, says):
@@ -243,10 +243,10 @@ class TestWhatIf:
             (["--add-nodes", "1"], "go together"),
             (["--remove", "zz"], 'node "zz" not found'),
             (["--label", "zz", "disk=ssd"], 'node "zz" not found'),
-            (["--label", "a", "disk"], "want KEY=VALUE, or KEY- to take it away"),
+            (["--label", "a", "disk"], "want KEY=VALUE, or KEY- to remove it"),
             (["--taint", "a", "k=v"], "want KEY[=VALUE]:EFFECT"),
             (["--taint", "a", "k=v:Maybe"], "want KEY[=VALUE]:EFFECT"),
-            (["--scale", "web=3"], "say of what kind it is, as deployment/web=3"),
+            (["--scale", "web=3"], "give its kind, as in deployment/web=3"),
             (["--scale", "deployment/web"], "want KIND/[NS/]NAME=N"),
             (["--scale", "deployment/none=3"], "it has no pod in this cluster"),
             (["--scale", "deployment/shop/web=3"], "did you mean deployment/default/web?"),

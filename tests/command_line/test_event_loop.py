@@ -36,7 +36,7 @@ def test_a_task_that_does_not_end_keeps_no_command_from_ending(monkeypatch, capl
     task = run(main())
     assert not task.done()
     assert heard
-    assert 'a task that was cancelled goes on, and is left behind task="deaf"' in caplog.text
+    assert 'a cancelled task does not stop, and is abandoned task="deaf"' in caplog.text
 
 
 def test_tasks_that_are_left_are_ended_with_the_command(caplog):
@@ -84,7 +84,7 @@ class TestBeside:
             await asyncio.sleep(0)
             await asyncio.sleep(0)
             (told,) = caplog.messages
-        assert told.startswith("what ran beside everything else has failed")
+        assert told.startswith("a background task has failed")
         assert "fails" in told
         assert "KeyError" in told
 

@@ -6,6 +6,7 @@ import pytest
 from golden import compare
 from stowplan.config.reports.json_schema import json_schema
 from stowplan.in_tree.discovery import declarations
+from support.examples import sampled
 from support.older_configurations import config, named
 from support.tables import every_case
 
@@ -27,7 +28,7 @@ def test_it_is_a_schema():
 
 def test_what_the_reference_takes_and_writes_is_valid():
     with every_case() as case:
-        for n, row in enumerate(compare.rows("config"), 1):
+        for n, row in sampled(list(enumerate(compare.rows("config"), 1))):
             if "error" in row:
                 continue
             for written in ("config", "written"):

@@ -53,7 +53,7 @@ async def test_a_replica_that_stands_by_says_so(path, leader, who):
         pages = SchedulerPages(cluster.scheduler, other_leader=lambda: leader, times=cluster.time)
         found = await told_by(pages, path, page="text")
         assert found["leader"] == leader
-        assert text(found).startswith(f"this replica stands by and tries no pod: {who}\n\n")
+        assert text(found).startswith(f"this replica is a standby and schedules no pods: {who}\n\n")
         ours = await told(cluster, path, page="text")
         assert "leader" not in ours
         assert "stands by" not in text(ours)

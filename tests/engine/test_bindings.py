@@ -106,7 +106,7 @@ def nothing_is_left(engine):
     assert bindings(engine).writes == 0
     assert engine.under_way == {}
     assert engine.engine.parts.outbox.awaited == {}
-    assert not engine.engine.parts.outbox.watches
+    assert not engine.engine.parts.outbox.watched_by
 
 
 def failed_for(engine, text, name="p"):

@@ -222,7 +222,7 @@ def test_the_story_of_a_pod_that_is_gone_may_be_dropped(scheduler, kept):
     gone = at(a_pod("p").uid("u").scheduler(scheduler).on("n"), 1)
     room = Room(gone)
     told = []
-    room.handlers._stories = SimpleNamespace(gone=told.append)
+    room.handlers._stories = SimpleNamespace(kept=True, gone=told.append)
     room.change(gone, None)
     assert (told == []) is kept
 
@@ -275,7 +275,7 @@ def test_a_pod_that_is_bound_is_told_before_it_leaves_the_queue(assumed, caplog)
 def test_a_pod_that_is_deleted_leaves_the_queue():
     room = Room(pod(1))
     told = []
-    room.handlers._stories = SimpleNamespace(gone=told.append)
+    room.handlers._stories = SimpleNamespace(kept=True, gone=told.append)
     room.change(pod(1), None)
     assert room.take() == [("forget", "u"), ("delete", "default/p", False)]
     assert told == ["u"]

@@ -159,9 +159,9 @@ CLAIM, NODE = ("PersistentVolumeClaim", "default/c"), ("Node", "/n")
 
 def test_who_waits_for_an_object_is_woken_at_the_end_of_the_step(outbox):
     a = Somebody("a")
-    assert not outbox.watches
+    assert not outbox.watched_by
     outbox.watch(CLAIM, a)
-    assert outbox.watches
+    assert outbox.watched_by
     outbox.changed(NODE)
     outbox.finish()
     assert a.heard == []
@@ -181,7 +181,7 @@ def test_who_waits_for_several_objects_waits_no_more_when_one_has_changed(outbox
     outbox.changed(CLAIM)
     outbox.finish()
     assert a.heard == ["a"]
-    assert not outbox.watches
+    assert not outbox.watched_by
     outbox.changed(NODE)
     outbox.finish()
     assert a.heard == ["a"]

@@ -508,7 +508,7 @@ def test_steps_are_closed_and_their_alarms_and_watches_are_gone():
     engine.answer_number(number)
     engine.delete(engine.pod("p"))
     assert engine.suspended() == []
-    assert not engine.engine.parts.outbox.watches
+    assert not engine.engine.parts.outbox.watched_by
     engine.advance(600)
     assert engine.notes() == []
 

@@ -260,7 +260,7 @@ def test_overhead_alone_is_too_much(advice):
         pytest.param(
             [a_node().obj()],
             a_pod().claims_volume("data"),
-            'VolumeRestrictions refuses the pod wherever it goes: persistentvolumeclaim "data" not found',
+            'VolumeRestrictions refuses the pod on every node: persistentvolumeclaim "data" not found',
             id="no such claim",
         ),
         pytest.param(

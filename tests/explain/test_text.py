@@ -96,7 +96,7 @@ def test_runners_up_are_five_and_all_of_them_when_wide(page):
 def test_a_placed_pod_is_judged_as_if_it_were_not(page):
     nodes = [a_node("a").obj(), a_node("b").allocatable(cpu="8").obj()]
     pod = a_pod("web").requests(cpu="3").on("a").obj()
-    assert page([*nodes, pod], pod).startswith("default/web runs on a; placed anew it would go to b: 2 of 2")
+    assert page([*nodes, pod], pod).startswith("default/web runs on a; placed again it would go to b: 2 of 2")
     assert page([nodes[0], pod], pod).startswith("default/web runs on a and would go there again: 1 of 1")
 
 
@@ -104,7 +104,7 @@ def test_a_placed_pod_that_would_not_fit_any_more(page):
     node = a_node("a").tainted("new").obj()
     pod = a_pod("web").on("a").obj()
     text = page([node, pod], pod)
-    assert text.startswith("default/web runs on a and could not be placed anew: none of 1 node takes it")
+    assert text.startswith("default/web runs on a and could not be placed again: none of 1 node takes it")
     assert "1. tolerate new:NoSchedule to gain 1 node" in text
 
 
@@ -347,4 +347,4 @@ def test_equal_pods_that_fit(page):
 
 def test_a_pod_on_a_node_that_is_not_there(page):
     pod = a_pod("lost").on("gone").obj()
-    assert page([a_node("a").obj(), pod], pod).startswith("default/lost runs on gone; placed anew it would go to a")
+    assert page([a_node("a").obj(), pod], pod).startswith("default/lost runs on gone; placed again it would go to a")

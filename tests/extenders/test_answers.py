@@ -93,11 +93,11 @@ def test_what_follows_the_first_value_is_not_looked_at(body):
 @pytest.mark.parametrize(
     ("verb", "body", "why"),
     [
-        pytest.param("filter", b"", "it is no JSON", id="empty"),
-        pytest.param("filter", b"<html>", "it is no JSON", id="a page"),
-        pytest.param("filter", b'{"Error": "a"', "it is no JSON", id="torn"),
-        pytest.param("filter", b'{"Error": NaN}', "it is no JSON: NaN is no number of JSON", id="not a number"),
-        pytest.param("filter", b"\xff\xfe", "it is no JSON", id="no text"),
+        pytest.param("filter", b"", "it is not JSON", id="empty"),
+        pytest.param("filter", b"<html>", "it is not JSON", id="a page"),
+        pytest.param("filter", b'{"Error": "a"', "it is not JSON", id="torn"),
+        pytest.param("filter", b'{"Error": NaN}', "it is not JSON: NaN is not a JSON number", id="not a number"),
+        pytest.param("filter", b"\xff\xfe", "it is not JSON", id="no text"),
         pytest.param("filter", b"[" * 100_000, "it is nested too deeply", id="deep"),
         pytest.param("filter", b"[]", "expected an object, got a list", id="a list"),
         pytest.param("filter", b'{"Error": 1}', "Error: expected a string, got a number", id="error"),

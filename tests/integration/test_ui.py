@@ -7,9 +7,11 @@ import urllib.error
 import urllib.request
 
 import pytest
+from playwright.sync_api import expect
 
+from support.browser.browsers import chromium, tab
 from support.browser.pages import run
-from support.processes.scheduler_process import kube_scheduler
+from support.processes.scheduler_process import ADMIN, NOBODY, kube_scheduler
 
 
 class Page:
@@ -109,6 +111,42 @@ def test_the_page_of_a_scheduler_is_passed_on_with_the_kubeconfigs_credentials(s
         page.token = "wrong"
         with pytest.raises(urllib.error.HTTPError, match="401"):
             page.ask("source")
+
+
+@pytest.fixture
+def browser():
+    with chromium() as found:
+        yield found
+
+
+def certified(browser, scheduler, who):
+    """A tab that shows a client certificate to the scheduler's secure port, whose own certificate nobody knows."""
+    certificate = {"origin": f"https://127.0.0.1:{scheduler.port}", "cert": who.certificate, "key": who.key}
+    return tab(browser, ignore_https_errors=True, client_certificates=[certificate])
+
+
+def test_a_browser_at_the_secure_port_follows_with_a_client_certificate(scheduler, api_server, browser):
+    namespace, address = api_server.new_namespace("secure"), f"https://127.0.0.1:{scheduler.port}/stowplan/"
+    with certified(browser, scheduler, ADMIN) as opened:
+        opened.page.goto(address)
+        expect(opened.page.locator(".state")).to_contain_text("live")
+        api_server.kubectl("create", "-f", "-", stdin=json.dumps(a_pod(namespace, "waits", "1")))
+        expect(opened.page.locator(".quay")).to_contain_text("gated by SchedulingGates")
+        opened.page.goto(f"{address}#/pod/{namespace}/waits")
+        expect(opened.page.locator(".story")).to_contain_text("gated")
+        opened.page.goto(f"{address}#/queue")
+        expect(opened.page.get_by_role("region", name="gated by SchedulingGates")).to_contain_text("waits")
+        assert opened.page.context.cookies() == []
+
+
+def test_a_browser_without_the_right_gets_nothing_of_the_page(scheduler, browser):
+    with certified(browser, scheduler, NOBODY) as opened:
+        response = opened.page.goto(f"https://127.0.0.1:{scheduler.port}/stowplan/")
+        assert response.status == 403
+        assert 'User "nobody" cannot get path "/stowplan/"' in response.json()["message"]
+        # The browser complains of the refusal itself.
+        assert all("403" in complaint for complaint in opened.complaints)
+        opened.complaints.clear()
 
 
 def test_a_scheduler_that_refuses_is_told_of_at_once(scheduler, api_server, tmp_path):

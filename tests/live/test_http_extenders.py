@@ -221,16 +221,21 @@ HOSTILE = {
     "closes": 'Post "{url}/closes/filter": the server closed the connection without an answer',
     "hangs": 'Post "{url}/hangs/filter": the answer was not complete within the time limit',
     "huge": 'Post "{url}/huge/filter": the answer is longer than',
-    "html": "cannot read what the extender at URL {url}/html/filter answers: it is no JSON",
+    "html": "cannot read what the extender at URL {url}/html/filter answers: it is not JSON",
     "list": "cannot read what the extender at URL {url}/list/filter answers: expected an object, got a list",
     "error": "the extender says no",
     "unknown": 'extender "{url}/unknown" claims a filtered node "no-such-node" which is not found',
 }
 
 
+def limit(behaviour):
+    """Only who never answers makes it pass; on a busy machine others may take a while."""
+    return "300ms" if behaviour == "hangs" else "20s"
+
+
 @pytest.mark.parametrize("behaviour", HOSTILE)
 async def test_a_pod_of_a_hostile_extender_gets_a_clear_status(extender, behaviour):
-    settings = extender.settings(behaviour, "filter", nodeCacheCapable=True, httpTimeout="300ms")
+    settings = extender.settings(behaviour, "filter", nodeCacheCapable=True, httpTimeout=limit(behaviour))
     settings |= {"managedResources": [{"name": "example.com/dongle", "ignoredByScheduler": True}]}
     async with scheduling(*nodes("n1"), extenders=[settings]) as cluster:
         await create(
@@ -245,7 +250,7 @@ async def test_a_pod_of_a_hostile_extender_gets_a_clear_status(extender, behavio
 @pytest.mark.parametrize("behaviour", HOSTILE)
 async def test_without_a_hostile_extender_that_is_ignorable(extender, behaviour):
     verbs = ("filter", "prioritize", "bind")
-    settings = extender.settings(behaviour, *verbs, nodeCacheCapable=True, httpTimeout="300ms", ignorable=True)
+    settings = extender.settings(behaviour, *verbs, nodeCacheCapable=True, httpTimeout=limit(behaviour), ignorable=True)
     async with scheduling(*nodes("n1", "n2"), extenders=[settings]) as cluster:
         await create(cluster, a_pod("p").obj())
         assert cluster.node_of("p")
@@ -253,7 +258,7 @@ async def test_without_a_hostile_extender_that_is_ignorable(extender, behaviour)
 
 @pytest.mark.parametrize("behaviour", [*HOSTILE, "null"])
 async def test_an_extender_that_cannot_prioritize_gives_no_points(extender, behaviour):
-    settings = extender.settings(behaviour, "prioritize", httpTimeout="300ms")
+    settings = extender.settings(behaviour, "prioritize", httpTimeout=limit(behaviour))
     async with scheduling(*nodes("n1", "n2"), extenders=[settings]) as cluster:
         await create(cluster, a_pod("p").obj())
         assert cluster.node_of("p")
@@ -278,9 +283,9 @@ async def test_victims_that_are_not_there(extender):
     ("url", "why"),
     [
         pytest.param("http://127.0.0.1:1", "connection refused", id="nobody listens"),
-        pytest.param("no-url", "it is no http or https URL", id="no scheme"),
-        pytest.param("ftp://127.0.0.1", "it is no http or https URL", id="another scheme"),
-        pytest.param("http://[::1", "it is no http or https URL", id="no address"),
+        pytest.param("no-url", "it is not an http or https URL", id="no scheme"),
+        pytest.param("ftp://127.0.0.1", "it is not an http or https URL", id="another scheme"),
+        pytest.param("http://[::1", "it is not an http or https URL", id="no address"),
     ],
 )
 async def test_an_extender_that_is_nowhere(url, why):

@@ -12,6 +12,7 @@ from stowplan.framework.rejections import from_statuses
 from stowplan.framework.status import Code, Status, error, unschedulable
 from stowplan.queue.queued_pod import Place
 from stowplan.testing import a_node, a_pod
+from support.examples import times
 from support.live.live_scheduler import live
 from support.observing.metrics import numbers
 from support.plugins.answering_plugins import answering, configuration, profile
@@ -421,7 +422,7 @@ def unschedulable_everywhere(state, pod, nodes):
     return from_statuses(dict.fromkeys(range(len(nodes)), unschedulable("no")), len(nodes))
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(times(6)))
 async def test_sums_agree_with_what_happened(seed):
     """Nodes and pods come and go; whatever is counted in passing is what the cluster, or the queue, says in the end."""
     random, moves = Random(seed), Counter()

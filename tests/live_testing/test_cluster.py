@@ -68,7 +68,9 @@ def test_the_story_of_a_pod(monkeypatch):
     page = story._repr_html_()
     assert "&lt;a&gt;" in page
     assert "<a>" not in page
-    assert page.count("<tr><td>") == len(story.steps)
+    assert page.count("<tr><td ") == len(story.steps)
+    # No time passes in an attempt.
+    assert [step.milliseconds for step in story.steps if step.decided] == [0.0, 0.0]
     monkeypatch.setitem(sys.modules, "polars", None)
     monkeypatch.setitem(sys.modules, "pandas", SimpleNamespace(DataFrame=list))
     assert [row["text"] for row in story.to_frame()] == [step.text() for step in story.steps]

@@ -103,8 +103,8 @@ NEWER = b'{"kind":"Course","format":9,"title":"","configuration":{"profiles":[]}
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        pytest.param(b"", "this is no course of a simulation", id="empty"),
-        pytest.param(b"{}", "this is no course of a simulation", id="not compressed"),
+        pytest.param(b"", "this is not the course of a simulation", id="empty"),
+        pytest.param(b"{}", "this is not the course of a simulation", id="not compressed"),
         pytest.param(gzip.compress(b"{}\n"), "missing required field", id="no header"),
         pytest.param(
             gzip.compress(b'{"kind":"Course","format":9,"title":"","configuration":{"profiles":[]}}\n'),

@@ -94,7 +94,7 @@ PLACES = [
 
 HEAPS = [
     pytest.param(
-        lambda room, places: rename(places.active._pods._entries, "active"),
+        lambda room, places: rename(places.active.pods.entries, "active"),
         "pod default/active: held under the name default/other",
         id="heap's name",
     ),
@@ -104,12 +104,12 @@ HEAPS = [
         id="heap's entry",
     ),
     pytest.param(
-        lambda room, places: places.active._new.discard("default/active"),
+        lambda room, places: new_ones(places).discard("default/active"),
         "pod default/active: nobody has rejected it so far, but it is not among the new ones",
         id="new",
     ),
     pytest.param(
-        lambda room, places: setattr(found(room, "active"), "unschedulable_count", 1),
+        lambda room, places: new_ones(places) and setattr(found(room, "active"), "unschedulable_count", 1),
         "pod default/active: among the new ones, but it was rejected before, or is not active",
         id="not new",
     ),
@@ -119,6 +119,13 @@ HEAPS = [
         id="backoff",
     ),
 ]
+
+
+def new_ones(places):
+    """The new pods, told apart as when rejected ones have had their turns."""
+    active = places.active
+    active._new = active.pods.those(lambda queued: not queued.unschedulable_count)
+    return active._new
 
 
 def vars_of(obj, **values):
@@ -150,7 +157,7 @@ ASLEEP = [
         id="by another's claim",
     ),
     pytest.param(
-        lambda room, asleep: rename(asleep._pods, "sleeping"),
+        lambda room, asleep: rename(asleep.by_key, "sleeping"),
         "pod default/sleeping: unschedulable under the name default/other",
         id="name",
     ),
@@ -160,7 +167,7 @@ ASLEEP = [
         id="no group",
     ),
     pytest.param(
-        lambda room, asleep: asleep._pods.pop("default/sleeping"),
+        lambda room, asleep: asleep.by_key.pop("default/sleeping"),
         "pod default/sleeping: in a group, but not unschedulable",
         id="only in a group",
     ),
@@ -207,17 +214,17 @@ ASLEEP = [
 
 def swap(flying):
     """Let the two pods in flight be in the other order."""
-    flying._pods = dict(reversed(flying._pods.items()))
+    flying.by_uid = dict(reversed(flying.by_uid.items()))
 
 
 def end_all(flying):
     """The pods in flight are done, as nobody was told."""
-    flying._pods.clear()
+    flying.by_uid.clear()
 
 
 IN_FLIGHT = [
     pytest.param(
-        lambda room, flying: flying._pods.update(g=flying._pods.pop("f2")),
+        lambda room, flying: flying.by_uid.update(g=flying.by_uid.pop("f2")),
         "pod default/later (f2): in flight under the UID g",
         id="UID",
     ),
@@ -260,7 +267,7 @@ IN_FLIGHT = [
 def keep_too_many(room, flying):
     for _ in range(599):
         flying.record(Happened(event(NODE), None, None))
-    flying._pods = {"f2": (600, flying._pods["f2"][1])}
+    flying.by_uid = {"f2": (600, flying.by_uid["f2"][1])}
     flying._needed = 600
 
 

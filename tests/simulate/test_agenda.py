@@ -21,8 +21,8 @@ def drained(agenda):
 def take(agenda):
     """What is due next, as the driver takes it."""
     item = agenda.line.popleft()
-    if isinstance(item, Changes):
-        agenda.close(item)
+    if isinstance(item, Changes) and agenda.batches.get(item.kind) is item.changes:
+        del agenda.batches[item.kind]
     return item
 
 
@@ -99,6 +99,21 @@ def test_a_time_that_has_come_ticks_now():
     agenda.wake(4.0)
     assert not agenda.only_wakes
     assert drained(agenda) == [Tick()]
+
+
+def test_it_goes_on_to_the_next_moment_that_is_not_too_late():
+    agenda = Agenda(0.0)
+    agenda.wake(1.0)
+    assert not agenda.go_on(2.0, for_ticks=False)
+    agenda.put(2.0, "real")
+    assert not agenda.go_on(0.5, for_ticks=False)
+    assert agenda.go_on(2.0, for_ticks=False)
+    assert (agenda.now, drained(agenda)) == (1.0, [Tick()])
+    assert agenda.go_on(2.0, for_ticks=False)
+    assert (agenda.now, drained(agenda)) == (2.0, ["real"])
+    agenda.wake(3.0)
+    assert agenda.go_on(3.0, for_ticks=True)
+    assert not agenda.go_on(inf, for_ticks=True)
 
 
 steps = st.one_of(

@@ -78,5 +78,5 @@ def test_folders_without_a_course(tmp_path):
     with pytest.raises(InputError, match="--no-decisions"):
         simulated_course(str(tmp_path))
     (tmp_path / "course.jsonl.gz").write_bytes(b"x")
-    with pytest.raises(InputError, match="this is no course of a simulation"):
+    with pytest.raises(InputError, match="this is not the course of a simulation"):
         simulated_course(str(tmp_path))

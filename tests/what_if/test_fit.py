@@ -176,7 +176,7 @@ def test_its_document():
     ("spec", "note"),
     [
         ({}, "another node like n0 would take 4 more"),
-        (SPREAD, "how many nodes like n0 to add hangs on how many pods are wanted: say so with replicas"),
+        (SPREAD, "how many nodes like n0 to add depends on the number of pods: set replicas"),
     ],
 )
 def test_kinds_are_told_of_where_no_number_is_wanted(spec, note):

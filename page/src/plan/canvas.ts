@@ -6,7 +6,7 @@
  */
 import type { Drawn } from "../parts/pictures";
 import { isDark } from "../shell/theme";
-import { boxesOf, drawBay, drawHold, eraseBay, type Eye, eyeOn, type Look, lookOf, type Scene, seen } from "./draw";
+import { boxesOf, drawBay, drawHold, drawTag, eraseBay, type Eye, eyeOn, type Look, lookOf, type Scene, seen } from "./draw";
 import type { Bay, Box, Rect } from "./layout";
 import type { PodItem, SomeChange } from "./model";
 import { CanvasPen, SvgPen } from "./pen";
@@ -43,6 +43,8 @@ export class Canvas {
   readonly #flights = new Map<string, Flight>();
   readonly #flying = new Set<string>();
   #frame = 0;
+  /** Of `base` and `top`: what they have made of patterns is used again in each frame. */
+  #pens!: { base: CanvasPen; top: CanvasPen };
 
   constructor(
     private readonly base: HTMLCanvasElement,
@@ -85,6 +87,8 @@ export class Canvas {
 
   recolour(): void {
     this.#look = lookOf(this.base, isDark());
+    const pen = (canvas: HTMLCanvasElement) => new CanvasPen(canvas.getContext("2d")!, this.#look.dark);
+    this.#pens = { base: pen(this.base), top: pen(this.top) };
     this.#all();
   }
 
@@ -164,9 +168,9 @@ export class Canvas {
   #draw(now: number): void {
     this.#frame = 0;
     const ratio = devicePixelRatio || 1;
-    const context = this.base.getContext("2d", { alpha: true })!;
+    const pen = this.#pens.base;
+    const { context } = pen;
     context.setTransform(ratio, 0, 0, ratio, 0, 0);
-    const pen = new CanvasPen(context, this.#look.dark);
     if (this.#whole) {
       context.clearRect(0, 0, this.#width, this.#height);
       this.#drawAll(pen);
@@ -177,6 +181,7 @@ export class Canvas {
         eraseBay(pen, bay, this.eye, this.#look);
         drawBay(pen, bay, this.eye, { ...this.#scene, flying: this.#flying }, this.#look, () => this.#boxesOf(node));
       }
+      if (this.#dirty.size) this.#drawTags(pen);
     }
     if (this.#whole && this.#scene.layout.bays.length) mark(this.#scene.plan.loading ? "stowplan: bays" : "stowplan: plan");
     this.#whole = false;
@@ -189,6 +194,11 @@ export class Canvas {
     const scene = { ...this.#scene, flying: this.#flying };
     for (const hold of scene.layout.holds) if (this.#inSight(hold)) drawHold(pen, hold, this.eye, scene, this.#look);
     for (const bay of scene.layout.bays) if (this.#inSight(bay)) drawBay(pen, bay, this.eye, scene, this.#look, () => this.#boxesOf(bay.node));
+    this.#drawTags(pen);
+  }
+
+  #drawTags(pen: CanvasPen | SvgPen): void {
+    for (const hold of this.#scene.layout.holds) if (this.#inSight(hold)) drawTag(pen, hold, this.eye, this.#scene, this.#look);
   }
 
   #inSight(rect: Rect): boolean {
@@ -236,10 +246,10 @@ export class Canvas {
   }
 
   #drawFlights(now: number, ratio: number): void {
-    const context = this.top.getContext("2d")!;
+    const pen = this.#pens.top;
+    const { context } = pen;
     context.setTransform(ratio, 0, 0, ratio, 0, 0);
     context.clearRect(0, 0, this.#width, this.#height);
-    const pen = new CanvasPen(context, this.#look.dark);
     for (const [key, flight] of this.#flights) {
       const part = Math.min(1, Math.max(0, (now - flight.start) / FLIGHT));
       const eased = 1 - (1 - part) ** 3;

@@ -2,7 +2,7 @@
  * What colour a box has, and what it means. Kinds have one of eight colours that colour-blind people can tell apart,
  * then the same colours hatched; who is beyond those shares one. Amounts have a scale from light to dark.
  */
-import { grouped } from "../parts/format";
+import { grouped, sortedNames } from "../parts/format";
 import type { PodItem } from "./model";
 
 export type ColourBy = "workload" | "namespace" | "priority" | "age";
@@ -112,7 +112,7 @@ function ordered(by: ColourBy, counts: Map<string, number>, priorities: Map<stri
   if (by === "priority") return names.sort((one, other) => priorities.get(one)! - priorities.get(other)!);
   if (by === "age") return AGES.map(([, name]) => name).filter((name) => counts.has(name));
   // The largest kinds get the colours that differ most; among equals the name decides, so that it stays.
-  return names.sort((one, other) => counts.get(other)! - counts.get(one)! || (one < other ? -1 : 1));
+  return sortedNames(names).sort((one, other) => counts.get(other)! - counts.get(one)!);
 }
 
 function stepOf(by: "priority" | "age", name: string, i: number, of: number): Paint {

@@ -58,6 +58,8 @@ export interface Scene {
 /** Below this width in pixels a bay shows layers of colours in place of boxes. */
 const BOXES_FROM = 30;
 const FAINT = 0.16;
+const TAG_HEIGHT = 17;
+const TAG_FROM = 44;
 
 export function boxesOf(scene: Scene, node: string): Box[] {
   const ghosts = scene.ghosts.get(node) ?? [];
@@ -74,13 +76,33 @@ export function drawHold(pen: Pen, hold: Hold, eye: Eye, scene: Scene, look: Loo
   const radius = Math.min(14, 12 * eye.scale + 2);
   pen.rect(at.x, at.y, at.width, at.height, look.hull, radius);
   pen.frame(at.x, at.y, at.width, at.height, look.line2, 1, radius);
+  if (isSmall(eye)) return;
   const size = Math.min(15, Math.max(9, 14 * eye.scale));
-  if (27 * eye.scale < 8) return;
-  const name = hold.name || (scene.label ? `without ${scene.label}` : "all nodes");
+  const name = nameOf(hold, scene);
   const room = at.width - 2 * 13 * eye.scale;
   const number = `${hold.bays}`;
   pen.text(at.x + 13 * eye.scale, at.y + 19 * eye.scale, name, size, look.ink, { bold: true, room: room - size * (number.length + 1) });
   pen.text(at.x + at.width - 13 * eye.scale - size * 0.58 * number.length, at.y + 19 * eye.scale, number, size, look.ink3);
+}
+
+/** Where a hold's title has no room, its name lies on the bays, if there is more than one hold. */
+export function drawTag(pen: Pen, hold: Hold, eye: Eye, scene: Scene, look: Look): void {
+  const at = seen(hold, eye);
+  if (!isSmall(eye) || scene.layout.holds.length < 2 || at.width < TAG_FROM || at.height < 2 * TAG_HEIGHT) return;
+  const name = `${nameOf(hold, scene)}  ${hold.bays}`;
+  const width = Math.min(at.width - 4, 14 + 6.6 * name.length);
+  pen.rect(at.x + 2, at.y + 2, width, TAG_HEIGHT, look.sheet, 4);
+  pen.frame(at.x + 2, at.y + 2, width, TAG_HEIGHT, look.line2, 1, 4);
+  pen.text(at.x + 8, at.y + 14, name, 11, look.ink, { bold: true, room: width - 10 });
+}
+
+/** Whether titles of holds could not be read. */
+function isSmall(eye: Eye): boolean {
+  return 27 * eye.scale < 8;
+}
+
+function nameOf(hold: Hold, scene: Scene): string {
+  return hold.name || (scene.label ? `without ${scene.label}` : "all nodes");
 }
 
 /** What is drawn over itself grows heavier. */

@@ -57,7 +57,7 @@ export interface SomeChange {
 const WHOLE: { names: readonly string[]; lists: PodItem[][] } = { names: [], lists: [] };
 const NO_PODS: readonly PodItem[] = [];
 /** Milliseconds between two looks at a plan that comes in parts: on a slow line it is seen to fill. */
-const FILLING = 1000;
+const FILLING = 2000;
 
 export class PlanModel {
   version = 0;

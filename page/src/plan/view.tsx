@@ -216,9 +216,13 @@ function short(label: string): string {
 }
 
 function spoken(plan: PlanModel, node: string, resource: string): string {
+  return `${node}: ${load(plan, node, resource)}`;
+}
+
+function load(plan: PlanModel, node: string, resource: string): string {
   const pods = plan.podsOn(node);
   const whole = plan.nodes.get(node)?.allocatable[resource] ?? 0;
-  return `${node}: ${count(pods.length, "pod")}, ${percent(used(pods, resource), whole)} of its ${resource} requested`;
+  return `${count(pods.length, "pod")}, ${percent(used(pods, resource), whole)} of its ${resource} requested`;
 }
 
 interface ChoiceProps {
@@ -257,7 +261,7 @@ function Tip({ plan, resource, node, pod, x, y }: { plan: PlanModel; resource: s
         <strong>{node}</strong>
       )}
       <br />
-      <span class="muted">{spoken(plan, node, resource)}</span>
+      <span class="muted">{pod ? spoken(plan, node, resource) : load(plan, node, resource)}</span>
     </div>
   );
 }

@@ -159,7 +159,7 @@ _BY_CODE = {cls.code: cls for cls in reversed(_CLASSES)}
 
 
 def error_of(status: Status, *, http_code: int = 0) -> ApiError:
-    """The exception that stands for a Status somebody sent."""
+    """The exception for a received Status."""
     code = status.code or http_code or 500
     error = (_BY_REASON.get(status.reason) or _BY_CODE.get(code) or ApiError)(status.message, code=code)
     error.status = status

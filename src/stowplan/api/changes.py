@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Generic, TypeVar
+
+import msgspec
 
 from stowplan.api.meta import ApiStruct
 
 T = TypeVar("T", bound=ApiStruct)
 
 
-@dataclass(frozen=True, slots=True)
-class Change(Generic[T]):
+class Change(msgspec.Struct, Generic[T], frozen=True):
     """Added if there is no old object, deleted if there is no new one; `old` is what was delivered before."""
 
     old: T | None

@@ -51,7 +51,7 @@ class Documents:
             self._kept[_key(obj)] = _Document(_metadata(obj).uid, data)
 
     def forget(self, obj: ApiStruct) -> None:
-        """The object is gone; another one of its name stays."""
+        """Forget a deleted object, but not another one with the same name."""
         key = _key(obj)
         kept = self._kept.get(key)
         if kept is not None and kept.uid == _metadata(obj).uid:

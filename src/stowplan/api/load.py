@@ -231,6 +231,8 @@ class _Loader(_Reader):
         elif self.skipped:
             kinds = ", ".join(f"{count} {kind}" for (kind, _), count in sorted(self.skipped.items()))
             yield f"skipped {objects} of kinds that the scheduler does not read: {kinds}"
+        if any(kind == "KubeSchedulerConfiguration" for kind, _ in self.skipped):
+            yield "a KubeSchedulerConfiguration is no object of a cluster: give it as the configuration, --config FILE"
 
     def _add_object(self, raw: dict[str, Any], source: Source) -> None:
         try:
@@ -348,7 +350,7 @@ _TOO_DEEP = "nested too deeply"
 
 
 def _refuse_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is no number of JSON")
+    raise ValueError(f"{name} is not a JSON number")
 
 
 _JSON = json.JSONDecoder(parse_constant=_refuse_constant)

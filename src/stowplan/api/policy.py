@@ -69,7 +69,7 @@ class LeaseCandidateSpec(ApiStruct, frozen=True, kw_only=True):
 
 
 class LeaseCandidate(ApiStruct, frozen=True, kw_only=True):
-    """Who stands for a Lease whose holder the API server names."""
+    """A candidate for a Lease whose holder the API server chooses (coordinated leader election)."""
 
     api_version: str = "coordination.k8s.io/v1beta1"
     kind: str = "LeaseCandidate"

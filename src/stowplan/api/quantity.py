@@ -68,7 +68,7 @@ class Quantity:
 
 @lru_cache(maxsize=65536)
 def parse_quantity(value: QuantityValue) -> int:
-    """Nano-units of a quantity as it stands in JSON."""
+    """Nano-units of a JSON quantity."""
     if isinstance(value, int):
         return value * NANO
     return read_quantity(value).nano
@@ -108,7 +108,7 @@ class Amount:
 
 @lru_cache(maxsize=4096)
 def read_amount(value: QuantityValue) -> Amount:
-    """The amount of a quantity as it stands in JSON."""
+    """The amount of a JSON quantity."""
     quantity = read_quantity(value)
     parts = _SPLIT_RE.fullmatch(value.strip() if isinstance(value, str) else str(value))
     assert parts is not None  # Read before.

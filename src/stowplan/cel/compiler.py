@@ -262,7 +262,7 @@ class _Compiler:
         return is_in
 
     def _check_pattern(self, node: Node) -> None:
-        """Constant patterns are looked at before anything is evaluated."""
+        """Check constant patterns at compile time."""
         pattern = self._constant(node)
         problem = pattern_problem(pattern) if isinstance(pattern, str) else None
         if problem is not None:

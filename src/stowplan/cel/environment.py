@@ -163,7 +163,7 @@ def _is_wrong_literal(function: str, text: str) -> bool:
 
 
 def _parts_of_format_calls(root: Node) -> set[Node]:
-    """What stands inside of `"…".format(…)`, where aggregates may mix types."""
+    """The nodes inside `"…".format(…)`, where aggregates may mix types."""
     calls = [node for node in walked(root) if isinstance(node, Call) and node.function == "format"]
     return {part for call in calls for part in walked(call)}
 

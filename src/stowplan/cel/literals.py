@@ -18,7 +18,7 @@ class LiteralError(ValueError):
 
 
 def string_value(token: str) -> str:
-    """The text that a string token stands for."""
+    """The value of a string token."""
     body, raw = _body(token)
     if raw:
         return body

@@ -117,7 +117,7 @@ def map_key(key: Value) -> Value:
 
 
 def key_value(key: Value) -> Value:
-    """The value that a key stands for."""
+    """The value of a map key."""
     return key.value if type(key) is BoolKey else key
 
 

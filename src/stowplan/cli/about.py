@@ -34,7 +34,7 @@ NAMESPACE = click.option(
 
 
 def config_option(name: str = "--config") -> Callable[[Callable[..., Any]], Any]:
-    """The configuration that is asked about."""
+    """The option for the scheduler configuration."""
     told = "KubeSchedulerConfiguration. Default: kube-scheduler's defaults."
     return click.option(name, "config", metavar="FILE", shell_complete=complete_file, help=told)
 

@@ -84,5 +84,5 @@ def _chosen(about: ClusterSource, zone: str | None, selector: str | None, *, all
         if (zone is None or zone_of(node) == zone) and wanted.matches(node.metadata.labels)
     ]
     if not found:
-        raise InputError("no node is meant: no node has this zone and these labels")
+        raise InputError("no node has this zone and these labels")
     return found

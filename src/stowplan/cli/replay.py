@@ -268,7 +268,7 @@ def _show_anew(found: Anew, output: str) -> None:
     }
     page: list[Block] = [
         Line(f"{count(len(pods), 'pod')} to place: {placed_then:,} were placed then, {placed_now:,} are now"),
-        Line(f"{len(otherwise):,} are placed otherwise" if otherwise else "every pod is on the same node"),
+        Line(f"{len(otherwise):,} are placed differently" if otherwise else "every pod is on the same node"),
     ]
     if waits_then or waits_now:
         rows = [

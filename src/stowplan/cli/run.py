@@ -242,7 +242,7 @@ def work(
     opener: Opener = opened,
     wall_clock: Callable[[], float] = time.time,
 ) -> None:
-    """Schedule until a signal comes."""
+    """Schedule until stopped by a signal."""
     with stop_signals(flush) as stop, nullcontext() if job.watched is None else without_hangups():
         event_loop.run(_schedule(job, stop, opener, wall_clock, force=force, own=own))
 
@@ -331,8 +331,8 @@ async def _look_first(api: Api, job: Job, now: float, *, force: bool) -> None:
     found = f"{lease.spec.holder_identity} schedules for {DEFAULT_SCHEDULER_NAME} here ({where})"
     if not force:
         raise InputError(
-            f"{found}; two of that name would race for the same pods. --scheduler-name NAME works beside it, "
-            "--force starts all the same"
+            f"{found}; two of that name would race for the same pods. Use --scheduler-name NAME to run next "
+            "to it, or --force to start anyway"
         )
     _warn(f"{found}, and will race for the same pods")
 

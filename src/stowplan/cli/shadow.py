@@ -202,7 +202,7 @@ def _notes(configuration: Configuration, ask_extenders: bool) -> list[str]:
 
 
 class _MetricsFile:
-    """Replaced as a whole, so nobody reads half of it."""
+    """The metrics file, replaced atomically."""
 
     def __init__(self, path: str | None, report: Report) -> None:
         self._path = path

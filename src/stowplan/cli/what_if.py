@@ -131,7 +131,7 @@ def _label(node: str, text: str) -> Label:
         return Label(node, text[:-1], None)
     key, equals, value = text.partition("=")
     if not (key and equals):
-        raise InputError(f"--label {node} {text}: want KEY=VALUE, or KEY- to take it away")
+        raise InputError(f"--label {node} {text}: want KEY=VALUE, or KEY- to remove it")
     return Label(node, key, value)
 
 
@@ -151,7 +151,7 @@ def _scale(about: ClusterSource, text: str) -> Scale:
         raise InputError(f"--scale {text}: want KIND/[NS/]NAME=N")
     kind, namespace, found = named_object(name, about.namespace)
     if kind == "Pod":
-        raise InputError(f"--scale {text}: say of what kind it is, as deployment/{name}={number}")
+        raise InputError(f"--scale {text}: give its kind, as in deployment/{name}={number}")
     return Scale(kind, namespace, found, int(number))
 
 

@@ -78,7 +78,7 @@ class ExtenderHttp:
         except ClientConfigError as error:
             raise _no_answer(url, str(error)) from None
         except aiohttp.InvalidURL as error:
-            raise _no_answer(url, "it is no http or https URL") from error
+            raise _no_answer(url, "it is not an http or https URL") from error
         except FAILURES as error:
             raise _no_answer(url, failure_of(error).why) from error
 
@@ -147,7 +147,7 @@ def _parsed(url: str) -> URL:
     except ValueError:
         usable = False
     if not usable:
-        raise _no_answer(url, "it is no http or https URL")
+        raise _no_answer(url, "it is not an http or https URL")
     return parsed
 
 

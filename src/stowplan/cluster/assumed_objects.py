@@ -1,11 +1,11 @@
 """Assumed objects: lookup objects with the scheduler's pending writes applied.
 
-Two pods must not get one volume, also before the API server and the watch have heard of the first. So a decision
-replaces an object by an assumed copy, for all who ask here; who asks the `ObjectStore` gets what the watch told. A copy
-is of one resource version: it goes when the watch tells of another one, or of the object's end, and whoever set it up
-takes it back when nothing comes of the decision.
+Two pods must not get the same volume, even before the API server and the watch know about the first. So a decision
+replaces an object by an assumed copy for readers of this class; the `ObjectStore` has what the watch delivered. A copy
+is based on one resourceVersion: it is dropped when the watch delivers another version or the deletion, and its owner
+removes it if the decision fails.
 
-Readers who go by versions, logs and indexes of the store see copies come and go as changes of the object.
+To readers of the store's versions, logs and indexes, adding and dropping copies are changes of the object.
 
 Upstream: AssumeCache of pkg/scheduler/util/assumecache.
 """

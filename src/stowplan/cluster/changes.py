@@ -11,8 +11,8 @@ T = TypeVar("T", int, str)
 class ChangeLog(Generic[T]):
     """Rows (or names) in the order of their changes; the oldest entries are dropped.
 
-    Each change has a number of its own, which is never given again: not even to what comes after an undone change. So
-    a reader that stood among changes that were undone is told to look at everything.
+    Each change has a unique number, which is never reused, not even after an undone change. So a reader whose position
+    was undone has to look at everything.
     """
 
     def __init__(self, limit: int = 8192) -> None:

@@ -73,7 +73,7 @@ class InFlightObjects(CopiedBeforeChange):
         self._set(type(obj), key, _Held(obj, (holder,), written=False))
 
     def share(self, kind: type[Any], key: str, holder: str) -> None:
-        """Hold a copy that somebody else holds, too: whoever holds it longest is to write it."""
+        """Add a holder of a copy; the one that has held it longest writes it."""
         held = self._held[kind, key]
         if holder not in held.holders:
             self._set(kind, key, held._replace(holders=(*held.holders, holder)))

@@ -124,7 +124,7 @@ class LabelColumn:
 
 
 class LabelColumns:
-    """All label columns that somebody has asked for."""
+    """The label columns that have been used."""
 
     def __init__(self) -> None:
         self._columns: dict[str, LabelColumn] = {}

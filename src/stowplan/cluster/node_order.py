@@ -23,7 +23,7 @@ Zone = tuple[str, str]
 class NodeOrder:
     """The first node of each zone, the second of each, and so on; zones and their nodes in the order of appearance.
 
-    A zone whose last node leaves loses its place. A node that changes its zone comes last in the new one.
+    A zone whose last node is removed loses its position. A node that changes its zone is last in the new one.
     """
 
     def __init__(self) -> None:

@@ -54,7 +54,7 @@ _NOTHING: dict[str, Any] = {}
 
 
 class _Version:
-    """Version of a set of objects, while somebody watches it."""
+    """Version of a watched set of objects."""
 
     __slots__ = ("__weakref__", "number")
 

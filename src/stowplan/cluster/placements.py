@@ -130,7 +130,7 @@ class PlacementLog:
 
 
 class _Place:
-    """Where a pod stands among the pods of its node."""
+    """The position of a pod among the pods of its node."""
 
     __slots__ = ("_last_order", "_order", "_position", "_state", "node_name", "row")
 

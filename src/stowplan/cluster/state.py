@@ -226,9 +226,9 @@ class ClusterState:
         return self._placed.get(uid)
 
     def follow(self, touched: set[str] | None) -> None:
-        """From now on put the UID of each pod that comes, changes or goes into a set; None ends it.
+        """Add the UID of each added, changed or deleted pod to this set from now on; None stops it.
 
-        What is undone may be in it as well: it says which pods to look at again, not what happened to them.
+        It may contain undone changes: it says which pods to check, not what happened to them.
         """
         self._touched = self.pending.touched = touched
 
@@ -318,7 +318,7 @@ class ClusterState:
         self._assumed.discard(uid)
 
     def remove_pod(self, uid: str) -> None:
-        """The pod is gone. No-op if unknown."""
+        """Remove a deleted pod. No-op if unknown."""
         info = self._placed.get(uid)
         if info is not None:
             self._stop_assuming(uid)

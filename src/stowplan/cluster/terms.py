@@ -111,7 +111,7 @@ class _DomainSums:
 
 @dataclass(eq=False, slots=True)
 class _Mark:
-    """Where the versions of slots stood."""
+    """The versions of slots at the start of a transaction."""
 
     versions: list[int]
     detached: int
@@ -320,7 +320,7 @@ class MatchCounts(_CountMatrix):
 
 
 class Role(Enum):
-    """In which list of its owner a term stands."""
+    """The list of its owner that contains a term."""
 
     REQUIRED_AFFINITY = "required affinity"
     REQUIRED_ANTI_AFFINITY = "required anti-affinity"

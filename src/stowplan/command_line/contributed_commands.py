@@ -48,7 +48,7 @@ class ContributedCommands:
         return name in self._points
 
     def offered(self) -> list[str]:
-        """The names of the commands whose packages are present."""
+        """The names of commands whose packages are installed."""
         return [name for name, point in self._points.items() if _is_present(point)]
 
     def find(self, name: str) -> click.Command | None:

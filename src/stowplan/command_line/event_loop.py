@@ -46,7 +46,7 @@ async def _to_the_end(main: Coroutine[Any, Any, T]) -> T:
         if left:
             _, left = await asyncio.wait(left, timeout=PATIENCE)
         for task in left:
-            _log.error(None, "a task that was cancelled goes on, and is left behind", task=task.get_name())
+            _log.error(None, "a cancelled task does not stop, and is abandoned", task=task.get_name())
             task._log_destroy_pending = False  # type: ignore[attr-defined]
             # What asyncio offers to those who bring tasks of their own: to it, this one is over.
             asyncio.tasks._unregister_task(task)
@@ -65,7 +65,7 @@ async def running(main: Coroutine[Any, Any, None]) -> AsyncIterator[asyncio.Task
 
 @asynccontextmanager
 async def beside(main: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
-    """The same for a task that nobody waits for: what makes it fail is a bug, and is told at once."""
+    """Like `running`, for a task that is not awaited: a failure is a bug and is reported at once."""
     async with running(main) as task:
         task.add_done_callback(_tell_of_failure)
         yield
@@ -73,7 +73,7 @@ async def beside(main: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
 
 def _tell_of_failure(task: asyncio.Task[None]) -> None:
     if not task.cancelled() and (error := task.exception()) is not None:
-        _log.error(error, "what ran beside everything else has failed", trace=True)
+        _log.error(error, "a background task has failed", trace=True)
 
 
 async def first_of(*awaited: Awaitable[object]) -> None:

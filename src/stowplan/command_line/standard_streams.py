@@ -13,7 +13,7 @@ from typing import TextIO
 
 
 def open_closed() -> None:
-    """Python has None for a stream that was closed by whoever started the process: then nobody listens."""
+    """Replace standard streams that were closed when the process started, for which Python has None."""
     sys.stdout = sys.stdout or _nothing()
     sys.stderr = sys.stderr or _nothing()
 

@@ -39,7 +39,7 @@ def _body(found: ComparisonRecord) -> Iterator[str]:
     if found.placed_otherwise:
         rows = zip(names[1:], found.placed_otherwise[1:], strict=True)
         listed = "".join(f"<li>{name}: {spread(one)}</li>" for name, one in rows)
-        yield f"<figure><h2>Pods that are placed otherwise than in A (%)</h2><ul>{listed}</ul></figure>"
+        yield f"<figure><h2>Pods that are placed differently than in A (%)</h2><ul>{listed}</ul></figure>"
     for failure in found.failures:
         yield f"<p>failed: {escape(failure.config)}, seed {failure.seed}: {escape(failure.error)}</p>"
 

@@ -1,8 +1,8 @@
-"""Measure a configuration on a recording that it decides anew.
+"""Measure a configuration by scheduling a recording again.
 
-A recording says when pods and nodes came and went. What would have followed from other decisions it cannot say: a pod
-goes when it went then, however long it has run now, and nobody makes anew what is evicted now. So nothing is measured
-of nodes, use and cost, and the notes say what to make of the rest.
+A recording has the times at which pods and nodes were added and deleted, but not what would have followed from other
+decisions: a pod is deleted when it was deleted then, however long it has run, and evicted pods are not recreated. So
+nodes, utilization and cost are not measured, and the notes say how to read the rest.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def configuration_of(recording: str, config: str | None, plugins: tuple[str, ...
 
 
 def measured_recording(job: RecordingJob) -> Run:
-    """Decide anew; importable, for worker processes. Raise RecordingError, ConfigError."""
+    """Schedule a recording again; importable, for worker processes. Raise RecordingError, ConfigError."""
     found = decide_anew(job.recording, *configuration_of(job.recording, job.config, job.plugins))
     return Run(_values(found), {pod.key: pod.node_now for pod in found.pods.values()})
 

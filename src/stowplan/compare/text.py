@@ -60,7 +60,7 @@ def _blocks(found: ComparisonRecord) -> Iterator[Block]:
         head = ["", *letters(found), *(f"{letter} − A" for letter in letters(found)[1:])]
         rows = [_row(measure) for measure in found.measures]
         others = [spread(one) for one in found.placed_otherwise[1:]]
-        rows.append(["placed otherwise (%)", *[""] * len(found.configs), *others])
+        rows.append(["placed differently (%)", *[""] * len(found.configs), *others])
         yield Grid(rows, header=head, right=frozenset(range(1, len(head))))
         yield Line()
         if not found.notes:
@@ -72,7 +72,7 @@ def _blocks(found: ComparisonRecord) -> Iterator[Block]:
 
 
 def how_often(found: ComparisonRecord) -> str:
-    how = "a recording decided anew" if found.notes else count(len(found.seeds), "seed")
+    how = "a recording, scheduled again" if found.notes else count(len(found.seeds), "seed")
     return f"{how} (interrupted)" if found.interrupted else how
 
 

@@ -77,7 +77,7 @@ def typed_args_as_json(value: Any) -> Any:
 
 
 def _without_derived(encoded: Any, value: Any) -> Any:
-    """Walk what was encoded along the value that it stands for."""
+    """Remove derived fields from an encoded value."""
     match encoded:
         case dict() if is_dataclass(value):
             given = [field.name for field in dataclass_fields(value) if field.init]

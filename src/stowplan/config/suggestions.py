@@ -49,7 +49,7 @@ def _field_hint(schema: Struct, name: str, path: str) -> str:
     if found is not None:
         return f"{path}: did you mean {found}?"
     if len(known) > MAX_HINTS:
-        return f"{path}: there is no such field; stowplan config explain lists those that there are"
+        return f"{path}: there is no such field; stowplan config explain lists all fields"
     return f"{path}: known fields are {', '.join(known)}"
 
 

@@ -167,7 +167,7 @@ class Configuration(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
 
     @property
     def extenders_in_call_order(self) -> tuple[Extender, ...]:
-        """Extenders whose errors may be ignored come last."""
+        """The extenders, ignorable ones last."""
         return tuple(sorted(self.extenders, key=lambda extender: extender.ignorable))
 
     def to_dict(self) -> dict[str, Any]:

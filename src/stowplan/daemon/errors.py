@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 
 class CommandError(Exception):
-    """`str()` says what is to be mended; `hints` may help."""
+    """An error for the user; `hints` are optional suggestions."""
 
     def __init__(self, message: str, hints: Sequence[str] = ()) -> None:
         super().__init__(message)
@@ -17,4 +17,4 @@ class CommandError(Exception):
 
 
 class LeaseLost(Exception):
-    """Somebody else may lead now."""
+    """The lease was lost; another candidate may lead now."""

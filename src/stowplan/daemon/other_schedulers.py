@@ -42,15 +42,16 @@ class Watched(Protocol):
 
 
 async def recently_heard(api: Api, names: Iterable[str], *, hostname: str, now: float) -> str:
-    """What to say of somebody else who scheduled for one of these names a moment ago; "" if nobody is known of."""
+    """A message about another scheduler that recently used one of these names; "" if there is none."""
     for name in names:
         found = await _last_of_another(api, name, f"{name}-{hostname}", now)
         if found is not None:
             seconds, event = found
             pod = f"{event.regarding.namespace}/{event.regarding.name}"
             return (
-                f"{event.reporting_instance} told of pod {pod} {max(0, round(seconds))} s ago ({event.reason}): if it "
-                f"still schedules for {name}, both will race for the same pods; --scheduler-name NAME works beside it"
+                f"{event.reporting_instance} reported pod {pod} {max(0, round(seconds))} s ago ({event.reason}): if it "
+                f"still schedules for {name}, both will race for the same pods; use --scheduler-name NAME to run next "
+                "to it"
             )
     return ""
 
@@ -78,11 +79,11 @@ def _time_of(event: Event) -> float:
 async def noticed(
     scheduler: Watched, *, sleep: Callable[[float], Awaitable[None]], report: Callable[[str], None]
 ) -> None:
-    """Report the first pod that somebody else bound."""
+    """Report the first pod bound by another scheduler."""
     while (found := scheduler.bound_by_others) is None:
         await sleep(_INTERVAL)
     pod, node = found
     report(
         f"pod {pod} was bound to {node}, and not by this scheduler: either a person did that, or another scheduler of "
-        "the same name is at work, and both race for the same pods; --scheduler-name NAME works beside it"
+        "the same name is at work, and both race for the same pods; use --scheduler-name NAME to run next to it"
     )

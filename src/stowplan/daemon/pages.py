@@ -250,7 +250,7 @@ class SchedulerPages:
         preempts = pods * state.sizes()["pods"] <= _MAX_SEARCH
         verdict = judged_group(engine, key, preempts=preempts)
         looked = preempts or verdict.fits or engine.groups.preemption is None
-        return verdict, "" if looked else "whom the group could evict was not looked for: ask without the scheduler"
+        return verdict, "" if looked else "victims for the group were not searched: ask without the scheduler"
 
     async def _explain(self, request: Request) -> Response:
         key = key_of(request, f"{PREFIX}explain/")
@@ -287,7 +287,7 @@ class SchedulerPages:
         if leader is None:
             return []
         who = f"{leader} leads, ask there" if leader else "nobody leads"
-        return [Line(((f"this replica stands by and tries no pod: {who}", "pending"),)), Line()]
+        return [Line(((f"this replica is a standby and schedules no pods: {who}", "pending"),)), Line()]
 
     # -- one pod ------------------------------------------------------------------------------------------------------
 

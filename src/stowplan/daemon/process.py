@@ -152,7 +152,7 @@ def _agent(job: Job, purpose: str) -> str:
 
 @asynccontextmanager
 async def _election(job: Job) -> AsyncIterator[Election]:
-    """An elector with a client of its own: its requests wait for nobody else's, and are given up early."""
+    """An elector with a client of its own, whose requests do not queue behind others and time out early."""
     from stowplan.client.election.leader_election import LeaderElector, request_timeout
     from stowplan.client.election.lease_candidate import LeaseCandidates
     from stowplan.client.events.event_forms import CoreV1

@@ -1,13 +1,12 @@
 """Write a recording to disk on a separate thread.
 
-Lines are taken from the event loop as they come, and written every now and then, each time as a gzip member of its own
-(`recordings.container`). So a process that is killed loses the last moment and may leave a member that is torn; all
-before it can be read. A disk that is full, or too slow for what comes, ends the recording; whoever writes to it is told
-by an exception, and the file ends with the last member that is whole. A recording says what runs in a cluster and under
-which names, so nobody but its owner may read the file.
+Lines are queued by the event loop and written in intervals, each time as a separate gzip member
+(`recordings.container`). So a killed process loses the last moment and may leave a truncated member; everything before
+it is readable. If the disk is full or too slow, the recording ends: the writer gets an exception, and the file ends
+with the last complete member. A recording reveals what runs in a cluster, so only its owner may read the file.
 
-Nothing that was recorded is written over: a file that is there already is moved aside, to the next number behind its
-name (`recordings.files`), and so is one that has become too large. The oldest go once there are too many.
+Recordings are never overwritten: an existing file is renamed with the next number as suffix (`recordings.files`), and
+so is a file that has become too large. The oldest are deleted if there are too many.
 """
 
 from __future__ import annotations
@@ -48,7 +47,7 @@ _log = get_logger(__name__)
 
 
 class _Rotate:
-    """Among the lines: what follows goes into a new file."""
+    """A marker among the lines: the following ones go into a new file."""
 
 
 _ROTATE = _Rotate()

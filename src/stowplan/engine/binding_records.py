@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 
 
 class Stage(Enum):
+    # Members are keys of the hot path, and Enum's own hash runs Python.
+    __hash__ = object.__hash__
+
     BEGUN = "begun"
     ANNOUNCING = "announcing"
     PERMIT = "permit"
@@ -32,6 +35,10 @@ class Stage(Enum):
 
 #: The stages in which the pod is in flight: events that might help it are still kept.
 IN_FLIGHT = (Stage.ANNOUNCING, Stage.PERMIT)
+
+
+#: Nobody is asked.
+_NOBODY: Iterator[str | Extender] = iter(())
 
 
 class Mover(Protocol):
@@ -143,7 +150,7 @@ class Binding:
         #: What ended the present stage before its time.
         self.failed: Status | None = None
         #: Extenders and plugins of Bind, or plugins of PostBind, that are still to be asked.
-        self.binders: Iterator[str | Extender] = iter(())
+        self.binders = _NOBODY
         self.problems: list[str] = []
 
     def __str__(self) -> str:
@@ -155,7 +162,7 @@ class Binding:
 
     @property
     def is_broken_off(self) -> bool:
-        """Whether PreBind goes on to nothing more."""
+        """Whether no further PreBind plugin will be called."""
         return self.failed is not None or (self.stoppable is not None and self.stoppable.cancelled_for is not None)
 
     def status_written(self, failed: Exception | None) -> None:
@@ -167,7 +174,7 @@ class Binding:
         self.owner.bind(self)
 
     def decided(self, decision: Status) -> None:
-        """Permit has decided; whoever did is in the middle of something."""
+        """Permit has decided, inside another call: continue at the end of the step."""
         self.owner.outbox.soon(self)
 
     def woken(self) -> None:

@@ -34,8 +34,8 @@ from stowplan.framework.binding import (
 )
 from stowplan.framework.events import ASSIGNED_POD_DELETE
 from stowplan.framework.extender import answer_of
-from stowplan.framework.metrics import ended
-from stowplan.framework.requests import Ask, Done, OddStepError, Request, Wait, problem_of
+from stowplan.framework.metrics import NO_FRAMEWORK_METRICS, ended
+from stowplan.framework.requests import Ask, Bind, Done, OddStepError, Request, Wait, problem_of
 from stowplan.framework.status import PROPAGATED, SKIP, Code, Status, described, error, raised, well_formed
 from stowplan.framework.waiting_pods import permit_outcome
 from stowplan.klog import get_logger
@@ -93,20 +93,26 @@ class Bindings:
 
     def begin(self, attempt: Attempt) -> None:
         self._metrics.binding_began()
-        binding = self.under_way[attempt.pod.uid] = Binding(self, attempt)
+        pod, framework = attempt.pod, attempt.framework
+        binding = self.under_way[pod.uid] = Binding(self, attempt)
+        if not attempt.permit_timeouts and framework.metrics is None and not framework.concerned(pod.shape).pre_bind:
+            # As most pods: it waits for nobody, and nobody has anything to prepare, or counts that.
+            self._parts.queue.done(pod.uid)
+            self._withdraw(binding)
+            return
         failed, flights = self._pre_flights(attempt)
         if failed is not None:
-            self._waiting_pods.remove(binding.uid)
+            self._waiting_pods.remove(pod.uid)
             self._fail(binding, Failure(status=failed))
             return
         acts = any(flight.acts for flight in flights)
         if acts:
             binding.groups = list(pre_bind_groups(flights))
         if attempt.permit_timeouts:
-            binding.waiting = self._waiting_pods.get(binding.uid)
-        if acts and _announces_node(attempt.framework):
+            binding.waiting = self._waiting_pods.get(pod.uid)
+        if acts and _announces_node(framework):
             self._announce(binding)
-        elif binding.waiting is not None and _announces_node(attempt.framework):
+        elif binding.waiting is not None and _announces_node(framework):
             # A gang that is complete goes with the last of its pods, in this step: nobody needs to hear of a wait. The
             # reference writes a status for each of the others.
             self.outbox.soon(binding)
@@ -237,10 +243,13 @@ class Bindings:
         binding.attempt.metrics.points["PreBind"].ran(binding.started, ended(failed))
         if failed is not None:
             self._fail(binding, Failure(status=failed))
-            return
+        else:
+            self._withdraw(binding)
+
+    def _withdraw(self, binding: Binding) -> None:
+        """The status of an earlier attempt must not be written after the binding."""
         binding.stage = Stage.WITHDRAWING
-        # The status of an earlier attempt must not be written after the binding.
-        if not self._statuses.withdraw(binding.uid, binding):
+        if not self._statuses.withdraw(binding.attempt.pod.uid, binding):
             self.bind(binding)
 
     # -- Bind ---------------------------------------------------------------------------------------------------------
@@ -249,12 +258,14 @@ class Bindings:
         attempt = binding.attempt
         binding.stage, binding.started = Stage.BIND, attempt.metrics.now()
         framework = attempt.framework
-        try:
-            binders = [e for e in framework.handle.extenders() if e.binds and e.is_interested(attempt.pod)]
-        except Exception as e:
-            self._bound(binding, error(e))
-            return
-        binding.binders = iter([*binders, *framework.points["bind"]])
+        binders: Sequence[str | Extender] = framework.points["bind"]
+        if extenders := framework.handle.extenders():
+            try:
+                binders = [*(e for e in extenders if e.binds and e.is_interested(attempt.pod)), *binders]
+            except Exception as e:
+                self._bound(binding, error(e))
+                return
+        binding.binders = iter(binders)
         self._next_binder(binding, SKIP)
 
     def _next_binder(self, binding: Binding, skipped: Status) -> None:
@@ -274,7 +285,8 @@ class Bindings:
 
     def _bound(self, binding: Binding, failed: Status | None) -> None:
         attempt = binding.attempt
-        attempt.metrics.points["Bind"].ran(binding.started, ended(failed))
+        if attempt.metrics is not NO_FRAMEWORK_METRICS:
+            attempt.metrics.points["Bind"].ran(binding.started, ended(failed))
         if failed is None:
             self._succeeded(binding)
         else:
@@ -322,7 +334,9 @@ class Bindings:
         try:
             asked = call.steps.send(outcome)  # type: ignore[arg-type]
         except StopIteration as end:
-            answer = self._answer_of_steps(binding, end.value)
+            answer = end.value
+            if answer is not None:
+                answer = self._answer_of_steps(binding, answer)
         except PROPAGATED:
             raise
         except BaseException as e:
@@ -331,9 +345,11 @@ class Bindings:
             if isinstance(asked, Wait):
                 self._sleep(call, asked)
                 return
-            odd = problem_of(asked) if isinstance(asked, Request) else OddStepError(asked)
-            if call.is_extenders and isinstance(asked, Ask):
+            # What a Bind is about can be told whatever it holds.
+            if type(asked) is Bind or (call.is_extenders and isinstance(asked, Ask)):
                 odd = None
+            else:
+                odd = problem_of(asked) if isinstance(asked, Request) else OddStepError(asked)
             if odd is None:
                 call.number = self.outbox.ask(asked, call)
                 # An extender that does not answer keeps nobody else from being bound.
@@ -342,10 +358,13 @@ class Bindings:
                 return
             self._end_steps(binding, call)
             answer = error(odd)
-        self._steps_ended(binding, call, answer)
+        times = binding.attempt.state.plugin_times
+        if times is not None and not call.is_extenders:
+            times.ended(_POINTS[binding.stage], call.plugin, call.started, answer)
+        self._call_ended(binding, call, answer)
 
     @staticmethod
-    def _answer_of_steps(binding: Binding, answer: Status | None) -> Status | None:
+    def _answer_of_steps(binding: Binding, answer: Status) -> Status | None:
         if binding.stage is Stage.POST_BIND:
             # Nothing is to be said by it.
             return None
@@ -376,12 +395,6 @@ class Bindings:
             self.outbox.unwatch(call)
             self._step(binding, call, Done(self.outbox.now - call.asleep_since))
 
-    def _steps_ended(self, binding: Binding, call: PluginCall, answer: Status | None) -> None:
-        times = binding.attempt.state.plugin_times
-        if times is not None and not call.is_extenders:
-            times.ended(_POINTS[binding.stage], call.plugin, call.started, answer)
-        self._call_ended(binding, call, answer)
-
     def _end_steps(self, binding: Binding, call: PluginCall) -> None:
         """Break steps off where they wait."""
         call.sleep(None)
@@ -406,13 +419,14 @@ class Bindings:
                 binding.problems.append(f'running PostBind plugin "{call.plugin}": {answer.message}')
             self._next_listener(binding)
             return
-        attempt, point = binding.attempt, _POINTS[binding.stage]
-        if binding.stage is Stage.BIND and answer is not None and answer.code == Code.Skip:
-            self._next_binder(binding, answer)
-            return
         failed = answer
-        if not call.is_extenders:
-            failed = failure_at(point, call.plugin, answer, attempt.pod, attempt.node_name)
+        if answer is not None:
+            attempt = binding.attempt
+            if binding.stage is Stage.BIND and answer.code == Code.Skip:
+                self._next_binder(binding, answer)
+                return
+            if not call.is_extenders:
+                failed = failure_at(_POINTS[binding.stage], call.plugin, answer, attempt.pod, attempt.node_name)
         if binding.stage is Stage.BIND:
             self._bound(binding, failed)
         else:
@@ -450,25 +464,34 @@ class Bindings:
                 unschedulablePlugins=sorted(queued.unschedulable_plugins),
                 pendingPlugins=sorted(queued.pending_plugins),
             )
-        self._stories.step(pod.key, pod.uid, "bound", "", node_name)
+        if self._stories.kept:
+            self._stories.step(pod.key, pod.uid, "bound", "", node_name)
         recorder = attempt.framework.handle.event_recorder
         if recorder is not None:
             note = f"Successfully assigned {pod.key} to {node_name}"
             # Parity: about the pod as it was tried, even if its binding has been seen already.
             recorder.event(queued.pod.pod, type_="Normal", reason="Scheduled", action="Binding", note=note)
         binding.stage, binding.started = Stage.POST_BIND, attempt.metrics.now()
-        binding.binders = iter(attempt.framework.points["postBind"])
-        self._next_listener(binding)
+        if listeners := attempt.framework.points["postBind"]:
+            binding.binders = iter(listeners)
+            self._next_listener(binding)
+        else:
+            self._done(binding)
 
     def _next_listener(self, binding: Binding) -> None:
         plugin = next(binding.binders, None)
         if isinstance(plugin, str):
             self._call_alone(binding, plugin)
-            return
-        binding.attempt.metrics.points["PostBind"].ran(binding.started)
+        else:
+            self._done(binding)
+
+    def _done(self, binding: Binding) -> None:
+        attempt = binding.attempt
+        if attempt.metrics is not NO_FRAMEWORK_METRICS:
+            attempt.metrics.points["PostBind"].ran(binding.started)
         for problem in binding.problems:
             self._reporter.report(problem)
-        activate(self._parts.queue, binding.attempt.state)
+        activate(self._parts.queue, attempt.state)
         self._over(binding)
 
     def _fail(self, binding: Binding, failure: Failure) -> None:
@@ -503,8 +526,9 @@ class Bindings:
     def _over(self, binding: Binding) -> None:
         self._metrics.binding_ended()
         binding.stage = Stage.OVER
-        if self.under_way.get(binding.uid) is binding:
-            del self.under_way[binding.uid]
+        uid = binding.attempt.pod.uid
+        if self.under_way.get(uid) is binding:
+            del self.under_way[uid]
 
 
 _POINTS = {Stage.PRE_BIND: "PreBind", Stage.BIND: "Bind", Stage.POST_BIND: "PostBind"}

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 class DecisionListener(Protocol):
     def decided(self, decision: Decision, /) -> None:
-        """It is known where a pod goes, or that it goes nowhere."""
+        """Called once a pod's node, or that there is none, is decided."""
 
     def failed(self, queued: QueuedPod, failure: Failure, /) -> None:
         """An attempt has failed, at whatever point; the pod is put back."""

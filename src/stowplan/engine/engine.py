@@ -27,6 +27,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from stowplan.api.types import Pod
+from stowplan.cluster.pod_info import scheduler_name_of
 from stowplan.cluster.state import ClusterState
 from stowplan.cluster.transaction import CopiedAtBeginning
 from stowplan.config import DEFAULT_FEATURES
@@ -234,7 +235,7 @@ class Engine:
     ) -> None:
         """What pods and groups of pods go through."""
         parts, metrics, stopwatch = self.parts, self.metrics, self._stopwatch.now
-        attempts = NoAttemptMetrics() if metrics is None else AttemptMetrics(metrics, now=stopwatch)
+        attempts = NoAttemptMetrics(now=stopwatch) if metrics is None else AttemptMetrics(metrics, now=stopwatch)
         self._failures = FailureHandler(
             state=self.state,
             profiles=self.frameworks,
@@ -320,12 +321,13 @@ class Engine:
         self.plugins.stepping = True
         try:
             self._take[type(input_)](input_)
-            outbox.finish()
+            if outbox.waking:
+                outbox.finish()
             if self.profiles.retired:
                 self.profiles.close_unused({b.attempt.framework for b in self.bindings.under_way.values()})
         finally:
             self.plugins.stepping = False
-        return outbox.take()
+        return outbox.take() if outbox.effects else []
 
     @property
     def wants_turn(self) -> bool:
@@ -334,8 +336,8 @@ class Engine:
             # The driver asks after every step: first what is mostly not so.
             self.queue.can_pop
             and not self._is_stopped
-            and not self.suspended.holds_up
-            and not self.groups.suspended.holds_up
+            and not (self.suspended.under_way and self.suspended.holds_up)
+            and not (self.groups.suspended.under_way and self.groups.suspended.holds_up)
             and self.bindings.writes < MAX_BINDING_WRITES
         )
 
@@ -414,21 +416,20 @@ class Engine:
         if self.groups.cycle is not None and pod.pod.spec.scheduling_group is not None:
             self.groups.cycle.run(queued, started=self._stopwatch.now())
             return
-        verbose = _log.v(4)
-        if verbose.enabled:
-            verbose.info("About to try and schedule pod", pod=pod)
-        framework = self.algorithm.framework_for(pod)
+        logged = _log.v(3).enabled
+        if logged:
+            _log.v(4).info("About to try and schedule pod", pod=pod)
+        framework = self.frameworks.get(scheduler_name_of(pod.pod))
         if framework is None:
             name = pod.pod.spec.scheduler_name
             _log.error(f'profile not found for scheduler name "{name}"', "Error occurred", pod=pod)
             self.queue.done(pod.uid)
             return
-        if self.skips(framework, pod):
+        if (pod.terminating or self.state.is_assumed(pod.uid)) and self.skips(framework, pod):
             self.queue.done(pod.uid)
             return
-        verbose = _log.v(3)
-        if verbose.enabled:
-            verbose.info("Attempting to schedule pod", pod=pod)
+        if logged:
+            _log.v(3).info("Attempting to schedule pod", pod=pod)
         started = self._stopwatch.now()
         suspended = self.suspended
         if suspended.portions and suspended.portions.has_equal(framework, queued):

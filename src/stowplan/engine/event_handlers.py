@@ -82,6 +82,8 @@ class EventHandlers:
         self._algorithm = algorithm
         self._statuses = statuses
         self._gangs = gangs
+        #: Whether anybody counts how long handling takes.
+        self._timed = durations is not None
         self._durations = durations
         self._now = now
         #: The first of our pods that somebody else bound, and its node.
@@ -107,7 +109,7 @@ class EventHandlers:
                     kind=kind.__name__,
                     object=change.new or change.old,
                 )
-        if self._outbox.watches:
+        if self._outbox.watched_by:
             for change in changes:
                 metadata: Any = (change.new or change.old).metadata  # type: ignore[union-attr]
                 self._outbox.changed((kind.__name__, f"{metadata.namespace}/{metadata.name}"))
@@ -133,7 +135,7 @@ class EventHandlers:
         """Forget the pods of profiles that are gone, but for those on their way to a node: their bindings end first."""
         for info in tuple(self._state.pending.values()):
             if not self._ours(info.pod):
-                _log.v(3).info("Pod is left to whoever schedules for its scheduler name now", pod=info)
+                _log.v(3).info("Pod is left to the scheduler that now has its scheduler name", pod=info)
                 self._state.pending.remove(info.key)
                 self._statuses.forget(info.uid)
                 self._queue.delete(info)
@@ -213,7 +215,8 @@ class EventHandlers:
             started = self._now()
             _log_change(_SCHEDULED, old, new, pod=new)
             self._state.update_pod(new)
-            self._note_if_it_goes(new)
+            if new.metadata.deletion_timestamp is not None:
+                self._leaving.left(new.metadata.uid)
             self._tell_each(old, new, started)
             # Parity: an update that is nothing in particular has this label already, and counts twice.
             self._handled(_ASSIGNED_UPDATE, started)
@@ -223,26 +226,30 @@ class EventHandlers:
             self._unassigned_pod_updated(old, new)
 
     def _pod_added(self, pod: Pod) -> None:
-        started = self._now()
+        started = self._now() if self._timed else 0.0
         if pod.spec.node_name:
             _log_change(_SCHEDULED, None, pod, pod=pod)
             self._state.add_pod(pod)
             self._queue.move_all(ASSIGNED_POD_ADD, None, pod)
             self._handled(_ASSIGNED_ADD, started)
         elif self._ours(pod):
-            _log_change(_UNSCHEDULED, None, pod, pod=pod)
+            if _log.v(3).enabled:
+                _log_change(_UNSCHEDULED, None, pod, pod=pod)
             info = self._state.pod_info(pod)
             self._state.pending.put(info)
             self._queue.add(info)
             if self._gangs:
                 # A gang may be complete now: its other pods hear of it.
                 self._queue.move_all(UNSCHEDULABLE_POD_ADD, None, pod, pre_check=self._worth_telling(pod))
-            self._handled(_POD_ADD, started)
+            if self._timed:
+                self._handled(_POD_ADD, started)
 
     def _pod_bound(self, pod: Pod) -> None:
         """A pod has come to a node: ours as we assumed, or by somebody else's hand."""
-        started = self._now()
-        _log_change(_SCHEDULED, None, pod, pod=pod)
+        timed, logged = self._timed, _log.v(3).enabled
+        started = self._now() if timed else 0.0
+        if logged:
+            _log_change(_SCHEDULED, None, pod, pod=pod)
         known = self._state.placed(pod.metadata.uid)
         if known is not None and known.node_name != pod.spec.node_name:
             _log.info(
@@ -255,16 +262,20 @@ class EventHandlers:
         if ours and self.bound_by_others is None and (known is None or known.node_name != pod.spec.node_name):
             self.bound_by_others = (f"{pod.metadata.namespace}/{pod.metadata.name}", pod.spec.node_name)
         info = self._state.add_pod(pod)
-        self._note_if_it_goes(pod)
+        if pod.metadata.deletion_timestamp is not None:
+            self._leaving.left(pod.metadata.uid)
         self._queue.move_all(ASSIGNED_POD_ADD, None, pod)
-        self._handled(_ASSIGNED_ADD, started)
+        if timed:
+            self._handled(_ASSIGNED_ADD, started)
         if ours:
-            started = self._now()
+            started = self._now() if timed else 0.0
             # Parity: it left the pods without a node.
-            _log_change(_UNSCHEDULED, pod, None, pod=pod)
+            if logged:
+                _log_change(_UNSCHEDULED, pod, None, pod=pod)
             self._queue.delete(info)
             self._statuses.forget(info.uid)
-            self._handled(_POD_DELETE, started)
+            if timed:
+                self._handled(_POD_DELETE, started)
 
     def _unassigned_pod_updated(self, old: Pod, new: Pod) -> None:
         started = self._now()
@@ -287,20 +298,18 @@ class EventHandlers:
         if old.status.nominated_node_name and old.status.nominated_node_name != new.status.nominated_node_name:
             self._nomination_lost(old, info.priority)
 
-    def _note_if_it_goes(self, pod: Pod) -> None:
-        if pod.metadata.deletion_timestamp is not None:
-            self._leaving.left(pod.metadata.uid)
-
     def _pod_deleted(self, pod: Pod) -> None:
-        started = self._now()
+        started = self._now() if self._timed else 0.0
         if pod.spec.node_name:
-            _log_change(_SCHEDULED, pod, None, pod=pod)
+            if _log.v(3).enabled:
+                _log_change(_SCHEDULED, pod, None, pod=pod)
             self._state.remove_pod(pod.metadata.uid)
             self._leaving.left(pod.metadata.uid)
             self._queue.move_all(ASSIGNED_POD_DELETE, pod, None)
-            if self._ours(pod):
+            if self._stories.kept and self._ours(pod):
                 self._stories.gone(pod.metadata.uid)
-            self._handled(_ASSIGNED_DELETE, started)
+            if self._timed:
+                self._handled(_ASSIGNED_DELETE, started)
         elif self._ours(pod):
             self._unassigned_pod_deleted(pod)
             self._handled(_POD_DELETE, started)
@@ -344,7 +353,7 @@ def _log_change(what: str, old: object, new: object, **keys: object) -> None:
 
 
 def _log_place(old: Node | None, new: Node | None) -> None:
-    """Tell of a node that comes, goes, or changes its zone: it is tried in turn with those of its zone."""
+    """Log a node that is added, deleted or changes its zone, as the reference's node tree does."""
     verbose = _log.v(2)
     if not verbose.enabled or (old is not None and new is not None and zone_of(old) == zone_of(new)):
         return

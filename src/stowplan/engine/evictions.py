@@ -166,7 +166,7 @@ class Evictions:
             del self._preemptions[uid]
 
     def pod_left(self, uid: str) -> None:
-        """A preemptor whose evictions were refused is gone."""
+        """Forget the refusals of a preemptor that is gone."""
         self._refusals.pop(uid, None)
 
     # -- from the beginning of a plan to its end ----------------------------------------------------------------------

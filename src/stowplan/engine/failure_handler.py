@@ -112,7 +112,7 @@ class FailureHandler:
         self._state.pending.remove(pod.key)
         self._statuses.forget(pod.uid)
         self._queue.done(pod.uid)
-        _log.v(3).info("Pod is left to whoever schedules for its scheduler name now", pod=pod)
+        _log.v(3).info("Pod is left to the scheduler that now has its scheduler name", pod=pod)
 
     def _log_absence(self, queued: QueuedPod) -> None:
         placed = self._state.placed(queued.pod.uid)

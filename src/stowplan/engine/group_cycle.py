@@ -144,7 +144,7 @@ class GroupCycle:
         return GroupTrial(error(GIVEN_UP))
 
     def conclude(self, trial: GroupOnTrial, outcome: GroupTrial | Status) -> None:
-        """What comes after a trial that may have waited."""
+        """Conclude a trial that may have been suspended."""
         found = outcome if isinstance(outcome, GroupTrial) else GroupTrial(outcome)
         self._conclude(trial.framework, trial.group, trial.members, found, trial.started)
 

@@ -134,9 +134,9 @@ class GroupQuestion:
         self._state: ClusterState = algorithm.cluster
 
     def judgement(self, *, preempts: bool = True, ask: Callable[[Ask], Outcome] | None = None) -> GroupJudgement:
-        """Without `preempts`, nobody is looked for whose eviction would help the group as a whole.
+        """Judge the group. Without `preempts`, victims for the group as a whole are not searched.
 
-        `ask` puts a question to an extender; None: they are left out.
+        `ask` calls an extender; None skips extenders.
         """
         state, groups = self._state, self._state.pod_groups
         pending, staying = groups.unscheduled(self._group), tuple(groups.placed(self._group))

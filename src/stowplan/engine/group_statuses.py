@@ -35,7 +35,7 @@ _log = get_logger(__name__)
 
 
 class GroupPatch:
-    """One condition on its way, and who waits for the answer."""
+    """A condition being written, with the waiter for the result."""
 
     def __init__(self, owner: GroupStatuses, group: str, request: Patch) -> None:
         self.owner = owner

@@ -46,7 +46,7 @@ class Rotation(Protocol):
     def is_due(self) -> bool: ...
 
     def rotate(self) -> None:
-        """What is written from now on goes into a new file."""
+        """Write to a new file from now on."""
 
 
 class Recorder:

@@ -6,19 +6,21 @@ effects. Where a turn of scheduling ends is an input, too: a `Schedule` tries on
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
+import msgspec
 
-    from stowplan.api.changes import Change
-    from stowplan.api.meta import ApiStruct
+from stowplan.api.changes import Change
+from stowplan.api.meta import ApiStruct
+from stowplan.framework.requests import Outcome
+
+if TYPE_CHECKING:
     from stowplan.engine.effects import Tell
-    from stowplan.framework.requests import Outcome
     from stowplan.framework.status import Status
 
 
-class Changes(NamedTuple):
+class Changes(msgspec.Struct, frozen=True):
     """Objects of one kind have come, changed or gone, in this order."""
 
     kind: type[ApiStruct]
@@ -45,10 +47,10 @@ class Closing(NamedTuple):
 
 
 class Schedule(NamedTuple):
-    """Try the pod whose turn it is."""
+    """Try the next pod of the queue."""
 
 
-class Answer(NamedTuple):
+class Answer(msgspec.Struct, frozen=True):
     """How an effect ended."""
 
     number: int

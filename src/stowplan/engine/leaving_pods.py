@@ -32,11 +32,11 @@ class LeavingPods:
         self._listeners.setdefault(uid, {})[listener] = None
 
     def left(self, uid: str) -> None:
-        """The pod is gone, or goes; no-op if nobody waits for that."""
+        """Notify listeners that the pod was deleted or is being deleted; no-op without listeners."""
         for listener in self._listeners.pop(uid, ()):
             listener.pod_left(uid)
 
     @property
     def listeners(self) -> Iterator[tuple[str, DepartureListener]]:
-        """Who waits for which pod."""
+        """(uid, listener) of all pods that are waited for."""
         return ((uid, listener) for uid, listeners in self._listeners.items() for listener in listeners)

@@ -33,7 +33,7 @@ class Sleeper(Protocol):
 
 
 class Alarm:
-    """A time that somebody waits for."""
+    """A time at which a sleeper wakes."""
 
     __slots__ = ("at", "sleeper")
 
@@ -50,7 +50,8 @@ class Outbox:
     def __init__(self) -> None:
         #: The time of the step that is under way: the engine sets it.
         self.now = 0.0
-        self._effects: list[Effect] = []
+        #: Of the step that is under way.
+        self.effects: list[Effect] = []
         self._number = 0
         self._waiters: dict[int, Waiter] = {}
         self._alarms: list[tuple[float, int, Alarm]] = []
@@ -60,23 +61,24 @@ class Outbox:
         self._told = inf
         #: When alarms last rang, and the number of the last that was set before.
         self._rung = (-inf, 0)
-        #: In order, each once.
-        self._soon: dict[Sleeper, None] = {}
+        #: Who is to be woken before the step ends, in order, each once.
+        self.waking: dict[Sleeper, None] = {}
         #: Object -> who waits for it to change; and the other way round.
-        self._watchers: dict[Key, dict[Sleeper, None]] = {}
+        self.watched_by: dict[Key, dict[Sleeper, None]] = {}
         self._watched: dict[Sleeper, dict[Key, None]] = {}
 
     # -- effects ------------------------------------------------------------------------------------------------------
 
     def tell(self, action: Action) -> int:
-        """Have something done that nobody waits for."""
+        """Emit an effect without a waiter; return its number."""
         self._number += 1
-        self._effects.append(Effect(self._number, action))
+        self.effects.append(Effect(self._number, action))
         return self._number
 
     def ask(self, action: Action, waiter: Waiter) -> int:
         """Have something done; its answer goes to the waiter, in a later step."""
-        number = self.tell(action)
+        self._number = number = self._number + 1
+        self.effects.append(Effect(number, action))
         self._waiters[number] = waiter
         return number
 
@@ -91,14 +93,14 @@ class Outbox:
             self.tell(Withdraw(number))
 
     def answered(self, number: int, outcome: Outcome) -> None:
-        """Give an answer to who waits for it; nobody may."""
+        """Pass an effect's outcome to its waiter, if there is one."""
         waiter = self._waiters.pop(number, None)
         if waiter is not None:
             waiter.answered(number, outcome)
 
     def take(self) -> list[Effect]:
         """The effects since it was last asked."""
-        effects, self._effects = self._effects, []
+        effects, self.effects = self.effects, []
         return effects
 
     @property
@@ -108,19 +110,19 @@ class Outbox:
 
     @property
     def awaited(self) -> dict[int, Waiter]:
-        """Effects whose answers are waited for, and by whom."""
+        """Effect number -> waiter."""
         return self._waiters
 
     # -- at the end of the step ---------------------------------------------------------------------------------------
 
     def soon(self, sleeper: Sleeper) -> None:
         """Wake somebody before the step ends: when whatever calls just now, such as a plugin, is through."""
-        self._soon[sleeper] = None
+        self.waking[sleeper] = None
 
     def finish(self) -> None:
         """Wake who is to be woken before the step ends."""
-        while self._soon:
-            soon, self._soon = self._soon, {}
+        while self.waking:
+            soon, self.waking = self.waking, {}
             for sleeper in soon:
                 sleeper.woken()
 
@@ -128,37 +130,32 @@ class Outbox:
 
     def watch(self, key: Key, sleeper: Sleeper) -> None:
         """Wake somebody once, when this or another object that it waits for changes, unless it is `unwatch` first."""
-        self._watchers.setdefault(key, {})[sleeper] = None
+        self.watched_by.setdefault(key, {})[sleeper] = None
         self._watched.setdefault(sleeper, {})[key] = None
 
     def unwatch(self, sleeper: Sleeper) -> None:
-        """Somebody waits for no object any more."""
+        """Stop watching all objects of a sleeper."""
         for key in self._watched.pop(sleeper, ()):
-            watchers = self._watchers[key]
+            watchers = self.watched_by[key]
             del watchers[sleeper]
             if not watchers:
-                del self._watchers[key]
-
-    @property
-    def watches(self) -> bool:
-        """Whether somebody waits for an object."""
-        return bool(self._watchers)
+                del self.watched_by[key]
 
     @property
     def watchers(self) -> Iterator[tuple[Key, Sleeper]]:
-        """Who waits for which object to change."""
-        return ((key, sleeper) for key, sleepers in self._watchers.items() for sleeper in sleepers)
+        """(object key, sleeper) of all waits for objects."""
+        return ((key, sleeper) for key, sleepers in self.watched_by.items() for sleeper in sleepers)
 
     def changed(self, key: Key) -> None:
         """An object has changed."""
-        for sleeper in tuple(self._watchers.get(key, ())):
+        for sleeper in tuple(self.watched_by.get(key, ())):
             self.unwatch(sleeper)
             self.soon(sleeper)
 
     # -- alarms -------------------------------------------------------------------------------------------------------
 
     def wake(self, at: float, sleeper: Sleeper) -> Alarm:
-        """Wake somebody in the first step at that time or later."""
+        """Wake a sleeper in the first step at that time or later."""
         alarm = Alarm(at, sleeper)
         self._alarm_number += 1
         heapq.heappush(self._alarms, (at, self._alarm_number, alarm))
@@ -196,7 +193,7 @@ class Outbox:
     # -- dump and load ------------------------------------------------------------------------------------------------
 
     def dump(self) -> DumpedOutbox:
-        """Nobody may wait for an answer; whoever has an alarm dumps it."""
+        """Dump the numbers. There must be no waiters; owners of alarms dump these themselves."""
         return DumpedOutbox(number=self._number, told=None if self._told == inf else self._told)
 
     def load(self, dumped: DumpedOutbox) -> None:
@@ -210,8 +207,8 @@ class Outbox:
         return [*self._problems_of_effects(), *self._problems_of_alarms()]
 
     def _problems_of_effects(self) -> Iterator[str]:
-        if self._soon:
-            yield f"the step is over, and to be woken before its end were {', '.join(map(str, self._soon))}"
+        if self.waking:
+            yield f"the step is over, and to be woken before its end were {', '.join(map(str, self.waking))}"
         numbers: dict[int, int] = {}
         for number, waiter in self._waiters.items():
             if not 0 < number <= self._number:

@@ -30,7 +30,7 @@ class Work(Protocol):
 
     @property
     def line(self) -> Hashable:
-        """Equal for those who wait for the first of them."""
+        """A key that is equal for work of which only the first runs."""
 
     def take_portion(self) -> None:
         """Go on, to the end or until it waits again."""

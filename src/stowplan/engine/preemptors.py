@@ -21,7 +21,7 @@ CLUSTER = "cluster"
 
 
 class Preemptor(Protocol):
-    """Whoever needs room."""
+    """A pod or pod group that preempts."""
 
     #: What it is, in messages.
     type: str

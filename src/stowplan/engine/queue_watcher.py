@@ -27,7 +27,8 @@ class QueueWatcher(QueueObserver):
         self._reporter = reporter
 
     def moved(self, queued: QueuedPod, place: Place, cause: str) -> None:
-        self._stories.moved(queued, place, cause)
+        if self._stories.kept:
+            self._stories.moved(queued, place, cause)
         verbose = _log.v(5)
         if not verbose.enabled or place not in QUEUE_NAMES:
             return

@@ -35,7 +35,7 @@ ALWAYS_KEPT = frozenset({"kubernetes.io/config.mirror"})
 
 class RecordedAnnotations:
     def __init__(self, kept: Iterable[str], *, secret: bytes) -> None:
-        """`kept`: keys; `secret`: up to 64 bytes that nobody guesses."""
+        """`kept` are annotation keys, `secret` up to 64 random bytes."""
         self._kept = ALWAYS_KEPT.union(kept)
         self._secret = secret
 

@@ -263,11 +263,11 @@ class BrokenOffCalls(Protocol):
     """Breaks off the calls of users' plugins that were broken off then: `guarding.broken_off_calls`."""
 
     def expect(self, calls: Sequence[BrokenOff], /) -> None:
-        """In the step that comes, these."""
+        """Expect these interrupted calls in the next step."""
 
 
 class Replay:
-    """A recorded engine, built anew."""
+    """Rebuilds a recorded engine and repeats its steps."""
 
     def __init__(
         self,

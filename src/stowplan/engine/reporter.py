@@ -9,5 +9,5 @@ _log = get_logger(__name__)
 
 class Reporter:
     def report(self, problem: str) -> None:
-        """Tell whoever reads the log, in one line."""
+        """Log a problem in one line."""
         _log.warning(problem)

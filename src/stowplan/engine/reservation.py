@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True, eq=False)
 class Reservation:
-    """What Reserve and Permit said of a pod on a node."""
+    """The result of Reserve and Permit for a pod on a node."""
 
     #: Why the pod does not get the node: a rejection, or an error. Everything was given back.
     failed: Status | None = None

@@ -80,12 +80,12 @@ class SchedulingCycle:
     def conclude(
         self, framework: Framework, queued: QueuedPod, decision: Decision, *, started: float
     ) -> Attempt | Failure:
-        """What comes after the decision, in the same breath."""
+        """Record the decision and assume the pod, within the same step."""
         self.note(framework, queued, decision, started=started)
         return self.assume(framework, queued, decision, started=started) if decision.node_name else undecided(decision)
 
     def note(self, framework: Framework, queued: QueuedPod, decision: Decision, *, started: float) -> None:
-        """Tell whoever wants to know what was decided."""
+        """Record the decision in metrics, stories and listeners."""
         self._metrics.decided(started)
         if self._stories.kept:
             seconds = self._metrics.now() - started

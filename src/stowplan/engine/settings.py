@@ -7,7 +7,7 @@ from typing import Protocol
 
 
 class Chance(Protocol):
-    """Where chance comes from: `random.Random` with a seed."""
+    """The source of randomness: a seeded `random.Random`."""
 
     def randrange(self, stop: int, /) -> int: ...
 

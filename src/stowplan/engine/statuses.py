@@ -107,7 +107,7 @@ class Note:
         return self
 
     def end(self, failed: Exception | None = None) -> bool:
-        """Tell who listens; return whether anybody does."""
+        """Notify the listeners; return whether there were any."""
         for listener in self.listeners:
             listener.status_written(failed)
         return bool(self.listeners)
@@ -268,7 +268,7 @@ class PodStatuses:
         self._tidy(writes)
 
     def forget(self, uid: str) -> None:
-        """Drop what waits: the pod is gone, or bound."""
+        """Drop pending writes of a pod that was deleted or bound."""
         writes = self._known.get(uid)
         if writes is None:
             return

@@ -105,7 +105,7 @@ class SuspendableAlgorithm:
                 return (yield from _Try(self._algorithm, framework, pod, held, within, helped=helped).decide())
             except OvertakenError:
                 tries += 1
-                _log.v(4).info("Scheduling cycle begins anew, as other pods were faster", pod=pod)
+                _log.v(4).info("Scheduling cycle restarts, as other pods were faster", pod=pod)
             except _FailedError as failed:
                 if not (yield from _may_go_on(failed.status)):
                     return Decision(pod, status=failed.status)

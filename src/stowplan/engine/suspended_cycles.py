@@ -125,7 +125,7 @@ class SuspendedCycle(Suspended):
 
 
 class SuspendedCycles:
-    """Scheduling cycles of profiles whose cycles may wait."""
+    """Scheduling cycles of profiles whose cycles can be suspended."""
 
     def __init__(
         self,
@@ -256,7 +256,7 @@ class SuspendedCycles:
         self._asking.update(asks)
 
     def _give_way(self, cycle: SuspendedCycle) -> None:
-        """The cycle asks nobody any more: whoever is next in line may begin, before the step ends."""
+        """Release the cycle's extender slots, so that the next cycle in line begins before the step ends."""
         cycle.turn = 0
         if not cycle.asks:
             return
@@ -366,7 +366,7 @@ class SuspendedCycles:
             if change.new is None:
                 self._end(cycle, "the pod was deleted")
             elif change.new.spec.node_name:
-                self._end(cycle, "the pod was bound by somebody else")
+                self._end(cycle, "the pod was bound by another client")
             elif not asks_the_same(cycle.queued.pod, self._state.pending.by_uid(cycle.uid)):
                 self._break_off_for_anew(cycle, "the pod has changed")
 

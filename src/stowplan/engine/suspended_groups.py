@@ -47,7 +47,7 @@ class Concluder(Protocol):
 
 
 class GroupOnTrial(Suspended):
-    """One group whose trial may wait."""
+    """A pod group whose trial may be suspended."""
 
     __slots__ = (
         "asks",

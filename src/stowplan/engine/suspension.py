@@ -67,7 +67,7 @@ class Owner(Protocol):
         """It is its turn to go on with work that takes long."""
 
     def put_back(self, work: Any, /) -> None:
-        """Somebody equal is through with such work."""
+        """Resume: an equal piece of work has finished."""
 
 
 class Suspended:

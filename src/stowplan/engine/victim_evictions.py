@@ -43,7 +43,7 @@ _log = get_logger(__name__)
 
 
 class Plans(Protocol):
-    """Whose victims are evicted."""
+    """The owner of eviction plans, notified of each victim."""
 
     def eviction_over(self, preemption: Preemption, victim: PodInfo, result: Result | None, /) -> None:
         """The victim was evicted, or is spared: None."""
@@ -82,7 +82,7 @@ class VictimEvictions:
         self._outbox.soon(self)
 
     def woken(self) -> None:
-        """Begin with the evictions whose turn it is."""
+        """Start the evictions that are next in line."""
         while self._waiting and len(self._at_work) < MAX_CONCURRENT_EVICTIONS:
             eviction = self._waiting.popleft()
             self._at_work[eviction] = None

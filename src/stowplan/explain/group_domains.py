@@ -42,7 +42,7 @@ def victims_of(domain: DomainJudgement) -> list[str]:
 
 
 def condition_of(group: PodGroup | None) -> ConditionRecord | None:
-    """What the cluster's scheduler said of a group."""
+    """The condition that the cluster's scheduler reported on a group."""
     for one in () if group is None else group.status.conditions:
         if one.type == CONDITION:
             since = one.last_transition_time or ""

@@ -53,8 +53,8 @@ def judged_group(
 ) -> GroupVerdict:
     """The verdict on a pod group, `namespace/name`; nothing changes.
 
-    Without `preempts`, nobody is looked for whose eviction would help the group as a whole. `ask` of None: extenders
-    are not asked.
+    Without `preempts`, victims for the group as a whole are not searched. `ask` calls an extender; None skips
+    extenders.
     """
     with engine.asking_about_group(group) as question:
         return GroupVerdict(**vars(question.judgement(preempts=preempts, ask=ask)))

@@ -23,10 +23,10 @@ def obstacles(at: VerdictInspection, explanations: Explanations, *, solved: bool
 
 
 def _whole_pod(at: VerdictInspection) -> Iterator[str]:
-    """Plugins that refused the pod before any node was looked at."""
+    """Plugins that rejected the pod before Filter."""
     absent = at.diagnosis.absent if at.diagnosis is not None else None
     if absent is not None and absent.plugin and absent.shown_reasons:
-        yield f"{absent.plugin} refuses the pod wherever it goes: {absent.message}"
+        yield f"{absent.plugin} refuses the pod on every node: {absent.message}"
 
 
 def _nominated(at: VerdictInspection) -> Iterator[str]:

@@ -53,7 +53,7 @@ def _nominated(diagnosis: Diagnosis) -> list[Refusal]:
 
 
 def _absent(diagnosis: Diagnosis) -> list[Refusal]:
-    """Nodes that Filter was not asked about."""
+    """Nodes on which Filter did not run."""
     rows = np.flatnonzero(diagnosis.valid & ~diagnosis.examined)
     if not len(rows) or not diagnosis.absent.shown_reasons:
         return []

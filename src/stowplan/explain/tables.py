@@ -88,7 +88,7 @@ def _aligned(text: str, width: int, right: bool) -> str:
 
 
 def write(blocks: Sequence[Block], file: TextIO) -> None:
-    """Draw for whoever reads `file`."""
+    """Write with colors to a terminal, else as plain text."""
     if file.isatty():
         _write_rich(blocks, file)
     else:
@@ -107,7 +107,7 @@ def _write_rich(blocks: Sequence[Block], file: TextIO) -> None:
 
 
 def not_asked_block(not_asked: Mapping[str, str]) -> list[Block]:
-    """Whose word is missing in a verdict, and why."""
+    """The plugins and extenders that a verdict does not include, and why."""
     if not not_asked:
         return []
     head = Line((("Not asked", "head"),))

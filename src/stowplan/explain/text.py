@@ -66,7 +66,10 @@ def _not_judged(verdict: Verdict, alike: Sequence[str], reported: ReportedStatus
     blocks.append(Line((("error: ", "bad"), (verdict.error.message, "")), 2))
     if reported is not None:
         blocks += reported.blocks(verdict, wide=wide)
-    return [*blocks, *_extenders(verdict)]
+    blocks += _extenders(verdict)
+    if any(word.failed for word in verdict.extenders):
+        blocks.append(Line((("`stowplan explain --no-extenders` judges the pod without them", "dim"),), 2))
+    return blocks
 
 
 def _who(verdict: Verdict, alike: Sequence[str]) -> list[Span]:
@@ -163,7 +166,7 @@ class _Page:
     def _without_node(self, plural: bool) -> list[Span]:
         if self._current_node:
             state = f" {self._has_its_node} {self._current_node}"
-            return [(state, ""), (" and could not be placed anew", "pending")]
+            return [(state, ""), (" and could not be placed again", "pending")]
         return [(" are pending" if plural else " is pending", "pending")]
 
     def _going(self) -> list[Span]:
@@ -172,7 +175,7 @@ class _Page:
             return [(" would each go to " if self._alike else " goes to ", ""), (chosen, "best")]
         if current == chosen:
             return [(f" {self._has_its_node} ", ""), (chosen, "best"), (" and would go there again", "")]
-        return [(f" {self._has_its_node} {current}; placed anew it would go to ", ""), (chosen, "best")]
+        return [(f" {self._has_its_node} {current}; placed again it would go to ", ""), (chosen, "best")]
 
     # -- where it goes ------------------------------------------------------------------------------------------------
 
@@ -194,7 +197,7 @@ class _Page:
         tied = [row for row in ranked if int(verdict.totals[row]) == best]
         if len(tied) > 1:
             names = listed([verdict.names[row] for row in tied])
-            return f"{names} tie at {best:,} points: kube-scheduler takes one of them at random, the first stands here"
+            return f"{names} tie at {best:,} points: kube-scheduler takes one of them at random, the first is shown"
         second = ranked[1]
         parts = [(name, int(of[ranked[0]] - of[second])) for name, of in verdict.scores.items()]
         parts = sorted((part for part in parts if part[1]), key=lambda part: (-part[1], part[0]))

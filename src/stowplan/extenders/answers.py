@@ -1,8 +1,7 @@
 """Decode extender responses, as Go's decoder would.
 
-Keys match in any case, the last of several counts, and unknown ones are passed over; null stands for nothing; what
-follows the first JSON value is not looked at. Of whole nodes in an answer only the names are read: the nodes themselves
-are known better here than what comes back.
+Keys are case-insensitive, the last of duplicates wins, and unknown ones are ignored; null means absent; anything after
+the first JSON value is ignored. Of whole nodes only the names are read, as our own state is more recent.
 
 Upstream: staging/src/k8s.io/kube-scheduler/extender/v1/types.go, encoding/json of Go.
 """
@@ -62,12 +61,12 @@ def _first_of_several(body: bytes) -> Any:
     except RecursionError:
         raise AnswerError("it is nested too deeply") from None
     except ValueError as error:
-        raise AnswerError(f"it is no JSON: {error}") from None
+        raise AnswerError(f"it is not JSON: {error}") from None
     return value
 
 
 def _refuse_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is no number of JSON")
+    raise ValueError(f"{name} is not a JSON number")
 
 
 _DECODER = json.JSONDecoder(parse_constant=_refuse_constant)

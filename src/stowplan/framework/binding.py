@@ -251,7 +251,7 @@ _METHODS = {"PreBind": "pre_bind", "Bind": "bind", "PostBind": "post_bind"}
 async def call_plugin(
     framework: Framework, point: str, name: str, state: CycleState, pod: PodInfo, node_name: str
 ) -> Status | None:
-    """What a plugin's coroutine answers. A cancellation is no answer: it goes through to whoever asked for it."""
+    """Await a plugin's coroutine and return its status. A cancellation is propagated."""
     method = getattr(framework.plugins[name], _METHODS[point])
     try:
         answer = await watched_awaitable(state, point, name, awaited, method, state, pod, node_name)

@@ -106,6 +106,8 @@ class CycleState(Memos):
 
     def take_pods_to_activate(self) -> list[PodInfo]:
         """Those that were named until now; none are left."""
+        if PODS_TO_ACTIVATE not in self._data:
+            return []
         found = self._data.get(PODS_TO_ACTIVATE)
         return found.take() if isinstance(found, PodsToActivate) else []
 

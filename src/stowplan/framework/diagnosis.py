@@ -50,7 +50,7 @@ class Diagnosis:
 
     @cached_property
     def evaluated(self) -> int:
-        """Nodes that Filter looked at."""
+        """Number of nodes on which Filter ran."""
         return int(np.count_nonzero(self.examined & self.valid))
 
     @cached_property

@@ -90,11 +90,11 @@ class ClusterEvent:
 
     @property
     def is_wildcard(self) -> bool:
-        """Whether it stands for any event of any object."""
+        """Whether it matches any event of any object."""
         return self.resource == ANY and self.action == Action.All
 
     def covers(self, incoming: ClusterEvent) -> bool:
-        """Whether a registration of this event hears the incoming one."""
+        """Whether a registration of this event matches the incoming one."""
         same = self.resource in (ANY, incoming.resource) or (
             self.resource == POD and incoming.resource in (ASSIGNED_POD, UNSCHEDULABLE_POD)
         )

@@ -63,7 +63,7 @@ class Filtered:
 
 @dataclass(frozen=True, slots=True)
 class Victims:
-    """Who has to leave a node, by UID, most important first."""
+    """The victims on a node, by UID, most important first."""
 
     uids: tuple[str, ...]
     pdb_violations: int = 0

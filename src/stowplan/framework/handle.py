@@ -64,7 +64,7 @@ def _no_time() -> float:
 
 
 class Activation(Protocol):
-    """Where pending pods wait, for who wants them tried soon."""
+    """Moves pending pods to the active queue."""
 
     def activate(self, pods: Sequence[PodInfo], /) -> None: ...
 

@@ -57,7 +57,7 @@ _WHOLE = (int, np.integer)
 
 
 class Reads(Enum):
-    """What a plugin's Filter and Score depend on, besides the pod: what may stay when a pod comes or goes."""
+    """What Filter and Score depend on besides the pod; decides what is recomputed when pods change."""
 
     #: Node objects alone.
     NODES = "nodes"
@@ -162,7 +162,7 @@ class QueueSortPlugin(Plugin):
 
     @abstractmethod
     def less(self, a: Any, b: Any) -> bool:
-        """Whether queued pod `a` goes before `b`."""
+        """Whether queued pod `a` is scheduled before `b`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -326,9 +326,9 @@ class PodGroupPostFilterPlugin(Plugin):
     ) -> PodGroupPostFilterSteps:
         """Find pods whose eviction lets the group fit; a generator.
 
-        It yields pods on nodes, and is told how a trial of the group ends while those are off their nodes, and no
-        others. A trial may wait for extenders, and the cluster may have moved on when its answer comes.
-        `pods_only_take_room`: whether a group that fits beside some pods fits beside fewer of them as well.
+        It yields pods on nodes, and is sent the result of a trial of the group with exactly those pods removed. A trial
+        may wait for extenders, so the cluster may have changed in between. `pods_only_take_room` says whether a group
+        that fits next to some pods also fits next to fewer of them.
         """
 
 
@@ -466,7 +466,7 @@ class SignPlugin(Plugin):
         return False
 
     def sign_version(self, pod: PodInfo) -> Hashable:
-        """What `sign_pod` hangs on beyond the pod's shape: while it is equal, pods of the shape are signed alike.
+        """What `sign_pod` depends on beyond the pod's shape: while it is equal, pods of the shape are signed alike.
 
         None: the plugin does not say, and signs every pod. Not inherited by a class with a `sign_pod` of its own.
         """

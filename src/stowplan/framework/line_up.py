@@ -162,7 +162,7 @@ class LineUp:
         self._switch(self.switched_off.difference(names))
 
     def leave_out(self, names: Collection[str]) -> None:
-        """Leave these out, and nobody else."""
+        """Disable exactly these plugins."""
         self._switch(frozenset(self.plugins.keys() & names))
 
     def _switch(self, off: frozenset[str]) -> None:
@@ -223,5 +223,5 @@ class LineUp:
 
 
 def _moving(plugins: tuple[P, ...]) -> tuple[P, ...]:
-    """Plugins whose answer may change with pods of other nodes."""
+    """Plugins whose answer for a node may change with pods of other nodes."""
     return tuple(p for p in plugins if p.reads in (Reads.CLUSTER_PODS, Reads.ANYTHING))

@@ -55,7 +55,7 @@ class Create(Request, frozen=True, tag=True, kw_only=True):
 
 
 class Update(Request, frozen=True, tag=True, kw_only=True):
-    """Replace the object whose resource version this is."""
+    """Replace an object, if it still has this resourceVersion."""
 
     obj: ApiStruct
 
@@ -173,7 +173,7 @@ Steps = Generator["Request | Wait | Ask", Outcome, "Status | None"]
 
 
 class OddStepError(TypeError):
-    """A plugin's steps yield what nobody can wait for."""
+    """A plugin's steps yield something other than a request or Wait."""
 
     def __init__(self, yielded: object) -> None:
         super().__init__(f"yielded a {type(yielded).__name__}, want a request or a Wait")

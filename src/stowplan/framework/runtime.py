@@ -132,7 +132,7 @@ class Framework(LineUp):
         return found if versions is None else pod.shape.remember("signature", versions, found)
 
     def _sign_versions(self, signers: tuple[SignPlugin, ...], pod: PodInfo) -> list[Hashable] | None:
-        """What the signature hangs on beyond the pod's shape; None if some plugin does not say."""
+        """What the signature depends on beyond the pod's shape; None if some plugin does not declare it."""
         try:
             versions = [plugin.sign_version(pod) for plugin in signers]
             if None in versions:
@@ -206,7 +206,7 @@ class Framework(LineUp):
         return PreFiltered(refused, names, tuple(narrowed))
 
     def ask_pre_filter(self, plugin: PreFilterPlugin, state: CycleState, pod: PodInfo, nodes: Nodes) -> Any:
-        """One plugin's answer, whatever it is; what it raises goes through."""
+        """One plugin's unchecked answer; exceptions propagate."""
         call, times = plugin.pre_filter, state.plugin_times
         state.writer = plugin.name
         # As `watched` does; here and below without the price of it, as these are called for every plugin of a cycle.
@@ -335,7 +335,7 @@ class Framework(LineUp):
             self.metrics, self.handle.metrics = before, of_plugins
 
     def now(self) -> float:
-        """By the stopwatch of the metrics; 0.0 where nobody measures."""
+        """The metrics' stopwatch; 0.0 without metrics."""
         return 0.0 if self.metrics is None else self.metrics.now()
 
     # -- scoring ------------------------------------------------------------------------------------------------------
@@ -357,7 +357,7 @@ class Framework(LineUp):
         return None
 
     def ask_pre_score(self, plugin: PreScorePlugin, state: CycleState, pod: PodInfo, nodes: Nodes) -> Status | None:
-        """One plugin's answer; what it raises goes through."""
+        """One plugin's answer; exceptions propagate."""
         call, times = plugin.pre_score, state.plugin_times
         state.writer = plugin.name
         answer = well_formed(

@@ -41,7 +41,7 @@ class Outside(Protocol):
 
 
 class WaitingPod:
-    """One pod that waits, and for whom."""
+    """A pod that waits on Permit, with the plugins it waits for."""
 
     def __init__(
         self, pod: PodInfo, timeouts: Mapping[str, float], *, now: Callable[[], float], outside: Outside | None = None
@@ -115,7 +115,7 @@ class WaitingPod:
 
     @property
     def timeout(self) -> Status:
-        """How it ends when nobody says anything: rejected by the plugin whose time is up first."""
+        """The status after a timeout: rejected by the plugin whose timeout is first."""
         plugin, (_, timeout) = min(self._pending.items(), key=lambda item: item[1][0])
         return Status(Code.Unschedulable, (timeout_message(plugin, timeout),), plugin)
 
@@ -173,12 +173,12 @@ class WaitingPods:
 
     @property
     def next_deadline(self) -> float | None:
-        """When `expire` is worth calling; None while nobody waits."""
+        """The time of the next timeout; None if no pod waits."""
         deadlines = (waiting.next_deadline for waiting in self._pods.values())
         return min((deadline for deadline in deadlines if deadline is not None), default=None)
 
     def expire(self) -> list[WaitingPod]:
-        """Reject the pods whose time is up; which ones."""
+        """Reject pods that timed out; return them."""
         return [waiting for waiting in self if waiting.expire()]
 
 

@@ -46,5 +46,5 @@ class BrokenOffCalls:
     async def wait(
         self, plugin: str, point: str, function: Callable[..., Any], args: tuple[Any, ...], keys: Mapping[str, Any]
     ) -> Any:
-        """Only for whoever runs coroutines: a replay has their answers."""
+        """Not used in a replay, which has the coroutines' answers."""
         return await function(*args, **keys)

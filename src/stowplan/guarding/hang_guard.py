@@ -218,7 +218,7 @@ class HangGuard(_Interrupting):
                 outer.due += took
 
     def begin_step(self) -> None:
-        """Count calls anew: a step of the engine begins."""
+        """Reset the call counter at the start of an engine step."""
         self._calls_in_step = 0
         self.broken_off_in_step = []
 
@@ -247,7 +247,7 @@ class HangGuard(_Interrupting):
         return PluginTimeoutError(why)
 
     def _note_turn(self) -> None:
-        """Have all plugins begin anew when the event loop has turned."""
+        """Reset all plugins' time when the event loop has turned."""
         if not self._turn_noted and self._loop is not None:
             self._turn_noted = True
             self._loop.call_soon(self._turned)

@@ -135,7 +135,8 @@ class StoryRecord(Record, frozen=True, kw_only=True):
 
     def _repr_html_(self) -> str:
         """A table with a row for each step, for notebooks."""
-        rows = [f"<tr><td>{escape(step.time)}</td><td>{escape(step.text())}</td></tr>" for step in self.steps]
+        time = '<td style="white-space:nowrap">'
+        rows = [f"<tr>{time}{escape(step.time)}</td><td>{escape(step.text())}</td></tr>" for step in self.steps]
         if self.forgotten:
             rows.insert(self.steps_before_gap, f"<tr><td></td><td>… {self.forgotten:,} steps are forgotten …</td></tr>")
         head = "<thead><tr><th>time</th><th>what happened</th></tr></thead>"
@@ -152,7 +153,7 @@ class StoryRecord(Record, frozen=True, kw_only=True):
 
 
 class QueueStateRecord(Record, frozen=True, kw_only=True):
-    """How a pod stands in the scheduling queue."""
+    """The state of a pod in the scheduling queue."""
 
     place: str = ""
     attempts: int = 0
@@ -290,7 +291,7 @@ class SchedulerRecord(QueueStateRecord, frozen=True, kw_only=True):
 
 
 class ExtenderWordRecord(Record, frozen=True, kw_only=True):
-    """What an extender said of a pod's nodes."""
+    """An extender's answer about a pod's nodes."""
 
     extender: str
     #: filter or prioritize.

@@ -37,7 +37,7 @@ _log = get_logger(__name__)
 
 
 class Engine(Protocol):
-    """Whom effects come from, and answers go to."""
+    """The engine, as the source of effects and receiver of their results."""
 
     def run_plugin(self, action: RunPlugin, /) -> Coroutine[Any, Any, Status | None]: ...
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class HttpAskers:
-    """Whoever asks an extender, by its name; `close` them."""
+    """The HTTP clients of extenders, by name; must be closed."""
 
     def __init__(
         self,

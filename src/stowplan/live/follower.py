@@ -71,11 +71,11 @@ class Follower:
 
     @property
     def awaited(self) -> dict[str, str]:
-        """Resources whose first list has not come yet -> why."""
+        """Resource without its first list -> reason."""
         return self._informers.awaited
 
     async def run(self) -> None:
-        """Until cancelled; what the listener raises ends it."""
+        """Run until cancelled; exceptions of the listener propagate."""
         await self._informers.run()
 
     # -- what informers hear ------------------------------------------------------------------------------------------

@@ -155,9 +155,9 @@ class Informers:
     # -- other kinds --------------------------------------------------------------------------------------------------
 
     async def try_out(self, kinds: Sequence[WatchedKind]) -> None:
-        """Begin to watch those of these kinds that are not; return when it is known what there is of each.
+        """Start watching those of these kinds that are not watched yet; return once each has been listed.
 
-        Nobody is told what the cluster does not serve: `adopt` says so of all of them.
+        Kinds that the cluster does not serve are not reported here, but by `adopt`.
         """
         added = [watched for watched in kinds if watched.kind not in self._kinds]
         for watched in added:
@@ -183,9 +183,9 @@ class Informers:
         return [str(resource_of(kind)) for kind in dropped]
 
     def adopt(self, kinds: Sequence[WatchedKind]) -> frozenset[str]:
-        """Go on for the plugins that want these kinds now; those of them that lack something.
+        """Use these kinds for the plugins from now on; return the plugins that lack a kind.
 
-        What was watched for others goes on: an object that was forgotten when nobody looked would come back to life.
+        Other watches continue: otherwise objects deleted in the meantime could reappear later.
         """
         self._tried.clear()
         wanted = {watched.kind: watched for watched in kinds}

@@ -1,13 +1,12 @@
 """Replace the configuration of a running scheduler.
 
-What may take its time comes first, while the configuration of before goes on deciding: profiles are built, kinds that
-are new to the scheduler are listed, and objects are read once more if extenders are to be sent them whole. Then all of
-it takes over at once, between two steps of the engine. Whatever goes wrong on the way leaves everything as it was.
+Slow work comes first, while the old configuration keeps scheduling: profiles are built, newly needed kinds are listed,
+and objects are read again if extenders need them whole. Then everything switches at once, between two steps of the
+engine. A failure before that leaves everything unchanged.
 
     await Reconfiguration(scheduler).apply(configuration)        # raises RefusedConfigurationError
 
-What is not a profile's, an extender's or the queue's is none of its business: whoever calls has put it back to what the
-process was started with.
+Only profiles, extenders and queue settings can change: the caller resets all other fields to their values at startup.
 """
 
 from __future__ import annotations

@@ -55,7 +55,7 @@ _log = get_logger(__name__)
 
 
 class RestlessError(RuntimeError):
-    """Something goes on and on although no time passes."""
+    """The scheduler does not settle although no time passes."""
 
 
 class LiveCluster:

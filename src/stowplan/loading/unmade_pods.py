@@ -64,7 +64,7 @@ def unmade(manifests: Iterable[Mapping[str, Any]], objects: Sequence[ApiStruct])
 
 def _asking(manifest: Mapping[str, Any], number: int) -> str:
     first = f"{_namespace(manifest)}/{_pod_name(manifest, 0)}"
-    return f"{_name(manifest)} has no pods yet: judged is what it asks for, {count(number, 'pod')} ({first}…)"
+    return f"{_name(manifest)} has no pods yet; using its template: {count(number, 'pod')} ({first}…)"
 
 
 def _is_written_by_hand(manifest: Mapping[str, Any]) -> bool:

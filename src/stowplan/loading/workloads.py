@@ -24,7 +24,7 @@ def pod_of(manifest: Mapping[str, Any]) -> Pod:
         holder = (spec.get("jobTemplate") or {}).get("spec") or {} if kind == "CronJob" else spec
         template = manifest.get("template") if kind == "PodTemplate" else holder.get("template")
         if not isinstance(template, dict):
-            raise LoadError([f"{name}: makes no pods that could be looked at: there is no template in it"])
+            raise LoadError([f"{name}: has no pod template"])
         labels = (template.get("metadata") or {}).get("labels") or {}
         about = {"name": metadata.get("name"), "namespace": metadata.get("namespace") or "default", "labels": labels}
         obj = {"apiVersion": "v1", "kind": "Pod", "metadata": about, "spec": template.get("spec") or {}}

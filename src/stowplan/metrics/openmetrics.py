@@ -1,8 +1,7 @@
 """OpenMetrics 1.0 output by prometheus_client.
 
-It differs from the Prometheus text in more than its frame. Bounds of buckets are spelt with a dot ("1.0" for "1"), and
-as they are labels, the series have other names. A counter whose name lacks "_total" is of unknown type, as that suffix
-is the law here.
+It differs from the Prometheus text in more than its framing. Bucket bounds have a decimal point ("1.0" for "1"), and as
+they are labels, the series differ. A counter without the suffix "_total", which is mandatory here, has unknown type.
 
 Upstream: github.com/prometheus/common/expfmt/openmetrics_create.go.
 """

@@ -28,7 +28,7 @@ class Gates(Protocol):
 
 
 class SchedulerMetrics:
-    """All metrics of scheduling. Whoever moves one often keeps its child."""
+    """All metrics of scheduling. Hot paths keep the labeled children."""
 
     def __init__(self, registry: MetricsRegistry, *, gates: Gates) -> None:
         self._registry = registry

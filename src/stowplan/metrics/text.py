@@ -31,7 +31,7 @@ def family_text(family: Family) -> str:
 
 
 def escaped(value: str) -> str:
-    """A label's value as it stands between the quotes."""
+    """Escape a label value."""
     if "\\" not in value and "\n" not in value and '"' not in value:
         return value
     return value.replace("\\", r"\\").replace("\n", r"\n").replace('"', r"\"")

@@ -252,7 +252,7 @@ class Cluster:
             self.state.nominator.add(info, pod.status.nominated_node_name)
 
     def displace(self, info: PodInfo) -> None:
-        """The same name, another pod: the old one is gone."""
+        """Remove an older pod with the same name."""
         known = self._names.get(info.key)
         if known is not None and known != info.uid:
             self.state.remove_pod(known)

@@ -39,7 +39,7 @@ NO_TIME_PASSES = "no time passes in a Cluster, and PreBind waits for something t
 
 
 class Owner(Protocol):
-    """Whose pods these are: a `Cluster`."""
+    """The owner of the pods: a `Cluster`."""
 
     def framework_of(self, info: PodInfo, /) -> Framework: ...
 
@@ -133,7 +133,7 @@ class Scheduling:
         return self._names.get(info.key) in (None, info.uid)
 
     def _displaces_nobody(self, info: PodInfo) -> bool:
-        """Whether no other pod that counts has the name; one whose node is gone does not."""
+        """Whether no other pod with a node has the name; pods of removed nodes do not count."""
         known = self._engine.state.placed(self._names.get(info.key) or "")
         return self._is_new(info) or (known is not None and known.row < 0)
 

@@ -40,7 +40,7 @@ UNSCHEDULABLE, PLACEABLE, GATED, UNJUDGED = "unschedulable", "placeable", "gated
 
 
 class Asked(Protocol):
-    """A cluster that can be asked about: `sources.cluster_source.ClusterSource`."""
+    """A cluster to answer questions about: `sources.cluster_source.ClusterSource`."""
 
     @property
     def engine(self) -> Engine: ...

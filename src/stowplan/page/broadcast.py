@@ -1,4 +1,4 @@
-"""One plan, many viewers: each message is serialised once, and nobody's slowness costs memory.
+"""One plan, many viewers: each message is serialized once, and slow viewers cost no memory.
 
 A viewer holds references to the frames that it has not taken yet. Once it is `MAX_BEHIND` frames behind, they are
 dropped, and it starts anew with a snapshot when it next takes something. A frame is a server-sent event, whose id is
@@ -48,7 +48,7 @@ class Broadcast:
         return bool(self._viewers)
 
     def restart(self, plan: Plan) -> None:
-        """Another plan altogether: whoever looks gets a snapshot of it."""
+        """Switch to another plan; all viewers get a snapshot."""
         self._plan = plan
         self.version += 1
         for viewer in self._viewers:

@@ -41,7 +41,7 @@ UNITS = {
 
 
 class MarkRecord(Record, frozen=True, kw_only=True, omit_defaults=False):
-    """Something that somebody would want to go to."""
+    """A point of interest in a course."""
 
     time: str
     what: str

@@ -130,7 +130,7 @@ def read_course(path: Path) -> tuple[CourseHeader, Course]:
         with path.open("rb") as file:
             header = _read_lines(file, course)
     except (BadGzipFile, msgspec.MsgspecError, ValueError, IndexError, zlib.error) as error:
-        raise CourseFileError(f"{path}: this is no course of a simulation: {error}") from error
+        raise CourseFileError(f"{path}: this is not the course of a simulation: {error}") from error
     except OSError as error:
         raise CourseFileError(f"{path}: {error.strerror or error}") from error
     return header, course

@@ -32,7 +32,7 @@ class Feed:
     """Owner of a broadcast and of the streams of its viewers."""
 
     def __init__(self, plan: Plan | None = None, *, times: Times = REAL_TIMES) -> None:
-        """None: the plan comes later, by `begin`."""
+        """Without a plan, `begin` sets it later."""
         self._broadcast = Broadcast(plan)
         self._has_plan = plan is not None
         self._times = times
@@ -47,7 +47,7 @@ class Feed:
         return self._broadcast.has_viewers
 
     async def watched(self) -> None:
-        """Until somebody looks."""
+        """Wait for the first viewer."""
         await self._watched.wait()
 
     def begin(self, plan: Plan, *, more: bool = False) -> None:
@@ -81,7 +81,7 @@ class Feed:
             self._wake()
 
     def close(self) -> None:
-        """End all streams, and those that are yet to begin."""
+        """End all streams, including those not started yet."""
         self._closed = True
         self._wake()
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Streams(Protocol):
-    """`feed.Feed`, or whoever else has streams under way."""
+    """`feed.Feed`, or another owner of streams."""
 
     def close(self) -> None:
         """End them."""

@@ -1,4 +1,4 @@
-"""What the page is told beside the plan: where its data comes from, and the configuration in force."""
+"""Records for the page besides the plan: the source of its data, and the current configuration."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from stowplan.inspection.records import Record
 
 
 class SourceRecord(Record, frozen=True, kw_only=True, omit_defaults=False):
-    """What is looked at, and what can be asked of it."""
+    """The source of the data, and which questions it can answer."""
 
     kind: str = "Source"
     #: live, files, recording, simulation or static.

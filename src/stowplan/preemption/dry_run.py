@@ -156,7 +156,7 @@ class _Simulation:
         return None
 
     def _move(self, positions: npt.NDArray[np.intp], slots: npt.NDArray[np.int64], sign: int) -> Status | None:
-        """One pod comes to (leaves) each position."""
+        """Add one pod to (or remove it from) each position."""
         if not len(positions):
             return None
         shapes = self.pods.shape[slots]

@@ -24,36 +24,47 @@ class ActiveQueue:
     def __init__(self, key: Callable[[QueuedPod], Any], *, rejected_in_a_row: int) -> None:
         #: How many rejected pods are popped before a new one of their priority; 0: no limit.
         self._limit = rejected_in_a_row
-        self._pods = PodHeap(key)
-        #: Those of them that were never rejected.
-        self._new = PodHeap(key)
+        self.pods = PodHeap(key)
+        #: Those of them that were never rejected, from when one was first to be popped before its turn; else None.
+        self._new: PodHeap | None = None
         #: Rejected pods that were popped since the last new one.
         self.in_a_row = 0
 
     def __len__(self) -> int:
-        return len(self._pods)
+        return len(self.pods)
 
     def __iter__(self) -> Iterator[QueuedPod]:
-        return iter(self._pods)
+        return iter(self.pods)
 
     def put(self, queued: QueuedPod) -> None:
-        self._pods.put(queued)
-        if self._limit and not queued.unschedulable_count:
+        self.pods.put(queued)
+        if self._new is not None and not queued.unschedulable_count:
             self._new.put(queued)
 
     def discard(self, name: str) -> None:
-        self._pods.discard(name)
-        self._new.discard(name)
+        self.pods.discard(name)
+        if self._new is not None:
+            self._new.discard(name)
 
     def pop(self) -> QueuedPod | None:
-        queued = self._pods.peek()
+        # New pods have no turns of their own as long as they are all there are.
+        turns = self._new is not None or self.in_a_row >= self._limit > 0
+        queued = self._next_in_turn() if turns else self.pods.pop()
+        if queued is not None:
+            self.in_a_row = self.in_a_row + 1 if queued.unschedulable_count else 0
+        return queued
+
+    def _next_in_turn(self) -> QueuedPod | None:
+        queued = self.pods.peek()
         if queued is None:
+            self._new = None
             return None
-        if self.in_a_row >= self._limit > 0:
+        if queued.unschedulable_count and self.in_a_row >= self._limit > 0:
+            if self._new is None:
+                self._new = self.pods.those(_is_new)
             new = self._new.peek()
             if new is not None and new.pod.priority == queued.pod.priority:
                 queued = new
-        self.in_a_row = self.in_a_row + 1 if queued.unschedulable_count else 0
         self.discard(queued.pod.key)
         return queued
 
@@ -61,11 +72,17 @@ class ActiveQueue:
 
     def problems(self) -> Iterator[str]:
         """Invariants that do not hold."""
-        yield from self._pods.problems()
+        yield from self.pods.problems()
+        if self._new is None:
+            return
         yield from self._new.problems()
-        new = {queued.key for queued in self._pods if self._limit and not queued.unschedulable_count}
+        new = {queued.key for queued in self.pods if _is_new(queued)}
         found = {queued.key for queued in self._new}
         for key in sorted(new - found):
             yield f"pod {key}: nobody has rejected it so far, but it is not among the new ones"
         for key in sorted(found - new):
             yield f"pod {key}: among the new ones, but it was rejected before, or is not active"
+
+
+def _is_new(queued: QueuedPod) -> bool:
+    return not queued.unschedulable_count

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from stowplan.cluster.pod_info import scheduler_name_of
 from stowplan.framework.status import PROPAGATED, Code, Status, raised, well_formed
 from stowplan.klog import get_logger
 
@@ -35,7 +36,7 @@ class Gate:
 
     def gating_plugin(self, queued: QueuedPod) -> str:
         """Run PreEnqueue: name of the plugin that gates the pod; "" if none does."""
-        framework = self._frameworks.get(queued.profile)
+        framework = self._frameworks.get(scheduler_name_of(queued.pod.pod))
         if framework is None:
             return ""
         metrics = framework.metrics
@@ -48,10 +49,12 @@ class Gate:
         return plugin
 
     def _first_refusing(self, framework: Framework, queued: QueuedPod, times: PluginTimes | None) -> str:
-        for plugin in self._plugins(framework, queued):
+        for plugin in self._plugins(framework, queued) if queued.gating_plugin else framework.pre_enqueue:
             ask = plugin.pre_enqueue
             try:
                 answer = ask(queued.pod) if times is None else times.time("PreEnqueue", plugin.name, ask, queued.pod)
+                if answer is None:
+                    continue
                 status = well_formed(answer)
             except PROPAGATED:
                 raise
@@ -66,9 +69,8 @@ class Gate:
         return ""
 
     def _plugins(self, framework: Framework, queued: QueuedPod) -> Sequence[PreEnqueuePlugin]:
+        """The one that gated the pod last is the first to be asked."""
         plugins, first = framework.pre_enqueue, queued.gating_plugin
-        if not first:
-            return plugins
         order = self._orders.get((plugins, first))
         if order is None:
             order = self._orders[plugins, first] = sorted(plugins, key=lambda plugin: plugin.name != first)

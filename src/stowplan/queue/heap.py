@@ -29,34 +29,44 @@ class PodHeap:
     def __init__(self, key: Callable[[QueuedPod], Any]) -> None:
         self._key = key
         self._heap: list[Entry] = []
-        self._entries: dict[str, Entry] = {}
+        #: The pods that are in it, by name.
+        self.entries: dict[str, Entry] = {}
         self._pushed = 0
 
     def __len__(self) -> int:
-        return len(self._entries)
+        return len(self.entries)
 
     def __iter__(self) -> Iterator[QueuedPod]:
-        return (entry[3] for entry in self._entries.values())
+        return (entry[3] for entry in self.entries.values())
 
     def put(self, queued: QueuedPod) -> None:
         """Add the pod, or sort it in again after a change."""
         key = self._key(queued)
         name = queued.pod.key
-        known = self._entries.get(name)
+        known = self.entries.get(name)
         if known is not None and known[0] == key and known[3] is queued:
             return
         self._pushed += 1
-        entry = self._entries[name] = (key, queued.arrival, self._pushed, queued)
+        entry = self.entries[name] = (key, queued.arrival, self._pushed, queued)
         heappush(self._heap, entry)
-        if len(self._heap) > 2 * len(self._entries) + _SLACK:
+        if known is not None:
             self._drop_removed()
 
     def discard(self, name: str) -> None:
-        if self._entries.pop(name, None) is not None and len(self._heap) > 2 * len(self._entries) + _SLACK:
+        if self.entries.pop(name, None) is not None:
             self._drop_removed()
 
+    def those(self, which: Callable[[QueuedPod], bool]) -> PodHeap:
+        """A heap of some of them, with the sort keys that they have here."""
+        found = PodHeap(self._key)
+        found._pushed = self._pushed
+        found.entries = {name: entry for name, entry in self.entries.items() if which(entry[3])}
+        found._heap = list(found.entries.values())
+        heapify(found._heap)
+        return found
+
     def peek(self) -> QueuedPod | None:
-        heap, entries = self._heap, self._entries
+        heap, entries = self._heap, self.entries
         while heap:
             head = heap[0]
             if entries.get(head[3].pod.key) is head:
@@ -68,12 +78,12 @@ class PodHeap:
         queued = self.peek()
         if queued is not None:
             heappop(self._heap)
-            del self._entries[queued.pod.key]
+            del self.entries[queued.pod.key]
         return queued
 
     def _drop_removed(self) -> None:
-        if len(self._heap) > 2 * len(self._entries) + _SLACK:
-            self._heap = list(self._entries.values())
+        if len(self._heap) > 2 * len(self.entries) + _SLACK:
+            self._heap = list(self.entries.values())
             heapify(self._heap)
 
     # -- invariants ---------------------------------------------------------------------------------------------------
@@ -81,7 +91,7 @@ class PodHeap:
     def problems(self) -> Iterator[str]:
         """Invariants that do not hold."""
         in_heap = {id(entry) for entry in self._heap}
-        for name, entry in self._entries.items():
+        for name, entry in self.entries.items():
             if entry[3].pod.key != name:
                 yield f"pod {entry[3].pod.key}: held under the name {name}"
             if id(entry) not in in_heap:

@@ -41,7 +41,7 @@ class InFlight:
 
     def __init__(self) -> None:
         #: UID -> (number of the first event after it was popped, the pod); in order of those numbers.
-        self._pods: dict[str, tuple[int, QueuedPod]] = {}
+        self.by_uid: dict[str, tuple[int, QueuedPod]] = {}
         self._events: list[Happened] = []
         #: Number of the list's first event.
         self._first = 0
@@ -49,39 +49,41 @@ class InFlight:
         self._needed = 0
 
     def __bool__(self) -> bool:
-        return bool(self._pods)
+        return bool(self.by_uid)
 
     def __contains__(self, uid: object) -> bool:
-        return uid in self._pods
+        return uid in self.by_uid
 
     def pods(self) -> list[QueuedPod]:
         """In the order in which they were popped."""
-        return [queued for _, queued in self._pods.values()]
+        return [queued for _, queued in self.by_uid.values()]
 
     def begin(self, queued: QueuedPod) -> None:
-        self._pods[queued.pod.uid] = (self._first + len(self._events), queued)
+        self.by_uid[queued.pod.uid] = (self._first + len(self._events), queued)
 
     def record(self, happened: Happened) -> None:
         self._events.append(happened)
 
     def since(self, uid: str) -> Sequence[Happened] | None:
         """Events since the pod was popped; None if it is not in flight."""
-        known = self._pods.get(uid)
+        known = self.by_uid.get(uid)
         return None if known is None else self._events[known[0] - self._first :]
 
     def end(self, uid: str) -> QueuedPod | None:
         """Remove the pod; None if it is not in flight."""
-        known = self._pods.pop(uid, None)
+        known = self.by_uid.pop(uid, None)
         if known is None:
             return None
-        if not self._pods:
-            self._needed = self._first + len(self._events)
+        if self._events:
+            self._drop()
         else:
-            self._needed = next(iter(self._pods.values()))[0]
-        self._drop()
+            self._needed = self._first
         return known[1]
 
     def _drop(self) -> None:
+        """Forget events that nobody in flight needs."""
+        oldest = next(iter(self.by_uid.values()), None)
+        self._needed = self._first + len(self._events) if oldest is None else oldest[0]
         dropped = self._needed - self._first
         if dropped == len(self._events) or dropped > _SLACK + len(self._events) // 2:
             del self._events[:dropped]
@@ -90,15 +92,15 @@ class InFlight:
     def counts(self) -> Counter[str]:
         """Events by label, and pods; worked out when asked."""
         found = Counter(happened.event.label for happened in self._events[self._needed - self._first :])
-        if self._pods:
-            found[POD_POPPED] = len(self._pods)
+        if self.by_uid:
+            found[POD_POPPED] = len(self.by_uid)
         return found
 
     # -- invariants ---------------------------------------------------------------------------------------------------
 
     def problems(self) -> Iterator[str]:
         """Invariants that do not hold."""
-        for uid, (_, queued) in self._pods.items():
+        for uid, (_, queued) in self.by_uid.items():
             if queued.pod.uid != uid:
                 yield f"pod {queued.key} ({queued.pod.uid}): in flight under the UID {uid}"
             if queued.place is not Place.IN_FLIGHT:
@@ -106,7 +108,7 @@ class InFlight:
         yield from self._problems_of_events()
 
     def _problems_of_events(self) -> Iterator[str]:
-        end, begins = self._first + len(self._events), [begin for begin, _ in self._pods.values()]
+        end, begins = self._first + len(self._events), [begin for begin, _ in self.by_uid.values()]
         if self._events and not begins:
             yield f"{len(self._events)} events are kept for pods in flight, and there is none"
         if any(later < earlier for earlier, later in pairwise(begins)):

@@ -29,7 +29,10 @@ class Nominations:
         if wanted and self._pending.by_uid(info.uid) is None:
             # The nomination of a pod that is deleted or bound would never be removed.
             wanted = ""
-        self._nominator.add(info, wanted)
+        if wanted:
+            self._nominator.add(info, wanted)
+        else:
+            self._nominator.delete(info.uid)
 
     def update(self, old: Pod, info: PodInfo) -> None:
         """Take over a changed pod; a nomination in memory stays unless the old or the new status has one."""

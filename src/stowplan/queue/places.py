@@ -142,7 +142,8 @@ class Places:
             return False
         if queued.initial_attempt_timestamp is None:
             queued.initial_attempt_timestamp = self._now()
-        self._make_way(queued, cause)
+        if queued.pod.key in self._queued:
+            self._make_way(queued, cause)
         self._arrive(queued)
         self.active.put(queued)
         self.settle(queued, Place.ACTIVE, cause)
@@ -204,13 +205,14 @@ class Places:
 
     def pop_active(self) -> QueuedPod | None:
         """Remove and return the first active pod."""
-        return self._popped(self.active.pop())
+        queued = self.active.pop()
+        if queued is not None:
+            self._leave(queued)
+        return queued
 
     def pop_rejected(self) -> QueuedPod | None:
         """Remove and return the first of the rejected pods in backoff."""
-        return self._popped(self.backoff.rejected.pop())
-
-    def _popped(self, queued: QueuedPod | None) -> QueuedPod | None:
+        queued = self.backoff.rejected.pop()
         if queued is not None:
             self._leave(queued)
         return queued
@@ -254,7 +256,9 @@ class Places:
     def _arrive(self, queued: QueuedPod) -> None:
         self.arrivals += 1
         queued.arrival = self.arrivals
-        self._enter(queued)
+        self._queued[queued.pod.key] = queued
+        if queued.pod.pod.spec.scheduling_group is not None:
+            self._enter_group(queued)
 
     def _enter(self, queued: QueuedPod) -> None:
         self._queued[queued.pod.key] = queued
@@ -262,7 +266,8 @@ class Places:
 
     def _leave(self, queued: QueuedPod) -> None:
         del self._queued[queued.pod.key]
-        self._leave_group(queued)
+        if queued.pod.pod.spec.scheduling_group is not None:
+            self._leave_group(queued)
 
     def _enter_group(self, queued: QueuedPod) -> None:
         if queued.pod.pod.spec.scheduling_group is not None:
@@ -290,7 +295,7 @@ class Places:
     # -- invariants ---------------------------------------------------------------------------------------------------
 
     def problems(self) -> Iterator[str]:
-        """Invariants that do not hold while nobody is calling."""
+        """Violated invariants, between calls."""
         yield from self.active.problems()
         yield from self.backoff.problems()
         yield from self.unschedulable.problems()

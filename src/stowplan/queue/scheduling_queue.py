@@ -200,13 +200,14 @@ class SchedulingQueue:
         """Put the pod in flight; False if the same pod is in flight already, so that this one is dropped."""
         queued.attempts += 1
         uid = queued.pod.uid
-        if uid in self._in_flight:
+        if uid in self._in_flight.by_uid:
             self._observer.problem(f"the same pod is tracked in multiple places in the scheduler: {queued.key}")
             self._places.settle(queued, Place.GONE, POPPED)
             return False
         self._in_flight.begin(queued)
         self.scheduling_cycle += 1
-        self._places.count_rejectors(queued, -1)
+        if queued.unschedulable_plugins or queued.pending_plugins:
+            self._places.count_rejectors(queued, -1)
         self._places.settle(queued, Place.IN_FLIGHT, POPPED)
         return True
 
@@ -284,7 +285,7 @@ class SchedulingQueue:
         self, event: ClusterEvent, old: Any, new: Any, *, pre_check: Callable[[PodInfo], bool] | None = None
     ) -> None:
         """Requeue the unschedulable pods (that pass `pre_check`) that the event may help."""
-        if not (self._in_flight or self._places.unschedulable):
+        if not (self._in_flight.by_uid or self._places.unschedulable.by_key):
             # Nobody waits for anything, which is the rule.
             return
         interest = self._requeueing.interest(event)
@@ -435,7 +436,8 @@ class SchedulingQueue:
     @property
     def can_pop(self) -> bool:
         """Whether `pop` gives a pod now, unless it is in flight already."""
-        return bool(self._places.active) or bool(self._settings.pop_from_backoff and self._places.backoff.rejected)
+        places = self._places
+        return bool(places.active.pods.entries or (self._settings.pop_from_backoff and places.backoff.rejected.entries))
 
     def is_in_flight(self, uid: str) -> bool:
         return uid in self._in_flight
@@ -512,7 +514,7 @@ class SchedulingQueue:
     # -- invariants ---------------------------------------------------------------------------------------------------
 
     def problems(self) -> list[str]:
-        """Invariants that do not hold while nobody is calling: none."""
+        """Violated invariants, between calls; there should be none."""
         return [*self._places.problems(), *self._in_flight.problems(), *self._problems_of_flights()]
 
     def _problems_of_flights(self) -> Iterator[str]:

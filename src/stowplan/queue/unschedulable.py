@@ -92,7 +92,7 @@ class UnschedulablePods:
     """Unschedulable pods by `namespace/name`, in order of arrival, and by group."""
 
     def __init__(self) -> None:
-        self._pods: dict[str, QueuedPod] = {}
+        self.by_key: dict[str, QueuedPod] = {}
         self._groups: dict[Rejection, Group] = {}
         #: (profile, plugin) -> groups of pods that it rejected.
         self._rejected_by: dict[tuple[str, str], dict[Rejection, Group]] = {}
@@ -101,10 +101,10 @@ class UnschedulablePods:
         self.gated = 0
 
     def __len__(self) -> int:
-        return len(self._pods)
+        return len(self.by_key)
 
     def __iter__(self) -> Iterator[QueuedPod]:
-        return iter(self._pods.values())
+        return iter(self.by_key.values())
 
     def groups_of(self, listeners: Iterable[tuple[str, str]]) -> list[Group]:
         """Groups of pods that one of these (profile, plugin) rejected."""
@@ -121,15 +121,15 @@ class UnschedulablePods:
         if known is not None:
             group, shape = known
             if shape is queued.pod.shape and group.rejection.holds(queued):
-                self._pods[key] = queued
+                self.by_key[key] = queued
                 group.put(key, queued)
                 return
             self._take_out(key)
-        self._pods[key] = queued
+        self.by_key[key] = queued
         self._add_to_group(key, self._group(Rejection.of(queued)), queued)
 
     def discard(self, key: str) -> None:
-        if self._pods.pop(key, None) is not None:
+        if self.by_key.pop(key, None) is not None:
             self._take_out(key)
 
     def _add_to_group(self, key: str, group: Group, queued: QueuedPod) -> None:
@@ -166,15 +166,15 @@ class UnschedulablePods:
 
     def problems(self) -> Iterator[str]:
         """Invariants that do not hold."""
-        for key, queued in self._pods.items():
+        for key, queued in self.by_key.items():
             if queued.pod.key != key:
                 yield f"pod {queued.pod.key}: unschedulable under the name {key}"
-        for key in sorted(self._pods.keys() - self._bucket.keys()):
+        for key in sorted(self.by_key.keys() - self._bucket.keys()):
             yield f"pod {key}: unschedulable, but in no group"
-        for key in sorted(self._bucket.keys() - self._pods.keys()):
+        for key in sorted(self._bucket.keys() - self.by_key.keys()):
             yield f"pod {key}: in a group, but not unschedulable"
-        for key in self._pods.keys() & self._bucket.keys():
-            yield from self._problems_of_group(key, self._pods[key])
+        for key in self.by_key.keys() & self._bucket.keys():
+            yield from self._problems_of_group(key, self.by_key[key])
         for group in self._groups.values():
             yield from group.problems()
         yield from self._problems_of_sums()

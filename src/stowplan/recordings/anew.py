@@ -118,7 +118,7 @@ class _PacedEngine:
 
 
 class DecidedAnew:
-    """One run: it is told what was recorded, step by step."""
+    """One run over a recording, step by step."""
 
     def __init__(self, header: Header, registry: Registry, configuration: Configuration | None) -> None:
         self.waits = Waits()
@@ -175,7 +175,7 @@ class DecidedAnew:
     # -- what was recorded --------------------------------------------------------------------------------------------
 
     def take(self, now: float, input_: Input) -> None:
-        """What was heard at that time."""
+        """Apply a recorded input at its time."""
         paced = self._paced
         paced.is_idle = type(input_) is not Schedule and now - self._tried_at > IDLE_SECONDS
         self._time.advance(max(0.0, now - self._time.now))

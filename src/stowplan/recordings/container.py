@@ -52,7 +52,7 @@ def lines_of(file: BinaryIO) -> Iterator[bytes]:
             begun.append(rest)
             size += len(rest)
             if size > _LONGEST_LINE:
-                raise RecordingError(f"a line is longer than {_LONGEST_LINE >> 20} MiB: this is no recording")
+                raise RecordingError(f"a line is longer than {_LONGEST_LINE >> 20} MiB: this is not a recording")
     if begun:
         yield b"".join(begun)
 

@@ -56,7 +56,7 @@ def files_of_run(path: str) -> list[str]:
 
 
 def entries_of(files: Sequence[str]) -> Iterator[Entry]:
-    """What was heard, file after file; raise RecordingError."""
+    """The recorded entries of all files in order; raise RecordingError."""
     for file in files:
         with opened(file) as found:
             next(found.lines)

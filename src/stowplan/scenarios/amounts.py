@@ -113,14 +113,18 @@ class Rate(float):
 class Distribution:
     """Time spans, each drawn with one uniform number of [0, 1)."""
 
-    __slots__ = ("_inverse", "mean", "source")
+    __slots__ = ("_inverse", "always", "mean", "source")
 
-    def __init__(self, source: Any, inverse: Callable[[float], float], mean: float) -> None:
+    def __init__(
+        self, source: Any, inverse: Callable[[float], float], mean: float, *, always: float | None = None
+    ) -> None:
         #: As the scenario has it.
         self.source = source
         self._inverse = inverse
         #: Infinity for a distribution that has none.
         self.mean = mean
+        #: What it draws, if that is always the same.
+        self.always = always
 
     def draw(self, random: Random) -> float:
         return round(self._inverse(random.random()), 6)
@@ -129,7 +133,7 @@ class Distribution:
     def read(cls, value: object) -> Distribution:
         if not isinstance(value, dict):
             span = seconds(value)
-            return cls(value, lambda u: span, span)
+            return cls(value, lambda u: span, span, always=round(span, 6))
         names = [name for name in value if name != "weights"]
         if len(names) != 1 or not isinstance(names[0], str):
             raise ValueError(f"{_WANT_DISTRIBUTION}; got {', '.join(map(str, value)) or 'nothing'}")

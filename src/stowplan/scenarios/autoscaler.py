@@ -199,7 +199,7 @@ class Autoscaler:
         self._fleet.remove(node, REMOVED)
 
     def _is_wanted(self, node: str) -> bool:
-        """Whether the scheduler has put somebody there whose binding is under way."""
+        """Whether pods are assigned to the node, bound or being bound."""
         row = self._engine.state.table.row_of.get(node)
         return row is not None and any(
             fate_of(info.pod) is not Fate.BELONGS_TO_NODE for info in self._engine.state.row_pods[row]

@@ -116,7 +116,7 @@ class DaemonKeeper:
             self._world.later(self._world.models.controller_delay, partial(self._replace, entry.pod))
 
     def _replace(self, pod: Pod) -> None:
-        """Make the node's pod anew when the old one has gone."""
+        """Recreate the node's pod when the old one is gone."""
         uid, node = pod.metadata.uid, node_of(pod)
         if self._surging.get(node) == uid:
             del self._surging[node]

@@ -47,7 +47,7 @@ class Group:
         self.template = _template(spec)
 
     def make(self, zone: str) -> Node:
-        """A new node, which nobody has yet."""
+        """Create the next node of this group."""
         self.made += 1
         return self.named(f"{self.name}-{self.made}", zone)
 
@@ -183,7 +183,7 @@ class Fleet:
         self._world.time.write(Create(obj=node))
 
     def remove(self, name: str, why: str = LOST) -> None:
-        """A node goes, and what is on it with it; no-op if it has gone."""
+        """Remove a node and its pods; no-op if it is already gone."""
         if name not in self.nodes:
             return
         for entry in self._world.entries_on(name):
@@ -192,7 +192,7 @@ class Fleet:
         self.group_of.pop(name, None)
 
     def update(self, name: str, **spec: Any) -> None:
-        """Change fields of a node's spec; no-op if it has gone."""
+        """Change fields of a node's spec; no-op if it is gone."""
         try:
             node = self._world.store.get(Node, "", name)
         except NotFound:

@@ -7,6 +7,7 @@ from math import inf
 from typing import TYPE_CHECKING, Any
 
 from stowplan.api.pod import Pod
+from stowplan.simulate.driver import Call
 
 if TYPE_CHECKING:
     from stowplan.api.changes import Change
@@ -33,15 +34,18 @@ class Kubelets:
             self._run(entry)
 
     def _run(self, entry: Entry) -> None:
-        startup = self._startup.draw(self._chance)
-        entry.starts = starts = self._world.now + startup
+        startup = self._startup.always
+        if startup is None:
+            startup = self._startup.draw(self._chance)
+        now = self._world.time.now
+        entry.starts = starts = now + startup
         if entry.origin.on_start is not None:
             self._world.later(startup, partial(self._start, entry, starts))
         lifetime = entry.origin.lifetime
         if lifetime is None:
             return
-        entry.ends = ends = self._world.now + startup + lifetime
-        self._world.later(startup + lifetime, partial(self._end, entry, ends))
+        entry.ends = ends = now + startup + lifetime
+        self._world.time.at(now + (startup + lifetime), Call(partial(self._end, entry, ends)))
 
     @staticmethod
     def _start(entry: Entry, starts: float) -> None:
@@ -54,7 +58,7 @@ class Kubelets:
             self._world.time.end(entry.pod)
 
     def stop(self, node: str) -> None:
-        """The node fails: what runs there comes to no end."""
+        """The node fails: its pods neither start nor end."""
         self._stopped.add(node)
         for entry in self._world.entries_on(node):
             entry.starts = entry.ends = inf

@@ -46,10 +46,10 @@ _MOST_SIZES = 4096
 
 
 class Owner(Protocol):
-    """Whoever made a pod and may make another one."""
+    """The controller that created a pod and may recreate it."""
 
     def lost(self, entry: Entry, /) -> None:
-        """The pod goes, and not because it is done."""
+        """The pod is deleted before it finished."""
 
     def finished(self, entry: Entry, /) -> None:
         """The pod has run to its end."""
@@ -177,7 +177,7 @@ class Ledger:
         self._entries[uid] = entry
         self.arrived += 1
         if pod.spec.node_name:
-            self._on_node(entry, pod.spec.node_name)
+            self._on_node(entry, pod.spec.node_name, now)
             return
         if pod.spec.scheduling_gates:
             entry.cause = GATED
@@ -186,14 +186,14 @@ class Ledger:
             self.asked[resource] += amount
 
     def _placed(self, pod: Pod) -> None:
-        entry = self._entries[pod.metadata.uid]
-        self._stops_waiting(entry)
-        self._on_node(entry, pod.spec.node_name)
+        entry, now = self._entries[pod.metadata.uid], self._now()
+        self._stops_waiting(entry, now)
+        self._on_node(entry, pod.spec.node_name, now)
         self.placements += 1
-        self.waits.add(self._now() - entry.arrived)
+        self.waits.add(now - entry.arrived)
 
-    def _on_node(self, entry: Entry, node: str) -> None:
-        entry.placed, entry.node = self._now(), node
+    def _on_node(self, entry: Entry, node: str, now: float) -> None:
+        entry.placed, entry.node = now, node
         self.running += 1
 
     def _leaves(self, pod: Pod) -> None:
@@ -215,7 +215,7 @@ class Ledger:
             self.running -= 1
             self._count_use(entry, now)
         else:
-            self._stops_waiting(entry)
+            self._stops_waiting(entry, now)
         done = now >= entry.ends and not entry.why
         if done:
             entry.why = FINISHED_WELL
@@ -231,7 +231,7 @@ class Ledger:
         self._close(entry, now, entry.why)
 
     def _tell_owner(self, entry: Entry) -> None:
-        """Once: it is marked first and gone later."""
+        """Notify the owner once, although a pod is first marked and deleted later."""
         owner = entry.origin.owner
         if owner is not None:
             entry.origin = Origin(workload=entry.origin.workload, lifetime=entry.origin.lifetime)
@@ -299,15 +299,14 @@ class Ledger:
             told(entry)
 
     def _waits_for(self, entry: Entry, cause: str) -> None:
-        self._account(entry)
+        self._account(entry, self._now())
         if cause != entry.cause:
             self._leave_cause(entry)
             entry.cause = cause
             self.pending[cause] += 1
             self.causes.setdefault(cause, CauseSum()).pods += 1
 
-    def _account(self, entry: Entry) -> None:
-        now = self._now()
+    def _account(self, entry: Entry, now: float) -> None:
         if now > entry.cause_since:
             known = self.causes.get(entry.cause)
             if known is None:
@@ -316,12 +315,12 @@ class Ledger:
             entry.cause_since = now
 
     def _leave_cause(self, entry: Entry) -> None:
-        self.pending[entry.cause] -= 1
-        if not self.pending[entry.cause]:
+        self.pending[entry.cause] = left = self.pending[entry.cause] - 1
+        if not left:
             del self.pending[entry.cause]
 
-    def _stops_waiting(self, entry: Entry) -> None:
-        self._account(entry)
+    def _stops_waiting(self, entry: Entry, now: float) -> None:
+        self._account(entry, now)
         self._leave_cause(entry)
         for resource, amount in entry.requests.items():
             self.asked[resource] -= amount
@@ -343,7 +342,7 @@ class Ledger:
             if entry.node:
                 self._count_use(entry, now)
             else:
-                self._account(entry)
+                self._account(entry, now)
             self._close(entry, None, entry.why or (RUNNING if entry.node else PENDING))
 
 

@@ -43,7 +43,7 @@ class Kept:
 
 class Nowhere:
     def decision(self, row: DecisionRow, line: bytes) -> None:
-        """Nobody wants it."""
+        """Discard the row."""
 
 
 class Digest:

@@ -15,7 +15,7 @@ from stowplan.scenarios.amounts import Distribution, Rate, Span, Times
 
 
 def _read(type_: type[Distribution | Span | Times], value: object) -> Any:
-    """A default, made anew for each: JSON schemas cannot show amounts."""
+    """A default built per instance, as JSON schemas cannot show amounts."""
     return msgspec.field(default_factory=partial(type_.read, value))
 
 

@@ -40,6 +40,26 @@ class Heat(NamedTuple):
     percent: npt.NDArray[np.uint8]
 
 
+class _Part(NamedTuple):
+    """A zone or group: rows of the table, and what their nodes have together, by the index of the resource."""
+
+    rows: npt.NDArray[np.intp]
+    allocatable: list[int]
+
+
+class _Nodes(NamedTuple):
+    """What samples read of the nodes, beside the pods on them."""
+
+    #: Those that some node has.
+    resources: dict[str, int]
+    allocatable: dict[str, int]
+    zones: dict[str, _Part]
+    groups: dict[str, _Part]
+    #: Of all nodes, and their indices in heat maps.
+    rows: npt.NDArray[np.intp]
+    indices: npt.NDArray[np.intp]
+
+
 class Sampler:
     def __init__(
         self, world: World, fleet: Fleet, ledger: Ledger, *, every: float | None, duration: float | None
@@ -53,7 +73,7 @@ class Sampler:
         self.heat: list[Heat] = []
         #: Node -> its index in heat maps; names in the order in which they came.
         self.nodes: dict[str, int] = {}
-        self._known: tuple[int, tuple[dict[str, list[int]], dict[str, list[int]]]] | None = None
+        self._known: tuple[int, _Nodes] | None = None
         self._typical_of = -1
         self._sizes: list[tuple[float, Mapping[str, int]]] = []
 
@@ -75,33 +95,53 @@ class Sampler:
     def _row(self, time: float) -> SampleRow:
         fleet, ledger, table = self._fleet, self._ledger, self._world.state.table
         fleet.account()
-        n = table.n
-        requested, have = table.requested[:, :n], table.allocatable[:, :n]
-        resources = {name: index for name, index in table.resources.items() if have[index].any()}
-        zones, groups = self._parts()
-        used = {name: int(requested[index].sum()) for name, index in resources.items()}
+        nodes = self._nodes_now()
+        resources = nodes.resources
+        sums = table.requested[:, : table.n].sum(axis=1).tolist()
+        used = {name: sums[index] for name, index in resources.items()}
         return SampleRow(
             time=time,
             nodes=table.count,
             running=ledger.running,
             pending=sum(ledger.pending.values()),
             pending_by=dict(sorted(ledger.pending.items())),
-            allocatable={name: int(have[index].sum()) for name, index in resources.items()},
+            allocatable=nodes.allocatable,
             used=used,
             asked={name: amount + ledger.asked.get(name, 0) for name, amount in used.items()},
-            zones=self._shares(zones, resources),
-            groups=self._shares(groups, resources),
+            zones=self._shares(nodes.zones, resources),
+            groups=self._shares(nodes.groups, resources),
             nodes_by_group={name: len(group.names) for name, group in fleet.groups.items()},
             fragmentation=self._fragmentation(resources),
             cost=round(sum(fleet.costs.values()), 6),
         )
 
-    def _parts(self) -> tuple[dict[str, list[int]], dict[str, list[int]]]:
-        """Zone and group -> rows of the table; the same as long as no node changes."""
-        generation = self._world.state.table.generation
-        if self._known is None or self._known[0] != generation:
-            self._known = generation, (self._zones(), self._groups())
+    def _nodes_now(self) -> _Nodes:
+        """The same as long as no node changes."""
+        table = self._world.state.table
+        if self._known is None or self._known[0] != table.generation:
+            have = table.allocatable[:, : table.n]
+            resources = {name: index for name, index in table.resources.items() if have[index].any()}
+            for name in table.row_of:
+                self.nodes.setdefault(name, len(self.nodes))
+            self._known = (
+                table.generation,
+                _Nodes(
+                    resources=resources,
+                    allocatable={name: int(have[index].sum()) for name, index in resources.items()},
+                    zones=self._parts(self._zones()),
+                    groups=self._parts(self._groups()),
+                    rows=np.array(list(table.row_of.values()), np.intp),
+                    indices=np.array([self.nodes[name] for name in table.row_of], np.intp),
+                ),
+            )
         return self._known[1]
+
+    def _parts(self, parts: dict[str, list[int]]) -> dict[str, _Part]:
+        table, found = self._world.state.table, {}
+        for name, of_part in sorted(parts.items()):
+            rows = np.array(of_part, np.intp)
+            found[name] = _Part(rows, table.allocatable[:, rows].sum(axis=1).tolist())
+        return found
 
     def _zones(self) -> dict[str, list[int]]:
         fleet, rows = self._fleet, self._world.state.table.row_of
@@ -118,16 +158,15 @@ class Sampler:
             name: [rows[node] for node in group.names if node in rows] for name, group in self._fleet.groups.items()
         }
 
-    def _shares(self, parts: dict[str, list[int]], resources: Mapping[str, int]) -> dict[str, dict[str, float]]:
-        table = self._world.state.table
-        found = {}
-        for part, rows in sorted(parts.items()):
-            shares = {}
-            for name, index in resources.items():
-                have = int(table.allocatable[index, rows].sum())
-                if have:
-                    shares[name] = round(int(table.requested[index, rows].sum()) / have, _SHARE_DIGITS)
-            found[part] = shares
+    def _shares(self, parts: Mapping[str, _Part], resources: Mapping[str, int]) -> dict[str, dict[str, float]]:
+        requested, found = self._world.state.table.requested, {}
+        for name, part in parts.items():
+            used, have = requested[:, part.rows].sum(axis=1).tolist(), part.allocatable
+            found[name] = {
+                resource: round(used[index] / have[index], _SHARE_DIGITS)
+                for resource, index in resources.items()
+                if have[index]
+            }
         return found
 
     def _percent(self) -> npt.NDArray[np.uint8]:
@@ -135,11 +174,9 @@ class Sampler:
         n = table.n
         have, used = table.allocatable[:, :n], table.requested[:, :n]
         shares = np.where(have > 0, used / np.maximum(have, 1), 0.0).max(axis=0) if n else np.zeros(0)
-        for name in table.row_of:
-            self.nodes.setdefault(name, len(self.nodes))
+        nodes = self._nodes_now()
         percent = np.full(len(self.nodes), ABSENT, np.uint8)
-        rows = list(table.row_of.values())
-        percent[[self.nodes[name] for name in table.row_of]] = np.minimum(np.rint(shares[rows] * 100), 100)
+        percent[nodes.indices] = np.minimum(np.rint(shares[nodes.rows] * 100), 100)
         return percent
 
     def _fragmentation(self, resources: Mapping[str, int]) -> dict[str, float]:

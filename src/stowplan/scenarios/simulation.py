@@ -267,7 +267,7 @@ class Simulation:
         start = parse_timestamp(scenario.start)
         store = ObjectStore()
         self._digest = Digest(sink)
-        self.ledger = ledger = Ledger(start, now=lambda: self.now, row=self._digest.decision)
+        self.ledger = ledger = Ledger(start, now=lambda: time.now, row=self._digest.decision)
         self.engine = Engine(
             self.config,
             registry=self._registry,

@@ -90,7 +90,7 @@ class StatefulKeeper(Keeper):
         return self._world.models.controllers or not self._times[name]
 
     def _remove_last(self, surplus: list[str]) -> None:
-        """The next one goes when it has gone."""
+        """Remove the last surplus pod; the next one follows once it is gone."""
         last, failing = surplus[-1], next((name for name in surplus if not self._is_available(name)), None)
         if self._world.ledger.of(self._removed) is not None:
             self._look_again()

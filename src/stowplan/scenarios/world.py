@@ -44,7 +44,7 @@ class World:
         self.time.at(self.now + seconds, Call(action))
 
     def soon(self, action: Callable[[], object]) -> None:
-        """In its turn at this moment: for whoever is in the middle of somebody else's change."""
+        """Run an action later at this same time, for use inside another change."""
         self.time.at(self.now, Call(action))
 
     def note(self, text: str) -> None:

@@ -83,7 +83,7 @@ class AccessReviews:
         )
 
     async def opinion(self, user: UserInfo, *, verb: str, path: str) -> SubjectAccessReviewStatus:
-        """Raise AuthorizationFailed if there is none to be had."""
+        """Ask for a review; raise AuthorizationFailed if there is no answer."""
         spec = SubjectAccessReviewSpec(
             user=user.name,
             uid=user.uid,

@@ -58,13 +58,13 @@ class Listener:
         return self._socket is not None
 
     def take_socket(self) -> socket.socket:
-        """Whoever takes it closes it."""
+        """Transfer ownership of the socket to the caller, who closes it."""
         assert self._socket is not None
         taken, self._socket = self._socket, None
         return taken
 
     def close(self) -> None:
-        """What nobody has taken."""
+        """Close the socket, unless it was taken."""
         if self._socket is not None:
             self._socket.close()
             self._socket = None

@@ -109,7 +109,7 @@ class TokenAccess:
 
     async def authorize(self, user: UserInfo, *, verb: str, path: str) -> None:
         if user is not _OWNER and not self._public(path):
-            raise Unauthorized("this server wants its token: it is in the address that the command printed")
+            raise Unauthorized("this server requires its token: it is in the URL that the command printed")
 
     def without_credentials(self, headers: Headers) -> Headers:
         kept = headers.copy()

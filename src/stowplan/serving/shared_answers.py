@@ -1,11 +1,10 @@
 """A cache in which concurrent identical requests share one result.
 
-Questions of one kind are asked so many at a time. It counts how long they are asked, not how long somebody waits for
-the answer: whoever asks, goes away and asks again gets no more of them under way.
+The number of concurrent requests per kind is limited. A request counts until it is answered, not until its waiters
+leave, so a client that disconnects and retries does not get more requests in flight.
 
-What fails is told to all who wait for it and then forgotten. Keys are digests, so that what is kept says nothing of
-what was asked, and takes no more room the longer the question was. The answer used least lately makes room for a new
-one.
+A failure is reported to all waiters and not cached. Keys are digests, so that the cache does not reveal requests
+(tokens) and does not grow with their length. The least recently used answer is evicted.
 
 Upstream: staging/src/k8s.io/apiserver/pkg/authentication/token/cache/cached_token_authenticator.go,
 staging/src/k8s.io/apimachinery/pkg/util/cache/lruexpirecache.go.
@@ -32,7 +31,7 @@ MAX_ASKED = 32
 
 
 class SharedAnswers(Generic[A]):
-    """`close` it: a question goes on being asked when nobody waits for its answer any more."""
+    """`close` it: a request continues even if its waiters are gone."""
 
     def __init__(
         self,

@@ -23,7 +23,7 @@ class Turns:
         return sum(self._taken.values())
 
     async def take(self, kind: str) -> Turn:
-        """Wait for a turn; whoever gets it ends it."""
+        """Wait for a turn, which the caller has to end."""
         if self._taken.get(kind, 0) < self._most:
             self._taken[kind] = self._taken.get(kind, 0) + 1
             return Turn(self, kind)

@@ -24,24 +24,24 @@ if TYPE_CHECKING:
 
 
 class Agenda:
-    __slots__ = ("_batches", "_heap", "_number", "_wakes", "line", "now")
+    __slots__ = ("_heap", "_number", "_wakes", "batches", "line", "now")
 
     def __init__(self, now: float) -> None:
         self.now = now
-        #: What is due now, in order: whoever does it takes from the left, and `close`s batches of changes.
+        #: What is due now, in order: whoever does it takes from the left.
         self.line: deque[Any] = deque()
         #: Time, number, what is due then.
         self._heap: list[tuple[float, int, Any]] = []
         self._number = 0
         #: Times in the heap at which nothing but a tick is due.
         self._wakes: set[float] = set()
-        #: Changes in line that others of their kind may still join.
-        self._batches: dict[type[ApiStruct], list[Change[Any]]] = {}
+        #: Changes in line that others of their kind may still join; who takes them closes the batch.
+        self.batches: dict[type[ApiStruct], list[Change[Any]]] = {}
 
     def put(self, at: float, item: Any) -> None:
         if at > self.now:
-            self._number += 1
-            heapq.heappush(self._heap, (at, self._number, item))
+            self._number = number = self._number + 1
+            heapq.heappush(self._heap, (at, number, item))
         else:
             self._line_up(item)
 
@@ -53,11 +53,6 @@ class Agenda:
             self._wakes.add(at)
         self.put(at, TICK)
 
-    def close(self, batch: Changes) -> None:
-        """Let no more changes join a batch that was taken."""
-        if self._batches.get(batch.kind) is batch.changes:
-            del self._batches[batch.kind]
-
     @property
     def only_wakes(self) -> bool:
         """Whether nothing is due but ticks."""
@@ -68,13 +63,25 @@ class Agenda:
         """The next moment after this one; infinity if there is none."""
         return self._heap[0][0] if self._heap else inf
 
+    def go_on(self, until: float, *, for_ticks: bool) -> bool:
+        """Move to the next moment, if there is one until then; what is nothing but ticks counts only `for_ticks`."""
+        heap = self._heap
+        if not heap or heap[0][0] > until or not (for_ticks or len(heap) > len(self._wakes)):
+            return False
+        self.advance()
+        return True
+
     def advance(self) -> None:
         """Move to the next moment, which there must be."""
-        heap = self._heap
+        heap, line = self._heap, self.line
         self.now = now = heap[0][0]
         self._wakes.discard(now)
         while heap and heap[0][0] == now:
-            self._line_up(heapq.heappop(heap)[2])
+            item = heapq.heappop(heap)[2]
+            if type(item) is Change:
+                self._line_up(item)
+            else:
+                line.append(item)
 
     def _line_up(self, item: Any) -> None:
         if type(item) is Change:
@@ -85,8 +92,8 @@ class Agenda:
 
     def join(self, kind: type[ApiStruct], change: Change[Any]) -> None:
         """Put a change of that kind in for now."""
-        batch = self._batches.get(kind)
+        batch = self.batches.get(kind)
         if batch is None:
-            batch = self._batches[kind] = []
+            batch = self.batches[kind] = []
             self.line.append(Changes(kind, batch))
         batch.append(change)

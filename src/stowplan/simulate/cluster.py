@@ -10,7 +10,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
+import msgspec
+
 from stowplan.api.changes import Change
+from stowplan.api.meta import ApiStruct
 from stowplan.api.pod import FINISHED, Pod
 from stowplan.api.port import Listing
 from stowplan.api.timestamps import parse_timestamp
@@ -22,7 +25,6 @@ from stowplan.simulate.volume_controllers import FOLLOWED, VolumeControllers
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
-    from stowplan.api.meta import ApiStruct
     from stowplan.framework.requests import Outcome
     from stowplan.simulate.agenda import Agenda
     from stowplan.simulate.latency import Latency
@@ -32,8 +34,8 @@ if TYPE_CHECKING:
 _DONE = Done()
 
 
-class Ending(NamedTuple):
-    """An object that goes, because whoever runs it is through."""
+class Ending(msgspec.Struct, frozen=True):
+    """The deletion of an object by its owner, such as a kubelet."""
 
     kind: type[ApiStruct]
     namespace: str
@@ -93,6 +95,9 @@ class SimulatedCluster:
         """
         kind = type(request)
         try:
+            if kind is Bind and asked is None:
+                # An API server answers this with no object.
+                return _DONE, self._store.bind(request, self._agenda.now)
             if kind is Read:
                 return Done(self._store.get(request.kind, request.namespace, request.name)), None
             if kind is ListObjects:
@@ -140,10 +145,13 @@ class SimulatedCluster:
         if self._volume_controllers is not None and kind in FOLLOWED:
             self._tell_volume_controllers(self._volume_controllers, change)
         if kind is Pod:
-            visible = self._seen(old, new, change)
-            if visible is None:
-                return
-            change = visible
+            if self._runs_for is not None and new is not None and new.spec.node_name:
+                self._run(old, new)
+            if (old is not None and old.status.phase in FINISHED) or (new is not None and new.status.phase in FINISHED):
+                visible = _unfinished(change)
+                if visible is None:
+                    return
+                change = visible
         if self._kinds is not None and kind not in self._kinds:
             return
         if self._latency.watches_at_once:
@@ -172,27 +180,15 @@ class SimulatedCluster:
         self._told_at[kind] = at
         self._agenda.put(at, change)
 
-    def _seen(self, old: Pod | None, new: Pod | None, change: Change[Pod]) -> Change[Pod] | None:
-        """The change of a pod as those see it who watch pods that are not finished; None: they do not."""
-        was_there, is_there = old is not None, new is not None
-        if old is not None and old.status.phase in FINISHED:
-            was_there = False
-        if new is not None:
-            if self._runs_for is not None and new.spec.node_name and (old is None or not old.spec.node_name):
-                self._run(new)
-            if new.status.phase in FINISHED:
-                is_there = False
-        if was_there is (old is not None) and is_there is (new is not None):
-            return change
-        return Change(old if was_there else None, new if is_there else None) if was_there or is_there else None
-
     # -- ends ---------------------------------------------------------------------------------------------------------
 
-    def _run(self, pod: Pod) -> None:
-        assert self._runs_for is not None
-        seconds = self._runs_for(pod)
-        if seconds is not None:
-            self._end_in(pod, seconds)
+    def _run(self, old: Pod | None, pod: Pod) -> None:
+        """See to it that a pod with a node ends, if it has just got that."""
+        if old is None or not old.spec.node_name:
+            assert self._runs_for is not None
+            seconds = self._runs_for(pod)
+            if seconds is not None:
+                self._end_in(pod, seconds)
 
     def _end_in(self, pod: Pod, seconds: float) -> None:
         metadata = pod.metadata
@@ -210,6 +206,12 @@ class SimulatedCluster:
             self._end_in(pod, seconds if since is None else parse_timestamp(since) + seconds - now)
 
     def end(self, ending: Ending) -> None:
-        change = self._store.end(*ending)
+        change = self._store.end(ending.kind, ending.namespace, ending.name, ending.uid)
         if change is not None:
             self.tell(change)
+
+
+def _unfinished(change: Change[Pod]) -> Change[Pod] | None:
+    """The change of a pod as those see it who watch pods that are not finished; None: they do not."""
+    old, new = (None if pod is None or pod.status.phase in FINISHED else pod for pod in (change.old, change.new))
+    return None if old is None and new is None else Change(old, new)

@@ -17,8 +17,11 @@ Nothing of a decision is in here. The same engine, store, latencies and calls gi
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from math import inf
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, get_args
+
+import msgspec
 
 from stowplan.api.api_errors import ApiError, NotFound
 from stowplan.engine.effects import Cancel, Effect, Pause, RunPlugin, Tell, Wake, Withdraw
@@ -32,7 +35,7 @@ from stowplan.simulate.plugin_calls import PluginCall
 from stowplan.simulate.virtual_api import Asked
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Coroutine, Iterable, Iterator, Sequence
+    from collections.abc import Collection, Coroutine, Iterable, Iterator, Sequence
 
     from stowplan.api.meta import ApiStruct
     from stowplan.api.pod import Pod
@@ -63,7 +66,7 @@ class Engine(Protocol):
     def attach(self, driver: VirtualTime, /) -> None: ...
 
 
-class Call(NamedTuple):
+class Call(msgspec.Struct, frozen=True):
     """Something of a caller's that is due at a time: a model that goes on."""
 
     action: Callable[[], object]
@@ -206,7 +209,7 @@ class VirtualTime:
         self._cluster.watchers.append(watcher)
 
     def end(self, pod: Pod) -> None:
-        """Whoever ran the pod is through with it; no-op if it has gone."""
+        """End a running pod: delete it as its kubelet would; no-op if it is gone."""
         metadata = pod.metadata
         self._cluster.end(Ending(type(pod), metadata.namespace, metadata.name, metadata.uid))
 
@@ -227,8 +230,7 @@ class VirtualTime:
         """
         limit = inf if until is None else until
         self._settle()
-        while not self._agenda.only_wakes and self._agenda.next <= limit and not self.halted:
-            self._agenda.advance()
+        while not self.halted and self._agenda.go_on(limit, for_ticks=False):
             self._settle()
 
     def advance(self, seconds: float) -> None:
@@ -236,12 +238,10 @@ class VirtualTime:
         agenda = self._agenda
         until = agenda.now + seconds
         self._settle()
-        while agenda.next <= until:
-            if self.halted:
-                return
-            agenda.advance()
+        while not self.halted and agenda.go_on(until, for_ticks=True):
             self._settle()
-        agenda.now = until
+        if not self.halted or agenda.next > until:
+            agenda.now = until
 
     def close(self) -> None:
         """End the plugins' coroutines that are under way, where they wait; nothing goes on after that."""
@@ -311,13 +311,18 @@ class VirtualTime:
             self._carry_out[type(effect.action)](effect)
 
     def _news(self, news: Changes) -> None:
-        self._agenda.close(news)
-        self.submit(news)
+        agenda, begin = self._agenda, self._begin
+        if agenda.batches.get(news.kind) is news.changes:
+            del agenda.batches[news.kind]
+        for effect in self._engine.step(news, agenda.now):
+            begin[type(effect.action)](effect)
 
     def _answer(self, answer: Answer) -> None:
         if answer.number in self._under_way:
             del self._under_way[answer.number]
-            self.submit(answer)
+            begin = self._begin
+            for effect in self._engine.step(answer, self._agenda.now):
+                begin[type(effect.action)](effect)
 
     # -- requests -----------------------------------------------------------------------------------------------------
 
@@ -408,16 +413,16 @@ class VirtualTime:
 
     def _callers(self, request: Request) -> None:
         try:
-            self.write(request)
+            self._cluster.tell(self._cluster.write(request))
         except ApiError as error:
             # What is to go may have gone already: nothing is wrong with that.
             if not (isinstance(request, Delete) and isinstance(error, NotFound)):
                 self.refused.append((self.now, request, error))
 
     def _take_from(self, feed: _Feed) -> None:
-        at = self.now
+        at = now = self._agenda.now
         # All of a moment at once, so that they are news of one batch.
-        while at <= self.now and feed.request is not None:
+        while at <= now and feed.request is not None:
             self._do[type(feed.request)](feed.request)
             at = feed.draw()
         if feed.request is not None:

@@ -62,8 +62,7 @@ class ObjectStore:
         """The object; NotFound if there is none."""
         found = self.find(kind, namespace, name)
         if found is None:
-            resource = resource_of(kind)
-            raise not_found(resource.plural, resource.group, name)
+            raise _not_found(kind, name)
         return found
 
     def find(self, kind: type[T], namespace: str, name: str) -> T | None:
@@ -96,10 +95,12 @@ class ObjectStore:
         obj: Any = request.obj
         metadata: ObjectMeta = obj.metadata
         kind: type[ApiStruct] = type(obj)
-        self._check_name(kind, metadata)
+        if not metadata.name:
+            self._check_name(kind, metadata)
         namespace = metadata.namespace or _default_namespace(kind)
         name = metadata.name or f"{metadata.generate_name}{self.version + 1:05}"
-        if (namespace, name) in self._of(kind):
+        objects = self._of(kind)
+        if (namespace, name) in objects:
             resource = resource_of(kind)
             raise already_exists(resource.plural, resource.group, name)
         self.version += 1
@@ -112,7 +113,8 @@ class ObjectStore:
             resource_version=str(self.version),
             generation=metadata.generation or int(kind is Pod),
         )
-        return Change(None, self._keep(_with_metadata(obj, metadata)))
+        obj = objects[namespace, name] = _with_metadata(obj, metadata)
+        return Change(None, obj)
 
     def update(self, request: Update, now: float) -> Change[Any]:
         """Replace an object. Its metadata keeps what is the server's to say."""
@@ -133,18 +135,22 @@ class ObjectStore:
         return self._replace(old, new)
 
     def bind(self, request: Bind, now: float, annotations: Mapping[str, str] | None = None) -> Change[Pod]:
-        old = self.get(Pod, request.namespace, request.name)
+        pods = self._of(Pod)
+        key = request.namespace or "default", request.name
+        old: Pod | None = pods.get(key)
+        if old is None:
+            raise _not_found(Pod, request.name)
         _check_bind(request, old)
         metadata, status = old.metadata, old.status
         if annotations:
             metadata = replace(metadata, annotations={**metadata.annotations, **annotations})
-        new = replace(
+        new = pods[key] = replace(
             old,
             metadata=self._next_version(metadata),
             spec=replace(old.spec, node_name=request.node),
             status=replace(status, conditions=self._bound(status.conditions, now), nominated_node_name=""),
         )
-        return Change(old, self._keep(new))
+        return Change(old, new)
 
     def delete(self, request: Delete, now: float, grace: float = 0.0) -> Change[Any]:
         """Take an object out. With finalizers, or a pod that runs with seconds of grace, it is only marked."""
@@ -166,7 +172,7 @@ class ObjectStore:
         return Change(old, self._keep(_with_metadata(old, self._next_version(marked))))
 
     def end(self, kind: type[ApiStruct], namespace: str, name: str, uid: str) -> Change[Any] | None:
-        """Whoever ran the object with this UID is through with it: it goes, unless finalizers keep it."""
+        """Delete the object with this UID for good, as its owner would, unless it has finalizers."""
         old: Any = self._of(kind).get((namespace, name))
         if old is None or old.metadata.uid != uid:
             return None
@@ -206,7 +212,8 @@ class ObjectStore:
 
     def _remove(self, old: Any) -> Change[Any]:
         self.version += 1
-        del self._of(type(old))[old.metadata.namespace, old.metadata.name]
+        metadata = old.metadata
+        del self._of(type(old))[metadata.namespace, metadata.name]
         return Change(old, None)
 
     def _bound(self, conditions: tuple[PodCondition, ...], now: float) -> tuple[PodCondition, ...]:
@@ -241,7 +248,7 @@ class ObjectStore:
 
 
 def runs(obj: Any) -> bool:
-    """Whether it is a pod that somebody runs, who has to end it."""
+    """Whether it is a pod on a node that has not finished, which only its kubelet deletes."""
     return type(obj) is Pod and bool(obj.spec.node_name) and obj.status.phase not in FINISHED
 
 
@@ -269,6 +276,11 @@ def _uid_conflict(resource: str, group: str, have: ObjectMeta, wanted: str) -> E
     return conflict(resource, group, have.name, why)
 
 
+def _not_found(kind: type[ApiStruct], name: str) -> Exception:
+    resource = resource_of(kind)
+    return not_found(resource.plural, resource.group, name)
+
+
 def _default_namespace(kind: type[ApiStruct]) -> str:
     return "default" if resource_of(kind).namespaced else ""
 
@@ -289,7 +301,7 @@ def _servers_own(metadata: ObjectMeta, old: ObjectMeta) -> ObjectMeta:
 
 
 def _with_metadata(obj: T, metadata: ObjectMeta) -> T:
-    if not isinstance(obj, CustomObject):
+    if type(obj) is Pod or not isinstance(obj, CustomObject):
         return replace(obj, metadata=metadata)
     # Its content says the same once more, beside metadata that we do not know.
     known = obj.content.get("metadata") or {}

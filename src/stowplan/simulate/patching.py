@@ -139,7 +139,7 @@ def _merged_list(current: Sequence[Any], patch: Sequence[Any], path: str) -> lis
 
 
 def _arranged(merged: Sequence[Any], order: Sequence[Any], live: Sequence[Any], key: str) -> list[Any]:
-    """The elements in the patch's order; one that it does not name goes before the next that it stood before."""
+    """Sort elements in the patch's order; others go before the element that they preceded."""
     wanted = {element.get(key): place for place, element in enumerate(order)}
     stood = {element.get(key): place for place, element in enumerate(live)}
     named = sorted((one for one in merged if one[key] in wanted), key=lambda one: wanted[one[key]])

@@ -57,7 +57,7 @@ _UNTRUSTED = "certificate is not trusted"
 
 @dataclass(frozen=True, kw_only=True)
 class SchedulerEndpoint:
-    """Which scheduler, and as whom."""
+    """The scheduler to query, and credentials."""
 
     url: str
     kubeconfig: str | None = None

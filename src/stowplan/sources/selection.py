@@ -54,7 +54,7 @@ class Selection:
         for term in terms:
             if term.field not in _FIELDS:
                 known = joined(tuple(_FIELDS))
-                raise InputError(f"--field-selector: {term.field!r} is none of the fields that pods have here: {known}")
+                raise InputError(f"--field-selector: {term.field!r} is not a supported field; supported: {known}")
         return cls(tuple(names), namespace, selector, terms)
 
     @property

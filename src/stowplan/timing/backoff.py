@@ -51,5 +51,5 @@ class Backoff:
         return wait
 
     def reset(self) -> None:
-        """Start anew: what failed so far says nothing of what comes."""
+        """Reset to the initial delay."""
         self._base = self._policy.initial

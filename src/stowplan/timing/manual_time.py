@@ -1,8 +1,7 @@
 """A manual clock for tests.
 
-Whoever sleeps does so until the time has been moved to the moment that they wait for. `advance` goes from one such
-moment to the next, and lets everybody who is awake do what needs no time before it goes on; so what happens in an hour
-happens in its order, and is over in a millisecond.
+Sleepers wake when the time is moved to their deadline. `advance` moves from deadline to deadline and lets all woken
+tasks run before it continues, so an hour's events happen in order, in a millisecond.
 """
 
 from __future__ import annotations

@@ -149,7 +149,7 @@ class RecordedTrace:
 
 
 def _fresh(pod: Pod, times: int) -> Pod:
-    """As it was when nobody had seen it; one that has the name of another is told from it by a number."""
+    """The pod as created; if its name repeats, a number makes it unique."""
     metadata = replace(
         pod.metadata,
         name=pod.metadata.name if times == 1 else f"{pod.metadata.name}-{times}",

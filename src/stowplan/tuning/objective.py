@@ -73,7 +73,7 @@ def read_objective(text: str) -> Objective:
         try:
             terms[name.strip()] = float(weight) if weight else 1.0
         except ValueError:
-            raise TuningError(f"objective {text}: the weight of {name} is no number: {weight!r}") from None
+            raise TuningError(f"objective {text}: the weight of {name} is not a number: {weight!r}") from None
     return blend(terms)
 
 

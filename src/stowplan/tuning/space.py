@@ -142,7 +142,7 @@ def _meant(name: str, known: Sequence[str]) -> str:
 
 
 class Chooser(Protocol):
-    """Whoever knows what to try next."""
+    """Chooses the values of the next trial."""
 
     def whole(self, name: str, low: int, high: int, /) -> int: ...
 

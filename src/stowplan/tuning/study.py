@@ -67,7 +67,7 @@ class Study:
         if known is None:
             self._study.set_user_attr(_MADE_FROM, dict(made_from))
         elif not resume:
-            raise TuningError(f"{storage}: there is a search already: --resume goes on with it, or name another folder")
+            raise TuningError(f"{storage}: there is a search already: continue it with --resume, or use another folder")
         elif known != made_from:
             other = ", ".join(name for name in made_from if known.get(name) != made_from[name])
             raise TuningError(f"{storage}: the search there was made from something else: {other} differs")

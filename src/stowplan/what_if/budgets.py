@@ -1,7 +1,7 @@
 """Disruption budgets during a drain.
 
-A budget's status says how many of its pods may be disrupted now. Where nobody has written one, as in manifests, it is
-worked out from the pods that match. An evicted pod counts against its budgets until the one made anew has a node.
+A budget's status has the number of allowed disruptions. If there is none, as in manifests, it is computed from the
+matching pods. An evicted pod counts against its budgets until its replacement has a node.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class Budgets:
             self._left[name] -= 1
 
     def back(self, pod: PodInfo) -> None:
-        """Made anew, it has a node."""
+        """The recreated pod has a node: give its disruption back."""
         for name in self.of(pod):
             self._left[name] += 1
 

@@ -208,7 +208,7 @@ def _add_nodes(
         if found.independent:
             found.cheapest = _cheapest(missing, each, prices)
         else:
-            found.notes.append("no mix of kinds was looked for: which nodes take the pod hangs on the other nodes")
+            found.notes.append("no mix of kinds was computed: which nodes take the pod depends on the other nodes")
 
 
 def kinds_of(cluster: Cluster) -> list[NodeKind]:
@@ -230,7 +230,7 @@ def _room_note(cluster: Cluster, question: _Question, found: _Found, kind: NodeK
     """Where nobody says how many are wanted."""
     template = NodeTemplate.of(cluster, kind.like)
     if not found.independent:
-        return f"how many nodes like {kind.name} to add hangs on how many pods are wanted: say so with replicas"
+        return f"how many nodes like {kind.name} to add depends on the number of pods: set replicas"
     taken = _room_on_new(cluster, question, template)
     return f"another node like {kind.name} would take {taken:,} more"
 

@@ -40,7 +40,7 @@ class NodesToAddRecord(Answer, frozen=True, kw_only=True):
 
     like: str
     count: int
-    #: Pods that such a node takes; None where that hangs on the other nodes.
+    #: Pods that such a node takes; None if that depends on the other nodes.
     each: int | None = None
     #: Of all of them together.
     price: float | None = None

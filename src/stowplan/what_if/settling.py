@@ -36,7 +36,7 @@ class Settling:
         self.displaced: dict[str, None] = {}
 
     def settle(self, pods: Sequence[Pod]) -> None:
-        """These have left their nodes and are made anew; nobody else who is pending is tried."""
+        """Schedule the recreated copies of pods that lost their nodes; other pending pods are not tried."""
         keys = put_back(self._cluster, pods)
         for _ in range(_ROUNDS):
             ours = []
@@ -54,7 +54,7 @@ class Settling:
             keys = self._evicted(before)
 
     def foresee(self, pods: Sequence[Pod]) -> bool:
-        """As `settle`, of pods whose nodes are gone, if that can be told without changing anything; else False."""
+        """Like `settle` for pods of removed nodes, without changing anything; False if that is not possible."""
         if any(map(uses_claims, pods)):
             return False
         fresh = sorted(map(made_anew, pods), key=lambda pod: -(pod.spec.priority or 0))
@@ -92,7 +92,7 @@ class Settling:
         return {info.uid: info.pod for info in state.placed_pods()}
 
     def _evicted(self, before: dict[str, Pod]) -> list[str]:
-        """Those that are gone since; who comes back of them, made anew."""
+        """Record pods evicted since; return the recreated ones."""
         gone = [pod for uid, pod in before.items() if self._cluster.state.placed(uid) is None]
         for pod in gone:
             self.displaced[f"{pod.metadata.namespace}/{pod.metadata.name}"] = None

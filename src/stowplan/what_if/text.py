@@ -104,7 +104,7 @@ def drain_page(record: DrainRecord) -> list[Block]:
     if record.lost:
         blocks += [
             Line(),
-            Line((("Lost: nobody makes them anew", "head"),)),
+            Line((("Lost: no controller recreates them", "head"),)),
             Line(listed(list(record.lost), 20), indent=2),
         ]
     if record.moves:

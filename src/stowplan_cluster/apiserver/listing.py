@@ -131,4 +131,4 @@ def _decode(text: str) -> _Token:
         padded = text + "=" * (-len(text) % 4)
         return msgspec.json.decode(base64.urlsafe_b64decode(padded.encode("ascii")), type=_Token)
     except (ValueError, msgspec.MsgspecError):
-        raise BadRequest("continue key is not valid: it is none that this server gave") from None
+        raise BadRequest("continue key is not valid: it was not issued by this server") from None

@@ -7,6 +7,8 @@ placed.
 
 from __future__ import annotations
 
+import re
+from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -17,6 +19,7 @@ from stowplan_cluster.apiserver.admission.service_addresses import allocate_addr
 from stowplan_cluster.apiserver.defaults import apply_defaults
 from stowplan_cluster.apiserver.resources import BUILT_IN, Catalogue
 from stowplan_cluster.apiserver.schema import conform, schema_of
+from stowplan_cluster.apiserver.schema.types import ListType, Struct
 from stowplan_cluster.apiserver.strategies.jobs import generate_selector
 
 if TYPE_CHECKING:
@@ -25,10 +28,14 @@ if TYPE_CHECKING:
 
     from stowplan.api.api_errors import FieldError
     from stowplan_cluster.apiserver.resources import Resource
+    from stowplan_cluster.apiserver.schema.types import Type
 
 _MISLEADING = frozenset(("FieldValueInvalid", "FieldValueNotSupported"))
 #: Field paths of pod templates in workloads.
 _OF_PODS = ("spec.template.spec.", "spec.jobTemplate.spec.template.spec.")
+
+_UNKNOWN_FIELD = re.compile(r'unknown field "(.*)"')
+_INDEX = re.compile(r"\[\d+\]")
 
 _CATALOGUE = Catalogue(BUILT_IN)
 
@@ -47,7 +54,7 @@ def findings(manifest: Mapping[str, Any]) -> Iterator[tuple[bool, str]]:
         return
     if unknown:
         for complaint in unknown:
-            yield True, complaint
+            yield True, f"{complaint}{_meant(schema_of(resource), complaint)}"
         # Stop here: a required field may be missing because it is misspelled.
         return
     if resource.namespaced:
@@ -62,6 +69,24 @@ def findings(manifest: Mapping[str, Any]) -> Iterator[tuple[bool, str]]:
         generate_selector(obj, 0.0)
     for problem in validation.validate_create(resource, obj):
         yield _misleads(resource, problem), str(problem)
+
+
+def _meant(schema: Struct, complaint: str) -> str:
+    """For an unknown field, the field of the same struct that is spelled most like it, as a question."""
+    found = _UNKNOWN_FIELD.fullmatch(complaint)
+    if found is None:
+        return ""
+    *parents, name = _INDEX.sub("", found[1]).split(".")
+    struct: Type = schema
+    for parent in parents:
+        inner = struct.fields.get(parent) if isinstance(struct, Struct) else None
+        while isinstance(inner, ListType):
+            inner = inner.element
+        if inner is None:
+            return ""
+        struct = inner
+    near = get_close_matches(name, struct.fields, n=1) if isinstance(struct, Struct) else []
+    return f"; did you mean {near[0]}?" if near else ""
 
 
 def _misleads(resource: Resource, problem: FieldError) -> bool:

@@ -215,7 +215,7 @@ async def served(cluster: EmbeddedCluster) -> AsyncIterator[asyncio.Task[None]]:
 
 def _no_listening(error: OSError) -> str:
     elsewhere = isinstance(error, socket.gaierror) or error.errno == errno.EADDRNOTAVAIL
-    hint = "--bind-address wants an address of this machine" if elsewhere else "--port 0 takes a free port"
+    hint = "--bind-address must be an address of this machine" if elsewhere else "--port 0 takes a free port"
     return f"cannot listen: {error.strerror or error}; {hint}"
 
 

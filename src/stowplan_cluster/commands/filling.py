@@ -87,7 +87,7 @@ class Filling:
             told.append(f"made priority classes as pods have them, as no file defines them: {made}")
         if self._without_owner:
             objects = count(self._without_owner, "object")
-            told.append(f"{objects} lost owners that are not in the files: nobody collects or replaces them")
+            told.append(f"{objects} lost owners that are not in the files: no controller collects or replaces them")
         for resource, number in sorted(self._kept.items(), key=lambda one: (one[0].kind, one[0].group)):
             told.append(f"{_numbered(resource, number)} kept, nobody here reads {'it' if number == 1 else 'them'}")
         for (api_version, kind), number in sorted(self._unknown.items()):

@@ -281,8 +281,8 @@ def _announcement(cluster: EmbeddedCluster, profiles: Collection[str], page: str
 
 def _farewell(state: Path | None) -> str:
     if state is None:
-        return "stopped: the cluster is gone; --state FILE would have kept it"
-    return f"stopped: {state} keeps the cluster, the same command goes on with it"
+        return "stopped: the cluster is lost; --state FILE would have kept it"
+    return f"stopped: {state} has the cluster, the same command continues with it"
 
 
 def _reported(store: Store) -> AbstractContextManager[None]:

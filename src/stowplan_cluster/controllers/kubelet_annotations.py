@@ -76,5 +76,5 @@ def _seconds(annotations: dict[str, str], name: str) -> float | None:
 def _exit_code(annotations: dict[str, str]) -> int:
     text = annotations.get(EXIT_CODE, "0")
     if not _DIGITS.fullmatch(text) or int(text) > _MAX_EXIT_CODE:
-        raise InvalidAnnotation(f"annotation {EXIT_CODE}: {text[:64]!r} is no number from 0 to {_MAX_EXIT_CODE}")
+        raise InvalidAnnotation(f"annotation {EXIT_CODE}: {text[:64]!r} is not a number from 0 to {_MAX_EXIT_CODE}")
     return int(text)

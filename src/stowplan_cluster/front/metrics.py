@@ -71,7 +71,7 @@ class Metrics:
         registry.at_scrape(self._refresh)
         #: Open watches.
         self.watches = 0
-        #: Requests being answered now, by kind.
+        #: Requests in flight, by kind.
         self.inflight = {"readOnly": 0, "mutating": 0}
         #: Requests rejected because of too many in flight, by kind.
         self.dropped = {"readOnly": 0, "mutating": 0}

@@ -306,9 +306,11 @@ async def test_a_server_that_does_not_listen_to_the_end():
         pytest.param(sends(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nf"), CUT_OFF_WORDS, id="cut off"),
         pytest.param(sends(b"HTTP/1.1 200"), CUT_OFF_WORDS, id="head cut off"),
         pytest.param(streams(b"f", then="reset"), f"connection reset by peer|{CUT_OFF_WORDS}", id="reset in a chunk"),
-        pytest.param(sends(b"\x15\x03\x01\0\2\2\x16", keep=True), 'what came is no HTTP: it begins with "', id="TLS"),
         pytest.param(
-            sends(b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\n\r\nx"), "what came is no HTTP", id="no gzip"
+            sends(b"\x15\x03\x01\0\2\2\x16", keep=True), 'the response is not HTTP: it begins with "', id="TLS"
+        ),
+        pytest.param(
+            sends(b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\n\r\nx"), "the response is not HTTP", id="no gzip"
         ),
     ],
 )

@@ -116,8 +116,8 @@ async def test_a_watch_that_breaks_is_resumed_where_it_was(fault):
         pytest.param(closes, "closed the connection", id="closed"),
         pytest.param(hangs, "nothing came within the time limit", id="silent from the start"),
         pytest.param(streams(then="silence"), "nothing came for 0.1 seconds", id="silent after the header"),
-        pytest.param(sends(b"garbage\r\n\r\n"), "what came is no HTTP", id="no HTTP"),
-        pytest.param(streams(b"\x00\n"), "no watch event", id="garbage"),
+        pytest.param(sends(b"garbage\r\n\r\n"), "the response is not HTTP", id="no HTTP"),
+        pytest.param(streams(b"\x00\n"), "not a watch event", id="garbage"),
         pytest.param(streams(), "as soon as they begin", id="ended"),
         pytest.param(
             streams(b"<html>please log in", content_type="text/html", then="silence"), "please log in", id="HTML"

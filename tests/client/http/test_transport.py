@@ -336,7 +336,7 @@ def test_retry_after_may_be_missing():
         pytest.param(closes, "closed the connection without an answer", id="closed"),
         pytest.param(resets, "connection reset by peer|closed the connection", id="reset"),
         pytest.param(hangs, "nothing came within the time limit", id="silent"),
-        pytest.param(sends(b"SSH-2.0-OpenSSH_9.6\r\n"), "what came is no HTTP", id="no HTTP"),
+        pytest.param(sends(b"SSH-2.0-OpenSSH_9.6\r\n"), "the response is not HTTP", id="no HTTP"),
         pytest.param(
             sends(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n{"), "in the middle of the answer", id="cut off"
         ),
@@ -345,9 +345,9 @@ def test_retry_after_may_be_missing():
             r'something with content type text/html: "<html> <body>Please log in"',
             id="a login page",
         ),
-        pytest.param(answers(200, b"not JSON"), "what came is no object", id="no JSON"),
-        pytest.param(answers(200, b"[1]"), "what came is no object", id="no object"),
-        pytest.param(answers(200, b'{"metadata":{"name":"\xff"}}'), "what came is no object", id="no UTF-8"),
+        pytest.param(answers(200, b"not JSON"), "the response is not an object", id="no JSON"),
+        pytest.param(answers(200, b"[1]"), "the response is not an object", id="no object"),
+        pytest.param(answers(200, b'{"metadata":{"name":"\xff"}}'), "the response is not an object", id="no UTF-8"),
     ],
 )
 async def test_unreachable_says_why(action, message):

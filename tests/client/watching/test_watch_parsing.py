@@ -199,7 +199,7 @@ def test_what_is_no_such_object_is_bad(obj, bad):
     ],
 )
 def test_garbage_ends_the_stream(garbage):
-    with pytest.raises(Unreachable, match="what came is no watch event"):
+    with pytest.raises(Unreachable, match="the line is not a watch event"):
         WatchDecoder(Pod).event(garbage)
 
 
@@ -296,7 +296,7 @@ def test_items_may_be_null():
     ],
 )
 def test_what_is_no_list_is_not_taken_for_an_empty_one(data):
-    with pytest.raises(Unreachable, match="what came is no list of objects"):
+    with pytest.raises(Unreachable, match="the response is not a list of objects"):
         decode_page(data, Pod)
 
 
@@ -308,5 +308,5 @@ def test_a_single_object_names_the_wrong_field():
 
 @pytest.mark.parametrize("data", [b"{}", b'{"resources":[{}]}', b"x", b""])
 def test_what_is_no_list_of_resources(data):
-    with pytest.raises(Unreachable, match="no list of resources"):
+    with pytest.raises(Unreachable, match="not a list of resources"):
         decode_resource_names(data)

@@ -79,7 +79,10 @@ steps = st.lists(
 )
 
 
-@pytest.mark.parametrize("plugins", [(), (EvenPods,), (FewPods,), (Narrow,)], ids=lambda p: p[0].name if p else "none")
+USERS = [(), *(pytest.param((plugin,), marks=pytest.mark.slow) for plugin in (EvenPods, FewPods, Narrow))]
+
+
+@pytest.mark.parametrize("plugins", USERS, ids=lambda p: p[0].name if p else "none")
 def test_a_restricted_evaluation_says_of_its_rows_what_an_unrestricted_one_says(plugins):
     @examples(60)
     @given(

@@ -15,7 +15,7 @@ def test_without_it_the_page_asks(open_tab, address):
     bare, _, token = address.partition("#token=")
     with open_tab() as tab:
         tab.page.goto(bare)
-        expect(tab.page.get_by_role("alert")).to_contain_text("wants its token")
+        expect(tab.page.get_by_role("alert")).to_contain_text("requires its token")
         tab.page.get_by_role("textbox").fill("wrong")
         tab.page.get_by_role("button", name="Open").click()
         expect(tab.page.get_by_role("alert")).to_contain_text("not the token")

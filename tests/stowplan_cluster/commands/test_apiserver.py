@@ -137,7 +137,7 @@ class TestRefusals:
             (["-f", "bad.yaml"], "bad.yaml"),
             (["-f", "invalid.yaml"], "spec.containers: Required value"),
             (["--port=99999"], "99999"),
-            (["--bind-address=999.1.1.1"], "--bind-address wants an address of this machine"),
+            (["--bind-address=999.1.1.1"], "--bind-address must be an address of this machine"),
             (["--kubeconfig-out=/nowhere/at/all/config"], "/nowhere/at/all"),
         ],
     )

@@ -179,7 +179,7 @@ def test_a_dump_of_pods_alone_loses_their_owners(server):
     copied = ApiServer()
     problems, notes = fill(copied, *pods)
     assert not problems
-    assert notes == ["2 objects lost owners that are not in the files: nobody collects or replaces them"]
+    assert notes == ["2 objects lost owners that are not in the files: no controller collects or replaces them"]
     assert "ownerReferences" not in stored(copied, "pods", "default", "web-1-0")["metadata"]
 
 

@@ -94,7 +94,7 @@ def test_a_signal_ends_it(tmp_path, number):
         process.send_signal(number)
         code, said = ended(process, log)
         assert code == 0
-        assert said.endswith("stopped: the cluster is gone; --state FILE would have kept it\n")
+        assert said.endswith("stopped: the cluster is lost; --state FILE would have kept it\n")
         assert not (tmp_path / "kubeconfig").exists()
 
 
@@ -123,7 +123,7 @@ def test_a_cluster_that_is_kept(tmp_path):
         code, said = ended(process, log)
         assert (code, said.splitlines()[-1]) == (
             0,
-            f"stopped: {tmp_path / 'state'} keeps the cluster, the same command goes on with it",
+            f"stopped: {tmp_path / 'state'} has the cluster, the same command continues with it",
         )
     with up(tmp_path, state) as (_, client, log):
         assert log.read_text().startswith(f"Serving on {client.url}: 2 nodes, 1 pod\n"), "and none are added"

@@ -3,6 +3,7 @@
 from collections import Counter
 from dataclasses import dataclass
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -139,6 +140,7 @@ ACTIONS = st.builds(Action, st.sampled_from(PEOPLE + MACHINES), st.integers(0, 1
 STORIES = st.sampled_from((3, 10, 30, 60)).flatmap(lambda length: st.lists(ACTIONS, min_size=length, max_size=length))
 
 
+@pytest.mark.slow
 @examples(60)
 @given(STORIES)
 def test_exactly_the_wanted_pods_run_in_the_end(actions):

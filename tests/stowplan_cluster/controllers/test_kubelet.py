@@ -394,7 +394,7 @@ def test_a_node_that_is_not_ready_starts_nothing_and_leaves_readiness_alone(clus
         ({"run_for": "soon"}, 'stowplan.io/run-for: time: invalid duration "soon"'),
         ({"run_for": "30"}, 'stowplan.io/run-for: time: missing unit in duration "30"'),
         ({"start_after": "-3s"}, "stowplan.io/start-after: '-3s' is negative"),
-        ({"exit_code": "256"}, "stowplan.io/exit-code: '256' is no number from 0 to 255"),
+        ({"exit_code": "256"}, "stowplan.io/exit-code: '256' is not a number from 0 to 255"),
         ({"exit_code": "9" * 5000}, "stowplan.io/exit-code: "),
     ],
     ids=["no duration", "no unit", "negative", "too large", "far too large"],

@@ -23,7 +23,7 @@ REFUSALS = {
     "429": lambda: TooManyRequests("the test is asked too much"),
     "500": lambda: InternalError("the test broke"),
     "unreachable": lambda: Unreachable("the test cut the line"),
-    "nonsense": lambda: Unreachable("what came is no watch event: the test said nonsense"),
+    "nonsense": lambda: Unreachable("the line is not a watch event: the test said nonsense"),
     "silent": lambda: StreamSilent("nothing came for so long"),
     #: The request may have arrived; it did not.
     "lost": lambda: OutcomeUnknown("the test lost the request"),

@@ -107,7 +107,7 @@ WRONG = {
     "a chunk line without end": (CHUNKED + b"3;" + b"x" * 5000, "a line between chunks is longer"),
     "trailers without end": (CHUNKED + b"0\r\n" + b"A: b\r\n" * LONGEST_HEAD, "its trailers are longer"),
     "no gzip": (GZIP + b"Content-Length: 1\r\n\r\nx", "not one whole gzip file"),
-    "no gzip at all": (GZIP + b"Content-Length: 20\r\n\r\n" + b"x" * 20, "its body is no gzip"),
+    "no gzip at all": (GZIP + b"Content-Length: 20\r\n\r\n" + b"x" * 20, "its body is not gzip"),
     "half a gzip": (GZIP + b"Content-Length: 20\r\n\r\n" + ZIPPED[:20], "not one whole gzip file"),
     "gzip and more": (GZIP + b"Content-Length: %d\r\n\r\n" % (len(ZIPPED) + 1) + ZIPPED + b"x", "not one whole gzip"),
     "brotli": (OK + b"Content-Encoding: br\r\nContent-Length: 1\r\n\r\nx", 'its Content-Encoding is "br"'),

@@ -34,7 +34,7 @@ class _Calls(Bindings):
         )
         # Something of the status is always under way, so that Bind does not follow PreBind.
         statuses = SimpleNamespace(withdraw=lambda uid, listener: True)
-        super().__init__(parts, statuses=statuses, failures=None, metrics=NoAttemptMetrics())
+        super().__init__(parts, statuses=statuses, failures=None, metrics=NoAttemptMetrics(now=lambda: 0.0))
         self.call = framework, state, pod, node_name
         self.ended = None
         attempt = Attempt(

@@ -135,7 +135,7 @@ def _nobody(about: ClusterSource, selection: Selection) -> str:
         return "No pod that was named has these labels and fields."
     if selection.narrows:
         where = about.hint_about_namespace(selection.namespace) if selection.namespace is not None else ""
-        return f"No pod of those that were asked for is pending{where}."
+        return f"None of the selected pods is pending{where}."
     # The others are told of in a note.
     others = " for the schedulers of this configuration" if about.cluster.pending() else ""
     return f"No pod is pending{others}."

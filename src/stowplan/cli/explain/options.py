@@ -74,7 +74,7 @@ class Question:
         return cls(what, names)
 
     def selection(self, options: Options) -> Selection:
-        """The pods that are asked about; raise InputError."""
+        """The selected pods; raise InputError."""
         names = [] if self.what == "podgroup" else self.names
         return Selection.of(names, namespace=options.namespace, labels=options.selector, fields=options.field_selector)
 

@@ -115,7 +115,7 @@ class ExecCredentials:
         return outcome
 
     async def _run(self) -> ExecAnswer | str:
-        """What the plugin answered, or why it did not: nobody may be left to whom that could be raised."""
+        """The plugin's answer, or the error as text: all waiters may be gone, so it cannot be raised."""
         try:
             answer = await self._ask()
         except (CredentialsError, ClientConfigError) as error:
@@ -176,7 +176,7 @@ class ExecCredentials:
         if process.returncode:
             raise CredentialsError(
                 f"{self._plugin.where}: exec: executable {self._plugin.command} failed with exit code "
-                f"{process.returncode}; what it wrote is not shown, as it may hold secrets: run it yourself to see why"
+                f"{process.returncode}; its output is not shown, as it may contain secrets: run it yourself to see why"
             )
         return stdout
 

@@ -1,8 +1,8 @@
 """HTTP responses, and the typed error of an unsuccessful one.
 
-An API server says what went wrong by a Status. What stands between us and it (load balancers, proxies, login pages)
-answers in HTML or plain text; then the HTTP code has to do, in upstream's words, and what was said is quoted, so that
-somebody can recognise whose voice it is.
+An API server reports errors as a Status. Intermediaries (load balancers, proxies, login pages) answer in HTML or plain
+text; then the error is derived from the HTTP code, with upstream's message, and quotes the body, so that users can
+recognize its origin.
 
 Upstream: staging/src/k8s.io/apimachinery/pkg/api/errors (NewGenericServerResponse), client-go/rest/request.go.
 """

@@ -125,7 +125,7 @@ class ConnectionPool:
         self._all.add(connection)
 
     def free(self, connection: HttpConnection) -> None:
-        """Hand a connection on to who waits, or keep it."""
+        """Pass a connection to the next waiter, or keep it."""
         if self._closing is not None or connection.context is not self._context or not connection.usable:
             connection.abort()
             return
@@ -193,7 +193,7 @@ class ConnectionPool:
         return None
 
     def _refuse(self, error: BaseException) -> bool:
-        """Tell who has waited longest why there is no connection."""
+        """Fail the longest waiter with the reason why there is no connection."""
         waiter = self._next_waiter()
         if waiter is not None:
             waiter.set_exception(error)

@@ -101,7 +101,7 @@ def _at_once(data: bytes, kind: type[T]) -> tuple[_Page[T] | _RawPage, Listing[T
 
 
 def _no_list(why: str) -> Unreachable:
-    return Unreachable(f"what came is no list of objects: {why}")
+    return Unreachable(f"the response is not a list of objects: {why}")
 
 
 def _keeps(documents: Documents | None, kind: type[ApiStruct]) -> bool:
@@ -167,7 +167,7 @@ def decode_one(data: bytes, kind: type[T]) -> T:
 
 
 def _no_object(why: str) -> Unreachable:
-    return Unreachable(f"what came is no object: {why}")
+    return Unreachable(f"the response is not an object: {why}")
 
 
 def decode_resource_names(data: bytes) -> frozenset[str]:
@@ -175,7 +175,7 @@ def decode_resource_names(data: bytes) -> frozenset[str]:
     try:
         return frozenset(resource.name for resource in _resource_list_decoder.decode(data).resources)
     except _NO_JSON as error:
-        raise Unreachable(f"what came is no list of resources: {error}") from None
+        raise Unreachable(f"the response is not a list of resources: {error}") from None
 
 
 class WatchDecoder(Generic[T]):
@@ -225,7 +225,7 @@ class WatchDecoder(Generic[T]):
 
 
 def _no_event(why: str) -> Unreachable:
-    return Unreachable(f"what came is no watch event: {why}")
+    return Unreachable(f"the line is not a watch event: {why}")
 
 
 def _loosely(raw: msgspec.Raw) -> object:

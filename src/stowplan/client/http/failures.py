@@ -44,7 +44,7 @@ def broken(why: str, *, lasting: bool = False) -> NotAnswered:
 
 
 def no_http(why: str) -> str:
-    return f"what came is no HTTP: {why}"
+    return f"the response is not HTTP: {why}"
 
 
 # --- before there was a connection

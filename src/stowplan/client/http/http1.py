@@ -146,7 +146,7 @@ class AnswerReader:
                 self._body = self._framed(version)
                 return self._body, data
             if self._code == 101:
-                raise NotHttp("the server switches protocols, which nobody asked for")
+                raise NotHttp("the server switches protocols unasked")
 
     def _read_head(self, head: bytes) -> str:
         """Take in status and headers; return the minor version."""

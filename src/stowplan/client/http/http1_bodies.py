@@ -64,7 +64,7 @@ class Gzipped(Content):
         try:
             super().add(self._unpacker.decompress(piece))
         except zlib.error as error:
-            raise NotHttp(f"its body is no gzip: {error}") from None
+            raise NotHttp(f"its body is not gzip: {error}") from None
 
     def whole(self) -> bytes:
         if self._begun and (not self._unpacker.eof or self._unpacker.unused_data):
@@ -82,7 +82,7 @@ def content_of(headers: Mapping[str, str]) -> Content:
 
 
 class Counted:
-    """A body whose length was said before."""
+    """A body with a Content-Length."""
 
     __slots__ = ("_content", "_left")
 

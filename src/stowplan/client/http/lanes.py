@@ -118,7 +118,7 @@ class Lanes:
         ticket.state = "done"
 
     def grant(self, now: float) -> list[Ticket]:
-        """Let go all whose turn it is."""
+        """Grant requests whose turn it is, as far as slots and tokens allow."""
         granted: list[Ticket] = []
         if not self._waiting:
             return granted
@@ -194,9 +194,9 @@ class Turns:
             self._pump = asyncio.get_running_loop().create_task(self._pumping(wait))
 
     def _grant(self) -> float | None:
-        """Let go all whose turn it is; return how long until there is a token for the rest, if that is what they need.
+        """Grant requests whose turn it is; return the seconds until the next token if the rest waits for one.
 
-        Both at the same moment: a token that comes in between would be nobody's, and wake nobody.
+        Both use one reading of the clock: a token that arrived in between would wake nobody.
         """
         now = self._clock()
         for ticket in self.lanes.grant(now):

@@ -145,7 +145,7 @@ class ListWatch(Generic[T]):
 
     @property
     def known(self) -> list[T]:
-        """What the API had when it was last heard of."""
+        """The objects as of the last list or watch event."""
         return self._known.objects()
 
     @property

@@ -75,7 +75,7 @@ def options_of(kind: type[Options], line: CommandLine) -> Options:
 
 class FlagSet:
     def __init__(self, flags: Iterable[Flag], *, gone: Mapping[str, str] | None = None) -> None:
-        """`gone`: flags of older releases -> what to write instead."""
+        """`gone` maps removed flags to their replacement."""
         self._gone = gone or {}
         self._flags = {flag.name: flag for flag in flags}
         self._by_shorthand = {flag.shorthand: flag for flag in self._flags.values() if flag.shorthand}

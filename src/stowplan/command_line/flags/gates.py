@@ -62,7 +62,7 @@ class Gates:
                 yield ("GA" if stage == "GA" else "deprecated"), name, value
 
     def alpha(self) -> list[str]:
-        """Gates that are on and that nobody promises to keep."""
+        """Enabled alpha gates."""
         return [
             name for name, gate in sorted(self.known.items()) if gate.stage == "ALPHA" and self.features.enabled(name)
         ]

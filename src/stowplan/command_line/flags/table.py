@@ -77,8 +77,7 @@ MISC = (
         "record-annotation",
         k.STRINGS,
         (),
-        "Annotations that --record keeps beside those that plugins read; all: each of them. Only Stowplan has this "
-        "flag.",
+        "Annotations that --record keeps in addition to those that plugins read, or all. Only Stowplan has this flag.",
     ),
     _misc(
         "record-keep",
@@ -184,7 +183,7 @@ AUTHORIZATION = (
         "authorization-always-allow-paths",
         k.STRINGS,
         ("/healthz", "/readyz", "/livez"),
-        "Paths that anybody may read; one that ends in * stands for all that begin so.",
+        "Paths that anybody may read; a trailing * matches any suffix.",
     ),
     _authorization("authorization-kubeconfig", k.STRING, "", "Kubeconfig for asking what a user may do."),
     _authorization(

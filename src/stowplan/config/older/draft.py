@@ -37,7 +37,7 @@ class Draft:
             comments.append(text)
 
     def move(self, old: str, new: str) -> None:
-        """Keep the comments of a field that goes elsewhere."""
+        """Keep the comments of a field that is moved."""
         for text in self.comments.pop(old, ()) if old != new else ():
             self.explain(new, text)
         if old in self.defaults:

@@ -127,7 +127,7 @@ def _same_kind_errors(kind: str, priority: Json, first: Json) -> Iterator[str]:
 
 
 def _only_argument(what: str, entry: Json) -> tuple[str, Any]:
-    """The one argument of an entry whose name says nothing."""
+    """The single argument of an entry whose name has no meaning."""
     argument, name = entry.get("argument"), entry.get("name", "")
     if argument is None:
         known = PREDICATES if what == "predicate" else PRIORITIES

@@ -43,7 +43,7 @@ class Upgrade:
 
 
 class PolicyMaps(Protocol):
-    """Whoever can read ConfigMaps with policies."""
+    """Reads Policies from ConfigMaps."""
 
     def policy(self, namespace: str, name: str, /, *, kubeconfig: str) -> Document:
         """The policy in a ConfigMap; ConfigError if it cannot be had. `kubeconfig`: the configuration's own, or ""."""

@@ -76,7 +76,7 @@ class NominatedNodes:
         return self._refused.copy()
 
     def _stale(self) -> set[int] | None:
-        """Rows whose verdict may be another now; None for all."""
+        """Rows whose verdict may have changed; None for all."""
         rows = self._cluster.changes.since(self._position)
         names = self._cluster.nominator.changed_since(self._version)
         if rows is None or names is None:

@@ -113,10 +113,14 @@ class Scoring:
             self._scored = None
         return Scored(failed, self._ended_early, self._preparing, self._totals, self._ranked, self._scores)
 
-    def ranked_for(self, feasible: Mask) -> Ints | None:
-        """The totals, `INFEASIBLE` where the pod does not fit; None if they are not up to date for these nodes."""
-        current = self._scored is feasible and self._dirty is not None and not self._dirty and not self._outdated
-        return self._ranked if current else None
+    @property
+    def ranked(self) -> Ints:
+        """The totals, `INFEASIBLE` where the pod does not fit; good until the next use."""
+        return self._ranked
+
+    def current(self, feasible: Mask) -> bool:
+        """Whether the totals are up to date for these nodes."""
+        return self._scored is feasible and self._dirty is not None and not self._dirty and not self._outdated
 
     def follow(self, state: CycleState, pod: PodInfo, rows: list[int], feasible: Mask) -> bool:
         """`run`, if no counter moved and few rows' sums did; False if not.
@@ -266,7 +270,7 @@ class Scoring:
             return raised(e)
 
     def _replace_score(self, plugin: ScorePlugin, pod: PodInfo, nodes: Nodes, feasible: Mask) -> Status | None:
-        """Score all nodes anew with one plugin."""
+        """Recompute the scores of all nodes for one plugin."""
         old = self._scores.get(plugin.name)
         if old is None:
             raw = self._framework.run_score(plugin, self._state, pod, nodes)
@@ -283,7 +287,7 @@ class Scoring:
         return self._renormalize(old, pod, feasible)
 
     def _patch_score(self, part: Score, pod: PodInfo, changed: list[int], feasible: Mask) -> Status | None:
-        """Score some rows anew with one plugin."""
+        """Recompute the scores of some rows for one plugin."""
         rows = np.array(changed, np.intp)
         raw = self._score_rows(part.plugin, pod, rows)
         if isinstance(raw, Status):

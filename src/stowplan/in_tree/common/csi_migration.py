@@ -1,11 +1,10 @@
 """In-tree volumes migrated to CSI drivers.
 
-Clouds once had a volume kind each, compiled into Kubernetes; now a CSI driver serves it. The objects stay as they are,
-so whoever asks about a driver must see through them: which driver serves the kind, by which handle the driver knows
-the volume, and by which node label the driver says where it is. What cannot be said in the driver's words is a
-TranslationError.
+Cloud volume types once compiled into Kubernetes are now served by CSI drivers. The objects are unchanged, so code that
+deals with drivers has to translate them: to the driver, its volume handle, and its topology label. What cannot be
+translated raises TranslationError.
 
-Whether a kind is taken over is asked in two ways: limits count it wherever there is a CSINode (`Migration.counted`); a
+There are two checks for migration: limits count it wherever there is a CSINode (`Migration.counted`); a
 volume's affinity is translated for the nodes whose CSINode names the plugin in an annotation (`is_migrated_on`).
 
 Upstream: k8s.io/csi-translation-lib; isCSIMigrationOn and isPluginMigratedToCSIOnNode of the scheduler's plugins.

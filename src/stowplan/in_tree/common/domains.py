@@ -52,7 +52,7 @@ def worth_normalizing(column: LabelColumn, table: NodeTable) -> bool:
 
 
 def unused_raw(table: NodeTable) -> Ints:
-    """Stands for the raw scores of nodes whose domains are scored instead: normalizing does not look at it."""
+    """Placeholder for raw node scores if domains are scored instead; normalizing ignores it."""
     zeros: Ints = table.memo("unused raw scores", lambda: np.zeros(table.n, np.int64))
     return zeros
 

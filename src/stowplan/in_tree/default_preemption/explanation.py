@@ -38,4 +38,4 @@ def _unhelpful(run: Candidates) -> str:
     untried = run.nodes_total - run.tried + run.failures.get(NOT_HELPFUL, 0)
     if untried:
         parts.append(f"nothing that eviction could change on {count(untried, 'node')}")
-    return joined(parts) if parts else "there is nobody to evict"
+    return joined(parts) if parts else "there is no pod to evict"

@@ -1,7 +1,7 @@
 """Devices that become ready only after a pod chose them: a fabric attaches them to the node first.
 
-The driver tells of that by conditions in the claim's status. A pod waits for them in PreBind; a claim whose devices
-failed, or were not ready in time, is of no use, and is given back when its pod fits nowhere.
+The driver reports it by conditions in the claim's status. A pod waits for them in PreBind; a claim whose devices failed
+or timed out is unusable, and is deallocated if its pod fits nowhere.
 
 Upstream: hasBindingConditions and isClaimReadyForBinding of dynamicresources.go.
 """

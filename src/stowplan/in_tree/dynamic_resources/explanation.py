@@ -1,7 +1,8 @@
 """Which request of which claim fails on a node, and why.
 
-Claims are judged each by itself first, and within one its requests; where each could be had alone, what comes last of
-what cannot be had together is told of. Extended resources that devices serve are told of by their own names.
+First each claim is checked alone, and within it each request. If each would be allocatable alone, the last one that
+cannot be allocated together with the others is reported. Extended resources backed by devices are reported by their own
+names.
 """
 
 from __future__ import annotations

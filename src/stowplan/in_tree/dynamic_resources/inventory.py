@@ -129,7 +129,7 @@ class Inventory:
             self._place(pool)
 
     def _place(self, pool_id: PoolId) -> None:
-        """Find out who reaches a pool that was published anew."""
+        """Determine the nodes that can use a newly published pool."""
         pool = self.pools[pool_id]
         pool.usages.clear()
         self._moved.add(pool_id)
@@ -436,7 +436,7 @@ class Inventory:
         return World(tuple((view, self.pools[pool_id].usage(view)) for pool_id, view in seen))
 
     def seen(self, row: int) -> Seen:
-        """What the row's code stands for."""
+        """The decoded form of the row's code."""
         code = int(self.codes[row])
         found = self._seen.get(code)
         if found is None:
@@ -444,7 +444,7 @@ class Inventory:
         return found
 
     def unused_world(self, row: int) -> World:
-        """The same if nobody had any of the devices."""
+        """The same, if all devices were free."""
         views = (view for view, _ in self.world(row).pools)
         return World(tuple((view, self.pools[view.driver, view.name].unused(view)) for view in views))
 

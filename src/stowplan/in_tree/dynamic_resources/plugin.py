@@ -405,7 +405,7 @@ class DynamicResources(
         return not any(self._needs_devices(pod.shape) for pod in pods)
 
     def _in_the_way(self, pod: PodInfo, diagnosis: Diagnosis) -> Iterator[ResourceClaim]:
-        """The pod's claims whose devices keep it off nodes."""
+        """The pod's claims whose allocated devices keep it off nodes."""
         masks = [
             e.mask & hit for plugin, e, hit in diagnosis.entries() if plugin == self.name and e.reason is UNAVAILABLE
         ]

@@ -103,7 +103,7 @@ class Pool:
         return usage
 
     def unused(self, view: PoolView) -> Usage:
-        """The same if nobody had any of the devices."""
+        """The same, if all devices were free."""
         return self._usage_of(view, ())
 
     def _usage_of(self, view: PoolView, all_taken: Collection[Taken]) -> Usage:

@@ -381,7 +381,7 @@ class InterPodAffinity(
         return None
 
     def _add_missing_keys(self, found: _FilterState, pod: PodInfo, shift: PodShift) -> None:
-        """A pod that comes may hold anti-affinity over a key that nobody's did before."""
+        """Add tables for topology keys that only an added pod's anti-affinity uses."""
         known = {table.key for table in found.existing_anti_affinity}
         labels = self.handle.cluster.objects.namespace_labels(pod.namespace)
         for shape in shift.shapes:

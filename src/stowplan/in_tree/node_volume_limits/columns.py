@@ -119,7 +119,7 @@ class AttachedVolumes:
         return None if found is None else found[: self._cluster.table.n]
 
     def limits(self, driver: str) -> npt.NDArray[np.int64] | None:
-        """How many may be; None: nobody says."""
+        """Volume limit per node; None if no CSINode has one."""
         found = self._limits.get(driver)
         return None if found is None else found[: self._cluster.table.n]
 
@@ -153,7 +153,7 @@ class AttachedVolumes:
         return self._attached_on(self._cluster.table.names[row])
 
     def behind(self, use: VolumeUse) -> Found:
-        """What stands behind a use, as it is now."""
+        """The current resolution of a use."""
         found = self._behind.get(use)
         return self._looked_up(use) if found is None else found
 
@@ -276,7 +276,7 @@ class AttachedVolumes:
     # -- what stands behind uses --------------------------------------------------------------------------------------
 
     def _look(self, use: VolumeUse) -> Found:
-        """Look a use up and note which objects that hangs on."""
+        """Resolve a use and record the objects that the result depends on."""
         old, new = self._behind.get(use), self._looked_up(use)
         if old is not None:
             for place in _read(use, old):
@@ -420,7 +420,7 @@ def limits_of(node: CSINode | None) -> dict[str, int]:
 
 
 def _read(use: VolumeUse, found: Found) -> Iterable[tuple[type[Any], str]]:
-    """The objects that were looked at to find what stands behind a use."""
+    """The objects that were read to resolve a use."""
     if use.claim is not None:
         yield PersistentVolumeClaim, f"{use.namespace}/{use.claim}"
     if found.volume_name:

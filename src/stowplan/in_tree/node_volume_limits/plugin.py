@@ -1,7 +1,7 @@
 """Reject nodes that cannot attach the pod's CSI volumes.
 
 The limits, and how many volumes are attached, are columns of `AttachedVolumes`; a pod adds its volumes to those, except
-where another pod has them attached already. What a pod's volumes are hangs on its claims, and pods of a StatefulSet
+where another pod has them attached already. A pod's volumes depend on its claims, and pods of a StatefulSet
 have claims of their own; but volumes that are attached nowhere differ in nothing but their driver. So pods are signed
 by how many volumes of each driver they bring, and share their work.
 

@@ -40,7 +40,7 @@ class CsiVolume(NamedTuple):
 
 
 class Found(NamedTuple):
-    """What stands behind a use."""
+    """The result of resolving a use to a CSI volume."""
 
     #: None: nothing that counts.
     volume: CsiVolume | None = None

@@ -299,7 +299,7 @@ class PodTopologySpread(
         return _Domains(column, None if whole else eligible, found, len(found) == column.size - 1, lacking)
 
     def _counter(self, constraint: Constraint, pod: PodInfo) -> int:
-        """The slot that counts matching pods; −1 when nobody counts."""
+        """The slot that counts matching pods; −1 if there is none."""
         if constraint.selector.empty or constraint.selector.nothing:
             # Parity: an empty selector counts no existing pod, though it matches the incoming one.
             return -1
@@ -330,7 +330,7 @@ class PodTopologySpread(
 
     def untouched_by(self, state: CycleState, pod: PodInfo, shapes: Collection[PodShape]) -> bool:
         if state.get(PRE_SCORE_KEY) is not None:
-            # Which domains there are hangs on the feasible nodes.
+            # The set of domains depends on the feasible nodes.
             return False
         found: _FilterState | None = state.get(PRE_FILTER_KEY)
         matches = self.handle.cluster.matches

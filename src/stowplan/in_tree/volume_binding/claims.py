@@ -108,7 +108,7 @@ class PodClaims(NamedTuple):
 
 
 class Claim(NamedTuple):
-    """One claim and what it comes to."""
+    """A claim and its binding state."""
 
     obj: PersistentVolumeClaim
     state: BoundVolume | DelayedClaim

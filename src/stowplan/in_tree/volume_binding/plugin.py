@@ -73,7 +73,7 @@ class _State:
     """What PreFilter knows of a pod's claims, and Filter of the nodes; shared by equal pods."""
 
     claims: PodClaims
-    #: What was found for the claims, and what that hangs on.
+    #: The result for the claims, and what it depends on.
     judgement: Judgement | None = None
     stamp: tuple[int, ...] = ()
     watch: ObjectWatch | None = None
@@ -106,7 +106,7 @@ class VolumeBinding(
         self.volumes = Volumes(cluster, self.node_sets)
         self.provisioning = Provisioning(cluster, self.node_sets)
         self.judge = Judge(cluster, node_sets=self.node_sets, volumes=self.volumes, provisioning=self.provisioning)
-        #: What the last pod's claims came to, and what that hangs on: a cycle asks several times.
+        #: The result for the last pod's claims, and what it depends on: a cycle asks several times.
         self._claims: tuple[Pod, tuple[int, int], list[Claim] | Status] | None = None
 
     # -- the pod ------------------------------------------------------------------------------------------------------

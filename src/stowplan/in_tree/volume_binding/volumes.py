@@ -69,7 +69,7 @@ FREE_BY_CLASS = ObjectIndex("class, of free volumes", lambda v: (class_name_of(v
 
 
 class Volume(NamedTuple):
-    """A volume as far as matching goes."""
+    """The fields of a volume that matching needs."""
 
     id: int
     name: str

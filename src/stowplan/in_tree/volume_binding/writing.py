@@ -120,7 +120,7 @@ class Writer:
     # -- waiting ------------------------------------------------------------------------------------------------------
 
     def _keys(self, reserved: Reserved) -> frozenset[Key]:
-        """The objects whose changes may mean something."""
+        """The objects to watch while the binding is pending."""
         keys: set[Key] = {("Node", f"/{self._node_name}"), ("Pod", f"{self._pod.namespace}/{self._pod.name}")}
         for binding in reserved.bindings:
             keys.add(("PersistentVolume", f"/{binding.volume.metadata.name}"))

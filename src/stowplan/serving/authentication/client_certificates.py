@@ -159,7 +159,7 @@ async def verify_aside(presented: Sequence[bytes], authorities: Sequence[x509.Ce
 
 @cache
 def _checker() -> ThreadPoolExecutor:
-    """One thread, for whoever comes first: a crowd of certificates keeps but each other waiting."""
+    """One thread in order of arrival, so that a flood of certificates delays only certificates."""
     return ThreadPoolExecutor(1, "client certificates")
 
 

@@ -147,7 +147,7 @@ def _list(found: ConfigMap, key: str) -> tuple[str, ...]:
     try:
         return tuple(_strings.decode(text) or ())
     except (msgspec.DecodeError, UnicodeEncodeError) as error:
-        raise ValueError(f"{key} is no JSON list of strings: {error}") from None
+        raise ValueError(f"{key} is not a JSON list of strings: {error}") from None
 
 
 def _complain(error: ValueError) -> None:

@@ -62,7 +62,7 @@ class FrontProxy:
         self._wall_clock = wall_clock
 
     async def identify(self, headers: Headers, peer: Peer) -> UserInfo | None:
-        """Whom a front proxy speaks for; None if it names nobody; raise Rejected if the peer is no front proxy."""
+        """The user that a front proxy asserts; None if it names none; raise Rejected for other peers."""
         authorities = self._authorities.current()
         if not peer.certificates or not authorities:
             return None

@@ -1,6 +1,6 @@
 """/flagz and /statusz.
 
-Text for people, whose separator changes so that nobody parses it; objects of config.k8s.io for those who ask.
+Text for people, with a random separator so that it is not parsed; config.k8s.io objects on request.
 
 Upstream: staging/src/k8s.io/apiserver/pkg/server/{flagz,statusz}.
 """

@@ -135,6 +135,6 @@ class _Encoder:
         return known
 
     def _mapping(self) -> bytes:
-        """The whole program as one binary whose names are all known, so that nobody looks for them."""
+        """The program as one binary with all symbols resolved, so that pprof does not look for them."""
         known = b"".join(number_field(number, 1) for number in (7, 8, 9))
         return number_field(1, 1) + number_field(5, self._string("python")) + known

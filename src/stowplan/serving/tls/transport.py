@@ -45,11 +45,10 @@ PEER_CERTIFICATES = "peer_certificates"
 
 
 class OpenConnections:
-    """Those of one server, which bears only so many.
+    """The open connections of one server, limited in number.
 
-    For a new one, the oldest is closed that waits for its client, or whose client is not let in yet. Whoever opens
-    connections and does nothing with them, or sends tokens that nobody knows, keeps nobody else out, such as the one
-    who asks whether this process lives.
+    Beyond the limit, the oldest connection that is idle or not yet authenticated is closed. So clients that open idle
+    connections, or send invalid tokens, do not lock out others such as health probes.
     """
 
     def __init__(self, *, most: int) -> None:

@@ -121,7 +121,7 @@ def apply(
 
 def _check_applied(live: JsonObject | None, applied: JsonObject, type: Struct, api_version: str) -> None:
     if not isinstance(applied, dict):
-        raise BadRequest("error decoding YAML: the configuration is no object")
+        raise BadRequest("error decoding YAML: the configuration is not an object")
     kind = live.get("kind") if live else type.name.rpartition(".")[2]
     if applied.get("apiVersion") != api_version or (kind and applied.get("kind") != kind):
         raise BadRequest(f"invalid object type: {_described_type(applied)}")

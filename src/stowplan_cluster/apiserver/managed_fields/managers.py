@@ -61,7 +61,7 @@ def _read(entries: object, fields_of: Callable[[Any], FieldSet]) -> Managers:
     if entries is None:
         return {}
     if not isinstance(entries, list):
-        raise ValueError("managedFields is no list")
+        raise ValueError("managedFields is not a list")
     managers: Managers = {}
     for i, entry in enumerate(entries):
         _check(entry, i)
@@ -78,7 +78,7 @@ def _read(entries: object, fields_of: Callable[[Any], FieldSet]) -> Managers:
 
 def _check(entry: Any, index: int) -> None:
     if not isinstance(entry, dict):
-        raise ValueError(f"managed fields entry {index} is no object")
+        raise ValueError(f"managed fields entry {index} is not an object")
     if entry.get("operation") not in (APPLY, UPDATE):
         raise ValueError("operation must be `Apply` or `Update`")
     if not entry.get("apiVersion"):
@@ -90,7 +90,7 @@ def _check(entry: Any, index: int) -> None:
         raise ValueError(f'invalid fieldsType "{kind}" in managed fields entry {index}')
     for name in ("apiVersion", "manager", "subresource", "time"):
         if not isinstance(entry.get(name) or "", str):
-            raise ValueError(f"{name} of managed fields entry {index} is no text")
+            raise ValueError(f"{name} of managed fields entry {index} is not a string")
 
 
 def written(managers: Managers) -> list[JsonObject]:

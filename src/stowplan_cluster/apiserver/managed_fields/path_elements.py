@@ -102,7 +102,7 @@ def canonical(step: str) -> str | None:
     if kind == "v:":
         return "v:" + go_json(value)
     if not isinstance(value, dict):
-        raise ValueError(f"keys are no object: {step}")
+        raise ValueError(f"keys are not an object: {step}")
     return _with_keys(value)
 
 

@@ -148,7 +148,7 @@ PERSISTENT_VOLUMES = Printer(
         NAME,
         text("Capacity", "How large the volume is."),
         text("Access Modes", "How the volume can be mounted."),
-        text("Reclaim Policy", "What becomes of the volume when its claim goes."),
+        text("Reclaim Policy", "What happens to the volume when its claim is deleted."),
         text("Status", "Whether the volume is bound."),
         text("Claim", "The claim it is bound to, or kept for."),
         text("StorageClass", "The volume's class."),
@@ -177,7 +177,7 @@ STORAGE_CLASSES = Printer(
     (
         NAME,
         text("Provisioner", "Who makes volumes of this class."),
-        text("ReclaimPolicy", "What becomes of a volume when its claim goes."),
+        text("ReclaimPolicy", "What happens to a volume when its claim is deleted."),
         text("VolumeBindingMode", "Whether claims are bound at once or with their first pod."),
         text("AllowVolumeExpansion", "Whether claims may grow."),
         AGE,

@@ -54,9 +54,9 @@ class Capacity(NamedTuple):
 
 
 class DeviceContent:
-    """What a device is, whatever its name; one object per distinct content, compared by identity.
+    """The content of a device without its name; one object per distinct content, compared by identity.
 
-    What it means is worked out when somebody asks: of most devices of a large cluster nobody does.
+    Derived values are computed on demand: for most devices of a large cluster they are never needed.
     """
 
     def __init__(self, device: api.Device, driver: str, *, list_attributes: bool) -> None:
@@ -111,7 +111,7 @@ class DeviceContent:
 
     @cached_property
     def mappings(self) -> tuple[Any, ...]:
-        """What it stands for of its node."""
+        """The node-allocatable resources that the device maps to."""
         mapped = self._device.node_allocatable_resource_mappings
         return tuple(sorted((name, m.capacity_key, m.allocation_multiplier) for name, m in mapped.items()))
 

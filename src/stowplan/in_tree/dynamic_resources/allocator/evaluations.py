@@ -49,7 +49,7 @@ class _Exchange:
 
 
 class SlowEvaluation:
-    """One evaluation that goes on with each budget."""
+    """An evaluation that can be resumed with a new budget."""
 
     def __init__(self, selector: DeviceSelector, device: Device) -> None:
         self._exchange = _Exchange()

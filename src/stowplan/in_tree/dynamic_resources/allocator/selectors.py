@@ -112,7 +112,7 @@ class _Judging:
 
 
 class SelectorVerdicts:
-    """What selectors said of devices."""
+    """Cached results of selectors on devices."""
 
     def __init__(self, *, list_attributes: bool = False) -> None:
         self._list_attributes = list_attributes
