@@ -320,3 +320,20 @@ def test_the_recipe_for_a_dump_names_what_volumes_need(run):
         assert f"{kind}" in told
     readme = (SRC.parent / "README.md").read_text()
     assert "pvc,pv,sc,csinodes,csidrivers,csistoragecapacities,volumeattachments" in readme
+
+
+def test_an_extender_that_is_down_is_told_with_what_to_do(run, files, tmp_path):
+    (tmp_path / "config.json").write_text(
+        json.dumps(
+            {
+                "apiVersion": "kubescheduler.config.k8s.io/v1",
+                "kind": "KubeSchedulerConfiguration",
+                "extenders": [{"urlPrefix": "http://127.0.0.1:9", "filterVerb": "filter"}],
+            }
+        )
+    )
+    asked = ("explain", "-f", files(a_node("a").obj(), a_pod("p").obj()), "--config", str(tmp_path / "config.json"))
+    out = run(*asked).out
+    assert 'default/p cannot be judged\n  error: Post "http://127.0.0.1:9/filter": connection refused\n' in out
+    assert out.endswith("`stowplan explain --no-extenders` judges the pod without them\n")
+    assert run(*asked, "--no-extenders").out.startswith("default/p goes to a")

@@ -228,9 +228,14 @@ HOSTILE = {
 }
 
 
+def limit(behaviour):
+    """Only who never answers makes it pass; on a busy machine others may take a while."""
+    return "300ms" if behaviour == "hangs" else "20s"
+
+
 @pytest.mark.parametrize("behaviour", HOSTILE)
 async def test_a_pod_of_a_hostile_extender_gets_a_clear_status(extender, behaviour):
-    settings = extender.settings(behaviour, "filter", nodeCacheCapable=True, httpTimeout="300ms")
+    settings = extender.settings(behaviour, "filter", nodeCacheCapable=True, httpTimeout=limit(behaviour))
     settings |= {"managedResources": [{"name": "example.com/dongle", "ignoredByScheduler": True}]}
     async with scheduling(*nodes("n1"), extenders=[settings]) as cluster:
         await create(
@@ -245,7 +250,7 @@ async def test_a_pod_of_a_hostile_extender_gets_a_clear_status(extender, behavio
 @pytest.mark.parametrize("behaviour", HOSTILE)
 async def test_without_a_hostile_extender_that_is_ignorable(extender, behaviour):
     verbs = ("filter", "prioritize", "bind")
-    settings = extender.settings(behaviour, *verbs, nodeCacheCapable=True, httpTimeout="300ms", ignorable=True)
+    settings = extender.settings(behaviour, *verbs, nodeCacheCapable=True, httpTimeout=limit(behaviour), ignorable=True)
     async with scheduling(*nodes("n1", "n2"), extenders=[settings]) as cluster:
         await create(cluster, a_pod("p").obj())
         assert cluster.node_of("p")
@@ -253,7 +258,7 @@ async def test_without_a_hostile_extender_that_is_ignorable(extender, behaviour)
 
 @pytest.mark.parametrize("behaviour", [*HOSTILE, "null"])
 async def test_an_extender_that_cannot_prioritize_gives_no_points(extender, behaviour):
-    settings = extender.settings(behaviour, "prioritize", httpTimeout="300ms")
+    settings = extender.settings(behaviour, "prioritize", httpTimeout=limit(behaviour))
     async with scheduling(*nodes("n1", "n2"), extenders=[settings]) as cluster:
         await create(cluster, a_pod("p").obj())
         assert cluster.node_of("p")

@@ -289,10 +289,15 @@ class SchedulingAlgorithm:
             return None
         if standing.seen < self.cluster.table.count:
             self.sampling.saw(standing.seen)
+        ranked = standing.ranked
         if metrics is not None:
-            metrics.decided_again(framework.now() - started, seconds_of_hint=seconds, scored=bool(framework.score))
-        name = self.cluster.table.names[self.best(standing.ranked)]
-        return Decision(pod, name, state=standing.state, evaluated=standing.seen, feasible=standing.feasible)
+            took = framework.now() - started
+            metrics.decided_again(took, preparing=evaluation.preparing, hint=seconds, scored=ranked is not None)
+        if ranked is None:
+            found = Found(standing.feasible, standing.feasible_count, standing.seen)
+            return self._chosen(framework, evaluation, standing.state, pod, found)
+        name = self.cluster.table.names[self.best(ranked)]
+        return Decision(pod, name, state=standing.state, evaluated=standing.seen, feasible=standing.feasible_count)
 
     def _searched(
         self,

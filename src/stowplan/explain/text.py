@@ -66,7 +66,10 @@ def _not_judged(verdict: Verdict, alike: Sequence[str], reported: ReportedStatus
     blocks.append(Line((("error: ", "bad"), (verdict.error.message, "")), 2))
     if reported is not None:
         blocks += reported.blocks(verdict, wide=wide)
-    return [*blocks, *_extenders(verdict)]
+    blocks += _extenders(verdict)
+    if any(word.failed for word in verdict.extenders):
+        blocks.append(Line((("`stowplan explain --no-extenders` judges the pod without them", "dim"),), 2))
+    return blocks
 
 
 def _who(verdict: Verdict, alike: Sequence[str]) -> list[Span]:

@@ -203,13 +203,16 @@ class FrameworkMetrics:
                 self._hint_results[reused] = counter
             counter.inc()
 
-    def decided_again(self, seconds: float, *, seconds_of_hint: float, scored: bool) -> None:
-        """Tell of a pod that was placed by what an equal one has left; Filter gets all of the time."""
-        self.points["PreFilter"].took(0.0)
-        self.points["Filter"].took(seconds)
+    def decided_again(self, seconds: float, *, preparing: float, hint: float, scored: bool) -> None:
+        """Tell of a pod that is placed by what an equal one has left: how long it took, and to look for that (`hint`).
+
+        `preparing` of it is PreFilter's. If nodes are `scored` with it, Filter gets that time as well.
+        """
+        self.points["PreFilter"].took(preparing)
+        self.points["Filter"].took(seconds - preparing)
         for point in ("PreScore", "Score") if scored else ():
             self.points[point].took(0.0)
-        self.hinted(True, seconds=seconds_of_hint, used=True)
+        self.hinted(True, seconds=hint, used=True)
 
     def decided_together(self, pods: int, seconds: float, *, scored: int, reused: bool) -> None:
         """Tell of pods that shared one decision as of so many decisions; Filter gets all of the time."""

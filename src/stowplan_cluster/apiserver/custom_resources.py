@@ -11,6 +11,7 @@ Upstream: k8s.io/apiextensions-apiserver.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from stowplan_cluster.apiserver.custom.defaulting import apply_schema_defaults
@@ -35,11 +36,15 @@ if TYPE_CHECKING:
 DEFINITIONS = "customresourcedefinitions.apiextensions.k8s.io"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class _Version:
     schema: JsonObject
     struct: Struct
-    rules: RuleTree | None
+
+    @cached_property
+    def rules(self) -> RuleTree | None:
+        """Compiled for the first object."""
+        return rule_tree(self.schema)
 
 
 class CustomResources:
@@ -130,7 +135,7 @@ class CustomResources:
             del self._versions[_key(resource)]
         for resource, schema in wanted.items():
             self._catalogue.add(resource)
-            self._versions[_key(resource)] = _Version(schema, struct_of(schema), rule_tree(schema))
+            self._versions[_key(resource)] = _Version(schema, struct_of(schema))
 
 
 class _Column(dict[str, "str | int"]):

@@ -99,15 +99,15 @@ class Journal:
         except OSError as error:
             if not self._behind:
                 # Log once, not for every change until there is space again.
-                text = "%s: version %d is not saved: %s; nothing is until that works again"
-                _log.error(text, self._path, stored.version, error.strerror or error)
+                text = "cannot write state file %s: %s; changes from version %d on are in memory only until it can be"
+                _log.error(text, self._path, error.strerror or error, stored.version)
             self._behind = True
 
     def _write(self, line: bytes) -> None:
         # One unbuffered write: if the process dies now, the line is complete or missing.
         if os.write(self._file, line) != len(line):
             os.ftruncate(self._file, self._size)
-            raise OSError("only part of it could be written")
+            raise OSError("no space for a whole line")
         self._size += len(line)
 
     def _start_anew(self) -> None:

@@ -337,7 +337,7 @@ async def test_what_it_writes_is_neither_shown_nor_logged(plugin, caplog, code):
     with caplog.at_level(logging.DEBUG):
         if code:
             text = await failure(plugin.credentials())
-            assert f"exec: executable {plugin.command} failed with exit code 7; what it wrote is not shown" in text
+            assert f"exec: executable {plugin.command} failed with exit code 7; its output is not shown" in text
             assert SECRET not in text
         else:
             await plugin.credentials().headers()

@@ -241,9 +241,9 @@ class World:
     def check_standing(self, standing, found):
         """What is left of the decision is what a fresh evaluation finds."""
         if standing is not None:
-            names = [name for name, total in zip(self.state.table.names, standing.ranked, strict=False)
-                     if total != scoring.INFEASIBLE]  # fmt: skip
-            assert (names, standing.feasible) == (found["feasible"], len(names))
+            feasible = [name for name, fits in zip(self.state.table.names, standing.feasible, strict=False) if fits]
+            assert (feasible, standing.feasible_count) == (found["feasible"], len(feasible))
+        if standing is not None and standing.ranked is not None:
             assert [total for total in standing.ranked.tolist() if total != scoring.INFEASIBLE] == found["totals"]
 
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import csv
+from concurrent.futures import ThreadPoolExecutor
 from urllib.parse import quote
 
 import pytest
@@ -15,9 +16,10 @@ from support.live.recordings import a_short_run
 
 @pytest.fixture(scope="session")
 def recorded_file(tmp_path_factory):
-    """Made before there is a browser, which has an event loop of its own run in this thread."""
     path = tmp_path_factory.mktemp("recorded") / "run.recording"
-    asyncio.run(a_short_run(path))
+    # In a thread of its own: in this one Playwright's event loop runs, once there is a browser.
+    with ThreadPoolExecutor(1) as thread:
+        thread.submit(asyncio.run, a_short_run(path)).result()
     return path
 
 

@@ -175,7 +175,7 @@ def test_a_full_disk_is_survived_and_made_up_for(tmp_path, monkeypatch, caplog):
     monkeypatch.setattr(os, "write", full)
     store.put("things", an_object("a"))
     monkeypatch.undo()
-    assert "version 1 is not saved: No space left on device" in caplog.text
+    assert "No space left on device; changes from version 1 on are in memory only" in caplog.text
     store.put("things", an_object("b"))
     journal.close()
     again, journal = opened(path)
@@ -194,7 +194,8 @@ def test_a_disk_that_stays_full_is_told_of_once_and_once_when_it_is_over(tmp_pat
     journal.close()
     path = tmp_path / "state"
     assert [record.getMessage() for record in caplog.records] == [
-        f"{path}: version 1 is not saved: No space left on device; nothing is until that works again",
+        f"cannot write state file {path}: No space left on device; "
+        "changes from version 1 on are in memory only until it can be",
         f"{path}: everything is saved again",
     ]
 

@@ -74,14 +74,16 @@ class Outcome:
 
 
 class Standing(NamedTuple):
-    """Findings that hold for one equal pod after the other; good until the evaluation is used again."""
+    """Findings that are brought up to date for one equal pod after the other; good until the next use."""
 
     state: CycleState
-    #: Nodes that filters looked at, and those that the choice is made from.
+    #: Nodes that filters looked at.
     seen: int
-    feasible: int
-    #: The feasible nodes' totals by row, `INFEASIBLE` elsewhere.
-    ranked: Ints
+    #: Rows that passed, and how many they are: at least two.
+    feasible: Mask
+    feasible_count: int
+    #: The feasible nodes' totals by row, `INFEASIBLE` elsewhere; None: the nodes have to be scored.
+    ranked: Ints | None
 
 
 class Evaluation:
@@ -108,15 +110,15 @@ class Evaluation:
         self._position = -1
         #: The last findings, if the pod fitted nowhere, and what they hang on.
         self._kept: tuple[tuple[Any, ...], Rows | None, Outcome] | None = None
-        #: The last findings, if they are complete and nodes were left to choose from.
+        #: The last findings, if all nodes were judged and some were scored.
         self._standing: Standing | None = None
 
     # -- at once ------------------------------------------------------------------------------------------------------
 
     def standing(self, pod: PodInfo) -> Standing | None:
-        """What `filter` of all nodes and `score` would find, if only sums of a few rows changed since an equal pod.
+        """What `filter` of all nodes and `score` would find, if little changed since an equal pod; None if not.
 
-        None: it takes these two.
+        Where scores take more than a look at few rows, they are left to `score`.
         """
         cluster, filtering, scoring = self._cluster, self._filtering, self._scoring
         if self._objects is None or self._generation != cluster.table.generation or cluster.nominator:
@@ -124,31 +126,41 @@ class Evaluation:
         if self._objects.outdated():
             return None
         found = self._standing or self._complete()
-        rows = None if found is None else self._changed_rows()
-        if rows is None or len(rows) > FEW:
+        rows = None if found is None or not filtering.planned(pod) else self._changed_rows()
+        if found is None or rows is None:
             return None
-        before = filtering.feasible
-        if not filtering.follow(pod, rows):
+        filtering.preparing = 0.0
+        filtering.sample()
+        if not filtering.update(pod, rows, within=None, outdated=_NOTHING):
+            # The full run that follows asks all plugins anew.
+            self._generation = -1
             return None
         self._position = cluster.changes.position
-        feasible = filtering.feasible
+        feasible, count = filtering.feasible, found.feasible_count
+        if feasible is not found.feasible:
+            count = int(np.count_nonzero(feasible))
         # A single feasible node is taken without scoring.
-        some = feasible is before or np.count_nonzero(feasible) > 1
-        if not some or not scoring.follow(filtering.state, pod, rows, feasible):
-            scoring.outdate(rows)
-            self._standing = None
-            return None
-        return found if feasible is before else self._complete()
+        if count > 1 and len(rows) <= FEW and scoring.follow(filtering.state, pod, rows, feasible):
+            if feasible is not found.feasible or found.ranked is None:
+                found = Standing(found.state, found.seen, feasible, count, scoring.ranked)
+            self._standing = found
+            return found
+        scoring.outdate(rows)
+        self._standing = None
+        return Standing(found.state, found.seen, feasible, count, None) if count > 1 else None
+
+    @property
+    def preparing(self) -> float:
+        """Seconds that PreFilter took for the last pod; 0.0 where nobody measures."""
+        return self._filtering.preparing
 
     def _complete(self) -> Standing | None:
         """The last findings, if all nodes were judged, and all that were left were scored."""
         filtering = self._filtering
         feasible = filtering.feasible
-        ranked = self._scoring.ranked_for(feasible) if filtering.judged_all else None
-        if ranked is None:
+        if not filtering.judged_all or not self._scoring.current(feasible):
             return None
-        self._standing = Standing(filtering.state, filtering.seen, int(np.count_nonzero(feasible)), ranked)
-        return self._standing
+        return Standing(filtering.state, filtering.seen, feasible, int(np.count_nonzero(feasible)), None)
 
     # -- filtering ----------------------------------------------------------------------------------------------------
 

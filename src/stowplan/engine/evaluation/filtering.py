@@ -163,33 +163,36 @@ class Filtering:
 
     # -- up to date again ---------------------------------------------------------------------------------------------
 
-    def follow(self, pod: PodInfo, rows: list[int]) -> bool:
+    def planned(self, pod: PodInfo) -> bool:
+        """Whether only counters and sums move the verdicts, so that `update` asks nobody twice."""
+        if not self._planned:
+            self._plan = FilterPlan.of(self._framework, self.state, pod, self._answers, self._column)
+            self._planned = True
+        return self._plan is not None
+
+    def _follow(self, pod: PodInfo, rows: list[int]) -> bool:
         """`update`, if no counter moved and few rows' sums did, and these rows are all there is; False if not.
 
         It is for the rows that were looked at before.
         """
-        state = self.state
-        if state.plugin_times is not None:
-            # Each plugin is to be called, and timed.
-            return False
-        if not self._planned:
-            self._plan, self._planned = FilterPlan.of(self._framework, state, pod, self._answers, self._column), True
-        plan = self._plan
-        if plan is None:
+        state, plan = self.state, self._plan
+        if plan is None or state.plugin_times is not None:
+            # Each plugin is to be called, and perhaps timed.
             return False
         for counter in plan.counters:
             if not counter.filter_holds(state, pod):
                 return False
-        changed = False
+        changed = failed = False
         for name, column in plan.columns if rows else ():
             fresh = column.few(rows, state, pod)
             if isinstance(fresh, Status):
-                return False
+                failed = True
+                break
             changed = self._patch(name, rows, fresh) or changed
         if changed:
             self._join_few(rows)
         self.renewed.clear()
-        return True
+        return not failed
 
     def update(self, pod: PodInfo, rows: list[int], *, within: Rows | None, outdated: frozenset[str]) -> bool:
         """Bring the verdicts up to date after pods of some rows changed; False when only a run can do that.
@@ -198,7 +201,7 @@ class Filtering:
         """
         if outdated:
             self.state.forget(outdated)
-        elif within is self._within and len(rows) <= FEW and self.follow(pod, rows):
+        elif within is self._within and len(rows) <= FEW and self.planned(pod) and self._follow(pod, rows):
             return True
         renewed, seconds = measured(self._metrics, self._renew_pre_filters, pod, outdated)
         self.preparing += seconds

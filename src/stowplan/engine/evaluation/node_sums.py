@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
 #: So many changed rows are brought up to date one by one, in numbers: with arrays these few would cost more.
 FEW = 16
+#: So many are what changes between two decisions: there is nothing that other evaluations could find done already.
+_VERY_FEW = 4
 #: States of rows whose answers are remembered, of all columns together.
 _MAX_STATES = 1 << 17
 
@@ -130,13 +132,17 @@ class _Column:
         self._known: dict[int, Any] = {}
 
     def few(self, rows: list[int], state: CycleState, pod: PodInfo) -> list[Any] | Status:
-        """The answers for a few rows; rows in known states do not need an updated column."""
-        if self._generation == self._cluster.table.generation and not self._objects.changed():
+        """The answers for a few rows; very few rows in known states do not need an updated column."""
+        if (
+            len(rows) <= _VERY_FEW
+            and self._generation == self._cluster.table.generation
+            and not self._objects.changed()
+        ):
             found = list(map(self._known.get, self._sums.states_of(rows)))
             if None not in found:
                 return found
         values = self.values(state, pod)
-        return values if isinstance(values, Status) else [values.item(row) for row in rows]
+        return values if isinstance(values, Status) else list(map(values.item, rows))
 
     def values(self, state: CycleState, pod: PodInfo) -> npt.NDArray[Any] | Status:
         """The answers of all rows, for one of the pods that ask this."""

@@ -113,10 +113,14 @@ class Scoring:
             self._scored = None
         return Scored(failed, self._ended_early, self._preparing, self._totals, self._ranked, self._scores)
 
-    def ranked_for(self, feasible: Mask) -> Ints | None:
-        """The totals, `INFEASIBLE` where the pod does not fit; None if they are not up to date for these nodes."""
-        current = self._scored is feasible and self._dirty is not None and not self._dirty and not self._outdated
-        return self._ranked if current else None
+    @property
+    def ranked(self) -> Ints:
+        """The totals, `INFEASIBLE` where the pod does not fit; good until the next use."""
+        return self._ranked
+
+    def current(self, feasible: Mask) -> bool:
+        """Whether the totals are up to date for these nodes."""
+        return self._scored is feasible and self._dirty is not None and not self._dirty and not self._outdated
 
     def follow(self, state: CycleState, pod: PodInfo, rows: list[int], feasible: Mask) -> bool:
         """`run`, if no counter moved and few rows' sums did; False if not.

@@ -33,6 +33,8 @@ def default_normalize(
     )
 
 
+_SMALLEST, _LARGEST = np.iinfo(np.int64).min, np.iinfo(np.int64).max
+
 #: Ranges up to so many values are mapped through a table: a division a node is slow, and scores repeat.
 _TABLE = 4096
 
@@ -41,8 +43,8 @@ def bounds_of(scores: npt.NDArray[np.int64], among: npt.NDArray[np.bool_]) -> tu
     """Smallest and largest score among some nodes; None when there are none."""
     if among.all():
         return (int(scores.min()), int(scores.max())) if len(scores) else None
-    limits = np.iinfo(np.int64)
-    low, high = int(np.where(among, scores, limits.max).min()), int(np.where(among, scores, limits.min).max())
+    low = int(np.where(among, scores, _LARGEST).min())
+    high = int(np.where(among, scores, _SMALLEST).max())
     return (low, high) if low <= high else None
 
 
