@@ -1,10 +1,10 @@
 """Equal pods of a group on trial, decided together.
 
-Pods that share an evaluation and set nothing aside when they get a node need not be put on their nodes to know where
-the next of them goes (`evaluation/filling.py`). What Permit would say to each follows from how many of the group
-have nodes by then. So a gang of a thousand equal pods costs little more in each rack than the first of them.
+For pods that share an evaluation and reserve nothing, the next pod's node can be computed without assuming the pods
+before it (`evaluation/filling.py`). Permit's answer to each follows from the number of the group's pods that have nodes
+by then. So a gang of a thousand equal pods costs little more in each rack than its first pod.
 
-What cannot be told so is left to the trial, which tries pod by pod.
+Whatever cannot be decided in this way is left to the trial, which tries pod by pod.
 """
 
 from __future__ import annotations

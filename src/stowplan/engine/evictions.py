@@ -1,13 +1,12 @@
 """Carry out eviction plans, outside of the scheduling cycle.
 
-A decision nominates a pod to a node and plans which pods leave it; evicting them takes requests to the API server, and
-the cycle does not wait for those. There is one record per plan (`eviction_records.py` has its stages), moved here, and
-one per victim under way, moved by `victim_evictions.py`.
+A decision nominates a pod to a node and plans which pods are evicted from it. Evicting them takes requests to the API
+server, and the cycle does not wait for those. There is one record per plan (`eviction_records.py` has its stages),
+which is advanced here, and one per eviction under way, which `victim_evictions.py` advances.
 
-Meanwhile the preemptor need not be tried again: `under_way` holds it back until its victims are seen to leave. A
-preemptor that is woken by the first victim's deletion would otherwise find the other victims still there, and evict
-more pods on another node. A record goes in the moment in which its last evictions are over and their victims are seen
-to leave (`leaving_pods.py`).
+Meanwhile the preemptor is not tried again: `under_way` holds it back until its victims have left. Otherwise a preemptor
+that is woken by the first victim's deletion would still find the other victims, and evict more pods on another node. A
+record is removed once its last evictions are over and their victims have left (`leaving_pods.py`).
 
 Upstream: pkg/scheduler/framework/preemption/executor.go.
 """

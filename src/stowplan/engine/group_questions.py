@@ -1,12 +1,12 @@
 """Judge a pod group without side effects.
 
-The group's pods without a node are put on trial as `group_cycle` does it, beside those that have one. A group whose
-pods all have nodes is judged as if it were to be placed now. Pods that PreEnqueue holds back are left out, as the
-queue would not hand them out; if that is all of them, they are tried nevertheless, as the question is whether there
-is room.
+The group's pods without a node are put on trial as `group_cycle` does it, next to those that have one. A group whose
+pods all have nodes is judged as if it were to be placed now. Pods that PreEnqueue holds back are left out, as the queue
+would not release them; if it holds back all of them, they are tried nevertheless, as the question is whether there is
+room.
 
-Extenders are asked by whoever can wait for them in the middle of the question. Else the group is judged as if there
-were none, and the judgement names them.
+Extenders are asked only by callers that can wait in the middle of a question. Otherwise the group is judged without
+them, and the judgement names them.
 
 Upstream: none; the trial is pkg/scheduler/schedule_one_podgroup.go.
 """

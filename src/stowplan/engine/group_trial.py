@@ -1,7 +1,7 @@
-"""What a trial of a pod group finds: plain values.
+"""The findings of a pod group's trial, as plain values.
 
-Permit says of each pod whether the group may go now; one that only has to wait is placed, too. With placements, the
-group is tried in each of them, and the best of those in which it fits is taken.
+Permit says for each pod whether the group may go now; a pod that only has to wait counts as placed. With placements,
+the group is tried in each of them, and the best of those in which it fits is taken.
 
 Upstream: the pod group's algorithms in pkg/scheduler/schedule_one_podgroup.go; docs/behaviour.md, Pod groups.
 """

@@ -1,6 +1,6 @@
-"""Try to place the pods of a group one after the other, on the state each leaves behind.
+"""Try to place the pods of a group one after the other, each on the state that those before it leave.
 
-Everything happens in a transaction of the cluster and is undone in the end, success too: what comes of it is a
+Everything happens in a transaction of the cluster, which is always undone, even on success: the result is a
 `GroupTrial`.
 
 Upstream: the pod group's algorithms in pkg/scheduler/schedule_one_podgroup.go; docs/behaviour.md, Pod groups.

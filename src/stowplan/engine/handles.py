@@ -1,4 +1,4 @@
-"""What plugins are handed: one `Handle` per profile, with the parts of the engine behind it."""
+"""The handles that plugins receive: one `Handle` per profile, with the parts of the engine behind it."""
 
 from __future__ import annotations
 

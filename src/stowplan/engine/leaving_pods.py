@@ -1,10 +1,10 @@
 """Pods being evicted, and the preemptors that wait for them.
 
-That a pod was deleted is known from the API server's answer; that its room is free, only once the watch says so. A pod
-has left when it is on no node any more, or when somebody is deleting it: then nothing holds it. Whoever changes the
-state for such a reason calls `left` before the queue is told, so that what depends on it is true from that moment on.
+The API server's answer says that a pod was deleted; only the watch says that its room is free. A pod has left when it
+is on no node any more, or when it is being deleted by anybody: then it no longer blocks a preemptor. Code that changes
+the state for such a reason calls `left` before it informs the queue, so that the hints see the new state.
 
-A listener of `ClusterState` would hear of what transactions only try out, too.
+A listener of `ClusterState` would also see changes that transactions only try out.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a trial of a pod group does to the cluster: pods on their nodes, in a transaction, and all of it undone.
+"""Put a group's pods on nodes within a transaction, and undo it.
 
 Each pod sees those before it on their nodes. Victims of preemption stay where they are, so a node may look fuller than
 it will be.

@@ -1,7 +1,7 @@
-"""Pending effects, and the records that wait for their answers or for a time.
+"""Pending effects, and the records that wait for their outcomes or for a time.
 
-Who waits is an object of the engine with a method for it, never a closure: what is waited for can be looked at, and
-checked (`Engine.validate`).
+A waiter is an object of the engine with a method for it, never a closure: so waits can be inspected and checked
+(`Engine.validate`).
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
-"""Whose plugins have more work to do than one turn should take: one portion at a time, with a pause before each.
+"""Long plugin work, in portions: one at a time, with a pause before each.
 
-Work that takes long must not hold up other pods, so a cycle, or a group's trial, whose plugin answers that it is not
-through (`framework.unfinished`) lines up here. The driver answers a `Pause` when others have had their turns; then the
-one at the head of the line goes on with its next portion, and lines up again if that was not enough. So all unfinished
-work together takes one portion per pause, however many pods there are.
+Long work must not hold up other pods. So a cycle, or a group's trial, whose plugin answers that it is unfinished
+(`framework.unfinished`) lines up here. The driver answers a `Pause` after other pods had their turns; then the head of
+the line does its next portion, and lines up again if that was not enough. So all unfinished work together takes one
+portion per pause, however many pods there are.
 
-Pods that are equal (by their profile's signature) wait for the first of them: what is found for one holds for the
-others. They go back to the queue when that one is through. Lines of different pods take turns.
+Equal pods (by their profile's signature) wait for the first of them: the findings for one hold for the others. They go
+back to the queue when that one has finished. Lines of different pods take turns.
 """
 
 from __future__ import annotations

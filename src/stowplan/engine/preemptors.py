@@ -1,4 +1,4 @@
-"""For whom pods are evicted: a pod, or a pod group.
+"""What pods are evicted for: a pod, or a pod group.
 
 Upstream: ExecutorPreemptor in pkg/scheduler/framework/preemption/executor.go.
 """

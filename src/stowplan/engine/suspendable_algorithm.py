@@ -1,23 +1,23 @@
 """The scheduling algorithm for pods that may wait for extenders or PostFilter plugins.
 
-The same way as `SchedulingAlgorithm.schedule`, as a generator: it yields what it needs and is resumed with what came of
-it. Where nobody is asked, it runs through at once and decides alike.
+It takes the same steps as `SchedulingAlgorithm.schedule`, as a generator that yields requests and is resumed with their
+outcomes. If nobody has to be asked, it runs through at once and decides alike.
 
-    filter      extenders, one after the other, say which of the nodes are left that all filters left
-    prioritize  extenders, side by side, give points to those nodes, once the Score plugins have
+    filter      extenders, one after the other, remove nodes from those that all filters left
+    prioritize  extenders, side by side, score the remaining nodes after the Score plugins
     PostFilter  plugins may wait in steps; DefaultPreemption waits for extenders (`preemption.extenders`)
 
-While a cycle waits, other pods may be tried. So nothing is held across a wait but what is the cycle's own: nodes by
-name, as rows may be given to others, scores, copies of state and diagnosis. With each answer the nodes that are left
-are judged anew, and count only if they still take the pod. If that leaves none, others were faster: the cycle begins
-anew, `MAX_TRIES` times; then the attempt fails with an error and is repeated after a backoff. A node that came, or
-became free, while the cycle waited is not looked at by it: the queue remembers that it came, and wakes the pod.
+Other pods may be tried while a cycle waits. So a waiting cycle holds only what is its own: nodes by name, as rows may
+be reassigned, scores, and copies of state and diagnosis. After each answer the remaining nodes are filtered again, and
+those that no longer take the pod are dropped. If none is left, other pods were faster: the cycle restarts, `MAX_TRIES`
+times; then the attempt fails with an error and is repeated after a backoff. A node that was added or became free during
+the wait is not considered by this cycle: the queue remembers the event, and wakes the pod.
 
-Where other pods are tried meanwhile, one that waits for an extender holds a provisional nomination to the node that
-looks best so far, so that less important pods do not take its room. It is nobody else's business: no status says so,
-and it ends with the wait.
+Where other pods are tried meanwhile, a pod that waits for an extender has a provisional nomination to the node that
+looks best so far, so that less important pods do not take its room. The nomination is internal: no status shows it, and
+it ends with the wait.
 
-Upstream: findNodesThatPassExtenders and prioritizeNodes in pkg/scheduler/schedule_one.go, which wait in their place.
+Upstream: findNodesThatPassExtenders and prioritizeNodes in pkg/scheduler/schedule_one.go, which block instead.
 """
 
 from __future__ import annotations

@@ -1,28 +1,28 @@
 """Scheduling cycles suspended for an extender, a PostFilter plugin, or the next portion of long work.
 
-One record per pod. It owns the cycle (`suspendable_algorithm`) and goes on with it when all answers are there that it
-waits for. The pod stays in flight, so the queue remembers what happens; nothing is assumed for it, and no transaction
-is open.
+There is one record per pod. It owns the cycle (`suspendable_algorithm`) and resumes it once all the answers that it
+waits for have arrived. The pod stays in flight, so the queue remembers events for it; nothing is assumed for it, and no
+transaction is open.
 
-While a cycle waits for an extender, no other pod is tried, as in the reference; or, if cycles overlap, as many as there
-are. Then each extender has `MAX_CYCLES` cycles at most that may ask it. Pods beyond that line up, the most important
-first: a pod that another extender, or none, is interested in does not wait for them.
+While a cycle waits for an extender, no other pod is tried, as in the reference. With overlapping cycles the number is
+not limited, except that at most `MAX_CYCLES` cycles may ask the same extender at a time. Further pods line up, the most
+important first; a pod that concerns another extender, or none, does not wait for them.
 
     lined up   an extender that is interested in the pod has enough cycles; this one has not begun
-    asking    requests or questions are under way
-    asleep    a PostFilter plugin waits for a time, or for objects to change
-    portions  a plugin has more work to do, and goes on after other pods had their turns (`portions`)
-    anew      the cycle was broken off, and begins anew before the step ends
+    asking     requests or questions are under way
+    asleep     a PostFilter plugin waits for a time, or for objects to change
+    portions   a plugin has more work to do, and continues after other pods had their turns (`portions`)
+    anew       the cycle was aborted, and restarts before the step ends
 
-What breaks a cycle off. It is not finished, its questions are withdrawn, and answers that come late are ignored:
+When a cycle is aborted, its questions are withdrawn, and late answers are ignored. The reasons:
 
-* the pod was deleted, or bound by somebody: that was it;
-* the pod has changed in anything but its status: the cycle begins anew with the pod as it is now, unless it is going;
-* plugins of its profile were switched off or on: it begins anew with those that take part now;
-* its profile was swapped for another one: the pod goes back to the queue, and is tried with that, if there is one;
-* pods are no longer tried, as the scheduler stops or another one leads: the pod goes back to the queue as it came.
+* the pod was deleted, or bound by another client: it is dropped;
+* the pod changed in more than its status: the cycle restarts with the new pod, unless that is being deleted;
+* plugins of its profile were switched off or on: it restarts with those that take part now;
+* its profile was replaced: the pod goes back to the queue, and is tried with the new profile, if there is one;
+* pods are no longer tried, as the scheduler stops or another replica leads: the pod goes back to the queue unchanged.
 
-Upstream: there is nothing like it. There, a cycle blocks until it is answered, and all pods wait with it.
+Upstream has no counterpart. There, a cycle blocks until it is answered, and all pods wait with it.
 """
 
 from __future__ import annotations

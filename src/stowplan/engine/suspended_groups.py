@@ -1,11 +1,12 @@
 """Pod groups whose trials wait: for extenders, a PostFilter plugin, or the next portion of long work.
 
-One record per group. It owns the trial (`suspendable_trial`) and goes on with it when all answers are there. Its pods
-stay in flight; no transaction is open. While a trial waits for an extender no other pod is tried, also where scheduling
-cycles overlap: a group is decided on one state of the cluster.
+There is one record per group. It owns the trial (`suspendable_trial`) and resumes it once all answers have arrived. The
+group's pods stay in flight; no transaction is open. While a trial waits for an extender, no other pod is tried, even
+where scheduling cycles overlap: a group is decided on one state of the cluster.
 
-A trial is broken off when a pod of it goes, changes in more than its status, or is bound by somebody; when plugins or
-the profile change; and when pods are no longer tried. Its questions are withdrawn and its pods go back to the queue.
+A trial is aborted when one of its pods is deleted, changes in more than its status, or is bound by another client; when
+plugins or the profile change; and when pods are no longer tried. Its questions are withdrawn and its pods go back to
+the queue.
 
 Upstream has no counterpart. There, a trial blocks until it is answered.
 """

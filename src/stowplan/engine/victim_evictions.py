@@ -1,12 +1,12 @@
 """Evict the victims of all plans, a bounded number at a time.
 
-What happens to each is told by its `Eviction` (`eviction_records.py`). Of all plans together `MAX_CONCURRENT_EVICTIONS`
-are at work at a time; the others wait for their turn, and can still be called off.
+The state of each is its `Eviction` (`eviction_records.py`). At most `MAX_CONCURRENT_EVICTIONS` of all plans are under
+way at a time; the others wait, and can still be called off.
 
-No pod is evicted in vain. Before each step it is checked that the preemptor still needs the room: a pod exists, has no
-node, was not superseded there by a more important pod, and the node exists; a group exists, and is large enough. A
-victim is looked at anew before it is touched: one that has left the node, is being deleted, or was replaced by another
-pod of the same name, is spared. The reference carries out what was decided once.
+No pod is evicted in vain. Before each step, the preemptor is checked to still need the room: a pod exists, has no node,
+was not superseded there by a more important pod, and the node exists; a group exists, and is large enough. The victim
+is checked as well: one that has left the node, is being deleted, or was replaced by another pod of the same name, is
+spared. The reference carries out the plan without these checks.
 
 Upstream: pkg/scheduler/framework/preemption/executor.go.
 """

@@ -1,13 +1,13 @@
-"""Where equal pods go one after the other if each stays where it was put, without putting any of them there.
+"""Compute where equal pods go one after the other, without assuming any of them.
 
-To place a pod changes what filters and scores say of one node: with each pod more that node comes to its next *level*.
-Where the plugins that take part look at nothing but node objects and the sums of a node's pods, the levels of all
-nodes in question are known beforehand: they are asked about hypothetical nodes that have one, two, three pods more,
-many levels at a time. What is left for each pod is to take the best total and to move one number on.
+A pod changes the filters' and scores' answers for its own node only: each further pod takes the node to its next
+*level*. Where the participating plugins read nothing but node objects and the sums of a node's pods, the levels of all
+nodes in question can be computed beforehand: the plugins are asked about hypothetical nodes with one, two, three pods
+more, many levels at a time. Then each pod only takes the best total and advances one number.
 
-A `Filling` gives the rows in the order in which the full way would have chosen them, as long as there are any.
+A `Filling` yields the rows in the order in which the ordinary way would have chosen them, until there are no more.
 
-Upstream has nothing like it; each pod is judged anew.
+Upstream has no counterpart; each pod is judged from scratch.
 """
 
 from __future__ import annotations

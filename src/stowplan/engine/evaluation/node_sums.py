@@ -1,11 +1,11 @@
 """Results that depend on a node's resource sums, shared by all pods with equal requests.
 
-Whether a node has room, and how full it would be, does not hang on a pod's affinity or labels: pods of many templates
-with equal requests get the same answer from such plugins (`Reads.NODE_SUMS`). So each distinct question has one
-column over all rows, brought up to date when somebody asks: usually one or two rows changed since. And as the nodes of
-a kind pass through the same states, even those rows' answers are often known.
+Whether a node has room, and how full it would be, does not depend on a pod's affinity or labels: pods of many templates
+with equal requests get the same answer from such plugins (`Reads.NODE_SUMS`). So each distinct question has one column
+over all rows, brought up to date when it is read: usually one or two rows have changed. And as nodes of one kind pass
+through the same states, the answers for even those rows are often known.
 
-The evaluations hold the columns that they ask; a column goes with the last of them.
+The evaluations hold the columns that they read; a column is freed with the last of them.
 """
 
 from __future__ import annotations

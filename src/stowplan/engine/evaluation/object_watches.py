@@ -1,7 +1,7 @@
 """Invalidate plugin results when lookup objects change.
 
-Each plugin is watched for itself: a change of the objects that one of them reads (`Plugin.reads_objects`) outdates
-that plugin's answers, and no other's.
+Each plugin is watched separately: a change of the objects that one of them reads (`Plugin.reads_objects`) outdates that
+plugin's answers, and no other's.
 """
 
 from __future__ import annotations

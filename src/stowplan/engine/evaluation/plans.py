@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from stowplan.framework.interface import CountsPods, Reads
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from stowplan.cluster.pod_info import PodInfo
     from stowplan.engine.evaluation.node_sums import RefusedColumn, ScoredColumn
@@ -83,7 +83,7 @@ class ScorePlan(NamedTuple):
         return cls(counters, columns, tuple(part for part in scores.values() if part.plugin.normalizes))
 
 
-def _counters(moving: Iterable[Plugin]) -> tuple[CountsPods, ...] | None:
+def _counters(moving: Sequence[Plugin]) -> tuple[CountsPods, ...] | None:
     """The plugins that say whether their answers hold; None if some do not say."""
     found = tuple(plugin for plugin in moving if isinstance(plugin, CountsPods))
-    return found if len(found) == len(tuple(moving)) else None
+    return found if len(found) == len(moving) else None
