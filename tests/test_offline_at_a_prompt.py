@@ -156,6 +156,12 @@ class TestWhatIsShown:
             ["NodeResourcesFit", "TaintToleration"],
         )
 
+    def test_decisions_as_tables(self, cluster):
+        pages = {decision.pod.name: decision._repr_html_() for decision in cluster.schedule()}
+        assert "<tr><th>node</th><td>big</td></tr>" in pages["web"]
+        assert "<tr><th>plugins</th><td>NodeResourcesFit, TaintToleration</td></tr>" in pages["huge"]
+        assert "Insufficient cpu" in pages["huge"]
+
     def test_html_has_points_and_refusals(self, cluster):
         page = cluster.explain("web")._repr_html_()
         assert "<b>big</b>" in page
@@ -165,9 +171,10 @@ class TestWhatIsShown:
 
     def test_html_is_escaped(self):
         cluster = stowplan.Cluster([a_node("a").tainted("k", "<script>").obj(), a_node("<b>").obj()])
-        page = cluster.explain(a_pod("<i>").requests(cpu="80").obj())._repr_html_()
-        assert "<script>" not in page
-        assert "<i>" not in page
+        pod = a_pod("<i>").requests(cpu="80").obj()
+        for page in (cluster.explain(pod)._repr_html_(), cluster.schedule([pod])[0]._repr_html_()):
+            assert "<script>" not in page
+            assert "<i>" not in page
 
     def test_rows(self, cluster):
         rows = cluster.explain("web").rows()
@@ -208,6 +215,8 @@ class TestFrames:
         found = stowplan.to_frame(cluster.schedule())
         assert found[0] == name
         assert {row["pod"] for row in found[1]} == {"default/web", "default/huge"}
+        (decision,) = cluster.schedule([a_pod("late").obj()])
+        assert decision.to_frame() == (name, [decision.to_dict()])
 
     def test_without_any(self, cluster, monkeypatch):
         for name in ("pandas", "polars"):

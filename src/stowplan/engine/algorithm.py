@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from dataclasses import dataclass, field
+from html import escape
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -22,6 +23,7 @@ from stowplan.engine.evaluation.scoring import INFEASIBLE
 from stowplan.engine.extender_words import refuse
 from stowplan.framework.metrics import ended, timed
 from stowplan.framework.status import Code, Status, promised
+from stowplan.inspection.frames import to_frame as frame_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -88,6 +90,16 @@ class Decision:
             "evaluatedNodes": self.evaluated,
             "feasibleNodes": self.feasible,
         }
+
+    def to_frame(self) -> Any:
+        """A data frame with one row; `stowplan.to_frame` takes a list of decisions. Of pandas or polars."""
+        return frame_of([self])
+
+    def _repr_html_(self) -> str:
+        """A table for notebooks; the scores and refusals of each node are in what `Cluster.explain` returns."""
+        cells = {**self.to_dict(), "plugins": ", ".join(sorted(self.unschedulable_plugins))}
+        rows = (f"<tr><th>{name}</th><td>{escape(str(value))}</td></tr>" for name, value in cells.items() if value)
+        return f"<table>{''.join(rows)}</table>"
 
     @property
     def message(self) -> str:
