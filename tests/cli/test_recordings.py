@@ -188,7 +188,7 @@ def test_the_role_that_it_needs(command):
         (["replay", "{file}", "--at", "soon"], "--at soon: want a time as"),
         (["replay", "{file}", "--at", "1970-01-01"], "the recording begins at"),
         (["replay", "{file}", "--check", "--anew"], "exclude each other"),
-        (["replay", "{file}", "--anew", "--config", "x"], "give one"),
+        (["replay", "{file}", "--anew", "--config", "x"], "give only one"),
         (["replay", "{file}", "--config", "/nope"], "open /nope: no such file"),
         (["explain", "--at", "2026-01-01"], "give --recording FILE"),
         (["explain", "--recording", "{file}", "-f", "x"], "--recording has a cluster of its own"),

@@ -44,7 +44,7 @@ def test_each_node_that_its_template_tolerates_has_one():
     nodes, notes = nodes_of(daemon_set())
     assert nodes == ["a", "b", "cordoned"]
     assert notes == [
-        "DaemonSet ops/agent has no pods yet: judged is what it asks for, 3 pods (ops/agent-0…)",
+        "DaemonSet ops/agent has no pods yet; using its template: 3 pods (ops/agent-0…)",
     ]
 
 

@@ -46,7 +46,7 @@ def test_a_function_of_the_users():
     ("text", "message"),
     [
         pytest.param("wait.mean", "did you mean waits.mean", id="measure"),
-        pytest.param("waits=much", "is no number", id="weight"),
+        pytest.param("waits=much", "is not a number", id="weight"),
         pytest.param("waits=-1", "must be above 0", id="negative"),
         pytest.param("waits=nan", "must be above 0", id="nan"),
         pytest.param("no_such_module:f", "cannot import no_such_module", id="module"),

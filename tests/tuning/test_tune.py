@@ -134,7 +134,7 @@ def test_another_seed_is_another_search(scenario, tmp_path):
 
 def test_a_storage_goes_on_only_with_the_search_that_it_has(scenario, tmp_path):
     tuned(scenario, tmp_path / "out", space=IDLE)
-    with pytest.raises(TuningError, match="--resume goes on"):
+    with pytest.raises(TuningError, match="continue it with --resume"):
         tuned(scenario, tmp_path / "out", space=IDLE)
     with pytest.raises(TuningError, match="objective differs"):
         tuned(scenario, tmp_path / "out", space=IDLE, objective="waits", resume=True)

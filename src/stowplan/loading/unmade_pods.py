@@ -55,7 +55,7 @@ def unmade(manifests: Iterable[Mapping[str, Any]], objects: Sequence[ApiStruct])
             all_pods += number
     if len(workloads) > _TOLD:
         first = f"{_name(workloads[0][0])}, …"
-        asked = f"judged is what they ask for, {count(all_pods, 'pod')}"
+        asked = f"using their templates: {count(all_pods, 'pod')}"
         notes.append(f"{len(workloads)} workloads ({first}) have no pods yet: {asked}")
     else:
         notes += (_asking(*each) for each in workloads)
