@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from stowplan.cli.data_output import write_data
-from stowplan.cli.shell_completion import complete_context, complete_file
+from stowplan.cli.live_cluster import CONTEXT, KUBECONFIG
+from stowplan.cli.shell_completion import complete_file
 from stowplan.command_line.event_loop import run
+from stowplan.command_line.plugin_option import PLUGINS
 from stowplan.explain.tables import write
 from stowplan.sources.cluster_source import ClusterSource
 
@@ -50,19 +52,9 @@ _OPTIONS = (
         help="File, directory or - for stdin. Repeatable. Default: a live cluster, which is only read.",
     ),
     click.option("-R", "--recursive", is_flag=True, help="Also read subdirectories."),
-    click.option(
-        "--kubeconfig",
-        metavar="FILE",
-        shell_complete=complete_file,
-        help="Kubeconfig of the live cluster. Default: found as kubectl finds it.",
-    ),
-    click.option(
-        "--context",
-        metavar="NAME",
-        shell_complete=complete_context,
-        help="Context of the kubeconfig. Default: the current one.",
-    ),
-    click.option("--plugin", "plugins", metavar="MODULE:CLASS", multiple=True, help="Plugin of your own. Repeatable."),
+    KUBECONFIG,
+    CONTEXT,
+    PLUGINS,
     POD_GROUPS,
 )
 

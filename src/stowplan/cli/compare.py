@@ -11,10 +11,11 @@ import click
 
 from stowplan.cli.data_output import write_data
 from stowplan.cli.run_progress import RunProgress
-from stowplan.cli.scenario_options import OUTPUT, PLUGINS, QUIET, SEEDS_FROM, on_workers, scenario_reported, workers_of
+from stowplan.cli.scenario_options import OUTPUT, QUIET, SEEDS_FROM, on_workers, scenario_reported, workers_of
 from stowplan.cli.shell_completion import complete_file
 from stowplan.command_line.errors import InputError, reported
 from stowplan.command_line.named_plugins import named_plugins
+from stowplan.command_line.plugin_option import PLUGINS
 from stowplan.explain.tables import write
 
 if TYPE_CHECKING:

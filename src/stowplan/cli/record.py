@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from stowplan.cli.live_cluster import connection_of
+from stowplan.cli.live_cluster import CONTEXT, KUBECONFIG, connection_of
 from stowplan.cli.recording_options import recording_options
-from stowplan.cli.shell_completion import complete_context, complete_file
+from stowplan.cli.shell_completion import complete_file
 from stowplan.command_line import event_loop
 from stowplan.command_line.errors import InputError, reported
 from stowplan.command_line.event_loop import first_of, running
+from stowplan.command_line.plugin_option import PLUGINS
 from stowplan.command_line.stop_signals import stop_signals
 from stowplan.config import DEFAULT_FEATURES, load_config
 from stowplan.config.errors import os_error_text
@@ -40,25 +41,15 @@ _CHECK_INTERVAL = 0.5
 
 @click.command(short_help="Record a live cluster into a file, to query any moment later.")
 @click.argument("file", required=False, shell_complete=complete_file)
-@click.option(
-    "--kubeconfig",
-    metavar="FILE",
-    shell_complete=complete_file,
-    help="Kubeconfig of the live cluster. Default: found as kubectl finds it.",
-)
-@click.option(
-    "--context",
-    metavar="NAME",
-    shell_complete=complete_context,
-    help="Context of the kubeconfig. Default: the current one.",
-)
+@KUBECONFIG
+@CONTEXT
 @click.option(
     "--config",
     metavar="FILE",
     shell_complete=complete_file,
     help="KubeSchedulerConfiguration of the cluster's scheduler, which decides what is read. Default: the default one.",
 )
-@click.option("--plugin", "plugins", metavar="MODULE:CLASS", multiple=True, help="Plugin of your own. Repeatable.")
+@PLUGINS
 @click.option("--rbac", is_flag=True, help="Print the ClusterRole that this needs, and exit.")
 @recording_options()
 def record(

@@ -21,12 +21,14 @@ from msgspec.structs import replace
 
 from stowplan.api.pod import DEFAULT_SCHEDULER_NAME
 from stowplan.api.timestamps import parse_timestamp
+from stowplan.cli.live_cluster import CONTEXT, KUBECONFIG
 from stowplan.cli.recording_options import recording_options
-from stowplan.cli.shell_completion import complete_context, complete_file
+from stowplan.cli.shell_completion import complete_file
 from stowplan.command_line import event_loop
 from stowplan.command_line.errors import InputError, reported
 from stowplan.command_line.event_loop import first_of, running
 from stowplan.command_line.named_plugins import plugin_names
+from stowplan.command_line.plugin_option import PLUGINS
 from stowplan.command_line.stop_signals import stop_signals
 from stowplan.config import DEFAULT_FEATURES, load_config
 from stowplan.config.errors import os_error_text
@@ -59,25 +61,15 @@ _MAX_IN_UNSCHEDULABLE = 300.0
 
 
 @click.command(short_help="Schedule the pods of a cluster.")
-@click.option(
-    "--kubeconfig",
-    metavar="FILE",
-    shell_complete=complete_file,
-    help="Kubeconfig of the cluster. Default: found as kubectl finds it.",
-)
-@click.option(
-    "--context",
-    metavar="NAME",
-    shell_complete=complete_context,
-    help="Context of the kubeconfig. Default: the current one.",
-)
+@KUBECONFIG
+@CONTEXT
 @click.option(
     "--config",
     metavar="FILE",
     shell_complete=complete_file,
     help="KubeSchedulerConfiguration. Default: kube-scheduler's defaults.",
 )
-@click.option("--plugin", "plugins", metavar="MODULE:CLASS", multiple=True, help="Plugin of your own. Repeatable.")
+@PLUGINS
 @click.option("--scheduler-name", metavar="NAME", help="Schedule the pods with this spec.schedulerName.")
 @click.option("--qps", type=click.FloatRange(0, min_open=True), help="Requests per second. Default: no limit.")
 @click.option("-v", "verbosity", type=click.IntRange(0), default=0, metavar="LEVEL", help="Verbosity of the log.")

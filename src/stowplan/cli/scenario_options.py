@@ -18,9 +18,6 @@ if TYPE_CHECKING:
     from stowplan.sweeps.workers import Workers
 
 SCENARIO = click.argument("scenario", metavar="SCENARIO", required=False, shell_complete=complete_file)
-PLUGINS = click.option(
-    "--plugin", "plugins", metavar="MODULE:CLASS", multiple=True, help="Plugin of your own. Repeatable."
-)
 SEEDS_FROM = click.option(
     "--seed", type=int, metavar="N", help="The first seed; the others follow it. Default: the scenario's."
 )

@@ -14,11 +14,12 @@ import click
 from stowplan.api.documents import Documents
 from stowplan.api.durations import parse_duration
 from stowplan.cli.data_output import write_data
-from stowplan.cli.live_cluster import connection_of
-from stowplan.cli.shell_completion import complete_context, complete_file
+from stowplan.cli.live_cluster import CONTEXT, KUBECONFIG, connection_of
+from stowplan.cli.shell_completion import complete_file
 from stowplan.command_line import event_loop
 from stowplan.command_line.errors import InputError, reported
 from stowplan.command_line.event_loop import first_of, running
+from stowplan.command_line.plugin_option import PLUGINS
 from stowplan.command_line.stop_signals import stop_signals
 from stowplan.config import load_config
 from stowplan.daemon.plugin_registry import registry_with
@@ -54,25 +55,15 @@ _TICK, _METRICS_INTERVAL = 0.1, 5.0
 
 
 @click.command(short_help="Compare with a running scheduler: which decisions would differ, and why.")
-@click.option(
-    "--kubeconfig",
-    metavar="FILE",
-    shell_complete=complete_file,
-    help="Kubeconfig of the live cluster. Default: found as kubectl finds it.",
-)
-@click.option(
-    "--context",
-    metavar="NAME",
-    shell_complete=complete_context,
-    help="Context of the kubeconfig. Default: the current one.",
-)
+@KUBECONFIG
+@CONTEXT
 @click.option(
     "--config",
     metavar="FILE",
     shell_complete=complete_file,
     help="KubeSchedulerConfiguration: the other scheduler's, or one to try. Default: the default one.",
 )
-@click.option("--plugin", "plugins", metavar="MODULE:CLASS", multiple=True, help="Plugin of your own. Repeatable.")
+@PLUGINS
 @click.option(
     "--recording",
     metavar="FILE",

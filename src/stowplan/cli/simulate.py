@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING
 import click
 
 from stowplan.cli.data_output import write_data
-from stowplan.cli.scenario_options import OUTPUT, PLUGINS, QUIET, SCENARIO, print_schema, scenario_reported, wanted
+from stowplan.cli.scenario_options import OUTPUT, QUIET, SCENARIO, print_schema, scenario_reported, wanted
 from stowplan.cli.shell_completion import complete_file
 from stowplan.command_line.errors import reported
 from stowplan.command_line.named_plugins import named_plugins
+from stowplan.command_line.plugin_option import PLUGINS
 from stowplan.command_line.stop_signals import stop_signals
 from stowplan.explain.tables import write
 

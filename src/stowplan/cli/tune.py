@@ -12,7 +12,6 @@ from stowplan.cli.data_output import write_data
 from stowplan.cli.run_progress import RunProgress
 from stowplan.cli.scenario_options import (
     OUTPUT,
-    PLUGINS,
     QUIET,
     SCENARIO,
     SEEDS_FROM,
@@ -25,6 +24,7 @@ from stowplan.cli.scenario_options import (
 from stowplan.cli.shell_completion import complete_file
 from stowplan.command_line.errors import InputError, reported
 from stowplan.command_line.named_plugins import allow_current_directory, named_plugins
+from stowplan.command_line.plugin_option import PLUGINS
 from stowplan.explain.tables import write
 
 if TYPE_CHECKING:

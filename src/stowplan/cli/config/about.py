@@ -11,6 +11,7 @@ import click
 from stowplan.cli.shell_completion import complete_file
 from stowplan.command_line.errors import InputError
 from stowplan.command_line.feature_gates import feature_gates_option
+from stowplan.command_line.plugin_option import PLUGINS
 from stowplan.config import ConfigError
 from stowplan.config.documents import parse_document
 from stowplan.config.errors import ConfigFileError
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 _STDIN = "-"
 
 _OPTIONS = (
-    click.option("--plugin", "plugins", metavar="MODULE:CLASS", multiple=True, help="Plugin of your own. Repeatable."),
+    PLUGINS,
     feature_gates_option("Feature gates; they decide which plugins run by default and which arguments are valid."),
 )
 

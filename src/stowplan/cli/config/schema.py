@@ -7,11 +7,12 @@ import json
 import click
 
 from stowplan.cli.config.about import known_plugins
+from stowplan.command_line.plugin_option import PLUGINS
 from stowplan.config.reports.json_schema import json_schema
 
 
 @click.command(short_help="Write the JSON schema of v1, for editors.")
-@click.option("--plugin", "plugins", metavar="MODULE:CLASS", multiple=True, help="Plugin of your own. Repeatable.")
+@PLUGINS
 def schema(*, plugins: tuple[str, ...]) -> None:
     """Write the JSON schema (draft-07) of KubeSchedulerConfiguration v1. Editors complete and check fields by it.
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from stowplan.framework.interface import CountsPods, Reads
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
     from stowplan.cluster.pod_info import PodInfo
     from stowplan.engine.evaluation.node_sums import RefusedColumn, ScoredColumn
@@ -45,9 +45,7 @@ class FilterPlan(NamedTuple):
         """`answers`: of the plugins that take part; `column`: a plugin's."""
         active = framework.active_filters(state)
         counters = _counters(framework.asked(state, pod).moving_pre_filters)
-        if counters is None or {plugin.name for plugin in active} != answers.keys():
-            return None
-        if any(plugin.reads in (Reads.NODE_PODS, Reads.ANYTHING) for plugin in active):
+        if counters is None or not _listable(active, answers):
             return None
         by_sums = (plugin for plugin in active if plugin.reads is Reads.NODE_SUMS)
         return cls(counters, tuple((plugin.name, column(plugin, pod)) for plugin in by_sums))
@@ -72,15 +70,20 @@ class ScorePlan(NamedTuple):
     ) -> ScorePlan | None:
         active = framework.active_scores(state)
         counters = _counters(framework.moving_pre_scores)
-        if counters is None or {plugin.name for plugin in active} != scores.keys():
-            return None
-        if any(plugin.reads in (Reads.NODE_PODS, Reads.ANYTHING) for plugin in active):
+        if counters is None or not _listable(active, scores):
             return None
         by_sums = [plugin for plugin in active if plugin.reads is Reads.NODE_SUMS]
         if any(plugin.normalizes or not plugin.in_range for plugin in by_sums):
             return None
         columns = tuple((scores[plugin.name], column(plugin, pod)) for plugin in by_sums)
         return cls(counters, columns, tuple(part for part in scores.values() if part.plugin.normalizes))
+
+
+def _listable(active: Collection[FilterPlugin | ScorePlugin], known: Mapping[str, object]) -> bool:
+    """Whether these are the plugins with known results, and none of them reads single pods of a node."""
+    if any(plugin.reads in (Reads.NODE_PODS, Reads.ANYTHING) for plugin in active):
+        return False
+    return {plugin.name for plugin in active} == known.keys()
 
 
 def _counters(moving: Sequence[Plugin]) -> tuple[CountsPods, ...] | None:
