@@ -148,6 +148,21 @@ def test_a_transaction_that_is_undone_leaves_watches_as_they_were():
     assert list(store.all(t.Service)) == [old]
 
 
+def test_changes_followed_from_within_nested_transactions_are_undone_with_the_outer_one():
+    store = ObjectStore()
+    outer = store.begin()
+    store.put(an_object(t.Service, "a", "default", "web"))
+    inner = store.begin()
+    log = store.changes(t.Service)
+    position = log.position
+    store.undo(inner)
+    assert log.since(position) is None
+    position = log.position
+    assert log.since(position) == []
+    store.undo(outer)
+    assert log.since(position) is None
+
+
 def test_what_nobody_watches_any_more_costs_nothing():
     store = ObjectStore()
     watch = ObjectWatch(store, [ObjectDependency.named(t.Service, f"default/{i}") for i in range(10)])

@@ -251,6 +251,9 @@ class ObjectStore:
         for kind, log in self._logs.items():
             if kind in mark.before or kind not in mark.positions:
                 log.rewind(mark.positions.get(kind, 0))
+                if kind not in mark.positions and mark.outer is not None:
+                    # The log began in here: what its readers see now may be undone with the outer transaction.
+                    log.append("")
         self.total_version = mark.total_version
         for version, number in mark.watched.items():
             version.number = number
