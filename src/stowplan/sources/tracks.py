@@ -18,7 +18,7 @@ import yaml
 from stowplan.command_line.errors import InputError
 from stowplan.command_line.named_plugins import named_plugins
 from stowplan.config import ConfigError
-from stowplan.engine.recording import RecordingError
+from stowplan.engine.input_log.recording import RecordingError
 from stowplan.framework.line_up import PluginInitError
 from stowplan.framework.registry import PluginLoadError
 from stowplan.offline import Cluster, ClusterError
