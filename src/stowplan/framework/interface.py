@@ -71,7 +71,7 @@ class Reads(Enum):
     ANYTHING = "anything"
 
 
-def _not_inherited(cls: type, promise: str, default: Callable[..., Any], *, unless: tuple[str, ...]) -> None:
+def _not_inherited(cls: type, promise: str, default: Callable[..., Any] | bool, *, unless: tuple[str, ...]) -> None:
     """Take back what a parent promises of methods that a class now has of its own, if it does not promise it anew."""
     own = vars(cls)
     if promise not in own and any(name in own for name in unless):
@@ -343,10 +343,16 @@ class ScorePlugin(Plugin):
     normalizes: ClassVar[bool] = False
     #: Whether scores are in range by construction, so that they need no check.
     in_range: ClassVar[bool] = False
+    #: Whether `normalize` takes nothing of the feasible nodes but their lowest and their highest score.
+    normalizes_by_bounds: ClassVar[bool] = False
 
     @abstractmethod
     def score(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> npt.NDArray[np.int64] | Status:
         """A score for every node of the view; what it says of nodes that are no candidates is not looked at."""
+
+    def __init_subclass__(cls, **keys: Any) -> None:
+        super().__init_subclass__(**keys)
+        _not_inherited(cls, "normalizes_by_bounds", default=False, unless=("normalize",))
 
     def normalize(
         self, state: CycleState, pod: PodInfo, scores: npt.NDArray[np.int64], feasible: npt.NDArray[np.bool_]

@@ -137,7 +137,7 @@ class DynamicResources(
     short_name = "devices"
     # What claims ask for is in the signature, and what may be found for them are objects (`reads_objects`).
     reads = Reads.NODES
-    normalizes = True
+    normalizes = normalizes_by_bounds = True
 
     def __init__(self, args: Any, handle: Handle) -> None:
         super().__init__(args, handle)
