@@ -13,7 +13,7 @@ from stowplan.api.decode import DecodeError, convert, validation_errors
 from stowplan.api.quantity import milli_value, parse_quantity, value
 from stowplan.api.types import Node, Pod
 from stowplan.framework.requests import Create, Delete, Update
-from stowplan.scenarios.errors import ScenarioError
+from stowplan.scenarios.errors import Problems, ScenarioError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -92,7 +92,12 @@ class Fleet:
 
     def __init__(self, world: World, groups: Sequence[GroupSpec]) -> None:
         self._world = world
-        self.groups = {spec.name: Group(spec) for spec in groups}
+        self.groups: dict[str, Group] = {}
+        problems = Problems()
+        for spec in groups:
+            with problems.collected():
+                self.groups[spec.name] = Group(spec)
+        problems.raise_any()
         #: Node -> its group.
         self.group_of: dict[str, str] = {}
         #: Nodes that are there, in the order in which they came.
