@@ -203,7 +203,7 @@ class Ledger:
             return
         if entry.evicted is None and entry.node:
             entry.evicted = self._now()
-        entry.why = entry.why or PREEMPTED
+        entry.why = entry.why or (PREEMPTED if entry.node else DELETED)
         self._tell_owner(entry)
 
     def _gone(self, pod: Pod) -> None:
