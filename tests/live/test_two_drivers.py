@@ -270,7 +270,7 @@ def test_everything_ends_well_if_requests_are_quick():
 
 
 def test_a_pod_that_waits_on_permit_is_forgotten_when_it_is_marked_for_deletion():
-    """A deletion is two changes; the next pod of the same name is decided between them and the end of the binding cycle."""
+    """A deletion is two changes, and the next pod of that name may be decided before the binding cycle has ended."""
     p0 = a_simple_pod("p0", hold="3")
     script = [
         *((0, new_node(name, cpu)) for name, cpu in (("n0", "4"), ("n1", "3"))),
