@@ -1,9 +1,10 @@
 """A small object store that applies the scheduler's requests, without JSON and admission.
 
 Objects are the structs of `stowplan.api`, by kind, namespace and name. Each write gives the object the next resource
-version, one series for all kinds, and answers with the changes that it made: that is what watchers are told. Each write
-is one change, except a pod's deletion: as an API server does, it marks the pod first, also without grace. An object that
-is not written to is shared with whoever put it in. Refusals are the errors of an API server, and change nothing.
+version, one series for all kinds, and answers with the changes that it made, which is what watchers are told. Each
+write is one change, except a pod's deletion: like an API server, it marks the pod first, also without grace. An
+object that is not written to is shared with whoever put it in. Refusals are the errors of an API server, and change
+nothing.
 
 Left out: admission, most of validation, defaults but for a UID and the time of creation, what a kind's strategy fills
 in on writes of its status, generations but for pods', managed fields, earlier versions.
