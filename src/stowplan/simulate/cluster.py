@@ -127,7 +127,7 @@ class SimulatedCluster:
 
     def _delete(self, request: Delete, grace: float | None) -> Changes:
         if grace is None:
-            found = self._store.get(request.kind, request.namespace, request.name)
+            found: Any = self._store.get(request.kind, request.namespace, request.name)
             if runs(found) and not found.metadata.deletion_timestamp:
                 grace = self._latency.deletion(found)
         changes = self._store.delete(request, self._agenda.now, grace)
