@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 import stowplan
 from stowplan.daemon.pages import SchedulerPages
-from stowplan.engine.questions import NOT_EFFECT_FREE
+from stowplan.engine.decision.questions import NOT_EFFECT_FREE
 from stowplan.explain.page_json import page_from_json
 from stowplan.explain.tables import plain
 from stowplan.metrics.exposition import render

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from stowplan.engine.algorithm import SchedulingAlgorithm
+from stowplan.engine.decision.algorithm import SchedulingAlgorithm
 from stowplan.framework import binding
 from stowplan.framework.binding import PreFlight, pre_bind_groups
 from stowplan.framework.interface import BindPlugin, PostBindPlugin, PreBindPlugin, PreBindPreFlightResult

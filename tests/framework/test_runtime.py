@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from stowplan import Cluster
-from stowplan.engine.algorithm import SchedulingAlgorithm
+from stowplan.engine.decision.algorithm import SchedulingAlgorithm
 from stowplan.framework.interface import EXTENSION_POINTS
 from stowplan.framework.line_up import PluginInitError
 from stowplan.framework.runtime import Framework

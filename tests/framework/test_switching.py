@@ -7,7 +7,7 @@ from msgspec.structs import replace as with_fields
 
 from stowplan.cluster.state import ClusterState
 from stowplan.config import DEFAULT_FEATURES, load_config
-from stowplan.engine.algorithm import SchedulingAlgorithm
+from stowplan.engine.decision.algorithm import SchedulingAlgorithm
 from stowplan.framework.handle import Handle
 from stowplan.framework.interface import EXTENSION_POINTS
 from stowplan.framework.registry import Registry

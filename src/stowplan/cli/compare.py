@@ -144,7 +144,7 @@ def _on_recording(
 ) -> ComparisonRecord:
     from stowplan.compare.comparison import compare_recorded
     from stowplan.compare.recorded import RECORDED, configuration_of
-    from stowplan.engine.recording import RecordingError
+    from stowplan.engine.input_log.recording import RecordingError
 
     named_plugins(plugins)
     wanted = [None if config == RECORDED else config for config in configs]

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from stowplan.client.connection import Connection
     from stowplan.command_line.stop_signals import StopSignals
     from stowplan.config import Configuration
-    from stowplan.engine.input_recorder import Recorder
+    from stowplan.engine.input_log.input_recorder import Recorder
     from stowplan.framework.registry import Registry
     from stowplan.live.follower import Follower
 

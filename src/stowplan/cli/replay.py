@@ -17,7 +17,7 @@ from stowplan.command_line.errors import InputError, reported
 from stowplan.config import load_config
 from stowplan.daemon.plugin_registry import registry_with
 from stowplan.engine.dumped import DumpError
-from stowplan.engine.recording import RecordingError
+from stowplan.engine.input_log.recording import RecordingError
 from stowplan.engine.written_objects import as_written
 from stowplan.explain.tables import Grid, Line, write
 from stowplan.framework.explanations.formatting import count

@@ -23,8 +23,8 @@ from stowplan.command_line.plugin_option import PLUGINS
 from stowplan.command_line.stop_signals import stop_signals
 from stowplan.config import load_config
 from stowplan.daemon.plugin_registry import registry_with
+from stowplan.engine.input_log.recording import RecordingError
 from stowplan.engine.inputs import Changes, Served
-from stowplan.engine.recording import RecordingError
 from stowplan.explain.tables import write
 from stowplan.extenders.asking import asking
 from stowplan.extenders.calls import Calls

@@ -34,8 +34,8 @@ import msgspec
 
 from stowplan.api.api_errors import BadRequest, NotFound, ServiceUnavailable, TooManyRequests
 from stowplan.api.types import PodGroup
-from stowplan.engine.group_questions import WITHOUT_GATE as GROUPS_OFF
-from stowplan.engine.group_stories import story_key
+from stowplan.engine.groups.group_questions import WITHOUT_GATE as GROUPS_OFF
+from stowplan.engine.groups.group_stories import story_key
 from stowplan.explain.detailed_record import detailed
 from stowplan.explain.group_domains import condition_of
 from stowplan.explain.group_text import group_page

@@ -18,8 +18,8 @@ from collections import deque
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
-from stowplan.engine.input_recorder import Recorder
-from stowplan.engine.recorded_annotations import RecordedAnnotations
+from stowplan.engine.input_log.input_recorder import Recorder
+from stowplan.engine.input_log.recorded_annotations import RecordedAnnotations
 from stowplan.klog import get_logger
 from stowplan.recordings.container import packed
 from stowplan.recordings.files import rotated

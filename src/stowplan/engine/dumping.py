@@ -8,13 +8,13 @@ from stowplan.cluster.transaction import TransactionError
 from stowplan.engine.dumped import DumpError, EngineDump, UnfinishedError, dumped_state, restored_state
 
 if TYPE_CHECKING:
-    from stowplan.engine.algorithm import SchedulingAlgorithm
-    from stowplan.engine.bindings import Bindings
-    from stowplan.engine.evictions import Evictions
+    from stowplan.engine.binding.bindings import Bindings
+    from stowplan.engine.decision.algorithm import SchedulingAlgorithm
+    from stowplan.engine.eviction.evictions import Evictions
     from stowplan.engine.parts import Parts
     from stowplan.engine.queue_timer import QueueTimer
     from stowplan.engine.statuses import PodStatuses
-    from stowplan.engine.suspended_cycles import SuspendedCycles
+    from stowplan.engine.suspension.suspended_cycles import SuspendedCycles
 
 
 class Dumping:

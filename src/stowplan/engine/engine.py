@@ -31,17 +31,20 @@ from stowplan.cluster.pod_info import scheduler_name_of
 from stowplan.cluster.state import ClusterState
 from stowplan.cluster.transaction import CopiedAtBeginning
 from stowplan.config import DEFAULT_FEATURES
-from stowplan.engine.algorithm import SchedulingAlgorithm
-from stowplan.engine.attempt import Failure
-from stowplan.engine.attempt_metrics import AttemptMetrics, NoAttemptMetrics
-from stowplan.engine.bindings import Bindings
+from stowplan.engine.binding.bindings import Bindings
+from stowplan.engine.cycle.failure_handler import FailureHandler
+from stowplan.engine.cycle.scheduling_cycle import SchedulingCycle
+from stowplan.engine.decision.algorithm import SchedulingAlgorithm
+from stowplan.engine.decision.attempt import Failure
+from stowplan.engine.decision.attempt_metrics import AttemptMetrics, NoAttemptMetrics
+from stowplan.engine.decision.questions import Question
+from stowplan.engine.decision.size_metrics import SizeMetrics
+from stowplan.engine.decision.suspendable_algorithm import SuspendableAlgorithm
 from stowplan.engine.dumped import set_chance
 from stowplan.engine.dumping import Dumping
 from stowplan.engine.event_handlers import EventHandlers
-from stowplan.engine.evictions import Evictions
-from stowplan.engine.failure_handler import FailureHandler
-from stowplan.engine.group_scheduling import GroupScheduling
-from stowplan.engine.handles import Handles
+from stowplan.engine.eviction.evictions import Evictions
+from stowplan.engine.groups.group_scheduling import GroupScheduling
 from stowplan.engine.inputs import (
     Adopted,
     Answer,
@@ -60,19 +63,16 @@ from stowplan.engine.inputs import (
 from stowplan.engine.leaving_pods import LeavingPods
 from stowplan.engine.outbox import Outbox
 from stowplan.engine.parts import Parts
-from stowplan.engine.plugin_inputs import PluginInputs
-from stowplan.engine.portions import Portions
+from stowplan.engine.ports.handles import Handles
+from stowplan.engine.ports.plugin_inputs import PluginInputs
 from stowplan.engine.profiles import Profiles
-from stowplan.engine.questions import Question
 from stowplan.engine.queue_timer import QueueTimer
 from stowplan.engine.queue_watcher import QueueWatcher
 from stowplan.engine.reporter import Reporter
-from stowplan.engine.scheduling_cycle import SchedulingCycle
 from stowplan.engine.settings import EngineSettings, Stopwatch
-from stowplan.engine.size_metrics import SizeMetrics
 from stowplan.engine.statuses import PodStatuses
-from stowplan.engine.suspendable_algorithm import SuspendableAlgorithm
-from stowplan.engine.suspended_cycles import SuspendedCycles
+from stowplan.engine.suspension.portions import Portions
+from stowplan.engine.suspension.suspended_cycles import SuspendedCycles
 from stowplan.engine.validation import InvalidStateError, Validation
 from stowplan.framework.binding import call_plugin
 from stowplan.framework.waiting_pods import PodsInPreBind, WaitingPods
@@ -88,12 +88,12 @@ if TYPE_CHECKING:
     from stowplan.api.port import Api
     from stowplan.cluster.pod_info import PodInfo
     from stowplan.config import Configuration, FeatureGates
-    from stowplan.engine.attempt import Attempt
-    from stowplan.engine.decision_listener import DecisionListener
+    from stowplan.engine.decision.attempt import Attempt
+    from stowplan.engine.decision.decision_listener import DecisionListener
     from stowplan.engine.dumped import EngineDump
     from stowplan.engine.effects import Effect, RunPlugin
-    from stowplan.engine.group_questions import GroupQuestion
-    from stowplan.engine.plugin_inputs import Driver
+    from stowplan.engine.groups.group_questions import GroupQuestion
+    from stowplan.engine.ports.plugin_inputs import Driver
     from stowplan.engine.settings import Chance, Meter
     from stowplan.framework.extender import Extender
     from stowplan.framework.registry import Registry

@@ -18,7 +18,7 @@ from stowplan.api.types import Node, Pod, PodGroup
 from stowplan.cluster.node_order import zone_of
 from stowplan.cluster.objects import STORED
 from stowplan.cluster.pod_info import group_key, scheduler_name_of
-from stowplan.engine.attempt import on_node
+from stowplan.engine.decision.attempt import on_node
 from stowplan.framework.events import (
     ASSIGNED_POD_ADD,
     ASSIGNED_POD_DELETE,
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
     from stowplan.api.changes import Change
     from stowplan.cluster.pod_info import PodInfo
-    from stowplan.engine.algorithm import SchedulingAlgorithm
+    from stowplan.engine.decision.algorithm import SchedulingAlgorithm
     from stowplan.engine.parts import Parts
     from stowplan.engine.statuses import PodStatuses
     from stowplan.metrics.families import Histogram, HistogramVec

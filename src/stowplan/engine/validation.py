@@ -20,27 +20,27 @@ from typing import TYPE_CHECKING, Any
 
 from stowplan.cluster.pod_info import scheduler_name_of
 from stowplan.cluster.recount import problems_of as problems_of_state
-from stowplan.engine.binding_checks import BindingChecks
-from stowplan.engine.binding_records import IN_FLIGHT, Binding, PluginCall, Stage
-from stowplan.engine.eviction_records import Eviction, Preemption
-from stowplan.engine.group_statuses import GroupPatch
-from stowplan.engine.portions import Portions
+from stowplan.engine.binding.binding_checks import BindingChecks
+from stowplan.engine.binding.binding_records import IN_FLIGHT, Binding, PluginCall, Stage
+from stowplan.engine.eviction.eviction_records import Eviction, Preemption
+from stowplan.engine.groups.group_statuses import GroupPatch
+from stowplan.engine.groups.suspended_groups import GroupOnTrial
 from stowplan.engine.statuses import PodWrites
-from stowplan.engine.suspended_cycles import SuspendedCycle
-from stowplan.engine.suspended_groups import GroupOnTrial
-from stowplan.engine.suspension import Need
+from stowplan.engine.suspension.portions import Portions
+from stowplan.engine.suspension.suspended import Need
+from stowplan.engine.suspension.suspended_cycles import SuspendedCycle
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Iterator
 
     from stowplan.cluster.pod_info import PodInfo
-    from stowplan.engine.bindings import Bindings
-    from stowplan.engine.evictions import Evictions
+    from stowplan.engine.binding.bindings import Bindings
+    from stowplan.engine.eviction.evictions import Evictions
+    from stowplan.engine.groups.suspended_groups import SuspendedGroups
     from stowplan.engine.outbox import Sleeper
     from stowplan.engine.parts import Parts
     from stowplan.engine.statuses import PodStatuses
-    from stowplan.engine.suspended_cycles import SuspendedCycles
-    from stowplan.engine.suspended_groups import SuspendedGroups
+    from stowplan.engine.suspension.suspended_cycles import SuspendedCycles
 
 
 class InvalidStateError(RuntimeError):

@@ -8,7 +8,7 @@ from stowplan.inspection.records import ConditionRecord, GroupRefusalRecord
 
 if TYPE_CHECKING:
     from stowplan.api.types import PodGroup
-    from stowplan.engine.group_questions import DomainJudgement
+    from stowplan.engine.groups.group_questions import DomainJudgement
 
 CONDITION = "PodGroupScheduled"
 #: Pods named in data, where only their number matters.

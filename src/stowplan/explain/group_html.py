@@ -11,7 +11,7 @@ from stowplan.framework.explanations.formatting import count, listed
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from stowplan.engine.group_questions import DomainJudgement
+    from stowplan.engine.groups.group_questions import DomainJudgement
     from stowplan.explain.group_verdict import GroupVerdict
 
 #: Domains and nodes that are shown.

@@ -11,7 +11,7 @@ from stowplan.framework.explanations.formatting import count, joined, listed
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from stowplan.engine.group_questions import DomainJudgement
+    from stowplan.engine.groups.group_questions import DomainJudgement
     from stowplan.explain.group_verdict import GroupVerdict
     from stowplan.explain.tables import Block, Cell, Span
     from stowplan.inspection.records import ReliefRecord

@@ -9,7 +9,7 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
-from stowplan.engine.group_questions import DomainJudgement, GroupJudgement
+from stowplan.engine.groups.group_questions import DomainJudgement, GroupJudgement
 from stowplan.explain.group_domains import condition_of, refusals_of
 from stowplan.framework.explanations.formatting import amount, count
 from stowplan.framework.status import Code

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from stowplan.cluster.pod_info import PodInfo
+    from stowplan.engine.decision.questions import Question
     from stowplan.engine.engine import Engine
-    from stowplan.engine.questions import Question
     from stowplan.explain.verdict import Verdict
     from stowplan.framework.diagnosis import Diagnosis
 

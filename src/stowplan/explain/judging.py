@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
     from stowplan.cluster.pod_info import PodInfo
+    from stowplan.engine.decision.extender_words import Asked
     from stowplan.engine.engine import Engine
-    from stowplan.engine.extender_words import Asked
     from stowplan.framework.requests import Ask, Outcome
 
 

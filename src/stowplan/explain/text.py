@@ -21,8 +21,8 @@ from stowplan.inspection.queue_state import BEING_BOUND, WAITS_ON_PERMIT
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from stowplan.engine.decision.extender_words import ExtenderWord
     from stowplan.engine.engine import Engine
-    from stowplan.engine.extender_words import ExtenderWord
     from stowplan.explain.inspection import VerdictInspection
     from stowplan.explain.reported_status import ReportedStatus
     from stowplan.explain.suggestions import Suggestion

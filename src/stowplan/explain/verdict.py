@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from stowplan.engine.questions import Judgement
+from stowplan.engine.decision.questions import Judgement
 from stowplan.framework.explanations.formatting import count
 from stowplan.inspection.frames import to_frame as frame_of
 from stowplan.inspection.records import (

@@ -43,9 +43,9 @@ if TYPE_CHECKING:
     from stowplan.api.port import Api
     from stowplan.cluster.state import ClusterState
     from stowplan.config import Configuration, FeatureGates
-    from stowplan.engine.algorithm import SchedulingAlgorithm
+    from stowplan.engine.decision.algorithm import SchedulingAlgorithm
     from stowplan.engine.effects import RunPlugin
-    from stowplan.engine.input_recorder import Recorder
+    from stowplan.engine.input_log.input_recorder import Recorder
     from stowplan.engine.inputs import Input
     from stowplan.engine.settings import Chance
     from stowplan.framework.extender import Extender

@@ -10,8 +10,8 @@ from msgspec.structs import replace as replace_struct
 from stowplan.api import types as t
 from stowplan.api.changes import Change
 from stowplan.cluster.pod_info import group_key
-from stowplan.engine.algorithm import Decision
-from stowplan.engine.equal_pods import end_of_run, quorum_of, reserves_nothing
+from stowplan.engine.decision.algorithm import Decision
+from stowplan.engine.groups.equal_pods import end_of_run, quorum_of, reserves_nothing
 from stowplan.engine.inputs import Cancelled, Changes, Rejected, Started, Stopped
 from stowplan.klog import get_logger
 from stowplan.simulate.driver import VirtualTime
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from stowplan.cluster.pod_info import PodInfo
     from stowplan.cluster.pod_names import PodNames
-    from stowplan.engine.attempt import Attempt, Failure
+    from stowplan.engine.decision.attempt import Attempt, Failure
     from stowplan.engine.engine import Engine
     from stowplan.framework.requests import Ask, Outcome
     from stowplan.framework.runtime import Framework

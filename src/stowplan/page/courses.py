@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from stowplan.api.api_errors import BadRequest
-from stowplan.engine.recording import RecordingError
+from stowplan.engine.input_log.recording import RecordingError
 from stowplan.inspection.records import document, encoded
 from stowplan.page.asking import track_of
 from stowplan.serving.requests.messages import JSON, Response

@@ -41,11 +41,11 @@ if TYPE_CHECKING:
 
     from stowplan.cluster.state import ClusterState
     from stowplan.config import Configuration
-    from stowplan.engine.algorithm import Decision
-    from stowplan.engine.attempt import Attempt, Failure
+    from stowplan.engine.decision.algorithm import Decision
+    from stowplan.engine.decision.attempt import Attempt, Failure
     from stowplan.engine.effects import Effect
+    from stowplan.engine.input_log.recording import Header
     from stowplan.engine.inputs import Input
-    from stowplan.engine.recording import Header
     from stowplan.framework.registry import Registry
     from stowplan.framework.requests import Request
     from stowplan.queue.queued_pod import QueuedPod

@@ -12,7 +12,7 @@ from __future__ import annotations
 import zlib
 from typing import TYPE_CHECKING, BinaryIO
 
-from stowplan.engine.recording import RecordingError
+from stowplan.engine.input_log.recording import RecordingError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

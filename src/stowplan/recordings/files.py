@@ -13,13 +13,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from stowplan.config.errors import os_error_text
-from stowplan.engine.recording import Header, RecordingError, read_entries, read_header
+from stowplan.engine.input_log.recording import Header, RecordingError, read_entries, read_header
 from stowplan.recordings.container import lines_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from stowplan.engine.recording import Entry
+    from stowplan.engine.input_log.recording import Entry
 
 
 class Opened(NamedTuple):

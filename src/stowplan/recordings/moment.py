@@ -13,7 +13,7 @@ from stowplan.recordings.replaying import Replayed
 
 if TYPE_CHECKING:
     from stowplan.cluster.state import ClusterState
-    from stowplan.engine.recording import BrokenOffCalls, Header
+    from stowplan.engine.input_log.recording import BrokenOffCalls, Header
     from stowplan.framework.registry import Registry
 
 

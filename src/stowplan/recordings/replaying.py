@@ -11,8 +11,8 @@ from stowplan.api.changes import Change
 from stowplan.config import DEFAULT_FEATURES, load_config
 from stowplan.engine.dumped import objects_of
 from stowplan.engine.engine import Engine
+from stowplan.engine.input_log.recording import BrokenOffCalls, Replay, outcomes_of
 from stowplan.engine.inputs import Changes, Served
-from stowplan.engine.recording import BrokenOffCalls, Replay, outcomes_of
 from stowplan.engine.settings import EngineSettings
 from stowplan.engine.written_objects import kind_named
 from stowplan.recordings.files import moment_text, opened
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from stowplan.config import Configuration
     from stowplan.engine.effects import Effect
-    from stowplan.engine.recording import Entry, Header
+    from stowplan.engine.input_log.recording import Entry, Header
     from stowplan.framework.registry import Registry
 
 

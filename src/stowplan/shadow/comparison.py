@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from stowplan.engine.algorithm import row_tried_first, scored_nodes
+from stowplan.engine.decision.algorithm import row_tried_first, scored_nodes
+from stowplan.engine.decision.questions import is_interested
 from stowplan.engine.evaluation.scoring import INFEASIBLE
-from stowplan.engine.questions import is_interested
 from stowplan.explain.judging import judged
 
 if TYPE_CHECKING:

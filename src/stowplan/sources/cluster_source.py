@@ -18,7 +18,7 @@ from stowplan.command_line.named_plugins import named_plugins
 from stowplan.config import DEFAULT_FEATURES
 from stowplan.config.features import GROUP_GATES
 from stowplan.engine.dumped import DumpError
-from stowplan.engine.recording import RecordingError
+from stowplan.engine.input_log.recording import RecordingError
 from stowplan.explain.reported_status import ReportedStatus
 from stowplan.explain.verdict import Verdict
 from stowplan.framework.explanations.formatting import joined, listed

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from stowplan.config import Configuration
+    from stowplan.engine.input_log.recording import Header
     from stowplan.engine.inputs import Input
-    from stowplan.engine.recording import Header
     from stowplan.framework.registry import Registry
     from stowplan.page.course import Course
     from stowplan.page.course_file import CourseHeader

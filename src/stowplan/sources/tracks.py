@@ -18,15 +18,15 @@ import yaml
 from stowplan.command_line.errors import InputError
 from stowplan.command_line.named_plugins import named_plugins
 from stowplan.config import ConfigError
-from stowplan.engine.recording import RecordingError
+from stowplan.engine.input_log.recording import RecordingError
 from stowplan.framework.line_up import PluginInitError
 from stowplan.framework.registry import PluginLoadError
 from stowplan.offline import Cluster, ClusterError
 from stowplan.page.moments import MomentError
 from stowplan.page.plan import plan_of
 from stowplan.recordings.moment import objects_of
+from stowplan.scenarios.definition.load import load_scenario
 from stowplan.scenarios.errors import ScenarioError
-from stowplan.scenarios.load import load_scenario
 from stowplan.scenarios.simulation import simulated_until
 from stowplan.sources.cluster_source import ClusterSource, known_gates
 from stowplan.sources.courses import anew_until, course_decided_anew, recorded_course, simulated_course

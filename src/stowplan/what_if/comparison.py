@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from stowplan.cluster.objects import STORED
-from stowplan.engine.attempt import on_node
+from stowplan.engine.decision.attempt import on_node
 from stowplan.offline import Cluster
 from stowplan.what_if.changes import Reconfigure
 from stowplan.what_if.pods import Fate, fate_of

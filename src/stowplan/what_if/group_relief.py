@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from stowplan.api.scheduling import PodGroup, PodGroupSpec
-    from stowplan.engine.group_questions import DomainJudgement
+    from stowplan.engine.groups.group_questions import DomainJudgement
     from stowplan.explain.group_verdict import GroupVerdict
     from stowplan.explain.suggestions import Suggestion
     from stowplan.offline import Cluster

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from stowplan.cluster.state import ClusterState
 from stowplan.config import DEFAULT_FEATURES, load_config
-from stowplan.engine.algorithm import SchedulingAlgorithm
+from stowplan.engine.decision.algorithm import SchedulingAlgorithm
 from stowplan.engine.evaluation import sampling
 from stowplan.engine.evaluation.evaluation import Evaluation
 from stowplan.engine.evaluation.sampling import nodes_to_find

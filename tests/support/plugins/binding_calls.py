@@ -3,10 +3,10 @@
 import asyncio
 from types import SimpleNamespace
 
-from stowplan.engine.attempt import Attempt
-from stowplan.engine.attempt_metrics import NoAttemptMetrics
-from stowplan.engine.binding_records import Binding, Stage
-from stowplan.engine.bindings import Bindings
+from stowplan.engine.binding.binding_records import Binding, Stage
+from stowplan.engine.binding.bindings import Bindings
+from stowplan.engine.decision.attempt import Attempt
+from stowplan.engine.decision.attempt_metrics import NoAttemptMetrics
 from stowplan.engine.effects import Cancel, RunPlugin
 from stowplan.engine.outbox import Outbox
 from stowplan.framework.binding import call_plugin

@@ -1,0 +1,185 @@
+"""Records of binding cycles, and of the plugin calls they wait for.
+
+They know where they are and who moves them on; what happens in a stage is in `bindings.py`.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from stowplan.engine.decision.attempt import Attempt
+    from stowplan.engine.outbox import Alarm, Outbox
+    from stowplan.framework.extender import Extender
+    from stowplan.framework.requests import Outcome, Steps
+    from stowplan.framework.status import Status
+    from stowplan.framework.waiting_pods import PodInPreBind, WaitingPod
+
+
+class Stage(Enum):
+    # Members are keys of the hot path, and Enum's own hash runs Python.
+    __hash__ = object.__hash__
+
+    BEGUN = "begun"
+    ANNOUNCING = "announcing"
+    PERMIT = "permit"
+    PRE_BIND = "pre-bind"
+    WITHDRAWING = "withdrawing"
+    BIND = "bind"
+    POST_BIND = "post-bind"
+    OVER = "over"
+
+
+#: The stages in which the pod is in flight: events that might help it are still kept.
+IN_FLIGHT = (Stage.ANNOUNCING, Stage.PERMIT)
+
+
+#: Nobody is asked.
+_NOBODY: Iterator[str | Extender] = iter(())
+
+
+class Mover(Protocol):
+    """Moves bindings on."""
+
+    outbox: Outbox
+
+    def call_answered(self, binding: Binding, call: PluginCall, outcome: Outcome, /) -> None: ...
+
+    def call_woken(self, binding: Binding, call: PluginCall, /) -> None: ...
+
+    def announced(self, binding: Binding, failed: Exception | None, /) -> None: ...
+
+    def bind(self, binding: Binding, /) -> None: ...
+
+    def woken(self, binding: Binding, /) -> None: ...
+
+
+class PluginCall:
+    """A plugin's PreBind, Bind or PostBind that is under way: a coroutine of the driver's, or steps of ours.
+
+    Or an extender that is to bind.
+    """
+
+    __slots__ = (
+        "_woken_by",
+        "asleep_since",
+        "binding",
+        "is_extenders",
+        "number",
+        "plugin",
+        "started",
+        "steps",
+        "writes",
+    )
+
+    def __init__(self, binding: Binding, plugin: str, *, is_extenders: bool = False) -> None:
+        self.binding = binding
+        #: Its name, or the extender's.
+        self.plugin = plugin
+        self.is_extenders = is_extenders
+        self.steps: Steps | None = None
+        #: The effect that it waits for; 0 while it waits for none.
+        self.number = 0
+        #: Whether that effect writes.
+        self.writes = False
+        self.started = 0.0
+        #: When it began to wait for objects or a time.
+        self.asleep_since = 0.0
+        self._woken_by: Alarm | None = None
+
+    def __str__(self) -> str:
+        return f"call of {self.plugin} in the {self.binding}"
+
+    @property
+    def is_asleep(self) -> bool:
+        """Whether it waits for nothing that the driver does."""
+        return self.steps is not None and not self.number
+
+    def answered(self, number: int, outcome: Outcome) -> None:
+        self.binding.owner.call_answered(self.binding, self, outcome)
+
+    def woken(self) -> None:
+        """What it waited for has come, or its time."""
+        self.binding.owner.call_woken(self.binding, self)
+
+    def sleep(self, alarm: Alarm | None) -> None:
+        if self._woken_by is not None:
+            self._woken_by.cancel()
+        self._woken_by = alarm
+
+    def is_woken_by(self, alarm: Alarm) -> bool:
+        return alarm is self._woken_by
+
+
+class Binding:
+    """One pod's binding cycle."""
+
+    __slots__ = (
+        "attempt",
+        "begins",
+        "binders",
+        "calls",
+        "failed",
+        "groups",
+        "owner",
+        "problems",
+        "stage",
+        "started",
+        "stoppable",
+        "timer",
+        "waiting",
+    )
+
+    def __init__(self, owner: Mover, attempt: Attempt) -> None:
+        self.owner = owner
+        self.attempt = attempt
+        self.stage = Stage.BEGUN
+        #: When the present stage began, by the stopwatch.
+        self.started = 0.0
+        self.waiting: WaitingPod | None = None
+        self.timer: Alarm | None = None
+        #: Plugins of PreBind that are still to run, group by group.
+        self.groups: list[tuple[str, ...]] = []
+        self.stoppable: PodInPreBind | None = None
+        self.calls: list[PluginCall] = []
+        #: Whether a group of PreBind is just being begun.
+        self.begins = False
+        #: What ended the present stage before its time.
+        self.failed: Status | None = None
+        #: Extenders and plugins of Bind, or plugins of PostBind, that are still to be asked.
+        self.binders = _NOBODY
+        self.problems: list[str] = []
+
+    def __str__(self) -> str:
+        return f"binding of pod {self.attempt.pod.key}"
+
+    @property
+    def uid(self) -> str:
+        return self.attempt.pod.uid
+
+    @property
+    def is_broken_off(self) -> bool:
+        """Whether no further PreBind plugin will be called."""
+        return self.failed is not None or (self.stoppable is not None and self.stoppable.cancelled_for is not None)
+
+    def status_written(self, failed: Exception | None) -> None:
+        """The pod's status says where it goes; or it cannot be told."""
+        self.owner.announced(self, failed)
+
+    def withdrawn(self) -> None:
+        """Nothing of the pod's status is under way any more."""
+        self.owner.bind(self)
+
+    def decided(self, decision: Status) -> None:
+        """Permit has decided, inside another call: continue at the end of the step."""
+        self.owner.outbox.soon(self)
+
+    def woken(self) -> None:
+        self.owner.woken(self)
+
+    def stop(self, reason: str) -> None:
+        """Preemption needs the pod's room more; it is in the middle of something."""
+        self.owner.outbox.soon(self)

@@ -1,0 +1,557 @@
+"""The binding cycle: from an assumed pod to a bound one.
+
+One record per pod (`binding_records.py`). It waits (for its status to be written, for Permit, for PreBind, for the API
+server) and goes on with the answer, so the pod may be deleted, preempted, or bound by another scheduler meanwhile. Any
+failure undoes what was reserved and leaves the pod to the failure handler.
+
+    announcing    the pod's status says where it will go, as that takes a while
+    permit        plugins make it wait
+    pre-bind      plugins prepare it, group by group
+    withdrawing   an earlier status of the pod is under way, and must not be written after the binding
+    bind          by an extender that is interested, else by the first plugin that does not leave it to the next
+    post-bind     plugins hear of it
+
+Upstream: bindingCycle and handleBindingCycleError in pkg/scheduler/schedule_one.go;
+docs/behaviour.md, Assume, Reserve, Permit, bind.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from stowplan.engine.binding.binding_records import Binding, PluginCall, Stage
+from stowplan.engine.cycle.scheduling_cycle import activate, failure_of
+from stowplan.engine.decision.attempt import Failure, on_node
+from stowplan.engine.effects import RunPlugin
+from stowplan.framework.binding import (
+    OTHER_PRE_BIND_FAILED,
+    PreFlight,
+    failure_at,
+    pre_bind_groups,
+    run_pre_bind_pre_flights,
+    run_unreserve,
+    steps_of,
+)
+from stowplan.framework.events import ASSIGNED_POD_DELETE
+from stowplan.framework.extender import answer_of
+from stowplan.framework.metrics import NO_FRAMEWORK_METRICS, ended
+from stowplan.framework.requests import Ask, Bind, Done, OddStepError, Request, Wait, problem_of
+from stowplan.framework.status import PROPAGATED, SKIP, Code, Status, described, error, raised, well_formed
+from stowplan.framework.waiting_pods import permit_outcome
+from stowplan.klog import get_logger
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from stowplan.cluster.pod_info import PodInfo
+    from stowplan.engine.cycle.failure_handler import FailureHandler
+    from stowplan.engine.decision.attempt import Attempt
+    from stowplan.engine.decision.attempt_metrics import AttemptMetrics
+    from stowplan.engine.decision.decision_listener import DecisionListener
+    from stowplan.engine.parts import Parts
+    from stowplan.engine.statuses import PodStatuses
+    from stowplan.framework.extender import Extender
+    from stowplan.framework.requests import Outcome, Steps
+    from stowplan.framework.runtime import Framework
+    from stowplan.framework.waiting_pods import WaitingPod
+
+_log = get_logger(__name__)
+
+
+class Bindings:
+    """The binding cycles that are under way."""
+
+    def __init__(
+        self,
+        parts: Parts,
+        *,
+        statuses: PodStatuses,
+        failures: FailureHandler,
+        metrics: AttemptMetrics,
+        listener: DecisionListener | None = None,
+    ) -> None:
+        self._listener = listener
+        self.outbox = parts.outbox
+        self._state = parts.state
+        self._waiting_pods = parts.waiting_pods
+        self._pods_in_pre_bind = parts.pods_in_pre_bind
+        self._parts = parts
+        self._stories = parts.stories
+        self._reporter = parts.reporter
+        self._statuses = statuses
+        self._failures = failures
+        self._metrics = metrics
+        #: By the pod's UID.
+        self.under_way: dict[str, Binding] = {}
+        #: Writes whose answers have not come.
+        self.writes = 0
+
+    @property
+    def asleep(self) -> int:
+        """Those that wait for a time, or for objects to change."""
+        return sum(bool(b.calls) and all(call.is_asleep for call in b.calls) for b in self.under_way.values())
+
+    def begin(self, attempt: Attempt) -> None:
+        self._metrics.binding_began()
+        pod, framework = attempt.pod, attempt.framework
+        binding = self.under_way[pod.uid] = Binding(self, attempt)
+        if not attempt.permit_timeouts and framework.metrics is None and not framework.concerned(pod.shape).pre_bind:
+            # As most pods: it waits for nobody, and nobody has anything to prepare, or counts that.
+            self._parts.queue.done(pod.uid)
+            self._withdraw(binding)
+            return
+        failed, flights = self._pre_flights(attempt)
+        if failed is not None:
+            self._waiting_pods.remove(pod.uid)
+            self._fail(binding, Failure(status=failed))
+            return
+        acts = any(flight.acts for flight in flights)
+        if acts:
+            binding.groups = list(pre_bind_groups(flights))
+        if attempt.permit_timeouts:
+            binding.waiting = self._waiting_pods.get(pod.uid)
+        if acts and _announces_node(framework):
+            self._announce(binding)
+        elif binding.waiting is not None and _announces_node(framework):
+            # A gang that is complete goes with the last of its pods, in this step: nobody needs to hear of a wait. The
+            # reference writes a status for each of the others.
+            self.outbox.soon(binding)
+        else:
+            self._wait(binding)
+
+    def _announce(self, binding: Binding) -> None:
+        binding.stage = Stage.ANNOUNCING
+        self._statuses.patch(binding.attempt.pod.pod, binding, nominated_node_name=binding.attempt.node_name)
+
+    def _pre_flights(self, attempt: Attempt) -> tuple[Status | None, Sequence[PreFlight]]:
+        """Which PreBind plugins will act; without the feature gate all of them, one after the other."""
+        framework = attempt.framework
+        if not framework.pre_bind:
+            return None, ()
+        if not _announces_node(framework):
+            asked = framework.asked(attempt.state, attempt.pod).pre_bind
+            return None, [PreFlight(plugin.name) for plugin in asked]
+        acting, flights = run_pre_bind_pre_flights(framework, attempt.state, attempt.pod, attempt.node_name)
+        return (None if acting.code in (Code.Success, Code.Skip) else acting), flights
+
+    def announced(self, binding: Binding, failed: Exception | None) -> None:
+        if failed is not None:
+            text = "Failed to update the nominated node name in the binding cycle"
+            _log.error(failed, text, pod=binding.attempt.pod)
+        self._wait(binding)
+
+    # -- waiting on Permit --------------------------------------------------------------------------------------------
+
+    def _wait(self, binding: Binding) -> None:
+        waiting = binding.waiting
+        if waiting is None:
+            self._prepare(binding)
+            return
+        _log.v(4).info("Pod waiting on permit", pod=binding.attempt.pod)
+        binding.stage, binding.started = Stage.PERMIT, self._metrics.now()
+        waiting.on_decided(binding.decided)
+        self._set_timer(binding, waiting)
+
+    def _set_timer(self, binding: Binding, waiting: WaitingPod) -> None:
+        deadline = waiting.next_deadline
+        binding.timer = None if deadline is None else self.outbox.wake(deadline, binding)
+
+    def woken(self, binding: Binding) -> None:
+        """Permit has decided, or its time may be up; or PreBind was stopped; or the step ends in which it began."""
+        if binding.stage is Stage.BEGUN:
+            assert binding.waiting is not None
+            if binding.waiting.decision is None:
+                self._announce(binding)
+            else:
+                self._wait(binding)
+        elif binding.stage is Stage.PERMIT:
+            assert binding.waiting is not None
+            if binding.waiting.expire():
+                # It comes again, as Permit has decided now.
+                return
+            if binding.waiting.decision is None:
+                # Which moment it is may move while plugins allow it.
+                self._set_timer(binding, binding.waiting)
+            else:
+                self._decide(binding, binding.waiting.decision)
+        elif binding.stage is Stage.PRE_BIND and binding.stoppable is not None and binding.stoppable.cancelled_for:
+            self._stop(binding, binding.stoppable.cancelled_for)
+
+    def _decide(self, binding: Binding, decision: Status) -> None:
+        pod = binding.attempt.pod
+        if binding.timer is not None:
+            binding.timer.cancel()
+        self._waiting_pods.remove(pod.uid)
+        self._metrics.waited(decision, binding.started)
+        text = f"wait on Permit ended: {decision.code.name}"
+        self._stories.step(pod.key, pod.uid, text, decision.plugin, decision.message)
+        failed = permit_outcome(decision)
+        if failed is None:
+            self._prepare(binding)
+        else:
+            _log.v(4).info("Pod rejected while waiting on permit", pod=pod, status=failed.message)
+            self._fail(binding, failure_of(failed))
+
+    # -- PreBind ------------------------------------------------------------------------------------------------------
+
+    def _prepare(self, binding: Binding) -> None:
+        """Run PreBind, if any plugin acts; the metric is recorded either way."""
+        # From here on failures are errors; events that came during the attempt do not matter any more.
+        self._parts.queue.done(binding.uid)
+        binding.stage, binding.started = Stage.PRE_BIND, binding.attempt.metrics.now()
+        if binding.groups:
+            binding.stoppable = self._pods_in_pre_bind.add(binding.uid, binding.stop)
+        self._next_group(binding)
+
+    def _next_group(self, binding: Binding) -> None:
+        while binding.groups and not binding.is_broken_off and not binding.calls:
+            self._begin_group(binding, binding.groups.pop(0))
+        if not binding.calls:
+            self._prepared(binding)
+
+    def _begin_group(self, binding: Binding, plugins: tuple[str, ...]) -> None:
+        calls = [PluginCall(binding, plugin) for plugin in plugins]
+        binding.calls, binding.begins = calls, True
+        for call in tuple(calls):
+            if binding.is_broken_off:
+                # By one before it, which ended at once.
+                calls.remove(call)
+            else:
+                self._call(binding, call)
+        binding.begins = False
+
+    def _stop(self, binding: Binding, reason: str) -> None:
+        """Break PreBind off."""
+        self._break_off(binding, reason)
+        if not binding.calls:
+            self._prepared(binding)
+
+    def _break_off(self, binding: Binding, why: str) -> None:
+        for call in tuple(binding.calls):
+            if call.steps is None:
+                self.outbox.cancel(call.number, why)
+            else:
+                self._end_steps(binding, call)
+                binding.calls.remove(call)
+
+    def _prepared(self, binding: Binding) -> None:
+        failed, stoppable = binding.failed, binding.stoppable
+        if stoppable is not None:
+            if not stoppable.mark_prebound():
+                failed = error(stoppable.cancelled_for or "")
+            self._pods_in_pre_bind.remove(binding.uid)
+        binding.attempt.metrics.points["PreBind"].ran(binding.started, ended(failed))
+        if failed is not None:
+            self._fail(binding, Failure(status=failed))
+        else:
+            self._withdraw(binding)
+
+    def _withdraw(self, binding: Binding) -> None:
+        """The status of an earlier attempt must not be written after the binding."""
+        binding.stage = Stage.WITHDRAWING
+        if not self._statuses.withdraw(binding.attempt.pod.uid, binding):
+            self.bind(binding)
+
+    # -- Bind ---------------------------------------------------------------------------------------------------------
+
+    def bind(self, binding: Binding) -> None:
+        attempt = binding.attempt
+        binding.stage, binding.started = Stage.BIND, attempt.metrics.now()
+        framework = attempt.framework
+        binders: Sequence[str | Extender] = framework.points["bind"]
+        if extenders := framework.handle.extenders():
+            try:
+                binders = [*(e for e in extenders if e.binds and e.is_interested(attempt.pod)), *binders]
+            except Exception as e:
+                self._bound(binding, error(e))
+                return
+        binding.binders = iter(binders)
+        self._next_binder(binding, SKIP)
+
+    def _next_binder(self, binding: Binding, skipped: Status) -> None:
+        binder = next(binding.binders, None)
+        if binder is None:
+            self._bound(binding, skipped)
+        elif isinstance(binder, str):
+            self._call_alone(binding, binder)
+        else:
+            self._ask_extender(binding, binder)
+
+    def _ask_extender(self, binding: Binding, extender: Extender) -> None:
+        call = PluginCall(binding, extender.name, is_extenders=True)
+        call.steps = _bound_by(extender, binding.attempt)
+        binding.calls = [call]
+        self._step(binding, call, None)
+
+    def _bound(self, binding: Binding, failed: Status | None) -> None:
+        attempt = binding.attempt
+        if attempt.metrics is not NO_FRAMEWORK_METRICS:
+            attempt.metrics.points["Bind"].ran(binding.started, ended(failed))
+        if failed is None:
+            self._succeeded(binding)
+        else:
+            _log.v(1).info("Failed to bind pod", pod=attempt.pod)
+            self._fail(binding, Failure(status=failed))
+
+    # -- calls of plugins ---------------------------------------------------------------------------------------------
+
+    def _call_alone(self, binding: Binding, plugin: str) -> None:
+        call = PluginCall(binding, plugin)
+        binding.calls = [call]
+        self._call(binding, call)
+
+    def _call(self, binding: Binding, call: PluginCall) -> None:
+        attempt, point = binding.attempt, _POINTS[binding.stage]
+        if call.plugin in attempt.framework.stepping[point]:
+            call.started = attempt.metrics.now()
+            try:
+                call.steps = steps_of(
+                    attempt.framework, point, call.plugin, attempt.state, attempt.pod, attempt.node_name
+                )
+            except PROPAGATED:
+                raise
+            except BaseException as e:
+                self._call_ended(binding, call, raised(e))
+                return
+            self._step(binding, call, None)
+            return
+        action = RunPlugin(
+            profile=attempt.framework.profile_name,
+            point=point,
+            plugin=call.plugin,
+            pod=attempt.pod.key,
+            uid=binding.uid,
+            node=attempt.node_name,
+        )
+        call.number = self.outbox.ask(action, call)
+        call.writes = binding.stage is Stage.BIND
+        self.writes += call.writes
+
+    def _step(self, binding: Binding, call: PluginCall, outcome: Outcome | None) -> None:
+        """Let steps go on with an outcome, to the next thing that they wait for."""
+        assert call.steps is not None
+        answer: Status | None
+        try:
+            asked = call.steps.send(outcome)  # type: ignore[arg-type]
+        except StopIteration as end:
+            answer = end.value
+            if answer is not None:
+                answer = self._answer_of_steps(binding, answer)
+        except PROPAGATED:
+            raise
+        except BaseException as e:
+            answer = error(e) if call.is_extenders else raised(e)
+        else:
+            if isinstance(asked, Wait):
+                self._sleep(call, asked)
+                return
+            # What a Bind is about can be told whatever it holds.
+            if type(asked) is Bind or (call.is_extenders and isinstance(asked, Ask)):
+                odd = None
+            else:
+                odd = problem_of(asked) if isinstance(asked, Request) else OddStepError(asked)
+            if odd is None:
+                call.number = self.outbox.ask(asked, call)
+                # An extender that does not answer keeps nobody else from being bound.
+                call.writes = not call.is_extenders
+                self.writes += call.writes
+                return
+            self._end_steps(binding, call)
+            answer = error(odd)
+        times = binding.attempt.state.plugin_times
+        if times is not None and not call.is_extenders:
+            times.ended(_POINTS[binding.stage], call.plugin, call.started, answer)
+        self._call_ended(binding, call, answer)
+
+    @staticmethod
+    def _answer_of_steps(binding: Binding, answer: Status) -> Status | None:
+        if binding.stage is Stage.POST_BIND:
+            # Nothing is to be said by it.
+            return None
+        try:
+            return well_formed(answer)
+        except TypeError as e:
+            return error(e)
+
+    def _sleep(self, call: PluginCall, wait: Wait) -> None:
+        call.asleep_since = self.outbox.now
+        call.sleep(None if wait.seconds is None else self.outbox.wake(self.outbox.now + wait.seconds, call))
+        for key in wait.keys:
+            self.outbox.watch(key, call)
+
+    def call_answered(self, binding: Binding, call: PluginCall, outcome: Outcome) -> None:
+        self.writes -= call.writes
+        call.writes, call.number = False, 0
+        if call.steps is not None:
+            self._step(binding, call, outcome)
+        elif isinstance(outcome, Done):
+            self._call_ended(binding, call, outcome.value)
+        else:
+            self._call_ended(binding, call, error(outcome.error))
+
+    def call_woken(self, binding: Binding, call: PluginCall) -> None:
+        if call in binding.calls:
+            call.sleep(None)
+            self.outbox.unwatch(call)
+            self._step(binding, call, Done(self.outbox.now - call.asleep_since))
+
+    def _end_steps(self, binding: Binding, call: PluginCall) -> None:
+        """Break steps off where they wait."""
+        call.sleep(None)
+        self.outbox.unwatch(call)
+        if call.number:
+            self.outbox.withdraw(call.number)
+            self.writes -= call.writes
+            call.writes, call.number = False, 0
+        assert call.steps is not None
+        try:
+            call.steps.close()
+        except PROPAGATED:
+            raise
+        except BaseException as e:
+            self._reporter.report(f'plugin "{call.plugin}", broken off in {_POINTS[binding.stage]}: {described(e)}')
+
+    def _call_ended(self, binding: Binding, call: PluginCall, answer: Status | None) -> None:
+        if call in binding.calls:
+            binding.calls.remove(call)
+        if binding.stage is Stage.POST_BIND:
+            if answer is not None:
+                binding.problems.append(f'running PostBind plugin "{call.plugin}": {answer.message}')
+            self._next_listener(binding)
+            return
+        failed = answer
+        if answer is not None:
+            attempt = binding.attempt
+            if binding.stage is Stage.BIND and answer.code == Code.Skip:
+                self._next_binder(binding, answer)
+                return
+            if not call.is_extenders:
+                failed = failure_at(_POINTS[binding.stage], call.plugin, answer, attempt.pod, attempt.node_name)
+        if binding.stage is Stage.BIND:
+            self._bound(binding, failed)
+        else:
+            self._group_member_ended(binding, failed)
+
+    def _group_member_ended(self, binding: Binding, failed: Status | None) -> None:
+        """The first failure of a group counts; the others are broken off for it."""
+        if failed is not None and binding.failed is None:
+            binding.failed = failed
+            self._break_off(binding, OTHER_PRE_BIND_FAILED)
+        if not binding.calls and not binding.begins:
+            self._next_group(binding)
+
+    # -- the two ends -------------------------------------------------------------------------------------------------
+
+    def _succeeded(self, binding: Binding) -> None:
+        attempt = binding.attempt
+        pod, node_name, queued = attempt.pod, attempt.node_name, attempt.queued
+        verbose = _log.v(2)
+        if verbose.enabled:
+            verbose.info(
+                "Successfully bound pod to node",
+                pod=pod,
+                node=node_name,
+                evaluatedNodes=attempt.evaluated,
+                feasibleNodes=attempt.feasible,
+            )
+        if self._listener is not None:
+            self._listener.bound(attempt)
+        self._metrics.scheduled(queued, profile=attempt.framework.profile_name, started=attempt.started)
+        if queued.was_flushed:
+            _log.v(4).info(
+                "Pod scheduled after flush from unschedulablePods",
+                pod=pod,
+                unschedulablePlugins=sorted(queued.unschedulable_plugins),
+                pendingPlugins=sorted(queued.pending_plugins),
+            )
+        if self._stories.kept:
+            self._stories.step(pod.key, pod.uid, "bound", "", node_name)
+        recorder = attempt.framework.handle.event_recorder
+        if recorder is not None:
+            note = f"Successfully assigned {pod.key} to {node_name}"
+            # Parity: about the pod as it was tried, even if its binding has been seen already.
+            recorder.event(queued.pod.pod, type_="Normal", reason="Scheduled", action="Binding", note=note)
+        binding.stage, binding.started = Stage.POST_BIND, attempt.metrics.now()
+        if listeners := attempt.framework.points["postBind"]:
+            binding.binders = iter(listeners)
+            self._next_listener(binding)
+        else:
+            self._done(binding)
+
+    def _next_listener(self, binding: Binding) -> None:
+        plugin = next(binding.binders, None)
+        if isinstance(plugin, str):
+            self._call_alone(binding, plugin)
+        else:
+            self._done(binding)
+
+    def _done(self, binding: Binding) -> None:
+        attempt = binding.attempt
+        if attempt.metrics is not NO_FRAMEWORK_METRICS:
+            attempt.metrics.points["PostBind"].ran(binding.started)
+        for problem in binding.problems:
+            self._reporter.report(problem)
+        activate(self._parts.queue, attempt.state)
+        self._over(binding)
+
+    def _fail(self, binding: Binding, failure: Failure) -> None:
+        attempt = binding.attempt
+        pod = attempt.pod
+        self._over(binding)
+        self._stories.step(pod.key, pod.uid, "not bound", failure.status.plugin, failure.message)
+        for problem in run_unreserve(attempt.framework, attempt.state, pod, attempt.node_name):
+            self._reporter.report(problem)
+        was = on_node(attempt.queued.pod.pod, attempt.node_name)
+        forgotten = self._forget(pod)
+        if failure.status.rejected:
+            self._failures.handle(attempt.framework, attempt.queued, failure, started=attempt.started)
+            if forgotten:
+                # The pod itself must not be woken by its own leaving.
+                self._parts.queue.move_all(ASSIGNED_POD_DELETE, was, None, pre_check=_anyone_but(pod.uid))
+        else:
+            if forgotten:
+                self._parts.queue.move_all(ASSIGNED_POD_DELETE, was, None)
+            self._failures.handle(attempt.framework, attempt.queued, failure, started=attempt.started)
+
+    def _forget(self, pod: PodInfo) -> bool:
+        """Take the assumed pod back; False when it is bound after all, by any scheduler."""
+        try:
+            self._state.forget(pod)
+        except ValueError as e:
+            _log.unhandled(e, "ForgetPod failed", pod=pod)
+            return False
+        self._parts.leaving.left(pod.uid)
+        return True
+
+    def _over(self, binding: Binding) -> None:
+        self._metrics.binding_ended()
+        binding.stage = Stage.OVER
+        uid = binding.attempt.pod.uid
+        if self.under_way.get(uid) is binding:
+            del self.under_way[uid]
+
+
+_POINTS = {Stage.PRE_BIND: "PreBind", Stage.BIND: "Bind", Stage.POST_BIND: "PostBind"}
+
+
+def _bound_by(extender: Extender, attempt: Attempt) -> Steps:
+    """Let an extender write the binding; SKIP: somebody else is to do it."""
+    try:
+        question = extender.bind_question(attempt.pod, attempt.node_name)
+        outcome = yield Ask(who=extender.name, verb="bind", question=question)
+        extender.read_bound(answer_of(outcome))
+    except Exception as e:
+        if not extender.ignorable:
+            return error(e)
+        text = "Skipping extender in bind as it returned error and has ignorable flag set"
+        _log.info(text, extender=extender.name, err=str(e))
+        return SKIP
+    return None
+
+
+def _announces_node(framework: Framework) -> bool:
+    return framework.handle.features.enabled("NominatedNodeNameForExpectation")
+
+
+def _anyone_but(uid: str) -> Callable[[PodInfo], bool]:
+    return lambda info: info.uid != uid
