@@ -100,7 +100,7 @@ class _Sorter:
             self._sift_down(0, i, a)
 
     def _partition(self, a: int, b: int, pivot: int) -> tuple[int, bool]:
-        """Move the pivot to its final position, smaller elements before it; return whether all were in place already."""
+        """Move the pivot to its final position, smaller elements before it; return whether all were in place."""
         self._swap(a, pivot)
         i, j = self._skip(a, a + 1, b - 1)
         if i > j:

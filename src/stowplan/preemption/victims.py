@@ -48,8 +48,7 @@ class Importance:
     def _ties(
         self, slots: npt.NDArray[np.int64], came: npt.NDArray[np.int64], sorted_here: npt.NDArray[np.bool_]
     ) -> npt.NDArray[np.int64]:
-        """The tie-breaker of a short list: earlier position first; for pods that have not started, later position
-        first.
+        """The tie-breaker of a short list: earlier position first; later first for pods that have not started.
 
         Parity: for a missing start time, the reference uses the current time of each comparison. When it inserts a pod,
         it reads the clock for that pod first, so that pod appears older than those that are already there.
