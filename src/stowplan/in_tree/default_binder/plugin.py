@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from stowplan.framework.cycle_state import CycleState
     from stowplan.framework.requests import Steps
 
-#: Named after the folder, as --vmodule knows the plugin by it.
+#: Named after the folder, by which --vmodule selects the plugin.
 _log = get_logger(__name__.rpartition(".")[0])
 
 
