@@ -26,8 +26,8 @@ from stowplan.config import DEFAULT_FEATURES, load_config
 from stowplan.config.features import GROUP_GATES, with_chosen
 from stowplan.daemon.plugin_registry import registry_with
 from stowplan.explain.judging import judged, judged_group
-from stowplan.explain.reported_status import ReportedStatus
-from stowplan.explain.suggestions import advise
+from stowplan.explain.suggestions.suggestions import advise
+from stowplan.explain.text.reported_status import ReportedStatus
 from stowplan.framework.explanations.formatting import count
 from stowplan.klog.setup import LogSettings, set_up
 from stowplan.offline import Cluster
@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from stowplan.config import Configuration, Declarations, FeatureGates
     from stowplan.engine.engine import Engine
     from stowplan.engine.inputs import Input
-    from stowplan.explain.verdict import Verdict
+    from stowplan.explain.verdicts.verdict import Verdict
     from stowplan.framework.registry import Registry
     from stowplan.inspection.records import GroupVerdictRecord
     from stowplan.page.loopback import Streams

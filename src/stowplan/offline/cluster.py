@@ -22,7 +22,7 @@ from stowplan.engine.engine import Engine
 from stowplan.engine.settings import EngineSettings
 from stowplan.engine.watched_kinds import watched_kinds
 from stowplan.explain.judging import judged, judged_group
-from stowplan.explain.suggestions import advise
+from stowplan.explain.suggestions.suggestions import advise
 from stowplan.extenders.asking import asking, extenders_without_binders, posting_to
 from stowplan.extenders.calls import Calls, kinds_wanted
 from stowplan.framework.events import Hint, events_of_change
@@ -48,8 +48,8 @@ if TYPE_CHECKING:
     from stowplan.engine.decision.algorithm import Decision
     from stowplan.engine.settings import Chance
     from stowplan.engine.watched_kinds import WatchedKind
-    from stowplan.explain.group_verdict import GroupVerdict
-    from stowplan.explain.verdict import Verdict
+    from stowplan.explain.verdicts.group_verdict import GroupVerdict
+    from stowplan.explain.verdicts.verdict import Verdict
     from stowplan.framework.interface import Plugin
     from stowplan.framework.registry import Registry
     from stowplan.framework.runtime import Framework

@@ -19,8 +19,8 @@ from stowplan.config import DEFAULT_FEATURES
 from stowplan.config.features import GROUP_GATES
 from stowplan.engine.dumped import DumpError
 from stowplan.engine.input_log.recording import RecordingError
-from stowplan.explain.reported_status import ReportedStatus
-from stowplan.explain.verdict import Verdict
+from stowplan.explain.text.reported_status import ReportedStatus
+from stowplan.explain.verdicts.verdict import Verdict
 from stowplan.framework.explanations.formatting import joined, listed
 from stowplan.framework.registry import installed_plugins
 from stowplan.framework.status import error

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from stowplan.explain.tables import Grid, Line
+from stowplan.explain.text.tables import Grid, Line
 from stowplan.framework.explanations.formatting import count, listed
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
-    from stowplan.explain.tables import Block, Cell
+    from stowplan.explain.text.tables import Block, Cell
     from stowplan.what_if.records import (
         DrainRecord,
         FitRecord,

@@ -10,16 +10,16 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from stowplan.explain.refusals import refusals
-from stowplan.explain.tables import Grid, Line
+from stowplan.explain.text.tables import Grid, Line
+from stowplan.explain.verdicts.refusals import refusals
 from stowplan.framework.explanations.formatting import count
 from stowplan.inspection.records import CauseRecord, SummaryRecord
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from stowplan.explain.tables import Block, Cell
-    from stowplan.explain.verdict import Verdict
+    from stowplan.explain.text.tables import Block, Cell
+    from stowplan.explain.verdicts.verdict import Verdict
     from stowplan.inspection.records import ReliefRecord
 
 #: What the short form shows of each part.

@@ -9,8 +9,8 @@ from stowplan.framework.explanations.formatting import count
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from stowplan.explain.explanations import Explanations
-    from stowplan.explain.inspection import VerdictInspection
+    from stowplan.explain.suggestions.explanations import Explanations
+    from stowplan.explain.suggestions.inspection import VerdictInspection
 
 
 def obstacles(at: VerdictInspection, explanations: Explanations, *, solved: bool) -> list[str]:

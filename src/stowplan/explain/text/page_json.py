@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from stowplan.explain.tables import STYLES, Block, Cell, Grid, Line
+from stowplan.explain.text.tables import STYLES, Block, Cell, Grid, Line
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

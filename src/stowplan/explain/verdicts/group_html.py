@@ -5,14 +5,14 @@ from __future__ import annotations
 from html import escape
 from typing import TYPE_CHECKING
 
-from stowplan.explain.group_domains import nodes_of_placed, refusals_of
+from stowplan.explain.verdicts.group_domains import nodes_of_placed, refusals_of
 from stowplan.framework.explanations.formatting import count, listed
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from stowplan.engine.groups.group_questions import DomainJudgement
-    from stowplan.explain.group_verdict import GroupVerdict
+    from stowplan.explain.verdicts.group_verdict import GroupVerdict
 
 #: Domains and nodes that are shown.
 _DOMAINS, _NODES = 20, 20

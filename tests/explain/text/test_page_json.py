@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stowplan.explain.page_json import PageError, page_from_json, page_to_json
-from stowplan.explain.tables import STYLES, Grid, Line, plain
+from stowplan.explain.text.page_json import PageError, page_from_json, page_to_json
+from stowplan.explain.text.tables import STYLES, Grid, Line, plain
 
 printable = st.text(
     st.characters(categories=["L", "N", "P", "S", "Zs"], exclude_characters="\u00a0\u2007\u3000"), max_size=9

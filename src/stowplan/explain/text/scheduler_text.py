@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from stowplan.explain.tables import Grid, Line
+from stowplan.explain.text.tables import Grid, Line
 from stowplan.framework.explanations.formatting import count, listed
 
 if TYPE_CHECKING:
-    from stowplan.explain.tables import Block, Cell
+    from stowplan.explain.text.tables import Block, Cell
     from stowplan.inspection.records import DecisionsRecord, GroupStateRecord, QueueRecord, SchedulerRecord, StepRecord
 
 #: Steps of a story in the short form, the last ones.

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from stowplan.cluster.state import ClusterState
-    from stowplan.explain.suggestions import Advice, Suggestion
+    from stowplan.explain.verdicts.advice import Advice, Suggestion
     from stowplan.framework.diagnosis import Diagnosis
     from stowplan.framework.explanations.preemption import Preemption
     from stowplan.framework.status import Status
@@ -68,7 +68,7 @@ class Verdict(Judgement):
 
     def _repr_html_(self) -> str:
         """The score matrix and the refusals, for notebooks."""
-        from stowplan.explain.html import verdict_html
+        from stowplan.explain.verdicts.html import verdict_html
 
         return verdict_html(self)
 

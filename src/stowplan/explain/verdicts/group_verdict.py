@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from stowplan.engine.groups.group_questions import DomainJudgement, GroupJudgement
-from stowplan.explain.group_domains import condition_of, refusals_of
+from stowplan.explain.verdicts.group_domains import condition_of, refusals_of
 from stowplan.framework.explanations.formatting import amount, count
 from stowplan.framework.status import Code
 from stowplan.inspection.frames import to_frame as frame_of
@@ -106,7 +106,7 @@ class GroupVerdict(GroupJudgement):
         return domain.status.message
 
     def _repr_html_(self) -> str:
-        from stowplan.explain.group_html import group_html
+        from stowplan.explain.verdicts.group_html import group_html
 
         return group_html(self)
 

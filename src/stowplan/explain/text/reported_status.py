@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from stowplan.explain.scheduler_text import scheduler_blocks
-from stowplan.explain.tables import Line
+from stowplan.explain.text.scheduler_text import scheduler_blocks
+from stowplan.explain.text.tables import Line
 from stowplan.framework.explanations.formatting import count
 from stowplan.inspection.queue_state import ON_ITS_WAY
 from stowplan.inspection.records import ConditionRecord, EventRecord, SchedulerRecord
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
     from stowplan.api.types import Event, Pod, PodCondition
-    from stowplan.explain.tables import Block, Cell, Span
-    from stowplan.explain.verdict import Verdict
+    from stowplan.explain.text.tables import Block, Cell, Span
+    from stowplan.explain.verdicts.verdict import Verdict
 
 #: Events in the short form.
 _EVENTS = 4

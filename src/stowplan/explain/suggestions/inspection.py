@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from stowplan.cluster.pod_info import PodInfo
     from stowplan.engine.decision.questions import Question
     from stowplan.engine.engine import Engine
-    from stowplan.explain.verdict import Verdict
+    from stowplan.explain.verdicts.verdict import Verdict
     from stowplan.framework.diagnosis import Diagnosis
 
 

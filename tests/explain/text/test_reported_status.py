@@ -4,9 +4,9 @@ import pytest
 
 import stowplan
 from stowplan.api.types import Event, EventSeries, ObjectMeta
-from stowplan.explain.reported_status import ReportedStatus
-from stowplan.explain.tables import plain
-from stowplan.explain.text import explanation
+from stowplan.explain.text.reported_status import ReportedStatus
+from stowplan.explain.text.tables import plain
+from stowplan.explain.text.verdict_text import explanation
 from stowplan.inspection.records import SchedulerRecord, document
 from stowplan.testing import a_node, a_pod
 

@@ -4,7 +4,7 @@ import io
 
 import pytest
 
-from stowplan.explain.tables import Grid, Line, plain, write
+from stowplan.explain.text.tables import Grid, Line, plain, write
 from stowplan.framework.explanations.formatting import amount, count, joined, listed
 
 BLOCKS = [

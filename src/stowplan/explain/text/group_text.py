@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from stowplan.explain.group_domains import nodes_of_placed, refusals_of, victims_of
-from stowplan.explain.tables import Grid, Line, not_asked_block
+from stowplan.explain.text.tables import Grid, Line, not_asked_block
+from stowplan.explain.verdicts.group_domains import nodes_of_placed, refusals_of, victims_of
 from stowplan.framework.explanations.formatting import count, joined, listed
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from stowplan.engine.groups.group_questions import DomainJudgement
-    from stowplan.explain.group_verdict import GroupVerdict
-    from stowplan.explain.tables import Block, Cell, Span
+    from stowplan.explain.text.tables import Block, Cell, Span
+    from stowplan.explain.verdicts.group_verdict import GroupVerdict
     from stowplan.inspection.records import ReliefRecord
 
 #: What the short form shows of each part.

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from stowplan.api.types import Node, Pod
-    from stowplan.explain.inspection import VerdictInspection
+    from stowplan.explain.suggestions.inspection import VerdictInspection
     from stowplan.framework.explanations.changes import Change
 
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from stowplan.explain.node_view import MAX_HELPED
-from stowplan.explain.tables import Grid, Line
+from stowplan.explain.text.tables import Grid, Line
 from stowplan.framework.explanations.formatting import amount, count, sentence, taint_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from stowplan.explain.node_view import Answer, NodeView, Use
-    from stowplan.explain.suggestions import Suggestion
-    from stowplan.explain.tables import Block, Cell, Span
+    from stowplan.explain.text.tables import Block, Cell, Span
+    from stowplan.explain.verdicts.advice import Suggestion
 
 #: What the short form shows of each part.
 _PODS, _KINDS, _HELPED = 8, 12, 6

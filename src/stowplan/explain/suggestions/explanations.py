@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from stowplan.explain.inspection import VerdictInspection
+    from stowplan.explain.suggestions.inspection import VerdictInspection
     from stowplan.framework.explanations.changes import Way
     from stowplan.framework.explanations.grouping import Refusal, Rows
 

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from stowplan.explain.explanations import Explanations
-from stowplan.explain.inspection import inspecting
-from stowplan.explain.refusals import refusals
-from stowplan.explain.tables import Cell, Grid, Line, not_asked_block
+from stowplan.explain.suggestions.explanations import Explanations
+from stowplan.explain.suggestions.inspection import inspecting
+from stowplan.explain.text.tables import Cell, Grid, Line, not_asked_block
+from stowplan.explain.verdicts.refusals import refusals
 from stowplan.framework.explanations.formatting import count, listed, sentence
 from stowplan.inspection.queue_state import BEING_BOUND, WAITS_ON_PERMIT
 
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 
     from stowplan.engine.decision.extender_words import ExtenderWord
     from stowplan.engine.engine import Engine
-    from stowplan.explain.inspection import VerdictInspection
-    from stowplan.explain.reported_status import ReportedStatus
-    from stowplan.explain.suggestions import Suggestion
-    from stowplan.explain.tables import Block, Span
-    from stowplan.explain.verdict import Verdict
+    from stowplan.explain.suggestions.inspection import VerdictInspection
+    from stowplan.explain.text.reported_status import ReportedStatus
+    from stowplan.explain.text.tables import Block, Span
+    from stowplan.explain.verdicts.advice import Suggestion
+    from stowplan.explain.verdicts.verdict import Verdict
     from stowplan.framework.explanations.grouping import Refusal
     from stowplan.framework.explanations.preemption import Eviction, Preemption
 

@@ -8,13 +8,13 @@ from __future__ import annotations
 from html import escape
 from typing import TYPE_CHECKING
 
-from stowplan.explain.refusals import refusals
+from stowplan.explain.verdicts.refusals import refusals
 from stowplan.framework.explanations.formatting import count, listed
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from stowplan.explain.verdict import Verdict
+    from stowplan.explain.verdicts.verdict import Verdict
 
 #: Nodes and groups that are shown.
 _NODES, _GROUPS = 20, 12
