@@ -31,6 +31,7 @@ from stowplan.explain.suggestions import advise
 from stowplan.framework.explanations.formatting import count
 from stowplan.klog.setup import LogSettings, set_up
 from stowplan.offline import Cluster
+from stowplan.offline.objects import objects_of
 from stowplan.page.answers import Answers
 from stowplan.page.configuration import configuration_record
 from stowplan.page.courses import Courses
@@ -43,7 +44,6 @@ from stowplan.serving.errors import ServingError
 from stowplan.sources.cluster_source import ClusterSource
 from stowplan.sources.courses import simulated_course
 from stowplan.sources.tracks import NO_RERUN, anew_track, recorded_track, simulated_track
-from stowplan.what_if.comparison import objects_of
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Iterable, Mapping, Sequence

@@ -14,11 +14,11 @@ from stowplan.engine.inputs import Changes
 from stowplan.framework.registry import installed_plugins
 from stowplan.guarding.broken_off_calls import BrokenOffCalls
 from stowplan.guarding.guarded_plugins import guarded_registry
+from stowplan.offline.objects import objects_of
 from stowplan.page.course import Run, course_of
 from stowplan.page.course_file import NAME, CourseFileError, read_course
 from stowplan.recordings.anew import DecidedAnew
 from stowplan.recordings.files import entries_of, files_of_run, header_of, rotated
-from stowplan.recordings.moment import objects_of
 from stowplan.recordings.replaying import Replayed
 from stowplan.timing.waits import Waits
 

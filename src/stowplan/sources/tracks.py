@@ -22,9 +22,9 @@ from stowplan.engine.input_log.recording import RecordingError
 from stowplan.framework.line_up import PluginInitError
 from stowplan.framework.registry import PluginLoadError
 from stowplan.offline import Cluster, ClusterError
+from stowplan.offline.objects import objects_of
 from stowplan.page.moments import MomentError
 from stowplan.page.plan import plan_of
-from stowplan.recordings.moment import objects_of
 from stowplan.scenarios.errors import ScenarioError
 from stowplan.scenarios.load import load_scenario
 from stowplan.scenarios.simulation import simulated_until

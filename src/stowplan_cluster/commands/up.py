@@ -226,8 +226,8 @@ def _page_of(
     from stowplan.config import DEFAULT_FEATURES
     from stowplan.daemon.page import SchedulerPage
     from stowplan.offline import Cluster, ClusterError
+    from stowplan.offline.objects import objects_of
     from stowplan.page.trials import Trials
-    from stowplan.what_if.comparison import objects_of
 
     def copied() -> Cluster:
         """A copy of the cluster; the scheduler is paused while it is made and queried."""
