@@ -12,7 +12,6 @@ from stowplan.api.affinity import Taint as TaintOfNode
 from stowplan.api.decode import decode_object
 from stowplan.api.types import Node, PersistentVolumeClaim, Pod
 from stowplan.loading.unmade_claims import ephemeral_claims
-from stowplan.offline.objects import objects_of
 from stowplan.what_if import AddNodes, Label, NodeKind, Put, Remove, Scale, Taint, drain, fit, survive, what_if
 from stowplan.what_if.changes import Drain
 from stowplan.what_if.nodes import cordoned
@@ -83,7 +82,7 @@ class Real:
         after = {info.uid for info in self.cluster.state.placed_pods()}
         gone = [pod for uid, pod in before.items() if uid not in after]
         self.displaced += [f"default/{pod.metadata.name}" for pod in gone]
-        self.cluster = Cluster(claims_gone(objects_of(self.cluster.state), gone), CONFIG)
+        self.cluster = Cluster(claims_gone(self.cluster.state.everything(), gone), CONFIG)
         return [pod for pod in gone if fate_of(pod) is Fate.COMES_BACK]
 
     def homes(self):
@@ -134,7 +133,7 @@ def more_nodes(objects, name, number):
 def test_what_if(random):
     drawn = a_cluster(random)
     cluster = Cluster(drawn.objects, CONFIG)
-    objects = objects_of(cluster.state)
+    objects = cluster.state.everything()
     name = random.choice(drawn.nodes)["metadata"]["name"]
     here = on(objects, name)
     real, back, late = objects, [], []
@@ -190,7 +189,7 @@ def placed_one_by_one(objects, pod, most):
         if not decision.node_name:
             break
         nodes.append(decision.node_name)
-        objects = objects_of(cluster.state)
+        objects = cluster.state.everything()
     return nodes
 
 
@@ -205,7 +204,7 @@ def test_fit(random):
         drawn.others += claims_of(pod, drawn, random)
     pod = decode_object(pod)
     cluster = Cluster(drawn.objects, CONFIG)
-    objects = objects_of(cluster.state)
+    objects = cluster.state.everything()
     model = random.choice(drawn.nodes)["metadata"]["name"]
     wanted = random.choice([None, 1, 3, 8])
     before = cluster.state.dump()
@@ -226,16 +225,16 @@ def test_drain(random):
     cluster = Cluster(drawn.objects, CONFIG)
     names = [node["metadata"]["name"] for node in random.sample(drawn.nodes, random.randint(1, 2))]
     found = drain(cluster, names)
-    objects = objects_of(cluster.state)
+    objects = cluster.state.everything()
     for name in names:
         objects = changed_node(objects, name, cordoned)
     real = Real(objects)
     blocked = {block.pod for block in found.blocked_by}
     for name in found.nodes:
-        for pod in on(objects_of(real.cluster.state), name):
+        for pod in on(real.cluster.state.everything(), name):
             fate = fate_of(pod)
             if fate is not Fate.BELONGS_TO_NODE and f"default/{pod.metadata.name}" not in blocked:
-                real.cluster = Cluster(without(objects_of(real.cluster.state), [pod]), CONFIG)
+                real.cluster = Cluster(without(real.cluster.state.everything(), [pod]), CONFIG)
                 real.places([pod] if fate is Fate.COMES_BACK else [])
     assert [(move.pod, move.to) for move in found.moves] == real.moves
     assert {stranded.pod for stranded in found.stranded} == real.stranded
@@ -247,7 +246,7 @@ def test_drain(random):
 def test_survive(random):
     drawn = a_cluster(random)
     cluster = Cluster(drawn.objects, CONFIG)
-    objects = objects_of(cluster.state)
+    objects = cluster.state.everything()
     by = random.choice(["node", ZONE])
     for loss in survive(cluster, by).losses:
         lost = {

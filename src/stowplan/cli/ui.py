@@ -31,7 +31,6 @@ from stowplan.explain.suggestions import advise
 from stowplan.framework.explanations.formatting import count
 from stowplan.klog.setup import LogSettings, set_up
 from stowplan.offline import Cluster
-from stowplan.offline.objects import objects_of
 from stowplan.page.answers import Answers
 from stowplan.page.configuration import configuration_record
 from stowplan.page.courses import Courses
@@ -399,7 +398,7 @@ async def _follow(
             if not follower.synced.is_set() or stopped.is_set():
                 return
             state = follower.engine.state
-            trials = Trials(lambda: Cluster(objects_of(state), configuration, plugins=list(named_plugins(plugins))))
+            trials = Trials(lambda: Cluster(state.everything(), configuration, plugins=list(named_plugins(plugins))))
             scheduler_name = configuration.profiles[0].scheduler_name
             source = _source("live", connection.server, scheduler_name)
             source = replace(source, can=(*source.can, "whatIf"))

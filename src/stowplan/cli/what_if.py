@@ -11,7 +11,6 @@ from stowplan.cli.about import NAMESPACE, about_a_cluster, answer, cluster_of
 from stowplan.cli.shell_completion import complete_file, complete_node
 from stowplan.command_line.errors import InputError, reported
 from stowplan.loading.files import objects_of_files
-from stowplan.offline.objects import objects_of
 from stowplan.sources.cluster_source import note
 from stowplan.sources.templates import named_object, template_in
 from stowplan.what_if.changes import AddNodes, Label, Put, Reconfigure, Remove, Scale, Taint
@@ -162,6 +161,6 @@ def _scale(about: ClusterSource, text: str, files: Sequence[str], *, recursive: 
 
 def _puts(about: ClusterSource, files: tuple[str, ...]) -> Iterator[Put]:
     for path in files:
-        filed = objects_of_files([path], sys.stdin.buffer, beside=objects_of(about.cluster.state))
+        filed = objects_of_files([path], sys.stdin.buffer, beside=about.cluster.state.everything())
         note(*filed.notes)
         yield Put(tuple(filed.objects), "stdin" if path == "-" else path, filed.workloads)

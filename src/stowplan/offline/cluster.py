@@ -33,7 +33,7 @@ from stowplan.guarding.hang_guard import PLUGIN_TIMEOUT, CallGuard
 from stowplan.loading.files import objects_of_files
 from stowplan.offline.extender_calls import post_to_extender
 from stowplan.offline.names import near_names
-from stowplan.offline.objects import ClusterError, decoded, flattened, list_order, objects_of, warn_of_workloads
+from stowplan.offline.objects import ClusterError, decoded, flattened, list_order, warn_of_workloads
 from stowplan.offline.reservations import Reservations
 from stowplan.offline.scheduling import Scheduling
 from stowplan.simulate.stopped_clock import StoppedClock
@@ -206,7 +206,7 @@ class Cluster:
         options = self._options.copy()
         if isinstance(config, Configuration):
             options["feature_gates"] = None
-        return Cluster(objects_of(self.state), **{**options, "config": config})
+        return Cluster(self.state.everything(), **{**options, "config": config})
 
     def kinds_read(self, *, report: Callable[[str], None]) -> Sequence[WatchedKind]:
         """The kinds of objects that this scheduler reads."""

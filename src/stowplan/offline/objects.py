@@ -12,13 +12,10 @@ import msgspec
 from stowplan.api.decode import DecodeError, UnknownKindError, decode_object, validate_object
 from stowplan.api.meta import controller_of
 from stowplan.api.types import Pod
-from stowplan.engine.decision.attempt import on_node
 from stowplan.loading.workloads import workload_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-    from stowplan.cluster.state import ClusterState
 
 #: Kinds of manifests of which somebody might expect pods: those that nothing here reads, and those that plugins read.
 _WITHOUT_EFFECT = frozenset(("Deployment", "Job", "CronJob", "DaemonSet"))
@@ -50,13 +47,6 @@ def flattened(objects: Iterable[Mapping[str, Any] | msgspec.Struct]) -> Iterator
             yield from flattened({**about, **item} for item in obj["items"])
         else:
             yield obj
-
-
-def objects_of(state: ClusterState) -> list[Any]:
-    """Everything that a cluster knows, pods on nodes with their node."""
-    nodes = [node for node in state.table.nodes if node is not None]
-    placed = (on_node(info.pod, info.node_name) for info in state.placed_pods())
-    return [*nodes, *state.objects.dump(), *placed, *(info.pod for info in state.pending.values())]
 
 
 def warn_of_workloads(objects: Iterable[Mapping[str, Any] | msgspec.Struct], *, stacklevel: int) -> None:

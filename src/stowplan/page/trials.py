@@ -22,7 +22,6 @@ from stowplan.config import ConfigError
 from stowplan.inspection.records import document
 from stowplan.loading.files import objects_of_files
 from stowplan.offline import ClusterError
-from stowplan.offline.objects import objects_of
 from stowplan.page.messages import delta
 from stowplan.page.plan import Plan, difference, plan_of
 from stowplan.serving.requests.messages import JSON, Response
@@ -150,7 +149,7 @@ def _changes(asked: _Changes, cluster: Cluster) -> Iterator[Change]:
         replicas = _within(scale.replicas, _MOST_REPLICAS, "scale: replicas", least=0)
         yield Scale(scale.kind, scale.namespace, scale.name, replicas)
     if asked.manifests.strip():
-        found = objects_of_files(["-"], io.BytesIO(asked.manifests.encode()), beside=objects_of(cluster.state))
+        found = objects_of_files(["-"], io.BytesIO(asked.manifests.encode()), beside=cluster.state.everything())
         yield Put(tuple(found.objects), "the manifests", found.workloads)
     if asked.config.strip():
         yield Reconfigure(_mapping(asked.config), "the configuration that was given")

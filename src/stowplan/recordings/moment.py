@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from stowplan.offline.objects import objects_of
 from stowplan.recordings.files import file_at, is_continued, moment_text
 from stowplan.recordings.replaying import Replayed
 
@@ -43,7 +42,7 @@ def moment_of(path: str, when: float | None, registry: Registry, *, broken_off: 
             header=again.header,
             at=at,
             is_over=when is not None and at < when and not again.goes_on and not is_continued(path, file),
-            objects=objects_of(engine.state),
+            objects=engine.state.everything(),
             configuration=engine.profiles.configuration.to_dict(),
             switched_off=off,
         )

@@ -22,7 +22,6 @@ from stowplan.engine.input_log.recording import RecordingError
 from stowplan.framework.line_up import PluginInitError
 from stowplan.framework.registry import PluginLoadError
 from stowplan.offline import Cluster, ClusterError
-from stowplan.offline.objects import objects_of
 from stowplan.page.moments import MomentError
 from stowplan.page.plan import plan_of
 from stowplan.scenarios.definition.load import load_scenario
@@ -112,7 +111,7 @@ def _simulated_again(folder: str, header: CourseHeader, at: float, stopped: Call
     own = named_plugins(located.scenario.scheduler.plugins)
     gates = located.scenario.scheduler.feature_gates
     return Cluster(
-        objects_of(simulation.engine.state), config, plugins=[*own, *plugins], feature_gates=known_gates(gates)
+        simulation.engine.state.everything(), config, plugins=[*own, *plugins], feature_gates=known_gates(gates)
     )
 
 

@@ -226,7 +226,6 @@ def _page_of(
     from stowplan.config import DEFAULT_FEATURES
     from stowplan.daemon.page import SchedulerPage
     from stowplan.offline import Cluster, ClusterError
-    from stowplan.offline.objects import objects_of
     from stowplan.page.trials import Trials
 
     def copied() -> Cluster:
@@ -237,7 +236,7 @@ def _page_of(
             raise ClusterError(
                 f"{size:,} nodes and pods are too many to try changes beside a scheduler: stowplan ui does"
             )
-        return Cluster(objects_of(state), configuration, plugins=list(named_plugins(plugins)))
+        return Cluster(state.everything(), configuration, plugins=list(named_plugins(plugins)))
 
     # The copy uses default feature gates.
     usual = all(features.enabled(gate) == on for gate, on in DEFAULT_FEATURES.gates.items())
