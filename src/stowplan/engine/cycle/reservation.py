@@ -33,9 +33,11 @@ class Reservation:
     problems: list[str] = field(default_factory=list)
 
 
-def reserve(framework: Framework, state: CycleState, pod: PodInfo, node_name: str) -> Reservation:
+def reserve(framework: Framework, state: CycleState, pod: PodInfo, node_name: str) -> Reservation | None:
     """Assume the pod on the node and ask Reserve and Permit.
 
+    None: the pod has it, and nothing is left to do before Bind: no plugin of Reserve, Permit or PreBind has any
+    business with it, and nobody counts their calls.
     Raise ValueError if the cluster already has the pod on a node.
     """
     cluster = framework.handle.cluster
@@ -44,6 +46,10 @@ def reserve(framework: Framework, state: CycleState, pod: PodInfo, node_name: st
         if changed is not pod.pod:
             pod.pod, pod.shape = changed, cluster.pod_info(changed).shape
     cluster.assume(pod, node_name)
+    if framework.metrics is None and not framework.permit:
+        concerned = framework.concerned(pod.shape)
+        if not concerned.reserve and not concerned.pre_bind:
+            return None
     result = Reservation()
     result.failed = run_reserve(framework, state, pod, node_name, problems=result.problems)
     if result.failed is None:
