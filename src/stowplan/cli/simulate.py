@@ -70,15 +70,15 @@ def simulate(
       stowplan simulate --schema > scenario.schema.json
     """
     if schema:
-        from stowplan.scenarios.json_schema import scenario_schema
+        from stowplan.scenarios.definition.json_schema import scenario_schema
 
         print_schema(scenario_schema())
         return
     scenario = wanted(scenario)
     folder = Path(out if out is not None else f"{Path(scenario).stem}-results")
     # NumPy and the scheduler take a while to import.
+    from stowplan.scenarios.report.text import summary_page
     from stowplan.scenarios.simulation import simulate_scenario
-    from stowplan.scenarios.text import summary_page
 
     with reported(config), scenario_reported(), stop_signals() as stop:
         shown = _Shown(stop, quiet=quiet)

@@ -15,7 +15,7 @@ from stowplan.framework.registry import load_plugin
 from stowplan.scenarios.simulation import simulate_scenario
 
 if TYPE_CHECKING:
-    from stowplan.scenarios.records import SummaryRecord
+    from stowplan.scenarios.results.records import SummaryRecord
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Check what plugins answer: scores, PostFilter results, eviction plans. What no plugin may answer is raised."""
+"""Validate what plugins return: scores, PostFilter results, eviction plans. Invalid values raise."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ def checked_scores(answer: npt.NDArray[np.int64] | Status, count: int) -> npt.ND
     if answer.dtype == _SCORES:
         return answer
     if answer.dtype.kind not in "iu":
-        # Cut off, the scores of several nodes would become equal without a word.
+        # Truncation would silently make the scores of several nodes equal.
         raise TypeError(f"want whole numbers as scores, got an array of {answer.dtype}: round them first")
     return answer.astype(_SCORES)
 
 
 def post_filter_result(answer: object, pod: PodInfo) -> PostFilterResult:
-    """Raise for what no PostFilter plugin may answer."""
+    """Raise if the result is not a valid PostFilter result."""
     if not isinstance(answer, PostFilterResult):
         raise unexpected("a PostFilterResult", answer)
     _check_plan(answer, pod)
@@ -44,7 +44,7 @@ def failed_post_filter(plugin: PostFilterPlugin, cause: BaseException) -> PostFi
 
 
 def _check_plan(answer: PostFilterResult, pod: PodInfo) -> None:
-    """Raise if the answer's plan, should it have one, cannot be carried out for the pod."""
+    """Raise if the result has an eviction plan that cannot be carried out for the pod."""
     plan = answer.plan
     if plan is None:
         return

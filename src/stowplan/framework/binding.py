@@ -1,13 +1,12 @@
 """Run Reserve, Permit, PreBind, Bind and PostBind plugins.
 
-A pod that has a node is not there yet. Plugins set things aside for it (Reserve), may make it wait for others
-(Permit), prepare the node's surroundings (PreBind) and write the binding (Bind); when any of that fails, everything
-set aside is given back (Unreserve). Reserve and Permit belong to the scheduling cycle and do not wait; the rest may
-talk to the outside world and is asynchronous.
+A pod with a chosen node is not bound yet. Plugins reserve resources for it (Reserve), may make it wait (Permit),
+prepare the binding (PreBind) and write it (Bind). If any of these fails, all reservations are released (Unreserve).
+Reserve and Permit are part of the scheduling cycle and do not block; the other points may do I/O and are asynchronous.
 
-The functions here run one profile's plugins at one point and say what came of it; the order of the steps, waiting
-pods and time are their caller's, so nothing here knows an event loop. A plugin that raises answers Error; where a point
-has no answer to give, what went wrong is returned as a list of texts.
+The functions here run one profile's plugins at one extension point and return the result. The caller owns the order of
+the points, the waiting pods and time, so nothing here depends on an event loop. A plugin that raises yields an Error
+status; extension points without a status return their problems as a list of texts.
 
 Upstream: pkg/scheduler/framework/runtime/framework.go.
 """
@@ -48,18 +47,18 @@ if TYPE_CHECKING:
 
 _log = get_logger(__name__)
 
-#: Seconds that a Permit plugin can make a pod wait at most.
+#: Upper limit of a Permit plugin's timeout, in seconds.
 MAX_PERMIT_TIMEOUT = 15 * 60.0
 
 PERMIT_WAITS = "one or more plugins asked to wait and no plugin rejected pod"
 OTHER_PRE_BIND_FAILED = "some other PreBind operation failed"
 
-#: Names of PreBind plugins: groups run one after the other, the plugins of a group side by side.
+#: Names of PreBind plugins: groups run one after the other, the plugins of a group concurrently.
 Groups = tuple[tuple[str, ...], ...]
 
 
 class PreFlight(NamedTuple):
-    """What a PreBind plugin said beforehand: whether it has anything to do, and whether beside others."""
+    """The result of PreBindPreFlight: whether the plugin will act, and whether in parallel with others."""
 
     plugin: str
     acts: bool = True
@@ -73,9 +72,9 @@ class PreFlight(NamedTuple):
 def run_reserve(
     framework: Framework, state: CycleState, pod: PodInfo, node_name: str, *, problems: list[str] | None = None
 ) -> Status | None:
-    """Set things aside; the first failure ends it and everything is given back, also by plugins not reached.
+    """Run Reserve; on the first failure, Unreserve all plugins, including those whose Reserve did not run.
 
-    `problems` takes up what went wrong while giving back.
+    `problems` collects the failures of Unreserve.
     """
     for plugin in framework.asked(state, pod).reserve:
         answer = _reserve(plugin, state, pod, node_name)
@@ -100,7 +99,7 @@ def _reserve(plugin: ReservePlugin, state: CycleState, pod: PodInfo, node_name: 
 
 @timed("Unreserve")
 def run_unreserve(framework: Framework, state: CycleState, pod: PodInfo, node_name: str) -> list[str]:
-    """Give back what was set aside, last plugin first; what went wrong."""
+    """Run Unreserve in reverse order; return the failures."""
     problems = []
     for plugin in reversed(framework.reserve):
         try:
@@ -119,7 +118,7 @@ def run_unreserve(framework: Framework, state: CycleState, pod: PodInfo, node_na
 def run_permit(
     framework: Framework, state: CycleState, pod: PodInfo, node_name: str
 ) -> tuple[Status | None, dict[str, float]]:
-    """Whether the pod may go on: None, a failure, or Wait with the seconds that each plugin makes it wait."""
+    """Run Permit: None if the pod may proceed, a failure, or Wait with the timeout of each plugin in seconds."""
     timeouts: dict[str, float] = {}
     reasons: list[str] = []
     for plugin in framework.permit:
@@ -171,24 +170,24 @@ def _permit_timeout(seconds: object) -> float:
 def run_pre_bind_pre_flights(
     framework: Framework, state: CycleState, pod: PodInfo, node_name: str
 ) -> tuple[Status, list[PreFlight]]:
-    """What PreBind will do: Success when some plugin will act, Skip when none will, or an Error."""
+    """Run PreBindPreFlight: Success if some plugin will act, Skip if none will, or an Error."""
     results: list[PreFlight] = []
     acting, asked = SKIP, framework.asked(state, pod).pre_bind
-    # Mostly nobody has anything to prepare.
+    # In most cases no plugin has anything to prepare.
     for plugin in framework.pre_bind if asked else ():
         if plugin not in asked:
             results.append(PreFlight(plugin.name, acts=False))
             continue
         answer = _pre_flight(plugin, state, pod, node_name)
         if answer is SKIP:
-            # As most say, with the same object.
+            # Most plugins return this very object, so the comparison by identity is the common case.
             results.append(PreFlight(plugin.name, acts=False))
         elif isinstance(answer, Status) and answer.code not in (Code.Success, Code.Skip):
             if answer.code == Code.Error:
                 _log_failure("PreBindPreFlight", plugin.name, answer, pod, node_name)
             return _pre_flight_failure(plugin.name, answer), results
         elif isinstance(answer, Status):
-            # A status alone speaks of no company: the plugin stands by itself.
+            # A bare status does not allow parallel execution: the plugin runs alone.
             acts = answer.code == Code.Success
             results.append(PreFlight(plugin.name, acts=acts))
             acting = SUCCESS if acts else acting
@@ -220,7 +219,10 @@ def _pre_flight_failure(plugin: str, status: Status) -> Status:
 
 
 def pre_bind_groups(results: Sequence[PreFlight]) -> Groups:
-    """Neighbours that allow company form a group; one that does not stands alone, and parts them even when it skips."""
+    """Group adjacent plugins that may run in parallel.
+
+    A plugin that may not runs alone, and separates its neighbors even if it skips.
+    """
     groups: list[list[str]] = []
     joinable = False
     for result in results:
@@ -239,7 +241,7 @@ def pre_bind_groups(results: Sequence[PreFlight]) -> Groups:
 
 
 class PluginGaveUpError(Exception):
-    """A plugin's own task was cancelled, although nobody cancelled its call."""
+    """A plugin cancelled its own task; nobody cancelled the call."""
 
     def __str__(self) -> str:
         return "a plugin gave up: what it waited for was cancelled"
@@ -255,14 +257,14 @@ async def call_plugin(
     method = getattr(framework.plugins[name], _METHODS[point])
     try:
         answer = await watched_awaitable(state, point, name, awaited, method, state, pod, node_name)
-        # Nothing is to be said by PostBind.
+        # PostBind has no result.
         return None if point == "PostBind" else well_formed(answer)
     except RAISED as e:
         return raised(e)
 
 
 def steps_of(framework: Framework, point: str, name: str, state: CycleState, pod: PodInfo, node_name: str) -> Steps:
-    """The same of a plugin that waits in steps."""
+    """Start a plugin's call as steps (see `framework.requests`)."""
     steps: Steps = getattr(framework.plugins[name], _METHODS[point])(state, pod, node_name)
     return steps
 
@@ -271,7 +273,7 @@ def steps_of(framework: Framework, point: str, name: str, state: CycleState, pod
 
 
 def failure_at(point: str, plugin: str, answer: Status | None, pod: PodInfo, node_name: str) -> Status | None:
-    """What an answer means for the attempt, with a line in the log if it fails."""
+    """The consequence of a plugin's status for the attempt; failures are logged."""
     failed = _failure(point, plugin, answer)
     if answer is not None and failed is not None:
         _log_failure(point, plugin, answer, pod, node_name)
@@ -279,7 +281,7 @@ def failure_at(point: str, plugin: str, answer: Status | None, pod: PodInfo, nod
 
 
 def _failure(point: str, plugin: str, answer: Status | None) -> Status | None:
-    """What an answer means for the attempt: nothing, a rejection as it is, anything else as an error."""
+    """The consequence of a plugin's status: None, the rejection itself, or an error."""
     if answer is None or answer.code == Code.Success:
         return None
     if answer.rejected:
@@ -287,19 +289,19 @@ def _failure(point: str, plugin: str, answer: Status | None) -> Status | None:
     return wrapped(f'running {point} plugin "{plugin}"', answer).with_plugin(plugin)
 
 
-#: Points whose lines name themselves, and always the node.
+#: Extension points whose log lines name the point, and always the node.
 _NAMED = ("PreBind", "Bind")
 
 
 def _log_failure(point: str, plugin: str, answer: Status, pod: PodInfo, node_name: str) -> None:
-    """Tell which plugin ended the attempt, in its own words: what is put around them is for the pod's status."""
+    """Log which plugin ended the attempt, with the plugin's own message; the wrapped one goes into the pod's status."""
     verbose = _log.v(4)
     if answer.rejected:
         text = f"Pod rejected by {point} plugin" if point in _NAMED else "Pod rejected by plugin"
         verbose.info(text, logger=point, pod=pod, node=node_name, plugin=plugin, status=answer.message)
         return
-    # Parity: one of upstream's lines is written otherwise, and some have the node only in a verbose log, in which
-    # loggers have names.
+    # Parity: upstream capitalizes one of these messages differently, and some have the node only in a verbose log,
+    # whose loggers have names.
     text = "Plugin Failed" if point == "Bind" else "Plugin failed"
     where: dict[str, Any] = {"node": node_name} if verbose.enabled or point not in ("Reserve", "Permit") else {}
     _log.error(answer.message, text, **_log.named(point), plugin=plugin, pod=pod, **where)

@@ -1,8 +1,8 @@
-"""Which of a profile's plugins pods of a shape are any business of, point by point.
+"""The plugins of a profile that have to be called for pods of a given shape, per extension point.
 
-Most pods have neither claims nor devices, and a plugin that is about those promises once for all pods of a shape that
-it has nothing to say of them (`skips`, `reserves_nothing`, `signs_nothing`). It is then left out where it would only
-say so again. A run of PreFilter and Filter over all nodes asks it nevertheless, as what it skips is noted there.
+Most pods have neither claims nor devices. A plugin for those can declare once for all pods of a shape that it does not
+apply to them (`skips`, `reserves_nothing`, `signs_nothing`), and is then not called. A full run of PreFilter and Filter
+over all nodes still calls it, because its Skip is recorded there.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
 class Concerned(NamedTuple):
     signers: tuple[SignPlugin, ...]
-    #: The same as bits of a number.
+    #: The signing plugins as a bit mask.
     signing: int
-    #: Of those whose answer may change with pods of other nodes.
+    #: The PreFilter plugins whose result may change with pods on other nodes.
     moving_pre_filters: tuple[PreFilterPlugin, ...]
     reserve: tuple[ReservePlugin, ...]
     pre_bind: tuple[PreBindPlugin, ...]
@@ -37,7 +37,7 @@ class Concerned(NamedTuple):
         return cls(signers, (1 << len(signers)) - 1, moving_pre_filters, reserve, pre_bind)
 
     def by(self, shape: PodShape) -> Concerned:
-        """Those of them that pods of the shape are any business of."""
+        """The subset of these plugins that applies to pods of the shape."""
         signing = [not promised(lambda plugin=plugin: plugin.signs_nothing(shape)) for plugin in self.signers]  # type: ignore[misc]
         return Concerned(
             tuple(plugin for plugin, signs in zip(self.signers, signing, strict=True) if signs),

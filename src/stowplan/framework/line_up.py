@@ -1,4 +1,4 @@
-"""Which of a profile's plugins take part, and where.
+"""The enabled plugins of a profile, per extension point.
 
 Upstream: pkg/scheduler/framework/runtime/framework.go.
 """
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 
 P = TypeVar("P", bound=Plugin)
 
-#: Numbers of line-ups of plugins: what shapes keep of one is not for another.
+#: Numbers of plugin arrangements: what a shape caches for one is not valid for another.
 _arrangements = count()
 
 
@@ -59,14 +59,14 @@ class PluginInitError(ValueError):
 
 
 class LineUp:
-    """The plugins of a profile, point by point, in the profile's order."""
+    """A profile's plugins, per extension point, in the profile's order."""
 
     def __init__(self, profile: Profile, registry: Registry, handle: Handle) -> None:
         self.profile_name = profile.scheduler_name
         self.profile = profile
         self.handle = handle
         self.plugins: dict[str, Plugin] = {}
-        #: Plugins that take no part for now.
+        #: Plugins that are currently disabled.
         self.switched_off: frozenset[str] = frozenset()
         try:
             self._build_all(registry)
@@ -74,7 +74,7 @@ class LineUp:
         except BaseException:
             self.close()
             raise
-        #: What they declare, by name.
+        #: The plugins' declarations, by name.
         self.declarations = {name: registry.declarations[name] for name in self.plugins}
 
     def _build_all(self, registry: Registry) -> None:
@@ -84,7 +84,7 @@ class LineUp:
             plugin.reads = trusted_reads(plugin)
 
     def _arrange(self) -> None:
-        """Line up the plugins that take part, point by point, in the profile's order."""
+        """Build the lists of enabled plugins, per extension point, in the profile's order."""
         refs = {
             point: tuple(ref for ref in self.profile.points.get(point, ()) if ref.name not in self.switched_off)
             for point in EXTENSION_POINTS
@@ -98,7 +98,7 @@ class LineUp:
         self.pre_score = self._at("preScore", PreScorePlugin)
         self.score = self._at("score", ScorePlugin)
         self.reserve = self._at("reserve", ReservePlugin)
-        #: Those that change pods when they are assumed.
+        #: Plugins that modify pods when they are assumed.
         self.assuming = tuple(plugin for plugin in self.reserve if plugin.changes_assumed_pods)
         self.permit = self._at("permit", PermitPlugin)
         self.pre_bind = self._at("preBind", PreBindPlugin)
@@ -106,14 +106,14 @@ class LineUp:
         self.post_bind = self._at("postBind", PostBindPlugin)
         self.placement_generate = self._at("placementGenerate", PlacementGeneratePlugin)
         self.placement_score = self._at("placementScore", PlacementScorePlugin)
-        #: Point -> plugins that wait there in steps, not as coroutines.
+        #: Extension point -> plugins that use steps instead of coroutines.
         self.stepping = {
             "PreBind": frozenset(p.name for p in self.pre_bind if isgeneratorfunction(p.pre_bind)),
             "Bind": frozenset(p.name for p in self.bind if isgeneratorfunction(p.bind)),
             "PostBind": frozenset(p.name for p in self.post_bind if isgeneratorfunction(p.post_bind)),
             "PostFilter": frozenset(p.name for p in self.post_filter if isgeneratorfunction(p.post_filter)),
         }
-        #: Those that may be asked by who only wants to know.
+        #: Plugins that may be called for questions.
         self.effect_free_post_filter = tuple(
             p for p in self.post_filter if p.effect_free and p.name not in self.stepping["PostFilter"]
         )
@@ -123,25 +123,25 @@ class LineUp:
         self._arrangement = next(_arrangements)
         deciding = {p.name: p for p in (*self.pre_filter, *self.filter, *self.pre_score, *self.score)}.values()
         self._signers = self._find_signers(deciding)
-        #: Plugins whose answers are kept, and may depend on lookup objects.
+        #: Plugins with cached results that may depend on lookup objects.
         self.object_readers = tuple(
             p for p in deciding if p.reads is not Reads.ANYTHING and not isinstance(p, ReadsNoObjects)
         )
-        #: What must be looked at again when pods came or went, and what all of it (see `Reads`).
+        #: What to recheck on nodes whose pods changed, and what to recompute as a whole (see `Reads`).
         self.node_pods_filters = tuple(p for p in self.filter if p.reads in (Reads.NODE_PODS, Reads.NODE_SUMS))
         self.moving_filters = _moving(self.filter)
-        #: Those of them that say themselves whether what they wrote holds, by name.
+        #: Those of them that report whether their state is still valid, by name.
         self.pod_counters = {p.name: p for p in deciding if isinstance(p, CountsPods)}
         self.moving_pre_filters = _moving(self.pre_filter)
         self.moving_pre_scores = _moving(self.pre_score)
-        #: What is asked about any pod.
+        #: Plugins that are called for every pod.
         self.everyone = Concerned.all_of(self._signers or (), self.moving_pre_filters, self.reserve, self.pre_bind)
 
     def _regard_extenders(self) -> None:
         extenders = self.handle.extenders()
-        #: Whether scheduling cycles may have to wait for somebody.
+        #: Whether scheduling cycles may have to wait for an extender or plugin.
         self.suspends = bool(extenders or self.stepping["PostFilter"])
-        #: Whether nobody could tell feasible nodes apart.
+        #: Whether all feasible nodes are equally good.
         self.takes_any_node = not self.score and not any(e.filters or e.prioritizes for e in extenders)
         first = self.bind[0] if self.bind and not any(e.binds for e in extenders) else None
         plain = isinstance(first, RequestBinder) and type(first).bind is RequestBinder.bind
@@ -150,7 +150,7 @@ class LineUp:
 
     @contextmanager
     def without_extenders(self) -> Iterator[None]:
-        """Decide as if none were configured."""
+        """Decide as if no extenders were configured."""
         try:
             with self.handle.without_extenders():
                 self._regard_extenders()
@@ -159,11 +159,11 @@ class LineUp:
             self._regard_extenders()
 
     def switch_off(self, names: Collection[str]) -> None:
-        """Leave plugins out at every point until they are switched on again; names that are not here do not matter."""
+        """Disable plugins at every extension point until they are switched on again; unknown names are ignored."""
         self._switch(self.switched_off | self.plugins.keys() & names)
 
     def switch_on(self, names: Collection[str]) -> None:
-        """Let plugins take part again, each in its place."""
+        """Enable plugins again, each at its position."""
         self._switch(self.switched_off.difference(names))
 
     def leave_out(self, names: Collection[str]) -> None:
@@ -197,9 +197,9 @@ class LineUp:
         return tuple(found)
 
     def list_plugins(self) -> dict[str, tuple[PluginRef, ...]]:
-        """Extension point -> plugins in the order in which they run; weights where they count, points without are out.
+        """Extension point -> plugins in call order, with weights where they matter; points without plugins are omitted.
 
-        `points` has the bare names, of every point.
+        `points` has the bare names for every point.
         """
         off = self.switched_off
         taking_part = {
@@ -208,14 +208,14 @@ class LineUp:
         return {point: refs for point, refs in taking_part.items() if refs}
 
     def _find_signers(self, deciding: Collection[Plugin]) -> tuple[SignPlugin, ...] | None:
-        """Plugins that must agree on two pods for the pods to share results; None when some plugin cannot say."""
+        """Plugins whose signatures must be equal for pods to share results; None if some plugin cannot sign pods."""
         if not all(isinstance(plugin, SignPlugin) for plugin in deciding):
             return None
         self._by_shape = any(isinstance(p, ShapeSigned) and not isinstance(p, TemplateSigned) for p in deciding)
         return tuple(p for p in deciding if isinstance(p, SignPlugin) and not isinstance(p, ShapeSigned))
 
     def close(self) -> list[str]:
-        """Close every plugin; what went wrong."""
+        """Close every plugin; return the failures."""
         problems = []
         for plugin in self.plugins.values():
             try:
@@ -228,5 +228,5 @@ class LineUp:
 
 
 def _moving(plugins: tuple[P, ...]) -> tuple[P, ...]:
-    """Plugins whose answer for a node may change with pods of other nodes."""
+    """Plugins whose result for a node may change with pods on other nodes."""
     return tuple(p for p in plugins if p.reads in (Reads.CLUSTER_PODS, Reads.ANYTHING))

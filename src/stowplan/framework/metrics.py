@@ -1,21 +1,20 @@
 """Plugin durations and evaluation counts.
 
-An extension point is timed each time that it runs; a run begins where the reference's does, and what equal pods share
-(`engine/evaluation`) takes no time when it is shared. Single calls of plugins are timed only in some cycles,
-drawn by chance, as there are many of them; those that sign pods are no exception, as they are in the reference. A
-framework without metrics, such as an offline cluster's, has None in place of `FrameworkMetrics` and pays for a look at
-that.
+An extension point is timed on each run. Runs begin where the reference's do; results that equal pods share
+(`engine/evaluation`) take no time when they are reused. Single plugin calls are timed only in a random sample of
+cycles, because there are many of them, including those of signing, as in the reference. A framework without metrics,
+such as an offline cluster's, has None in place of `FrameworkMetrics`, so the cost there is one comparison.
 
-`plugin_evaluation_total` counts *rows asked for*. The reference asks plugins about one node after the other, and counts
-each call. Here a Filter or Score is asked about many rows at once and all of them count, also those that a plugin
-before it had refused, which the reference would have spared it; of what equal pods share, only the rows that changed
-are asked for again, and count. So the number says how much a plugin was asked to judge, in the reference's unit: nodes.
+`plugin_evaluation_total` counts *rows*. The reference calls plugins once per node, and counts each call. Here a Filter
+or Score gets many rows at once and all of them count, including those that an earlier plugin rejected, for which the
+reference would not have called it. For equal pods, only the changed rows are evaluated, and counted, again. So the
+number says how much a plugin had to judge, in the reference's unit: nodes.
 
-For the same reason, one observation of `plugin_execution_duration_seconds` is one call, be it about one node or all of
-them; its status is Success unless the plugin failed, as a Filter's refusals differ from node to node.
+For the same reason, one observation of `plugin_execution_duration_seconds` is one call, for one node or all of them.
+Its status is Success unless the plugin failed, as a Filter's rejections differ from node to node.
 
-Upstream: pkg/scheduler/framework/runtime/framework.go and instrumented_plugins.go; metric_recorder.go is not needed, as
-to observe costs less here than to leave it to somebody else.
+Upstream: pkg/scheduler/framework/runtime/framework.go and instrumented_plugins.go. There is no counterpart of
+metric_recorder.go, as observing directly is cheaper here than deferring it.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 Args = TypeVarTuple("Args")
 
-#: Attributes of an enumeration take their time.
+#: Attribute access on an Enum is slow.
 _SUCCESS, _ERROR = Code.Success, Code.Error
 
 _POINTS = (
@@ -48,7 +47,7 @@ _POINTS = (
     *("PreBindPreFlight", "PreBind", "Bind", "PostBind", "Unreserve"),
 )
 
-#: Share of the cycles in which single calls of plugins are timed.
+#: Share of the cycles in which single plugin calls are timed.
 SAMPLED = 0.1
 
 #: Extension points whose calls are counted, as the configuration names them.
@@ -56,7 +55,7 @@ _COUNTED = {"preFilter": "PreFilter", "filter": "Filter", "preScore": "PreScore"
 
 
 class ExtensionPoint:
-    """How long one extension point took, by how it ended."""
+    """Durations of one extension point, by status."""
 
     __slots__ = ("_children", "_family", "_name", "_now", "_profile")
 
@@ -65,19 +64,19 @@ class ExtensionPoint:
         self._family = family
         self._profile = profile
         self._now = now
-        #: By code; made when they are needed, as series show from then on.
+        #: By code; created on first use, as a series is exported once it exists.
         self._children: list[Histogram | None] = [None] * len(Code)
 
     def ran(self, started: float, code: Code = _SUCCESS) -> None:
-        """A run that began then has ended now."""
+        """Record a run that started then and ends now."""
         seconds = self._now() - started
         child = self._children[code] or self._child(code)
-        # What `observe` does, for less, here and in `PluginTimes`: it is done a dozen times a pod.
+        # Inlined `observe`, here and in `PluginTimes`: this runs a dozen times per pod.
         child.counts[bisect_left(child.bounds, seconds)] += 1
         child.sum += seconds
 
     def took(self, seconds: float, code: Code = _SUCCESS, *, runs: int = 1) -> None:
-        """Runs that took so many seconds each."""
+        """Record runs that took this long each."""
         if runs > 0:
             child = self._children[code] or self._child(code)
             child.counts[bisect_left(child.bounds, seconds)] += runs
@@ -89,7 +88,7 @@ class ExtensionPoint:
 
 
 class PluginTimes:
-    """Times calls of plugins; a `CycleState` has it if its cycle was drawn."""
+    """Times plugin calls; set on the `CycleState` of a sampled cycle."""
 
     def __init__(self, family: HistogramVec, *, now: Callable[[], float]) -> None:
         self._family = family
@@ -98,7 +97,7 @@ class PluginTimes:
         self._children: dict[tuple[str, str], list[Histogram | None]] = {}
 
     def time(self, point: str, plugin: str, call: Callable[[*Args], R], *args: *Args) -> R:
-        """Call it, and observe how long it takes."""
+        """Call the function and observe its duration."""
         started, code = self._now(), _ERROR
         try:
             answer = call(*args)
@@ -108,7 +107,7 @@ class PluginTimes:
             self._took(point, plugin, code, self._now() - started)
 
     async def time_awaited(self, point: str, plugin: str, call: Callable[[*Args], Awaitable[R]], *args: *Args) -> R:
-        """The same of a coroutine function, until its answer is there."""
+        """Await a coroutine function's result and observe its duration."""
         started, code = self._now(), _ERROR
         try:
             answer = await call(*args)
@@ -118,7 +117,7 @@ class PluginTimes:
             self._took(point, plugin, code, self._now() - started)
 
     def ended(self, point: str, plugin: str, started: float, answer: Status | None) -> None:
-        """A call that waited in steps, and began then, has this answer."""
+        """Record a call in steps that started then and has this result."""
         self._took(point, plugin, _code_of(answer), self._now() - started)
 
     def _took(self, point: str, plugin: str, code: Code, seconds: float) -> None:
@@ -133,7 +132,7 @@ class PluginTimes:
 
 
 class FrameworkMetrics:
-    """One profile's metrics, with the children that its cycles move at hand."""
+    """One profile's metrics, with references to the children that its cycles update."""
 
     def __init__(
         self,
@@ -151,18 +150,18 @@ class FrameworkMetrics:
         self._times = PluginTimes(metrics.plugin_execution_duration_seconds, now=now)
         points = metrics.framework_extension_point_duration_seconds
         self.points = {name: ExtensionPoint(name, points, profile=profile, now=now) for name in _POINTS}
-        #: The cycle that is under way: whether its calls are timed.
+        #: Times the calls of the current cycle; None if it is not sampled.
         self.sample: PluginTimes | None = None
         self._hints: dict[bool, Histogram] = {}
         self._hint_results: dict[bool, Counter] = {}
-        #: Plugin -> rows it was asked for, or calls.
+        #: Plugin -> counter of rows or calls.
         self.pre_filter: Mapping[str, Counter] = {}
         self.filter: Mapping[str, Counter] = {}
         self.pre_score: Mapping[str, Counter] = {}
         self.score: Mapping[str, Counter] = {}
 
     def count_calls_of(self, points: Mapping[str, Sequence[str]]) -> None:
-        """Make a counter for each plugin of the points where calls count; they show from now on."""
+        """Create the counters of all plugins at these points, so that they are exported from now on."""
         found = {point: self._counters(label, points[point]) for point, label in _COUNTED.items()}
         self.pre_filter, self.filter = found["preFilter"], found["filter"]
         self.pre_score, self.score = found["preScore"], found["score"]
@@ -173,22 +172,22 @@ class FrameworkMetrics:
 
     @staticmethod
     def count(asked: Sequence[Plugin], counters: Mapping[str, Counter], rows: int) -> None:
-        """Count plugins that were asked one after the other about the same rows."""
+        """Count plugins that were called one after the other for the same rows."""
         for plugin in asked:
             counters[plugin.name].value += rows
 
     def draw(self) -> PluginTimes | None:
-        """Whether a run of plugins is one of those whose calls are timed."""
+        """Whether the next run of plugins is sampled."""
         return self._times if self._chance() < SAMPLED else None
 
     def begin_cycle(self) -> None:
         self.sample = self.draw()
 
     def hinted(self, reused: bool, *, seconds: float, used: bool) -> None:
-        """Tell of a look for what an equal pod has left, in the words that the reference has for its node hints.
+        """Record a lookup of reusable results, in the reference's terms for node hints.
 
-        A hint is an `Evaluation` that is still good. It is part of the decision, so one that is there is used whenever
-        the pod is placed.
+        A hint is an `Evaluation` that is still valid. It is part of the decision, so an existing one counts as used
+        whenever the pod is placed.
         """
         known = self._hints.get(reused)
         if known is None:
@@ -204,9 +203,9 @@ class FrameworkMetrics:
             counter.inc()
 
     def decided_again(self, seconds: float, *, preparing: float, hint: float, scored: bool) -> None:
-        """Tell of a pod that is placed by what an equal one has left: how long it took, and to look for that (`hint`).
+        """Record a pod that was placed from an equal pod's results: the total duration, and the lookup's (`hint`).
 
-        `preparing` of it is PreFilter's. If nodes are `scored` with it, Filter gets that time as well.
+        `preparing` is PreFilter's part of it. If nodes are `scored` in it, Filter gets that time as well.
         """
         self.points["PreFilter"].took(preparing)
         self.points["Filter"].took(seconds - preparing)
@@ -215,7 +214,7 @@ class FrameworkMetrics:
         self.hinted(True, seconds=hint, used=True)
 
     def decided_together(self, pods: int, seconds: float, *, scored: int, reused: bool) -> None:
-        """Tell of pods that shared one decision as of so many decisions; Filter gets all of the time."""
+        """Record pods that shared one decision as that many decisions; Filter gets all of the time."""
         self.points["PreFilter"].took(0.0, runs=pods)
         for point in ("PreScore", "Score"):
             self.points[point].took(0.0, runs=scored)
@@ -225,7 +224,7 @@ class FrameworkMetrics:
             self.hinted(True, seconds=0.0, used=True)
 
     def refused_alike(self, pods: int, *, helped: bool) -> None:
-        """Tell of pods that were refused as an equal one before them; `helped`: PostFilter plugins had a say."""
+        """Record pods that were rejected like an equal one before them; `helped`: PostFilter ran."""
         for point in ("PreFilter", "Filter"):
             self.points[point].took(0.0, runs=pods)
         if helped:
@@ -237,7 +236,7 @@ class FrameworkMetrics:
 def measured(
     metrics: FrameworkMetrics | None, run: Callable[P, R], *args: P.args, **kwargs: P.kwargs
 ) -> tuple[R, float]:
-    """What a call answers, and the seconds that it takes; 0.0 without metrics."""
+    """The result of a call and its duration in seconds; 0.0 without metrics."""
     if metrics is None:
         return run(*args, **kwargs), 0.0
     started = metrics.now()
@@ -246,7 +245,7 @@ def measured(
 
 
 def watched(state: CycleState, point: str, plugin: str, call: Callable[[*Args], R], *args: *Args) -> R:
-    """Call a plugin; the call is timed if its cycle was drawn."""
+    """Call a plugin; timed if the cycle is sampled."""
     times = state.plugin_times
     return call(*args) if times is None else times.time(point, plugin, call, *args)
 
@@ -265,9 +264,9 @@ def ended(answer: Status | None) -> Code:
 def timed(
     point: str, code_of: Callable[[Any], Code] | None = None
 ) -> Callable[[Callable[Concatenate[Framework, P], R]], Callable[Concatenate[Framework, P], R]]:
-    """For functions that run all plugins of a framework at one point: observe how long they take.
+    """Decorator for functions that run all plugins of an extension point: observe their duration.
 
-    Without `code_of` they are always told of as a success, and None is one in any case.
+    Without `code_of`, the result is always recorded as a success, and so is None in any case.
     """
 
     def decorate(run: Callable[Concatenate[Framework, P], R]) -> Callable[Concatenate[Framework, P], R]:
@@ -288,10 +287,10 @@ def timed(
 
 
 def _code_of(answer: Any) -> Code:
-    """How a plugin's answer ends its call: whatever carries no status is a success."""
+    """The status code of a plugin's result; a result without a status is a success."""
     if isinstance(answer, Status):
         return answer.code
     if isinstance(answer, tuple):
-        # Permit's: a status and a time.
+        # Permit's result: a status and a timeout.
         return _code_of(answer[0]) if answer else _SUCCESS
     return _code_of(answer.status) if isinstance(answer, PostFilterResult) else _SUCCESS

@@ -1,7 +1,7 @@
 """Run filters with nominated pods added to their nodes.
 
-A node must take the pod both as it is and with the pods of equal or higher priority that are nominated to it:
-they are not there yet, but the room is theirs. Only nodes with such pods need the second look.
+A node must fit the pod both as it is and with the pods of equal or higher priority that are nominated to it: these are
+not on the node yet, but its free resources are theirs. Only nodes with such pods need the second pass.
 
 Upstream: RunFilterPluginsWithNominatedPods in pkg/scheduler/framework/runtime/framework.go.
 """
@@ -40,7 +40,7 @@ Filtered = tuple[list[tuple[str, Rejections]], "npt.NDArray[np.bool_]"]
 def nominated_ahead(
     cluster: ClusterState, pod: PodInfo, names: Iterable[str] | None = None
 ) -> dict[int, list[PodInfo]]:
-    """Row -> nominated pods that the pod must leave room for; of some nodes, or of all."""
+    """Row -> the nominated pods that take precedence over the pod, of some nodes or of all."""
     nominator, row_of = cluster.nominator, cluster.table.row_of
     uid, priority = pod.uid, pod.priority
     found: dict[int, list[PodInfo]] = {}
@@ -52,7 +52,7 @@ def nominated_ahead(
         if len(pods) != 1:
             pods = _ahead_of(pod, pods)
         elif pods[0].priority < priority or pods[0].uid == uid:
-            # Nearly all nodes have a single one: thousands are looked through in each attempt of a preemptor.
+            # Nearly all nodes have a single one, and each attempt of a preemptor goes through thousands.
             continue
         if pods:
             found[row] = pods
@@ -60,11 +60,10 @@ def nominated_ahead(
 
 
 def _ahead_of(pod: PodInfo, nominated: list[PodInfo]) -> list[PodInfo]:
-    """Those of a node's nominated pods that the pod must leave room for.
+    """Those of a node's nominated pods that take precedence over the pod.
 
-    Where the pod is nominated to the node itself, its equals that came later must leave room for it, not it for them:
-    else two nominations that both hold would keep each other off the node, and each pod would have others evicted
-    elsewhere.
+    If the pod itself is nominated to the node, equal pods that came later do not. Otherwise two nominations would
+    exclude each other from the node, and each pod would preempt elsewhere.
     """
     found = []
     later = False
@@ -78,24 +77,24 @@ def _ahead_of(pod: PodInfo, nominated: list[PodInfo]) -> list[PodInfo]:
 
 @dataclass(frozen=True, slots=True)
 class _Rank:
-    """The n-th pod of each node that expects so many."""
+    """The n-th nominated pod of each node that has so many."""
 
     positions: npt.NDArray[np.intp]
     shift: PodShift
-    #: What each pod takes, and what it counts for in scores: a column a pod.
+    #: What each pod requests, and what scoring counts it as: one column per pod.
     requests: npt.NDArray[np.int64]
     non_zero: npt.NDArray[np.int64]
 
 
 class Arrivals:
-    """The nominated pods of those nodes of a view that expect some; laid out once, and let come as often as wanted."""
+    """The nominated pods of a view's nodes, prepared once and added as often as needed."""
 
     def __init__(
         self, cluster: ClusterState, rows: npt.NDArray[np.intp], nominations: dict[int, list[PodInfo]]
     ) -> None:
         """`rows` are the view's, `nominations` are by row."""
         self._cluster = cluster
-        #: Where in the view.
+        #: Positions in the view.
         self.positions = _NOWHERE
         if nominations:
             expecting = np.zeros(cluster.table.n, np.bool_)
@@ -123,7 +122,7 @@ class Arrivals:
         return _Rank(positions, shift, requests[:, shift.shape_index], non_zero[:, shift.shape_index])
 
     def come(self, framework: Framework, state: CycleState, pod: PodInfo, nodes: HypotheticalNodes) -> Status | None:
-        """Let the pods come to a view of nothing but the nodes that expect them, and tell the (cloned) state."""
+        """Add the nominated pods to a view of exactly the nodes that have some, and update the (cloned) state."""
         listed, extended = lists_pods(framework, state, pod), framework.has_active_pod_extensions(state)
         for rank in self._ranks:
             nodes.shift(rank.positions, rank.requests, rank.non_zero, 1)
@@ -146,7 +145,7 @@ def lists_pods(framework: Framework, state: CycleState, pod: PodInfo) -> bool:
 def first_pass(
     framework: Framework, state: CycleState, pod: PodInfo, nodes: HypotheticalNodes, arrivals: Arrivals
 ) -> Filtered | Status:
-    """The filters over the nodes that expect pods once these have come; state and view stay as they are."""
+    """Filter the nodes that have nominated pods with those added. State and view stay unchanged."""
     world = nodes.at(arrivals.positions)
     with_pods = state.clone()
     status = arrivals.come(framework, with_pods, pod, world)
@@ -169,7 +168,7 @@ def fits(
 
 
 def refusals(filtered: list[tuple[str, Rejections]], length: int) -> dict[int, Status]:
-    """Position -> its first refusal; equal ones are one object."""
+    """Position -> its first rejection; equal ones are one object."""
     found: dict[int, Status] = {}
     left = np.ones(length, np.bool_)
     for plugin, rejections in filtered:
@@ -182,7 +181,7 @@ def refusals(filtered: list[tuple[str, Rejections]], length: int) -> dict[int, S
 
 def _statuses(plugin: str, rejections: Rejections, positions: npt.NDArray[np.intp]) -> list[Status]:
     masks = [entry.mask[positions] for entry in rejections.entries]
-    #: Which of the plugin's reasons hold -> the status that they make.
+    #: Which of the plugin's reasons apply -> the resulting status.
     known: dict[tuple[bool, ...], Status] = {}
     statuses = []
     reasons = zip(*(mask.tolist() for mask in masks), strict=True) if masks else repeat((), len(positions))
@@ -195,7 +194,7 @@ def _statuses(plugin: str, rejections: Rejections, positions: npt.NDArray[np.int
 
 
 def _joined(first: Filtered, second: Filtered, positions: npt.NDArray[np.intp], length: int) -> Filtered:
-    """What the first pass refused stands; the second decides about the rest."""
+    """Combine the passes: rejections of the first are final, the second decides the rest."""
     found = [(name, _spread_out(rejections, positions, length)) for name, rejections in first[0]]
     passed = second[1].copy()
     passed[positions] &= first[1]
@@ -216,10 +215,10 @@ def _spread_out(rejections: Rejections, positions: npt.NDArray[np.intp], length:
 def statuses_with_nominated_pods(
     framework: Framework, state: CycleState, pod: PodInfo, nodes: Nodes
 ) -> dict[str, Status] | Status:
-    """Both passes over any view: the nodes that do not take the pod by name, each with its first refusal."""
+    """Both passes over any view: the rejected nodes by name, each with its first rejection."""
     cluster = framework.handle.cluster
     if isinstance(nodes, HypotheticalNodes):
-        # The filters leave marks on the view that they are given.
+        # The filters modify the view that they get.
         view = nodes.at(np.arange(len(nodes)))
     else:
         view = HypotheticalNodes(cluster, _present_rows(nodes))

@@ -1,8 +1,8 @@
 """Placements of a pod group: sets of nodes to try, and their scores.
 
-A placement is a named set of nodes. At most one plugin proposes placements for a group (each rack of one label value,
-say); without one, the only placement is the whole cluster. The scheduler tries the group in each; among those that
-work out, PlacementScore plugins say which is best, by where the pods would go.
+A placement is a named set of nodes. At most one plugin generates placements for a group (for example one per rack);
+without one, the only placement is the whole cluster. The scheduler tries the group in each placement. Among those in
+which it fits, PlacementScore plugins choose the best, based on where the pods would go.
 
 Upstream: pkg/scheduler/framework/runtime/framework.go; docs/behaviour.md, Placements of pod groups.
 """
@@ -38,19 +38,19 @@ class PodGroupInfo:
 
     namespace: str
     name: str
-    #: Members that have no node, in the order in which they are tried.
+    #: Members without a node, in the order in which they are tried.
     unscheduled_pods: tuple[PodInfo, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Placement:
-    """Nodes on which a group is tried, and no others."""
+    """The nodes on which a group is tried."""
 
     nodes: Nodes
     name: str = ""
 
     def restricted(self, mask: np.ndarray[tuple[int], np.dtype[np.bool_]], name: str) -> Placement:
-        """The part of this placement that a mask over its nodes marks."""
+        """The subset of this placement that a mask over its nodes marks."""
         positions = np.flatnonzero(mask)
         rows = positions if self.nodes.rows is None else self.nodes.rows[positions]
         return Placement(self.nodes.restricted(rows), name)
@@ -74,7 +74,7 @@ class PodGroupAssignments:
 
 @dataclass(slots=True)
 class PlacementScores:
-    """What a placement is worth."""
+    """The scores of a placement."""
 
     placement: Placement
     #: Plugin -> its score, normalized and weighted.
@@ -86,16 +86,16 @@ class PlacementScores:
 
 
 def whole_cluster(cluster: ClusterState) -> Placement:
-    """The unnamed placement that has all nodes."""
+    """The unnamed placement with all nodes."""
     return Placement(Nodes(cluster, np.flatnonzero(cluster.table.valid[: cluster.table.n])))
 
 
 def run_placement_generate(
     framework: Framework, group_state: CycleState, group: PodGroupInfo, parent: Placement | None = None
 ) -> Sequence[Placement] | Status:
-    """The placements to try, or why there are none. `parent`: where to look (None: everywhere)."""
+    """The placements to try, or why there are none. `parent`: the nodes to choose from (None: all)."""
     parent = whole_cluster(framework.handle.cluster) if parent is None else parent
-    # The configuration allows one such plugin at most.
+    # The configuration allows at most one such plugin.
     for plugin in framework.placement_generate:
         answer = _generated(plugin, group_state, group, parent)
         return answer.with_plugin(plugin.name) if isinstance(answer, Status) else answer
@@ -118,7 +118,7 @@ def _generated(
 def run_placement_score(
     framework: Framework, group_state: CycleState, group: PodGroupInfo, assignments: Sequence[PodGroupAssignments]
 ) -> list[PlacementScores] | Status:
-    """What each trial's placement is worth, in the order given; an Error if some plugin fails."""
+    """The scores of each trial's placement, in the given order; an Error if some plugin fails."""
     results = [PlacementScores(trial.placement) for trial in assignments]
     for plugin in framework.placement_score:
         scores = _scored(plugin, group_state, group, assignments)

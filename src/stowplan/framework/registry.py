@@ -1,7 +1,7 @@
 """Plugin names, declarations and classes.
 
-In-tree plugins have the declaration of their folder, users' plugins (from entry points or `module:Class`) declare
-themselves by attributes of their classes.
+In-tree plugins use the declaration of their folder; out-of-tree plugins (from entry points or `module:Class`) declare
+themselves by class attributes.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ if TYPE_CHECKING:
 
     from stowplan.config.declaration import Declarations, Kinds
 
-#: Entry-point group under which installed packages offer plugins.
+#: The entry-point group under which installed packages provide plugins.
 ENTRY_POINT_GROUP = "stowplan.plugins"
 
 
 class PluginLoadError(ValueError):
-    """A plugin that was asked for cannot be had; says which, and why."""
+    """A requested plugin cannot be loaded; the message says which, and why."""
 
 
 class Registry:
@@ -39,7 +39,7 @@ class Registry:
             self.register(plugin)
 
     def register(self, plugin: type[Plugin], declaration: PluginDeclaration | None = None) -> None:
-        """Add a plugin; without a declaration, as its class declares itself."""
+        """Add a plugin; without a declaration, use that of its class."""
         if plugin.name in self._plugins:
             raise PluginLoadError(f"a plugin named {plugin.name} already exists")
         if declaration is None:
@@ -65,12 +65,12 @@ class Registry:
 
     @property
     def declarations(self) -> Declarations:
-        """Name -> declaration: what a configuration is loaded with."""
+        """Name -> declaration, as loading a configuration needs them."""
         return self._declarations
 
 
 def declared_by(plugin: type[Plugin]) -> PluginDeclaration:
-    """What a class declares: its own declaration, or one made of its attributes and of what it derives from."""
+    """The declaration of a class: its own, or one built from its attributes and base classes."""
     base = plugin.declaration
     if base is not None and "declaration" in vars(plugin):
         return base
@@ -89,10 +89,10 @@ def declared_by(plugin: type[Plugin]) -> PluginDeclaration:
 
 
 def _derived(own: PluginDeclaration, base: PluginDeclaration) -> PluginDeclaration:
-    """The declaration of a user's plugin that derives from an in-tree one."""
+    """The declaration of an out-of-tree plugin that derives from an in-tree one."""
 
     def reads(args: Any) -> Kinds:
-        # Arguments of another type say nothing about what the in-tree plugin reads: then what it does by default.
+        # With arguments of another type, what the in-tree plugin reads cannot be derived from them; use its default.
         of_base = args if base.args_type is None or isinstance(args, base.args_type) else base.args_type()
         return (*base.kinds_read(of_base), *own.kinds_read(args))
 
@@ -115,7 +115,7 @@ def _check_declaration(plugin: type[Plugin], declaration: PluginDeclaration) -> 
 
 
 def installed_plugins() -> list[type[Plugin]]:
-    """Plugins that installed packages offer."""
+    """Plugins of installed packages."""
     return [_installed(point) for point in entry_points(group=ENTRY_POINT_GROUP)]
 
 
@@ -125,13 +125,13 @@ def _installed(point: EntryPoint) -> type[Plugin]:
     try:
         found = point.load()
     except RAISED as e:
-        # Whatever somebody else's package does when it is imported.
+        # Importing third-party code may raise anything.
         raise PluginLoadError(f'plugin "{where}": cannot load it: {type(e).__name__}: {e}') from e
     return _checked(found, where)
 
 
 def load_plugin(path: str) -> type[Plugin]:
-    """The plugin class behind `module:Class`."""
+    """The plugin class for `module:Class`."""
     module_name, colon, class_name = path.partition(":")
     if not (module_name and colon and class_name):
         raise PluginLoadError(f'plugin "{path}": want module:Class')

@@ -1,8 +1,8 @@
-"""A profile's plugins, and how they are called.
+"""Call a profile's plugins.
 
-The framework runs each extension point in the profile's order and turns what plugins answer into what the reference
-would make of it: which answers end the attempt, what text is put around an error, whose name a status carries. A
-plugin that raises fails the pod's attempt with an Error status that names the plugin; it never reaches the loop.
+The framework runs each extension point in the profile's order and handles the results as the reference does: which
+statuses end the attempt, how errors are wrapped, which plugin a status names. A plugin that raises fails the pod's
+attempt with an Error status that names the plugin; the exception never reaches the scheduling loop.
 
 Upstream: pkg/scheduler/framework/runtime/framework.go.
 """
@@ -70,24 +70,24 @@ if TYPE_CHECKING:
     from stowplan.framework.pod_shift import PodShift
     from stowplan.framework.registry import Registry
 
-#: An attribute of an enumeration takes its time.
+#: Attribute access on an Enum is slow.
 _SKIP = Code.Skip
-#: Points whose plugins can refuse a pod, and so are asked which events would help.
+#: Extension points whose plugins can reject a pod, and are therefore asked for their events.
 _REFUSING_POINTS = ("preEnqueue", "preFilter", "filter", "reserve", "permit")
 
 
 @dataclass(frozen=True, slots=True)
 class PreFiltered:
-    """What PreFilter left: the nodes in question, or a rejection of the pod as a whole."""
+    """The result of PreFilter: the nodes to consider, or a rejection."""
 
     status: Status | None = None
     node_names: frozenset[str] | None = None
-    #: Plugins that narrowed the nodes.
+    #: Plugins that restricted the nodes.
     narrowed_by: tuple[str, ...] = ()
 
 
 class Framework(LineUp):
-    """The plugins of a profile, as they are called."""
+    """The plugins of a profile, and the methods to run them."""
 
     def __init__(self, profile: Profile, registry: Registry, handle: Handle) -> None:
         super().__init__(profile, registry, handle)
@@ -99,14 +99,14 @@ class Framework(LineUp):
     # -- signatures ---------------------------------------------------------------------------------------------------
 
     def signature(self, pod: PodInfo) -> Any:
-        """A hashable value, equal for pods that this profile cannot tell apart; None for a pod like no other."""
+        """A hashable value, equal for pods that this profile cannot tell apart; None if results cannot be shared."""
         if self._signers is None:
             return None
         return self._sign(pod) if self.metrics is None else self._sign_measured(pod)
 
     def _sign(self, pod: PodInfo) -> Any:
         times = None if self.metrics is None else self.metrics.sample
-        # What was found out while other plugins took part is not for now.
+        # Results that were cached with other plugins enabled are not valid now.
         concerned = self.concerned(pod.shape)
         versions = self._sign_versions(concerned.signers, pod) if times is None else None
         if versions is not None and (known := pod.shape.memo("signature", versions)) is not None:
@@ -119,20 +119,20 @@ class Framework(LineUp):
                 answer = sign(pod) if times is None else times.time("Sign", plugin.name, sign, pod)
                 if isinstance(answer, Status):
                     return None
-                # Mostly there is nothing to tell.
+                # Most plugins sign nothing.
                 fragment = tuple(answer.items()) if answer else ()
                 hash(fragment)
             except PROPAGATED:
                 raise
             except BaseException:
-                # A signer that fails, or gives what cannot be hashed, costs the shortcut, not the pod.
+                # A signer that fails, or returns something unhashable, only disables sharing for this pod.
                 return None
             fragments.append(fragment)
         found = tuple(fragments)
         return found if versions is None else pod.shape.remember("signature", versions, found)
 
     def _sign_versions(self, signers: tuple[SignPlugin, ...], pod: PodInfo) -> list[Hashable] | None:
-        """What the signature depends on beyond the pod's shape; None if some plugin does not declare it."""
+        """The version of what the signature depends on beyond the pod's shape; None if some plugin has none."""
         try:
             versions = [plugin.sign_version(pod) for plugin in signers]
             if None in versions:
@@ -146,21 +146,22 @@ class Framework(LineUp):
 
     _sign_measured = timed("Sign")(_sign)
 
-    # -- who is asked -------------------------------------------------------------------------------------------------
+    # -- plugins to call
+    # --------------------------------------------------------------------------------------------------
 
     def concerned(self, shape: PodShape) -> Concerned:
-        """The plugins that pods of the shape are any business of."""
+        """The plugins that apply to pods of the shape."""
         found: Concerned | None = shape.memo("concerned", self._arrangement)
         return found or shape.remember("concerned", self._arrangement, self.everyone.by(shape))
 
     def asked(self, state: CycleState, pod: PodInfo) -> Concerned:
-        """The same of a pod; all plugins in a cycle whose calls are timed one by one."""
+        """The plugins to call for a pod; all of them in a sampled cycle, whose calls are timed."""
         return self.concerned(pod.shape) if state.plugin_times is None else self.everyone
 
     # -- lookup objects -----------------------------------------------------------------------------------------------
 
     def watch_objects(self, pod: PodInfo, plugin: Plugin) -> ObjectWatch:
-        """The lookup objects that a plugin's answers for a pod depend on."""
+        """The lookup objects that a plugin's results for a pod depend on."""
         return ObjectWatch(self.handle.cluster.objects, _objects_read(plugin, pod))
 
     # -- before and during filtering ----------------------------------------------------------------------------------
@@ -199,22 +200,22 @@ class Framework(LineUp):
             elif answer.code == Code.UnschedulableAndUnresolvable:
                 return PreFiltered(answer.with_plugin(plugin.name))
             elif answer.code == Code.Unschedulable:
-                # Parity: the last plugin that says Unschedulable is the one that counts.
+                # Parity: the last plugin that returns Unschedulable wins.
                 refused = answer.with_plugin(plugin.name)
             elif answer.code != Code.Success:
                 return PreFiltered(wrapped(f'running PreFilter plugin "{plugin.name}"', answer))
         return PreFiltered(refused, names, tuple(narrowed))
 
     def ask_pre_filter(self, plugin: PreFilterPlugin, state: CycleState, pod: PodInfo, nodes: Nodes) -> Any:
-        """One plugin's unchecked answer; exceptions propagate."""
+        """One plugin's unchecked result; exceptions propagate."""
         call, times = plugin.pre_filter, state.plugin_times
         state.writer = plugin.name
-        # As `watched` does; here and below without the price of it, as these are called for every plugin of a cycle.
+        # Inlined `watched`, here and below, because these run for every plugin of a cycle.
         answer = (
             call(state, pod, nodes) if times is None else times.time("PreFilter", plugin.name, call, state, pod, nodes)
         )
         state.writer = ""
-        # Nearly all that skip say so with the same object.
+        # Nearly all plugins that skip return this object.
         if answer is not SKIP and self.metrics is not None and not (state.asking or _skips(answer)):
             self.metrics.pre_filter[plugin.name].value += 1
         return answer
@@ -226,7 +227,7 @@ class Framework(LineUp):
     def run_filter(
         self, plugin: FilterPlugin, state: CycleState, pod: PodInfo, nodes: Nodes
     ) -> Rejections | Status | None:
-        """One plugin's answer; a Status is an error that ends the attempt."""
+        """One plugin's result; a Status is an error that ends the attempt."""
         if self.metrics is not None and not state.asking:
             self.metrics.filter[plugin.name].value += len(nodes)
         return self.ask_filter(plugin, state, pod, nodes)
@@ -234,7 +235,7 @@ class Framework(LineUp):
     def ask_filter(
         self, plugin: FilterPlugin, state: CycleState, pod: PodInfo, nodes: Nodes
     ) -> Rejections | Status | None:
-        """The same for callers that ask many plugins and count them together."""
+        """Like `run_filter`, for callers that run many plugins and count them together."""
         call, times = plugin.filter, state.plugin_times
         try:
             answer = (
@@ -249,14 +250,14 @@ class Framework(LineUp):
         if not isinstance(answer, Status):
             answer = error(unexpected("Rejections, a Status or None", answer))
         if nodes.candidates is not None and not nodes.candidates.any():
-            # The plugins before it left no node, so upstream would not have asked it.
+            # The plugins before it left no node, so upstream would not have called it.
             return None
         return wrapped(f'running "{plugin.name}" filter plugin', answer)
 
     def run_filters(
         self, state: CycleState, pod: PodInfo, nodes: Nodes
     ) -> tuple[list[tuple[str, Rejections]], npt.NDArray[np.bool_]] | Status:
-        """All filters over a view: rejections by plugin, and which positions passed."""
+        """Run all filters over a view: rejections by plugin, and the mask of positions that passed."""
         passed = np.ones(len(nodes), np.bool_)
         found: list[tuple[str, Rejections]] = []
         for plugin in self.active_filters(state):
@@ -270,16 +271,16 @@ class Framework(LineUp):
         return found, passed
 
     def has_active_pod_extensions(self, state: CycleState) -> bool:
-        """Whether some plugin must be told of pods that come or go in a hypothesis."""
+        """Whether some plugin must be told about pods that are hypothetically added or removed."""
         kinds = (PodExtensions, NodePodExtensions)
         return any(isinstance(p, kinds) and p.name not in state.skip_filter for p in self.pre_filter)
 
     def has_node_level_filters(self, state: CycleState) -> bool:
-        """Whether some filter may look at single pods of a node: all but those that say that they do not."""
+        """Whether some filter may look at single pods of a node: true unless all declare that they do not."""
         return any(p.reads in (Reads.ANYTHING, Reads.NODE_PODS) for p in self.active_filters(state))
 
     def shift_pods(self, state: CycleState, pod: PodInfo, shift: PodShift, nodes: HypotheticalNodes) -> Status | None:
-        """Tell the plugins that took part in PreFilter that pods came or went; `nodes` already shows it."""
+        """Tell the plugins that took part in PreFilter that pods were added or removed; `nodes` already shows it."""
         for plugin in self.pre_filter:
             if plugin.name in state.skip_filter:
                 continue
@@ -309,7 +310,7 @@ class Framework(LineUp):
     def run_post_filter_in_steps(
         self, plugin: PostFilterPlugin, state: CycleState, pod: PodInfo, diagnosis: Diagnosis
     ) -> PostFilterSteps:
-        """The same where there is time to wait: what the plugin asks for on its way is handed on."""
+        """Run a PostFilter plugin that may wait: yields what the plugin's steps yield."""
         started = self.now()
         try:
             answer: Any = plugin.post_filter(state, pod, diagnosis)
@@ -326,7 +327,7 @@ class Framework(LineUp):
 
     @contextmanager
     def unmeasured(self) -> Iterator[None]:
-        """Count and time nothing, as what is asked within only answers a question."""
+        """Disable counting and timing within this context, which only answers a question."""
         before, of_plugins = self.metrics, self.handle.metrics
         self.metrics = self.handle.metrics = None
         try:
@@ -357,14 +358,14 @@ class Framework(LineUp):
         return None
 
     def ask_pre_score(self, plugin: PreScorePlugin, state: CycleState, pod: PodInfo, nodes: Nodes) -> Status | None:
-        """One plugin's answer; exceptions propagate."""
+        """One plugin's result; exceptions propagate."""
         call, times = plugin.pre_score, state.plugin_times
         state.writer = plugin.name
         answer = well_formed(
             call(state, pod, nodes) if times is None else times.time("PreScore", plugin.name, call, state, pod, nodes)
         )
         state.writer = ""
-        # Nearly all that skip say so with the same object.
+        # Nearly all plugins that skip return this object.
         if answer is not SKIP and self.metrics is not None and not (state.asking or _skips(answer)):
             self.metrics.pre_score[plugin.name].value += 1
         return answer
@@ -384,7 +385,7 @@ class Framework(LineUp):
     def ask_score(
         self, plugin: ScorePlugin, state: CycleState, pod: PodInfo, nodes: Nodes
     ) -> npt.NDArray[np.int64] | Status:
-        """The same for callers that ask many plugins and count them together."""
+        """Like `run_score`, for callers that run many plugins and count them together."""
         call, times = plugin.score, state.plugin_times
         try:
             raw = (
@@ -407,7 +408,7 @@ class Framework(LineUp):
         scores: npt.NDArray[np.int64],
         feasible: npt.NDArray[np.bool_],
     ) -> npt.NDArray[np.int64] | Status:
-        """Raw scores brought into range, and checked to be in it on the feasible nodes."""
+        """Normalize raw scores, and check that those of feasible nodes are in range."""
         if plugin.normalizes:
             call, times = plugin.normalize, state.plugin_times
             try:
@@ -433,7 +434,7 @@ class Framework(LineUp):
     # -- events -------------------------------------------------------------------------------------------------------
 
     def registered_events(self, *, implied: bool = True) -> dict[str, list[ClusterEventWithHint]]:
-        """Plugin -> events that may help the pods that it refused; `implied`: with those that the framework adds."""
+        """Plugin -> events that may help pods that it rejected; `implied`: include those that the framework adds."""
         registered: dict[str, list[ClusterEventWithHint]] = {}
         for point in _REFUSING_POINTS:
             for name in self.points[point]:
@@ -450,7 +451,7 @@ def _objects_read(plugin: Plugin, pod: PodInfo) -> Collection[ObjectDependency]:
     except PROPAGATED:
         raise
     except BaseException:
-        # A plugin that cannot say costs the shortcut, not the pod.
+        # If a plugin fails to return its events, register all: only the optimization is lost.
         return (ANY_OBJECT,)
     return found if all(isinstance(dependency, ObjectDependency) for dependency in found) else (ANY_OBJECT,)
 
@@ -485,7 +486,7 @@ def _guarded(call: Callable[[], Status | None]) -> Status | None:
 
 
 def _unsatisfied(plugins: Sequence[str]) -> Status:
-    """The narrowing plugins leave no node between them."""
+    """The status if the restrictions of several PreFilter plugins have no node in common."""
     if len(plugins) == 1:
         return Status(Code.UnschedulableAndUnresolvable, (f"node(s) didn't satisfy plugin {plugins[0]}",))
     named = " ".join(sorted(plugins))

@@ -17,21 +17,17 @@ from msgspec.structs import replace
 
 from stowplan.api.affinity import Taint
 from stowplan.api.taints import UNREACHABLE, UNSCHEDULABLE
-from stowplan.scenarios.scale_down import REMOVED
-from stowplan.scenarios.schema import EVENTS, NodesSpec
-from stowplan.scenarios.taint_eviction import NODE_FAILED
-from stowplan.scenarios.times import times_of
+from stowplan.scenarios.definition.schema import EVENTS, NodesSpec
+from stowplan.scenarios.definition.times import times_of
+from stowplan.scenarios.nodes.scale_down import REMOVED
+from stowplan.scenarios.nodes.taint_eviction import NODE_FAILED
 from stowplan.simulate.driver import Call
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from random import Random
 
-    from stowplan.scenarios.drains import Drains
-    from stowplan.scenarios.fleet import Fleet
-    from stowplan.scenarios.kubelet import Kubelets
-    from stowplan.scenarios.rollouts import Rollout
-    from stowplan.scenarios.schema import (
+    from stowplan.scenarios.definition.schema import (
         DrainSpec,
         EventSpec,
         FailSpec,
@@ -44,7 +40,11 @@ if TYPE_CHECKING:
         TaintEventSpec,
         UpgradeSpec,
     )
-    from stowplan.scenarios.workloads import Keeper
+    from stowplan.scenarios.nodes.drains import Drains
+    from stowplan.scenarios.nodes.fleet import Fleet
+    from stowplan.scenarios.nodes.kubelet import Kubelets
+    from stowplan.scenarios.workloads.owners import Keeper
+    from stowplan.scenarios.workloads.rollouts import Rollout
     from stowplan.scenarios.world import World
 
 RECLAIMED = "stowplan.dev/reclaimed"

@@ -38,26 +38,26 @@ from stowplan.offline.extender_calls import post_to_extender
 from stowplan.page.configuration import configuration_record
 from stowplan.page.course_file import NAME as COURSE
 from stowplan.page.course_file import CourseHeader, CourseWriter, RerunRecord
-from stowplan.scenarios.autoscaler import Autoscaler
-from stowplan.scenarios.budgets import BudgetKeeper
-from stowplan.scenarios.daemons import DaemonKeeper
-from stowplan.scenarios.drains import Drains
+from stowplan.scenarios.definition.load import load_scenario
 from stowplan.scenarios.errors import ScenarioError
 from stowplan.scenarios.faults import Faults
-from stowplan.scenarios.feeds import feed_of, size_of
-from stowplan.scenarios.fleet import Fleet
-from stowplan.scenarios.kubelet import Kubelets
-from stowplan.scenarios.ledger import CALM, Ledger, Origin
-from stowplan.scenarios.load import load_scenario
-from stowplan.scenarios.output import Digest, Folder, Kept, Nowhere
-from stowplan.scenarios.page import report_page
-from stowplan.scenarios.records import CauseRecord, SummaryRecord, WaitsRecord
-from stowplan.scenarios.rollouts import rollouts_of
-from stowplan.scenarios.series import Sampler
+from stowplan.scenarios.nodes.autoscaler import Autoscaler
+from stowplan.scenarios.nodes.budgets import BudgetKeeper
+from stowplan.scenarios.nodes.drains import Drains
+from stowplan.scenarios.nodes.fleet import Fleet
+from stowplan.scenarios.nodes.kubelet import Kubelets
+from stowplan.scenarios.nodes.taint_eviction import TaintEvictions
+from stowplan.scenarios.report.page import report_page
+from stowplan.scenarios.report.series import Sampler
+from stowplan.scenarios.results.ledger import CALM, Ledger, Origin
+from stowplan.scenarios.results.output import Digest, Folder, Kept, Nowhere
+from stowplan.scenarios.results.records import CauseRecord, SummaryRecord, WaitsRecord
 from stowplan.scenarios.start import objects_at_start
-from stowplan.scenarios.taint_eviction import TaintEvictions
-from stowplan.scenarios.templates import template_of
-from stowplan.scenarios.workloads import Adopted
+from stowplan.scenarios.workloads.daemons import DaemonKeeper
+from stowplan.scenarios.workloads.feeds import feed_of, size_of
+from stowplan.scenarios.workloads.owners import Adopted
+from stowplan.scenarios.workloads.rollouts import rollouts_of
+from stowplan.scenarios.workloads.templates import template_of
 from stowplan.scenarios.world import World
 from stowplan.simulate.driver import VirtualTime
 from stowplan.simulate.latency import NO_LATENCY, Latency
@@ -72,12 +72,12 @@ if TYPE_CHECKING:
 
     from stowplan.config.declaration import Declarations
     from stowplan.framework.interface import Plugin
-    from stowplan.scenarios.amounts import Distribution
-    from stowplan.scenarios.load import Located
-    from stowplan.scenarios.output import Sink
-    from stowplan.scenarios.records import DecisionRow, SampleRow
-    from stowplan.scenarios.schema import ModelsSpec, Scenario
-    from stowplan.scenarios.workloads import Template
+    from stowplan.scenarios.definition.amounts import Distribution
+    from stowplan.scenarios.definition.load import Located
+    from stowplan.scenarios.definition.schema import ModelsSpec, Scenario
+    from stowplan.scenarios.results.output import Sink
+    from stowplan.scenarios.results.records import DecisionRow, SampleRow
+    from stowplan.scenarios.workloads.owners import Template
 
 GivenConfig = "Mapping[str, Any] | str | os.PathLike[str] | Configuration | None"
 _NAMESPACES = ("default", "kube-node-lease", "kube-public", "kube-system")

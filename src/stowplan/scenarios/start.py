@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from stowplan.api.meta import ApiStruct
     from stowplan.engine.watched_kinds import WatchedKind
-    from stowplan.scenarios.schema import ClusterSpec
+    from stowplan.scenarios.definition.schema import ClusterSpec
     from stowplan.traces.trace import Trace
 
 

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from stowplan.cluster.state import ClusterState
-    from stowplan.scenarios.ledger import Entry, Ledger, Origin
-    from stowplan.scenarios.schema import ModelsSpec
+    from stowplan.scenarios.definition.schema import ModelsSpec
+    from stowplan.scenarios.results.ledger import Entry, Ledger, Origin
     from stowplan.simulate.driver import VirtualTime
 
 

@@ -8,6 +8,7 @@ the seconds that somebody says, and one that is deleted after its grace.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import msgspec
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
     from stowplan.simulate.object_store import ObjectStore
     from stowplan.simulate.virtual_api import Asked
 
+#: What a request changed, one after the other.
+Changes = Sequence[Change[Any]]
 _DONE = Done()
 
 
@@ -88,8 +91,8 @@ class SimulatedCluster:
 
     # -- requests -----------------------------------------------------------------------------------------------------
 
-    def outcome(self, request: Any, asked: Asked | None = None) -> tuple[Outcome, Change[Any] | None]:
-        """Carry a request out: how it ends, and what it changed, which is to be `told`.
+    def outcome(self, request: Any, asked: Asked | None = None) -> tuple[Outcome, Changes]:
+        """Carry a request out: how it ends, and what it changed, which is to be told (`tell`).
 
         `asked` has what a request cannot say, if a plugin's coroutine made it.
         """
@@ -97,44 +100,50 @@ class SimulatedCluster:
         try:
             if kind is Bind and asked is None:
                 # An API server answers this with no object.
-                return _DONE, self._store.bind(request, self._agenda.now)
+                return _DONE, (self._store.bind(request, self._agenda.now),)
             if kind is Read:
-                return Done(self._store.get(request.kind, request.namespace, request.name)), None
+                return Done(self._store.get(request.kind, request.namespace, request.name)), ()
             if kind is ListObjects:
                 found = self._store.list(request.kind, request.namespace)
-                return Done(Listing(found, str(self._store.version))), None
-            change = self.write(request, asked)
+                return Done(Listing(found, str(self._store.version))), ()
+            changes = self.write(request, asked)
         except Exception as error:
             # Not only an ApiError: a plugin may ask for what makes no sense.
-            return Refused(error), None
+            return Refused(error), ()
         if kind is Bind or kind is Delete:
             # An API server answers these with no object.
-            return _DONE, change
-        return Done(change.old if change.new is None else change.new), change
+            return _DONE, changes
+        [change] = changes
+        return Done(change.old if change.new is None else change.new), changes
 
-    def write(self, request: Any, asked: Asked | None = None) -> Change[Any]:
+    def write(self, request: Any, asked: Asked | None = None) -> Changes:
         """What a request changes; an ApiError if it is refused."""
         kind, now = type(request), self._agenda.now
         if kind is Delete:
             return self._delete(request, None if asked is None else asked.grace)
         if asked is not None and asked.annotations and kind is Bind:
-            return self._store.bind(request, now, asked.annotations)
+            return (self._store.bind(request, now, asked.annotations),)
         return self._store.write(request, now)
 
-    def _delete(self, request: Delete, grace: float | None) -> Change[Any]:
+    def _delete(self, request: Delete, grace: float | None) -> Changes:
         if grace is None:
-            found = self._store.get(request.kind, request.namespace, request.name)
-            grace = self._latency.deletion(found) if runs(found) else 0.0
-        change = self._store.delete(request, self._agenda.now, grace)
-        new = change.new
-        if new is not None and new is not change.old and runs(new):
-            self._end_in(new, grace)
-        return change
+            found: Any = self._store.get(request.kind, request.namespace, request.name)
+            if runs(found) and not found.metadata.deletion_timestamp:
+                grace = self._latency.deletion(found)
+        changes = self._store.delete(request, self._agenda.now, grace)
+        last = changes[-1]
+        if grace is not None and last.new is not None and last.new is not last.old and runs(last.new):
+            self._end_in(last.new, grace)
+        return changes
 
     # -- news ---------------------------------------------------------------------------------------------------------
 
-    def tell(self, change: Change[Any]) -> None:
-        """Have watchers told of a change, and see to it that a pod that got a node ends."""
+    def tell(self, changes: Changes) -> None:
+        """Have watchers told of changes, and see to it that a pod that got a node ends."""
+        for change in changes:
+            self._tell(change)
+
+    def _tell(self, change: Change[Any]) -> None:
         old: Any = change.old
         new: Any = change.new
         if old is new:
@@ -208,7 +217,7 @@ class SimulatedCluster:
     def end(self, ending: Ending) -> None:
         change = self._store.end(ending.kind, ending.namespace, ending.name, ending.uid)
         if change is not None:
-            self.tell(change)
+            self._tell(change)
 
 
 def _unfinished(change: Change[Pod]) -> Change[Pod] | None:

@@ -196,9 +196,9 @@ class VirtualTime:
 
         The engine hears of it when the clock goes on. `grace`: of a deletion, in place of the latency model's.
         """
-        change = self._cluster.write(request, Asked(request, grace=grace))
-        self._cluster.tell(change)
-        return change.old if change.new is None else change.new
+        changes = self._cluster.write(request, Asked(request, grace=grace))
+        self._cluster.tell(changes)
+        return changes[-1].old if changes[-1].new is None else changes[-1].new
 
     def at(self, when: float, what: Request | Input | Call) -> None:
         """Have something written at that time, an input handed to the engine, or a call made; see `refused`."""
@@ -351,10 +351,9 @@ class VirtualTime:
             self._sweep_at = max(1024, 2 * len(self._free_at))
 
     def _arrive_at_once(self, effect: Effect) -> None:
-        outcome, change = self._cluster.outcome(effect.action)
+        outcome, changes = self._cluster.outcome(effect.action)
         self._agenda.line.append(Answer(effect.number, outcome))
-        if change is not None:
-            self._cluster.tell(change)
+        self._cluster.tell(changes)
 
     def _arrive(self, sent: _Sent) -> None:
         sender = sent.sender
@@ -362,14 +361,13 @@ class VirtualTime:
         if (call is not None and call.ended) or (call is None and sender not in self._under_way):
             # It was broken off before it got there.
             return
-        outcome, change = self._cluster.outcome(sent.asked.request, sent.asked)
+        outcome, changes = self._cluster.outcome(sent.asked.request, sent.asked)
         if call is None:
             self._agenda.put(self.now + sent.back, Answer(sender, outcome))  # type: ignore[arg-type]
         else:
             call.outcome = outcome
             self._agenda.put(self.now + sent.back, call)
-        if change is not None:
-            self._cluster.tell(change)
+        self._cluster.tell(changes)
 
     # -- questions ----------------------------------------------------------------------------------------------------
 

@@ -1,13 +1,16 @@
 """A small object store that applies the scheduler's requests, without JSON and admission.
 
 Objects are the structs of `stowplan.api`, by kind, namespace and name. Each write gives the object the next resource
-version, one series for all kinds, and answers with the `Change` that it was: that is what watchers are told. An object
-that is not written to is shared with whoever put it in. Refusals are the errors of an API server, and change nothing.
+version, one series for all kinds, and answers with the changes that it made, which is what watchers are told. Each
+write is one change, except a pod's deletion: like an API server, it marks the pod first, also without grace. An
+object that is not written to is shared with whoever put it in. Refusals are the errors of an API server, and change
+nothing.
 
 Left out: admission, most of validation, defaults but for a UID and the time of creation, what a kind's strategy fills
 in on writes of its status, generations but for pods', managed fields, earlier versions.
 
-Upstream: pkg/registry/core/pod/storage/storage.go (binding), k8s.io/apiserver/pkg/registry/generic/registry/store.go.
+Upstream: pkg/registry/core/pod/storage/storage.go (binding), k8s.io/apiserver/pkg/registry/generic/registry/store.go,
+k8s.io/apiserver/pkg/registry/rest/delete.go.
 """
 
 from __future__ import annotations
@@ -24,12 +27,12 @@ from stowplan.api.custom_objects import CustomObject
 from stowplan.api.meta import ApiStruct, ObjectMeta
 from stowplan.api.pod import FINISHED, Pod, PodCondition
 from stowplan.api.resources import resource_of
-from stowplan.api.timestamps import timestamp
+from stowplan.api.timestamps import parse_timestamp, timestamp
 from stowplan.framework.requests import Bind, Create, Delete, Patch, Update
 from stowplan.simulate.patching import patched
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from stowplan.framework.requests import Request
 
@@ -53,7 +56,6 @@ class ObjectStore:
             Create: self.create,
             Update: self.update,
             Patch: self.patch,
-            Delete: self.delete,
         }
 
     # -- reading ------------------------------------------------------------------------------------------------------
@@ -86,9 +88,11 @@ class ObjectStore:
 
     # -- writing ------------------------------------------------------------------------------------------------------
 
-    def write(self, request: Request, now: float) -> Change[Any]:
-        """Carry a request out; old and new object are the same one if it changes nothing."""
-        return self._writes[type(request)](request, now)
+    def write(self, request: Request, now: float) -> Sequence[Change[Any]]:
+        """Carry a request out; old and new object of a change are the same one if it changes nothing."""
+        if type(request) is Delete:
+            return self.delete(request, now)
+        return (self._writes[type(request)](request, now),)
 
     def create(self, request: Create, now: float) -> Change[Any]:
         """Put a new object in; a UID and the time of creation are its own, if it brings them."""
@@ -152,24 +156,48 @@ class ObjectStore:
         )
         return Change(old, new)
 
-    def delete(self, request: Delete, now: float, grace: float = 0.0) -> Change[Any]:
-        """Take an object out. With finalizers, or a pod that runs with seconds of grace, it is only marked."""
+    def delete(self, request: Delete, now: float, grace: float | None = 0.0) -> Sequence[Change[Any]]:
+        """Take an object out. With finalizers, or a pod that runs with seconds of grace, it is only marked.
+
+        `grace`: None leaves a deletion in progress as it is.
+        """
         old: Any = self.get(request.kind, request.namespace, request.name)
         metadata: ObjectMeta = old.metadata
         self._check(request.kind, metadata, request.uid, request.resource_version)
-        if not runs(old):
-            grace = 0.0
-        if not grace and not metadata.finalizers:
-            return self._remove(old)
-        if metadata.deletion_timestamp:
-            return Change(old, old)
+        if type(old) is Pod:
+            return self._delete_pod(old, now, grace)
+        if not metadata.finalizers:
+            return (self._remove(old),)
+        return (Change(old, old if metadata.deletion_timestamp else self._mark(old, now, 0)),)
+
+    def _delete_pod(self, pod: Pod, now: float, grace: float | None) -> Sequence[Change[Any]]:
+        metadata = pod.metadata
+        left = metadata.deletion_grace_period_seconds or 0
+        if not metadata.deletion_timestamp:
+            period = grace or 0.0 if runs(pod) else 0.0
+            new = self._mark(pod, now + period, ceil(period))
+        elif grace is not None and ceil(grace) < left:
+            # Counted from the first deletion; it is never prolonged.
+            due, period = parse_timestamp(metadata.deletion_timestamp) - left + ceil(grace), ceil(grace)
+            new = self._mark(pod, due, period) if due >= now else self._mark(pod, now, min(period, 1))
+        else:
+            new = pod
+        if metadata.finalizers or new.metadata.deletion_grace_period_seconds:
+            return (Change(pod, new),)
+        return (self._remove(pod),) if new is pod else (Change(pod, new), self._remove(new))
+
+    def _mark(self, old: Any, due: float, period: int) -> Any:
+        metadata: ObjectMeta = old.metadata
+        generation = metadata.generation
+        if generation and not metadata.deletion_timestamp:
+            generation += 1
         marked = replace(
             metadata,
-            deletion_timestamp=timestamp(now + grace),
-            deletion_grace_period_seconds=ceil(grace),
-            generation=metadata.generation + bool(metadata.generation),
+            deletion_timestamp=timestamp(due),
+            deletion_grace_period_seconds=period,
+            generation=generation,
         )
-        return Change(old, self._keep(_with_metadata(old, self._next_version(marked))))
+        return self._keep(_with_metadata(old, self._next_version(marked)))
 
     def end(self, kind: type[ApiStruct], namespace: str, name: str, uid: str) -> Change[Any] | None:
         """Delete the object with this UID for good, as its owner would, unless it has finalizers."""

@@ -25,8 +25,8 @@ from stowplan.offline import Cluster, ClusterError
 from stowplan.page.moments import MomentError
 from stowplan.page.plan import plan_of
 from stowplan.recordings.moment import objects_of
+from stowplan.scenarios.definition.load import load_scenario
 from stowplan.scenarios.errors import ScenarioError
-from stowplan.scenarios.load import load_scenario
 from stowplan.scenarios.simulation import simulated_until
 from stowplan.sources.cluster_source import ClusterSource, known_gates
 from stowplan.sources.courses import anew_until, course_decided_anew, recorded_course, simulated_course

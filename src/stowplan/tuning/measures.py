@@ -11,12 +11,12 @@ from math import ceil
 from statistics import fmean
 from typing import TYPE_CHECKING
 
-from stowplan.scenarios.ledger import CALM, REFUSED
+from stowplan.scenarios.results.ledger import CALM, REFUSED
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from stowplan.scenarios.records import DecisionRow, SampleRow
+    from stowplan.scenarios.results.records import DecisionRow, SampleRow
     from stowplan.scenarios.simulation import SimulationResult
 
 #: Of every part; beside them utilisation and fragmentation of each resource.

@@ -6,8 +6,8 @@ from html import escape
 from typing import TYPE_CHECKING
 
 from stowplan.compare.text import amount, spread, title_of
-from stowplan.scenarios.html import figure, standing_page
-from stowplan.scenarios.pictures import COLOURS, Dot, Series, lines, scatter
+from stowplan.scenarios.report.html import figure, standing_page
+from stowplan.scenarios.report.pictures import COLOURS, Dot, Series, lines, scatter
 from stowplan.tuning.compromises import front
 from stowplan.tuning.text import judged_name, parts_text, verdict_text
 

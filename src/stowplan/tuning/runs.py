@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from stowplan.framework.registry import load_plugin
-from stowplan.scenarios.amounts import Span
-from stowplan.scenarios.load import Located
+from stowplan.scenarios.definition.amounts import Span
+from stowplan.scenarios.definition.load import Located
 from stowplan.scenarios.simulation import simulate_scenario
 from stowplan.tuning.measures import measured_since
 
 if TYPE_CHECKING:
-    from stowplan.scenarios.schema import Scenario
+    from stowplan.scenarios.definition.schema import Scenario
     from stowplan.scenarios.simulation import SimulationResult
 
 

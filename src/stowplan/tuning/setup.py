@@ -12,8 +12,8 @@ from msgspec.structs import replace
 
 from stowplan.config import DEFAULT_FEATURES, ConfigError, load_config
 from stowplan.framework.registry import load_plugin
-from stowplan.scenarios.amounts import Distribution
-from stowplan.scenarios.load import Located, load_scenario
+from stowplan.scenarios.definition.amounts import Distribution
+from stowplan.scenarios.definition.load import Located, load_scenario
 from stowplan.scenarios.simulation import Simulation
 from stowplan.tuning.candidates import candidate
 from stowplan.tuning.errors import TuningError

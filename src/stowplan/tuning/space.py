@@ -22,17 +22,17 @@ from typing import TYPE_CHECKING, Any, Protocol
 import msgspec
 
 from stowplan.config.hints import did_you_mean
-from stowplan.scenarios.files import Document, read_document
-from stowplan.scenarios.schema import Spec
+from stowplan.scenarios.definition.files import Document, read_document
+from stowplan.scenarios.definition.schema import Spec
 
 if TYPE_CHECKING:
     import os
     from collections.abc import Iterator, Mapping, Sequence
 
     from stowplan.config.declaration import Declarations
-    from stowplan.scenarios.decode import Path as FieldPath
-    from stowplan.scenarios.decode import Problem
-    from stowplan.scenarios.schema import Scenario
+    from stowplan.scenarios.definition.decode import Path as FieldPath
+    from stowplan.scenarios.definition.decode import Problem
+    from stowplan.scenarios.definition.schema import Scenario
 
 LEAST, MOST, RATIO = "LeastAllocated", "MostAllocated", "RequestedToCapacityRatio"
 STRATEGIES = (LEAST, MOST, RATIO)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from stowplan.compare.text import amount, spread, title_of
 from stowplan.explain.tables import Grid, Line
 from stowplan.framework.explanations.formatting import count
-from stowplan.scenarios.spans import span_text
+from stowplan.scenarios.report.spans import span_text
 from stowplan.tuning.records import BETTER, NOT_JUDGED
 
 if TYPE_CHECKING:

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from stowplan.scenarios.schema import Scenario
+    from stowplan.scenarios.definition.schema import Scenario
     from stowplan.sweeps.workers import Workers
     from stowplan.tuning.batches import Measures, Simulated
     from stowplan.tuning.runs import Part

@@ -1,0 +1,55 @@
+"""The rollouts of a scenario, made and checked before it begins."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from stowplan.scenarios.errors import ScenarioError
+from stowplan.scenarios.workloads.strategies import ROLLED
+from stowplan.scenarios.workloads.templates import patched_template
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+    from stowplan.api.types import PriorityClass
+    from stowplan.scenarios.definition.schema import Scenario
+    from stowplan.scenarios.workloads.owners import Template
+
+#: Kinds that have replicas to be scaled.
+_SCALED = ("Deployment", "ReplicaSet", "StatefulSet")
+
+
+class Rollout(NamedTuple):
+    #: `RollsOut`s: those that are there when it happens.
+    keepers: Sequence[Any]
+    #: None: the same template anew.
+    template: Template | None
+
+
+def rollouts_of(
+    scenario: Scenario,
+    templates: Mapping[str, Template],
+    keepers: Mapping[str, Sequence[Any]],
+    folder: Path,
+    classes: Sequence[PriorityClass],
+) -> dict[int, Rollout]:
+    """By the number of their event; raise ScenarioError, for what cannot be scaled, too."""
+    specs = {spec.name: spec for spec in scenario.workloads}
+    found = {}
+    for index, event in enumerate(scenario.events):
+        if event.scale is not None:
+            _check(templates.get(event.scale.workload), event.scale.workload, _SCALED, f"events[{index}].scale")
+        if event.rollout is None:
+            continue
+        name, patch, where = event.rollout.workload, event.rollout.patch, f"events[{index}].rollout"
+        _check(templates.get(name), name, ROLLED, where)
+        template = None if patch is None else patched_template(specs[name], patch, folder, classes, where)
+        found[index] = Rollout(keepers[name], template)
+    return found
+
+
+def _check(template: Template | None, name: str, kinds: Sequence[str], where: str) -> None:
+    kind = "trace" if template is None else template.kind
+    if kind not in kinds:
+        raise ScenarioError(f"{where}: workload {name!r} is a {kind}; want one of {', '.join(kinds)}")
