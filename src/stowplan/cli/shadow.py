@@ -305,6 +305,7 @@ async def _follow(
     async with HttpApi.open(connection, client_settings=ClientConnection(qps=-1), agent=agent) as api:
         listener = Shadow(hear, meter=REAL_TIMES, ask=ask)
         follower = Follower(api, configuration, listener, registry=registry)
+        listener.synced = follower.synced.is_set
         async with running(follower.run()) as following, running(_ticking(listener, follower)) as ticking:
             await first_of(stopped.wait(), follower.synced.wait(), following)
             if not follower.synced.is_set() or stopped.is_set():

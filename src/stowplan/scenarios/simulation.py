@@ -39,7 +39,7 @@ from stowplan.page.configuration import configuration_record
 from stowplan.page.course_file import NAME as COURSE
 from stowplan.page.course_file import CourseHeader, CourseWriter, RerunRecord
 from stowplan.scenarios.definition.load import load_scenario
-from stowplan.scenarios.errors import ScenarioError
+from stowplan.scenarios.errors import Problems, ScenarioError
 from stowplan.scenarios.faults import Faults
 from stowplan.scenarios.nodes.autoscaler import Autoscaler
 from stowplan.scenarios.nodes.budgets import BudgetKeeper
@@ -144,6 +144,8 @@ def simulate_scenario(
     and may `stop` the simulation.
     """
     simulation = Simulation(scenario, config=config, seed=seed, plugins=plugins)
+    # Before the folder loses the results of an earlier one.
+    simulation.prepare()
     kept = Kept()
     out = None if folder is None else Folder(folder)
     sink: Sink = kept if out is None else out
@@ -208,7 +210,7 @@ class Simulation:
             self._registry.register(plugin)
         self._features = DEFAULT_FEATURES.with_gates(self.scenario.scheduler.feature_gates)
         self.config = self._configuration(config)
-        self._stopped = False
+        self._stopped = self._is_prepared = False
         self._course: CourseWriter | None = None
 
     def _configuration(self, given: Any) -> Configuration:
@@ -262,11 +264,17 @@ class Simulation:
 
     # -- putting it together ------------------------------------------------------------------------------------------
 
-    def _build(self, sink: Sink) -> None:
+    def prepare(self) -> None:
+        """Build the cluster as it is at the beginning; raise what is wrong with what was given."""
+        self._build()
+        self._begin()
+        self._is_prepared = True
+
+    def _build(self) -> None:
         scenario = self.scenario
         start = parse_timestamp(scenario.start)
         store = ObjectStore()
-        self._digest = Digest(sink)
+        self._digest = Digest()
         self.ledger = ledger = Ledger(start, now=lambda: time.now, row=self._digest.decision)
         self.engine = Engine(
             self.config,
@@ -327,17 +335,14 @@ class Simulation:
 
     def _begin_workloads(self, classes: Sequence[PriorityClass]) -> None:
         scenario, world = self.scenario, self.world
-        rolled = {event.rollout.workload for event in scenario.events if event.rollout is not None}
+        templates = self._templates(classes)
         keepers: dict[str, list[Any]] = {}
-        templates: dict[str, Template] = {}
         for spec in scenario.workloads:
-            if spec.trace is not None:
+            template = templates.get(spec.name)
+            if template is None:
                 self._time.feed(feed_of(world, spec, self._folder, scenario.duration))
                 continue
-            template, problems = template_of(spec, self._folder, classes, rolls=spec.name in rolled)
-            templates[spec.name], of_workload = template, keepers.setdefault(spec.name, [])
-            for problem in problems:
-                world.note(problem)
+            of_workload = keepers[spec.name] = []
             if template.kind == "DaemonSet":
                 of_workload.append(DaemonKeeper(world, template))
                 of_workload[0].begin()
@@ -345,6 +350,20 @@ class Simulation:
                 self._time.feed(feed_of(world, spec, self._folder, scenario.duration, template, of_workload))
         rollouts = rollouts_of(scenario, templates, keepers, self._folder, classes)
         self.faults.begin(scenario, keepers, rollouts)
+
+    def _templates(self, classes: Sequence[PriorityClass]) -> dict[str, Template]:
+        """Workload -> template, of those that are no traces."""
+        rolled = {event.rollout.workload for event in self.scenario.events if event.rollout is not None}
+        templates: dict[str, Template] = {}
+        problems = Problems()
+        for spec in self.scenario.workloads:
+            if spec.trace is None:
+                with problems.collected():
+                    templates[spec.name], notes = template_of(spec, self._folder, classes, rolls=spec.name in rolled)
+                    for note in notes:
+                        self.world.note(note)
+        problems.raise_any()
+        return templates
 
     def _begin_with(self, objects: Sequence[Any]) -> None:
         adopted = Adopted(self.world)
@@ -370,8 +389,9 @@ class Simulation:
     # -- running ------------------------------------------------------------------------------------------------------
 
     def run(self, sink: Sink, progress: Callable[[Progress, Simulation], object] | None = None) -> SimulationResult:
-        self._build(sink)
-        self._begin()
+        if not self._is_prepared:
+            self.prepare()
+        self._digest.go_to(sink)
         if self._course is not None:
             self._course.begin(self.engine.state, self.ledger.waits)
         expected = self._expected()

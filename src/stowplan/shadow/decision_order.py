@@ -10,6 +10,8 @@ that comes before them in the queue can still be on its way; those that are over
 not on their way: they were refused, or wait for something. Where the order is not known, a pod is taken where its bind
 is seen, after all whose binds were seen before: one that was there before us (whether the other scheduler saw it come,
 or listed it by name, is not known), and one that was refused. It says nothing of those that wait.
+
+Nodes and pods come by different watches: a bind to a node that is not known yet is held back until it is.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from stowplan.api.changes import Change
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from stowplan.api.types import Pod
 
@@ -50,6 +52,11 @@ class Bind(NamedTuple):
     number: int
     #: Whether its place in the queue is known.
     is_placed: bool
+
+    @property
+    def node(self) -> str:
+        assert self.change.new is not None
+        return self.change.new.spec.node_name
 
     def may_have_swapped(self, other: Bind) -> bool:
         """Whether the two may have been decided in another order than they are judged in."""
@@ -122,12 +129,13 @@ class DecisionOrder:
     def held(self) -> Iterator[Bind]:
         return iter(self._held.values())
 
-    def release(self, now: float) -> Iterator[Bind]:
-        """Binds whose turn it is, one after the other."""
+    def release(self, now: float, is_node: Callable[[str], bool]) -> Iterator[Bind]:
+        """Binds whose turn it is, one after the other; `is_node`: whether the watch has delivered this node."""
         while self._ordered:
             place, uid = self._ordered[0]
             if uid in self._held:
-                if now - self._held[uid].at < CONCURRENT_SECONDS:
+                held = self._held[uid]
+                if now - held.at < (CONCURRENT_SECONDS if is_node(held.node) else MAX_SECONDS):
                     return
                 head = self._head()
                 if head is not None and head < place and not self._overtaken(now):

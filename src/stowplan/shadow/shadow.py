@@ -70,6 +70,8 @@ class Shadow:
         #: When we began to look, and whether the first list of pods has come; there is none of no pods.
         self._began: float | None = None
         self._listed = False
+        #: Whether the first lists of all kinds have come; before that, the state is not what the other decided on.
+        self.synced: Callable[[], bool] = lambda: True
 
     def step(self, engine: Engine, input_: Input, now: float) -> None:
         """Take an input in; what is to be judged is judged."""
@@ -83,7 +85,8 @@ class Shadow:
 
     def tick(self, engine: Engine, now: float) -> None:
         """Time has passed: binds may have been held back long enough."""
-        self._judge(engine, self._order.release(now), now)
+        if self.synced():
+            self._judge(engine, self._order.release(now, engine.state.table.row_of.__contains__), now)
 
     def finish(self, engine: Engine, now: float) -> None:
         """Judge what is still held back."""

@@ -74,6 +74,17 @@ def test_every_problem_has_its_line_and_field(tmp_path):
         ({"events": [{"at": 1, "scale": {"workload": "b", "replicas": 1}}]}, "there is no workload 'b'"),
         ({"events": [{"taint": {"key": "k", "effect": "No"}}]}, "want one of NoSchedule"),
         ({"events": [{"upgrade": {"group": "a", "atOnce": 0}}]}, "want 1 or more"),
+        ({"events": [{"fail": {"count": -1}}]}, "fail.count: want 0 or more"),
+        ({"events": [{"resize": {"group": "a", "count": -1}}]}, "resize.count: want 0 or more"),
+        ({"events": [{"scale": {"workload": "w", "replicas": -1}}]}, "scale.replicas: want 0 or more"),
+        ({"events": [{"price": {"group": "a", "price": float("nan")}}]}, "price.price: want a number of 0 or more"),
+        ({"events": [{"outage": {"zone": "z", "for": "1h"}}]}, "outage.zone: there is no zone 'z'; there are none"),
+        ({"events": [{"at": [], "fail": {}}]}, "want one time or more"),
+        ({"cluster": {"groups": [{"name": "a", "capacity": {}, "price": float("inf")}]}}, "price: want a number of 0"),
+        ({"workloads": [{"name": "", "manifest": {}}]}, "name: must not be empty"),
+        ({"workloads": [{"name": "w", "trace": {"format": "csv"}, "speed": float("inf")}]}, "want a number above 0"),
+        ({"output": {"every": 0}}, "output.every: must be longer than 0"),
+        ({"scheduler": {"featureGates": {"Nope": True}}}, "featureGates: the scheduler has no gate 'Nope'"),
     ],
     ids=str,
 )
@@ -113,3 +124,10 @@ def test_the_schema_takes_what_the_decoder_takes():
     for wrong in ({"sed": 1}, {"cluster": {"groups": [{"name": "a"}]}}, {"duration": []}):
         assert list(validator.iter_errors({**GOOD, **wrong}))
     assert "stowplan" not in json.dumps(schema)
+
+
+def test_zones_of_nodes_from_elsewhere_are_not_known():
+    outage = {"outage": {"zone": "z", "for": "1h"}}
+    load_scenario({**GOOD, "cluster": {"files": ["nodes.yaml"], **GOOD["cluster"]}, "events": [outage]})
+    group = {"name": "a", "capacity": {}, "labels": {"topology.kubernetes.io/zone": "z"}}
+    load_scenario({**GOOD, "cluster": {"groups": [group]}, "events": [outage]})

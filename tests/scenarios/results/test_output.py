@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from stowplan.scenarios.errors import ScenarioError
-from stowplan.scenarios.results.output import Folder
+from stowplan.scenarios.results.output import Digest, Folder, Kept
 from stowplan.scenarios.simulation import simulate_scenario
 
 SCENARIO = {
@@ -60,6 +60,26 @@ def test_an_earlier_simulation_is_replaced_and_other_files_are_not_mixed_with(tm
         simulate_scenario(SCENARIO, folder=strange)
     with pytest.raises(ScenarioError, match="Not a directory"):
         simulate_scenario(SCENARIO, folder=strange / "letter.txt" / "x")
+
+
+def test_an_earlier_simulation_is_kept_when_the_next_one_cannot_begin(tmp_path):
+    simulate_scenario(SCENARIO, folder=tmp_path)
+    before = {one.name: one.read_bytes() for one in tmp_path.iterdir()}
+    workload = SCENARIO["workloads"][0]
+    wrong = [{**workload, "name": "v", "manifest": {"kind": "Pood"}}, {**workload, "name": "u", "manifest": {}}]
+    with pytest.raises(ScenarioError) as raised:
+        simulate_scenario({**SCENARIO, "workloads": [workload, *wrong]}, folder=tmp_path)
+    assert [problem.split(": ")[1] for problem in raised.value.problems] == ["v", "u"], "all of them"
+    assert {one.name: one.read_bytes() for one in tmp_path.iterdir()} == before
+
+
+def test_rows_from_before_anybody_knew_where_they_go():
+    row, kept = simulate_scenario(SCENARIO).decisions[0], Kept()
+    digest = Digest()
+    digest.decision(row)
+    digest.go_to(kept)
+    digest.decision(row)
+    assert kept.rows == [row, row]
 
 
 def test_a_full_disk_is_told_of_and_what_was_written_is_kept(tmp_path, monkeypatch):

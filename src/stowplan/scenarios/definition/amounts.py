@@ -17,7 +17,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from itertools import accumulate
-from math import exp, isfinite, log
+from math import exp, inf, isfinite, log
 from statistics import NormalDist
 from typing import TYPE_CHECKING, Any, Self
 
@@ -35,6 +35,8 @@ _WANT_RATE = "want a rate such as 2/s, 100/h or 5/10m"
 _WANT_DISTRIBUTION = "want a time span, or one of exponential, uniform, lognormal, pareto, choice"
 _NORMAL = NormalDist()
 _P95 = _NORMAL.inv_cdf(0.95)
+#: Of `Random.random`.
+_LARGEST_DRAW = 1.0 - 2.0**-53
 
 
 def seconds(value: object) -> float:
@@ -140,7 +142,14 @@ class Distribution:
         if names[0] not in _KINDS:
             hint = next(did_you_mean(names[0], _KINDS), _WANT_DISTRIBUTION)
             raise ValueError(f"there is no distribution {names[0]!r}; {hint}")
-        return _KINDS[names[0]](value)
+        try:
+            found = _KINDS[names[0]](value)
+            is_countable = isfinite(found._inverse(_LARGEST_DRAW))
+        except OverflowError:
+            is_countable = False
+        if not is_countable:
+            raise ValueError(f"{names[0]}: its longest time spans are too long to count")
+        return found
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Distribution) and self.source == other.source
@@ -183,9 +192,9 @@ def _lognormal(value: Mapping[str, Any]) -> Distribution:
 def _pareto(value: Mapping[str, Any]) -> Distribution:
     given = _fields(value["pareto"], "pareto", ("least", "shape"))
     least, shape = _positive(given["least"], "pareto.least"), given["shape"]
-    if isinstance(shape, bool) or not isinstance(shape, (int, float)) or not shape > 0:
+    if isinstance(shape, bool) or not isinstance(shape, (int, float)) or not 0 < shape < inf:
         raise ValueError(f"pareto.shape: want a number above 0, got {_shown(shape)}")
-    mean = least * shape / (shape - 1) if shape > 1 else float("inf")
+    mean = least * shape / (shape - 1) if shape > 1 else inf
     return Distribution(value, lambda u: least * float((1.0 - u) ** (-1.0 / shape)), mean)
 
 
@@ -206,7 +215,7 @@ def _choice(value: Mapping[str, Any]) -> Distribution:
 
 
 def _is_weight(value: object) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and value >= 0
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value < inf
 
 
 def _positive(value: object, name: str) -> float:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from stowplan.api.timestamps import parse_timestamp
+from stowplan.config.features import GateError, with_chosen
 from stowplan.scenarios.definition.files import Document, read_document
-from stowplan.scenarios.definition.schema import EVENTS, Scenario
+from stowplan.scenarios.definition.schema import EVENTS, ZONE, Scenario
 
 if TYPE_CHECKING:
     import os
@@ -16,6 +18,7 @@ if TYPE_CHECKING:
 
     from stowplan.scenarios.definition.decode import Path as FieldPath
     from stowplan.scenarios.definition.decode import Problem
+    from stowplan.scenarios.definition.schema import ClusterSpec
 
 _WITH_PODS = ("manifest", "file", "trace")
 _EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
@@ -62,6 +65,12 @@ def _contradictions(scenario: Scenario) -> Iterator[Problem]:
     cluster = scenario.cluster
     if not (cluster.files or cluster.groups or cluster.live or cluster.kubeconfig or cluster.context or cluster.trace):
         yield ("cluster",), "there is none: give groups, files, a trace, or live: true"
+    try:
+        with_chosen(scenario.scheduler.feature_gates)
+    except GateError as error:
+        yield ("scheduler", "featureGates"), str(error)
+    if scenario.output.every is not None and not scenario.output.every:
+        yield ("output", "every"), "must be longer than 0"
     yield from _of_groups(scenario)
     yield from _of_workloads(scenario)
     yield from _of_events(scenario)
@@ -76,8 +85,7 @@ def _of_groups(scenario: Scenario) -> Iterator[Problem]:
         seen.add(group.name)
         if group.count < 0:
             yield (*path, "count"), f"want 0 or more, got {group.count}"
-        if group.price < 0:
-            yield (*path, "price"), f"want 0 or more, got {group.price}"
+        yield from _of_price(group.price, (*path, "price"))
         for number, taint in enumerate(group.taints):
             yield from _of_effect(taint.effect, (*path, "taints", number, "effect"))
         limits = group.autoscale
@@ -85,6 +93,11 @@ def _of_groups(scenario: Scenario) -> Iterator[Problem]:
             yield (*path, "autoscale"), f"want 0 ≤ min ≤ max, got min {limits.min}, max {limits.max}"
         if limits is not None and not 0 <= limits.utilization <= 1:
             yield (*path, "autoscale", "utilization"), f"want a share from 0 to 1, got {limits.utilization}"
+
+
+def _of_price(price: float, path: FieldPath) -> Iterator[Problem]:
+    if not 0 <= price < inf:
+        yield path, f"want a number of 0 or more, got {price}"
 
 
 def _of_effect(effect: str, path: FieldPath) -> Iterator[Problem]:
@@ -96,6 +109,8 @@ def _of_workloads(scenario: Scenario) -> Iterator[Problem]:
     seen = set()
     for index, workload in enumerate(scenario.workloads):
         path: FieldPath = ("workloads", index)
+        if not workload.name:
+            yield (*path, "name"), "must not be empty"
         if workload.name in seen:
             yield (*path, "name"), f"there is another workload {workload.name!r}"
         seen.add(workload.name)
@@ -104,7 +119,7 @@ def _of_workloads(scenario: Scenario) -> Iterator[Problem]:
             yield path, f"want one of {', '.join(_WITH_PODS)}, got {' and '.join(given) or 'none'}"
         if workload.each < 1:
             yield (*path, "each"), f"want 1 or more, got {workload.each}"
-        if not workload.speed > 0:
+        if not 0 < workload.speed < inf:
             yield (*path, "speed"), f"want a number above 0, got {workload.speed}"
         if workload.trace is not None and "format" not in workload.trace:
             yield (*path, "trace"), "format is missing"
@@ -117,6 +132,8 @@ def _of_times(when: Any, path: FieldPath, scenario: Scenario) -> Iterator[Proble
         yield path, f"want one of every, rate, poisson, got {' and '.join(rates)}"
     if rates and when.at.listed:
         yield (*path, "at"), f"want one time with {rates[0]}, got a list"
+    elif not when.at:
+        yield (*path, "at"), "want one time or more, got an empty list"
     if not rates and (when.count is not None or when.until is not None):
         yield path, "count and until go with every, rate or poisson; each is how many arrive at a time"
     if when.count is not None and when.count < 0:
@@ -127,9 +144,18 @@ def _of_times(when: Any, path: FieldPath, scenario: Scenario) -> Iterator[Proble
         yield (*path, "every"), "must be longer than 0"
 
 
+def _zones(cluster: ClusterSpec) -> set[str] | None:
+    """Those in which nodes may be; None if nodes come from elsewhere, too."""
+    if cluster.files or cluster.live or cluster.kubeconfig or cluster.context or cluster.trace:
+        return None
+    zones = {zone for group in cluster.groups for zone in group.zones}
+    return zones | {group.labels[ZONE] for group in cluster.groups if ZONE in group.labels}
+
+
 def _of_events(scenario: Scenario) -> Iterator[Problem]:
     groups = {group.name for group in scenario.cluster.groups}
     workloads = {workload.name for workload in scenario.workloads}
+    zones = _zones(scenario.cluster)
     for index, event in enumerate(scenario.events):
         path: FieldPath = ("events", index)
         given = [name for name in EVENTS if getattr(event, name) is not None]
@@ -138,16 +164,17 @@ def _of_events(scenario: Scenario) -> Iterator[Problem]:
             continue
         yield from _of_times(event, path, scenario)
         about = getattr(event, given[0])
-        group = getattr(about, "group", "")
-        if group and group not in groups:
-            yield (
-                (*path, given[0], "group"),
-                f"there is no group {group!r}; there are {', '.join(sorted(groups)) or 'none'}",
-            )
-        workload = getattr(about, "workload", None)
-        if workload is not None and workload not in workloads:
-            there = ", ".join(sorted(workloads)) or "none"
-            yield (*path, given[0], "workload"), f"there is no workload {workload!r}; there are {there}"
+        for name, there in (("group", groups), ("workload", workloads), ("zone", zones)):
+            named = getattr(about, name, None)
+            if named and there is not None and named not in there:
+                known = ", ".join(sorted(there)) or "none"
+                yield (*path, given[0], name), f"there is no {name} {named!r}; there are {known}"
+        for name in ("count", "replicas"):
+            number = getattr(about, name, None)
+            if number is not None and number < 0:
+                yield (*path, given[0], name), f"want 0 or more, got {number}"
+        if event.price is not None:
+            yield from _of_price(event.price.price, (*path, "price", "price"))
         if event.rollout is not None and not scenario.models.controllers:
             yield (*path, "rollout"), "controllers do it, and models.controllers is false"
         if event.taint is not None:

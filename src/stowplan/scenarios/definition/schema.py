@@ -13,6 +13,8 @@ import msgspec
 
 from stowplan.scenarios.definition.amounts import Distribution, Rate, Span, Times
 
+ZONE = "topology.kubernetes.io/zone"
+
 
 def _read(type_: type[Distribution | Span | Times], value: object) -> Any:
     """A default built per instance, as JSON schemas cannot show amounts."""

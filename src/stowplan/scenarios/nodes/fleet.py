@@ -13,7 +13,8 @@ from stowplan.api.decode import DecodeError, convert, validation_errors
 from stowplan.api.quantity import milli_value, parse_quantity, value
 from stowplan.api.types import Node, Pod
 from stowplan.framework.requests import Create, Delete, Update
-from stowplan.scenarios.errors import ScenarioError
+from stowplan.scenarios.definition.schema import ZONE
+from stowplan.scenarios.errors import Problems, ScenarioError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from stowplan.scenarios.definition.schema import GroupSpec, NodesSpec
     from stowplan.scenarios.world import World
 
-ZONE, HOSTNAME = "topology.kubernetes.io/zone", "kubernetes.io/hostname"
+HOSTNAME = "kubernetes.io/hostname"
 #: The group of nodes that belong to none.
 OTHERS = "others"
 _HOUR = 3600.0
@@ -92,7 +93,12 @@ class Fleet:
 
     def __init__(self, world: World, groups: Sequence[GroupSpec]) -> None:
         self._world = world
-        self.groups = {spec.name: Group(spec) for spec in groups}
+        self.groups: dict[str, Group] = {}
+        problems = Problems()
+        for spec in groups:
+            with problems.collected():
+                self.groups[spec.name] = Group(spec)
+        problems.raise_any()
         #: Node -> its group.
         self.group_of: dict[str, str] = {}
         #: Nodes that are there, in the order in which they came.

@@ -46,13 +46,30 @@ class Nowhere:
         """Discard the row."""
 
 
+class _Early:
+    """Rows of which nobody knows yet where they go."""
+
+    def __init__(self) -> None:
+        self.rows: list[tuple[DecisionRow, bytes]] = []
+
+    def decision(self, row: DecisionRow, line: bytes) -> None:
+        self.rows.append((row, line))
+
+
 class Digest:
     """Passes rows on, and makes one number of them all."""
 
-    def __init__(self, sink: Sink) -> None:
-        self._sink = sink
+    def __init__(self) -> None:
+        self._early = _Early()
+        self._sink: Sink = self._early
         self._digest = hashlib.sha256()
         self._encode = msgspec.json.Encoder(order="deterministic").encode
+
+    def go_to(self, sink: Sink) -> None:
+        """Where rows go, those included that have come before."""
+        for row, line in self._early.rows:
+            sink.decision(row, line)
+        self._sink = sink
 
     def decision(self, row: DecisionRow) -> None:
         line = self._encode(row) + b"\n"

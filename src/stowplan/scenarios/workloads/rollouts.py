@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from stowplan.scenarios.errors import ScenarioError
+from stowplan.scenarios.errors import Problems, ScenarioError
 from stowplan.scenarios.workloads.strategies import ROLLED
 from stowplan.scenarios.workloads.templates import patched_template
 
@@ -36,16 +36,17 @@ def rollouts_of(
 ) -> dict[int, Rollout]:
     """By the number of their event; raise ScenarioError, for what cannot be scaled, too."""
     specs = {spec.name: spec for spec in scenario.workloads}
-    found = {}
+    found, problems = {}, Problems()
     for index, event in enumerate(scenario.events):
-        if event.scale is not None:
-            _check(templates.get(event.scale.workload), event.scale.workload, _SCALED, f"events[{index}].scale")
-        if event.rollout is None:
-            continue
-        name, patch, where = event.rollout.workload, event.rollout.patch, f"events[{index}].rollout"
-        _check(templates.get(name), name, ROLLED, where)
-        template = None if patch is None else patched_template(specs[name], patch, folder, classes, where)
-        found[index] = Rollout(keepers[name], template)
+        with problems.collected():
+            if event.scale is not None:
+                _check(templates.get(event.scale.workload), event.scale.workload, _SCALED, f"events[{index}].scale")
+            if event.rollout is not None:
+                name, patch, where = event.rollout.workload, event.rollout.patch, f"events[{index}].rollout"
+                _check(templates.get(name), name, ROLLED, where)
+                template = None if patch is None else patched_template(specs[name], patch, folder, classes, where)
+                found[index] = Rollout(keepers[name], template)
+    problems.raise_any()
     return found
 
 
