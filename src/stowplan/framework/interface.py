@@ -449,14 +449,13 @@ class BindPlugin(Plugin):
 
 
 class RequestBinder(BindPlugin):
-    """Binds by one request and nothing else: who calls it needs no generator to wait in. Not for users' plugins."""
+    """Binds by one request and nothing else, so that who calls it needs no generator to wait in."""
 
     @abstractmethod
     def bind_request(self, pod: PodInfo, node_name: str) -> Bind:
         """What is asked of the API server."""
 
-    @staticmethod
-    def bind_answer(outcome: Outcome) -> Status | None:
+    def bind_answer(self, outcome: Outcome) -> Status | None:
         """What its outcome means."""
         return None if isinstance(outcome, Done) else error(outcome.error)
 

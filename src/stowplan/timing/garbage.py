@@ -1,7 +1,7 @@
 """How often Python looks for garbage.
 
-A scheduler keeps a great many objects, nearly none of which are in cycles. To look for cycles as often as Python does by
-default costs 3 % of a simulation, and a tenth of a create in the embedded API.
+A scheduler keeps a great many objects, and hardly any of them are in cycles. Looking for cycles as often as Python does
+by default costs 3 % of a simulation, and a tenth of a create in the embedded API.
 """
 
 from __future__ import annotations

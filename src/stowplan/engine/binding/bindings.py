@@ -20,6 +20,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from stowplan.engine.binding.binding_records import Binding, PluginCall, Stage
+from stowplan.engine.binding.extenders import bound_by
 from stowplan.engine.cycle.scheduling_cycle import failure_of
 from stowplan.engine.decision.attempt import Failure, on_node
 from stowplan.engine.effects import RunPlugin
@@ -33,10 +34,19 @@ from stowplan.framework.binding import (
     steps_of,
 )
 from stowplan.framework.events import ASSIGNED_POD_DELETE
-from stowplan.framework.extender import answer_of
 from stowplan.framework.metrics import ended
 from stowplan.framework.requests import Ask, Bind, Done, OddStepError, Request, Wait, problem_of
-from stowplan.framework.status import PROPAGATED, SKIP, Code, Status, described, error, raised, well_formed
+from stowplan.framework.status import (
+    PROPAGATED,
+    SKIP,
+    Code,
+    Status,
+    described,
+    error,
+    raised,
+    unexpected,
+    well_formed,
+)
 from stowplan.framework.waiting_pods import permit_outcome
 from stowplan.klog import get_logger
 
@@ -52,7 +62,7 @@ if TYPE_CHECKING:
     from stowplan.engine.statuses import PodStatuses
     from stowplan.framework.extender import Extender
     from stowplan.framework.interface import RequestBinder
-    from stowplan.framework.requests import Outcome, Steps
+    from stowplan.framework.requests import Outcome
     from stowplan.framework.runtime import Framework
     from stowplan.framework.waiting_pods import WaitingPod
 
@@ -288,7 +298,7 @@ class Bindings:
 
     def _ask_extender(self, binding: Binding, extender: Extender) -> None:
         call = PluginCall(binding, extender.name, is_extenders=True)
-        call.steps = _bound_by(extender, binding.attempt)
+        call.steps = bound_by(extender, binding.attempt)
         binding.calls = [call]
         self._step(binding, call, None)
 
@@ -317,6 +327,8 @@ class Bindings:
         binding.calls = [call]
         try:
             asked = binder.bind_request(attempt.pod, attempt.node_name)
+            if type(asked) is not Bind:
+                raise unexpected("a Bind", asked)
         except PROPAGATED:
             raise
         except BaseException as e:
@@ -324,6 +336,15 @@ class Bindings:
             return
         call.number, call.writes = self.outbox.ask(asked, call), True
         self.writes += 1
+
+    def _request_ended(self, binding: Binding, call: PluginCall, binder: RequestBinder, outcome: Outcome) -> None:
+        try:
+            answer = well_formed(binder.bind_answer(outcome))
+        except PROPAGATED:
+            raise
+        except BaseException as e:
+            answer = raised(e)
+        self._answered(binding, call, answer)
 
     def _call(self, binding: Binding, call: PluginCall) -> None:
         attempt, point = binding.attempt, _POINTS[binding.stage]
@@ -413,7 +434,7 @@ class Bindings:
         self.writes -= call.writes
         call.writes, call.number = False, 0
         if call.binder is not None:
-            self._answered(binding, call, call.binder.bind_answer(outcome))
+            self._request_ended(binding, call, call.binder, outcome)
         elif call.steps is not None:
             self._step(binding, call, outcome)
         elif isinstance(outcome, Done):
@@ -566,21 +587,6 @@ class Bindings:
 
 
 _POINTS = {Stage.PRE_BIND: "PreBind", Stage.BIND: "Bind", Stage.POST_BIND: "PostBind"}
-
-
-def _bound_by(extender: Extender, attempt: Attempt) -> Steps:
-    """Let an extender write the binding; SKIP: somebody else is to do it."""
-    try:
-        question = extender.bind_question(attempt.pod, attempt.node_name)
-        outcome = yield Ask(who=extender.name, verb="bind", question=question)
-        extender.read_bound(answer_of(outcome))
-    except Exception as e:
-        if not extender.ignorable:
-            return error(e)
-        text = "Skipping extender in bind as it returned error and has ignorable flag set"
-        _log.info(text, extender=extender.name, err=str(e))
-        return SKIP
-    return None
 
 
 def _announces_node(framework: Framework) -> bool:
