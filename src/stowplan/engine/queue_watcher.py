@@ -36,7 +36,7 @@ class QueueWatcher(QueueObserver):
             if queued.gated:
                 text += ", because the pod is gated"
             elif cause == SCHEDULE_ATTEMPT_FAILURE:
-                # The queue itself logs more of these.
+                # Logged in more detail by the queue itself.
                 return
         _log.v(5).info(text, pod=queued.pod, event=cause, queue=QUEUE_NAMES[place])
 

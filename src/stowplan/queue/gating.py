@@ -69,7 +69,7 @@ class Gate:
         return ""
 
     def _plugins(self, framework: Framework, queued: QueuedPod) -> Sequence[PreEnqueuePlugin]:
-        """The one that gated the pod last is the first to be asked."""
+        """The plugin that gated the pod last comes first."""
         plugins, first = framework.pre_enqueue, queued.gating_plugin
         order = self._orders.get((plugins, first))
         if order is None:

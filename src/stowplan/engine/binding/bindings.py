@@ -1,18 +1,18 @@
 """The binding cycle: from an assumed pod to a bound one.
 
-One record per pod (`binding_records.py`). It waits (for its status to be written, for Permit, for PreBind, for the API
-server) and goes on with the answer, so the pod may be deleted, preempted, or bound by another scheduler meanwhile. Any
-failure undoes what was reserved and leaves the pod to the failure handler.
+One record per pod (`binding_records.py`). It waits for something (a status write, Permit, PreBind, the API server) and
+continues with the outcome, so in the meantime the pod may be deleted, preempted, or bound by another scheduler. Any
+failure undoes the reservation and passes the pod to the failure handler.
 
-    announcing    the pod's status says where it will go, as that takes a while
+    announcing    write the chosen node to the pod's status, as the binding will take a while
     permit        plugins make it wait
-    pre-bind      plugins prepare it, group by group
-    withdrawing   an earlier status of the pod is under way, and must not be written after the binding
-    bind          by an extender that is interested, else by the first plugin that does not leave it to the next
-    post-bind     plugins hear of it
+    pre-bind      plugins prepare the binding, group by group
+    withdrawing   an earlier status write is in progress, and must not take effect after the binding
+    bind          by an interested extender, else by the first plugin that does not return Skip
+    post-bind     plugins are notified
 
-Upstream: bindingCycle and handleBindingCycleError in pkg/scheduler/schedule_one.go;
-docs/behaviour.md, Assume, Reserve, Permit, bind.
+Upstream: bindingCycle and handleBindingCycleError in pkg/scheduler/schedule_one.go; docs/behaviour.md, Assume, Reserve,
+Permit, bind.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ _log = get_logger(__name__)
 
 
 class Bindings:
-    """The binding cycles that are under way."""
+    """The binding cycles in progress."""
 
     def __init__(
         self,
@@ -94,12 +94,12 @@ class Bindings:
         self._metrics = metrics
         #: By the pod's UID.
         self.under_way: dict[str, Binding] = {}
-        #: Writes whose answers have not come.
+        #: Writes without an outcome yet.
         self.writes = 0
 
     @property
     def asleep(self) -> int:
-        """Those that wait for a time, or for objects to change."""
+        """Bindings that wait for a time, or for objects to change."""
         return sum(bool(b.calls) and all(call.is_asleep for call in b.calls) for b in self.under_way.values())
 
     def begin(self, attempt: Attempt) -> None:
@@ -107,7 +107,7 @@ class Bindings:
         pod, framework = attempt.pod, attempt.framework
         binding = self.under_way[pod.uid] = Binding(self, attempt)
         if attempt.goes_straight:
-            # As most pods: it waits for nobody, and nobody has anything to prepare, or counts that.
+            # The common case: no Permit wait, no PreBind work, and no metrics for either.
             self._parts.queue.done(pod.uid)
             self._withdraw(binding)
             return
@@ -124,8 +124,8 @@ class Bindings:
         if acts and _announces_node(framework):
             self._announce(binding)
         elif binding.waiting is not None and _announces_node(framework):
-            # A gang that is complete goes with the last of its pods, in this step: nobody needs to hear of a wait. The
-            # reference writes a status for each of the others.
+            # A complete gang proceeds with the last of its pods, in this step, so the wait need not be announced. The
+            # reference writes a status for each of the other pods.
             self.outbox.soon(binding)
         else:
             self._wait(binding)
@@ -135,7 +135,7 @@ class Bindings:
         self._statuses.patch(binding.attempt.pod.pod, binding, nominated_node_name=binding.attempt.node_name)
 
     def _pre_flights(self, attempt: Attempt) -> tuple[Status | None, Sequence[PreFlight]]:
-        """Which PreBind plugins will act; without the feature gate all of them, one after the other."""
+        """The PreBind plugins that will act; without the feature gate all of them, one after the other."""
         framework = attempt.framework
         if not framework.pre_bind:
             return None, ()
@@ -168,7 +168,7 @@ class Bindings:
         binding.timer = None if deadline is None else self.outbox.wake(deadline, binding)
 
     def woken(self, binding: Binding) -> None:
-        """Permit has decided, or its time may be up; or PreBind was stopped; or the step ends in which it began."""
+        """Permit was decided or may have timed out, PreBind was aborted, or the step of the binding's start ends."""
         if binding.stage is Stage.BEGUN:
             assert binding.waiting is not None
             if binding.waiting.decision is None:
@@ -178,10 +178,10 @@ class Bindings:
         elif binding.stage is Stage.PERMIT:
             assert binding.waiting is not None
             if binding.waiting.expire():
-                # It comes again, as Permit has decided now.
+                # Permit was decided now, which wakes the binding again.
                 return
             if binding.waiting.decision is None:
-                # Which moment it is may move while plugins allow it.
+                # The next deadline changes as plugins allow the pod.
                 self._set_timer(binding, binding.waiting)
             else:
                 self._decide(binding, binding.waiting.decision)
@@ -207,7 +207,7 @@ class Bindings:
 
     def _prepare(self, binding: Binding) -> None:
         """Run PreBind, if any plugin acts; the metric is recorded either way."""
-        # From here on failures are errors; events that came during the attempt do not matter any more.
+        # From here on failures are errors, and events during the attempt no longer matter.
         self._parts.queue.done(binding.uid)
         binding.stage = Stage.PRE_BIND
         if (metrics := binding.attempt.framework.metrics) is not None:
@@ -227,14 +227,14 @@ class Bindings:
         binding.calls, binding.begins = calls, True
         for call in tuple(calls):
             if binding.is_broken_off:
-                # By one before it, which ended at once.
+                # By an earlier call of the group, which failed at once.
                 calls.remove(call)
             else:
                 self._call(binding, call)
         binding.begins = False
 
     def _stop(self, binding: Binding, reason: str) -> None:
-        """Break PreBind off."""
+        """Abort PreBind."""
         self._break_off(binding, reason)
         if not binding.calls:
             self._prepared(binding)
@@ -261,7 +261,7 @@ class Bindings:
             self._withdraw(binding)
 
     def _withdraw(self, binding: Binding) -> None:
-        """The status of an earlier attempt must not be written after the binding."""
+        """Prevent a status write of an earlier attempt from taking effect after the binding."""
         binding.stage = Stage.WITHDRAWING
         if not self._statuses.withdraw(binding.attempt.pod.uid, binding):
             self.bind(binding)
@@ -320,7 +320,7 @@ class Bindings:
         self._call(binding, call)
 
     def _request(self, binding: Binding, binder: RequestBinder) -> None:
-        """Let a plugin bind that does so by a request alone: there are no steps to go through."""
+        """Call a Bind plugin that only sends a request: no generator is needed."""
         attempt = binding.attempt
         call = PluginCall(binding, binder.name)
         call.binder, call.started = binder, binding.started
@@ -375,7 +375,7 @@ class Bindings:
         self.writes += call.writes
 
     def _step(self, binding: Binding, call: PluginCall, outcome: Outcome | None) -> None:
-        """Let steps go on with an outcome, to the next thing that they wait for."""
+        """Resume steps with an outcome, up to the next thing that they wait for."""
         assert call.steps is not None
         answer: Status | None
         try:
@@ -392,14 +392,14 @@ class Bindings:
             if isinstance(asked, Wait):
                 self._sleep(call, asked)
                 return
-            # What a Bind is about can be told whatever it holds.
+            # The subject of a Bind is always valid.
             if type(asked) is Bind or (call.is_extenders and isinstance(asked, Ask)):
                 odd = None
             else:
                 odd = problem_of(asked) if isinstance(asked, Request) else OddStepError(asked)
             if odd is None:
                 call.number = self.outbox.ask(asked, call)
-                # An extender that does not answer keeps nobody else from being bound.
+                # An extender that does not answer must not block other bindings.
                 call.writes = not call.is_extenders
                 self.writes += call.writes
                 return
@@ -408,7 +408,7 @@ class Bindings:
         self._answered(binding, call, answer)
 
     def _answered(self, binding: Binding, call: PluginCall, answer: Status | None) -> None:
-        """A plugin that is not a coroutine has said what came of it."""
+        """A call that is not a coroutine of the driver has ended."""
         times = binding.attempt.state.plugin_times
         if times is not None and not call.is_extenders:
             times.ended(_POINTS[binding.stage], call.plugin, call.started, answer)
@@ -417,7 +417,7 @@ class Bindings:
     @staticmethod
     def _answer_of_steps(binding: Binding, answer: Status) -> Status | None:
         if binding.stage is Stage.POST_BIND:
-            # Nothing is to be said by it.
+            # PostBind has no result.
             return None
         try:
             return well_formed(answer)
@@ -449,7 +449,7 @@ class Bindings:
             self._step(binding, call, Done(self.outbox.now - call.asleep_since))
 
     def _end_steps(self, binding: Binding, call: PluginCall) -> None:
-        """Break steps off where they wait."""
+        """Close steps while they are waiting."""
         call.sleep(None)
         self.outbox.unwatch(call)
         if call.number:
@@ -486,14 +486,15 @@ class Bindings:
             self._group_member_ended(binding, failed)
 
     def _group_member_ended(self, binding: Binding, failed: Status | None) -> None:
-        """The first failure of a group counts; the others are broken off for it."""
+        """The first failure of a group wins; the other calls are cancelled."""
         if failed is not None and binding.failed is None:
             binding.failed = failed
             self._break_off(binding, OTHER_PRE_BIND_FAILED)
         if not binding.calls and not binding.begins:
             self._next_group(binding)
 
-    # -- the two ends -------------------------------------------------------------------------------------------------
+    # -- success and failure
+    # ----------------------------------------------------------------------------------------------
 
     def _succeeded(self, binding: Binding) -> None:
         attempt = binding.attempt
@@ -521,7 +522,7 @@ class Bindings:
         recorder = attempt.framework.handle.event_recorder
         if recorder is not None:
             note = f"Successfully assigned {pod.key} to {node_name}"
-            # Parity: about the pod as it was tried, even if its binding has been seen already.
+            # Parity: the event refers to the pod as it was tried, even if its binding has already been observed.
             recorder.event(queued.pod.pod, type_="Normal", reason="Scheduled", action="Binding", note=note)
         binding.stage = Stage.POST_BIND
         if attempt.framework.metrics is not None:
@@ -561,7 +562,7 @@ class Bindings:
         if failure.status.rejected:
             self._failures.handle(attempt.framework, attempt.queued, failure, started=attempt.started)
             if forgotten:
-                # The pod itself must not be woken by its own leaving.
+                # The pod must not be woken by its own removal.
                 self._parts.queue.move_all(ASSIGNED_POD_DELETE, was, None, pre_check=_anyone_but(pod.uid))
         else:
             if forgotten:
@@ -569,7 +570,7 @@ class Bindings:
             self._failures.handle(attempt.framework, attempt.queued, failure, started=attempt.started)
 
     def _forget(self, pod: PodInfo) -> bool:
-        """Take the assumed pod back; False when it is bound after all, by any scheduler."""
+        """Remove the assumed pod; False if it has been bound by any scheduler."""
         try:
             self._state.forget(pod)
         except ValueError as e:

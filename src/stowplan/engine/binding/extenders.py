@@ -18,7 +18,7 @@ _log = get_logger(__name__)
 
 
 def bound_by(extender: Extender, attempt: Attempt) -> Steps:
-    """Let an extender write the binding; SKIP: somebody else is to do it."""
+    """Let an extender bind the pod; SKIP leaves it to the next binder."""
     try:
         question = extender.bind_question(attempt.pod, attempt.node_name)
         outcome = yield Ask(who=extender.name, verb="bind", question=question)

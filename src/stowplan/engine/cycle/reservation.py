@@ -23,22 +23,23 @@ if TYPE_CHECKING:
 class Reservation:
     """The result of Reserve and Permit for a pod on a node."""
 
-    #: Why the pod does not get the node: a rejection, or an error. Everything was given back.
+    #: Why the pod cannot use the node: a rejection or an error. Everything was unreserved.
     failed: Status | None = None
-    #: What Permit said, if the pod has to wait.
+    #: Permit's status if the pod has to wait.
     wait: Status | None = None
-    #: Permit plugins that make the pod wait -> seconds.
+    #: Permit plugins that make the pod wait -> timeout in seconds.
     permit_timeouts: Mapping[str, float] = field(default_factory=dict)
-    #: What went wrong while giving back.
+    #: Failures of Unreserve.
     problems: list[str] = field(default_factory=list)
 
 
 def reserve(framework: Framework, state: CycleState, pod: PodInfo, node_name: str) -> Reservation | None:
-    """Assume the pod on the node and ask Reserve and Permit.
+    """Assume the pod on the node and run Reserve and Permit.
 
-    None: the pod has it, and nothing is left to do before Bind: no plugin of Reserve, Permit or PreBind has any
-    business with it, and nobody counts their calls.
-    Raise ValueError if the cluster already has the pod on a node.
+    None: the pod has the node, and its binding cycle can begin with Bind. No Reserve, Permit or PreBind plugin has
+    anything to do for it, and there are no metrics for their calls.
+
+    Raises ValueError if the pod is already on a node.
     """
     cluster = framework.handle.cluster
     for plugin in framework.assuming:

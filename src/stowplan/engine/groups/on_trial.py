@@ -1,7 +1,6 @@
-"""Put a group's pods on nodes within a transaction, and undo it.
+"""Place a group's pods within a transaction, and undo it.
 
-Each pod sees those before it on their nodes. Victims of preemption stay where they are, so a node may look fuller than
-it will be.
+Each pod sees those before it on their nodes. Victims of preemption stay, so a node may look fuller than it will be.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ class OnTrial:
         self.state: ClusterState = algorithm.cluster
         self.framework = framework
         self.reporter = reporter
-        #: What was done, to be undone: pods on their nodes, in order.
+        #: What has to be undone: pods on their nodes, in order.
         self.placed: list[tuple[TriedPod, PodInfo, CycleState]] = []
         self._sampling = algorithm.sampling
         self._uids = frozenset(queued.pod.uid for queued in pods)
@@ -51,9 +50,9 @@ class OnTrial:
         self.state.pod_groups.on_trial = self._uids
 
     def place(self, queued: QueuedPod, decision: Decision) -> TriedPod:
-        """Put a pod on the node that was decided, or that preemption makes room on, if Reserve and Permit let it."""
+        """Place a pod on the chosen node, or the one that preemption clears, if Reserve and Permit succeed."""
         host = decision.node_name or _made_room(decision)
-        # Equal pods share the decision's state, and it moves on with the next of them.
+        # Equal pods share the decision's state, which changes with the next of them.
         state = CycleState() if decision.state is None else decision.state.clone()
         decision.state = state
         tried = TriedPod(queued=queued, decision=decision)
@@ -73,7 +72,7 @@ class OnTrial:
         return tried
 
     def undo(self) -> None:
-        """No-op if it is undone already."""
+        """Undo everything. Idempotent."""
         transaction, self._transaction = self._transaction, None
         if transaction is None:
             return
@@ -85,11 +84,11 @@ class OnTrial:
         self.state.pod_groups.on_trial = frozenset()
         start = self._sampling.start
         transaction.rollback()
-        # Searches go on behind the nodes that this one has seen.
+        # Keep the sampling position: searches continue after the nodes of this one.
         self._sampling.start = start
 
 
 def _made_room(decision: Decision) -> str:
-    """The node that a PostFilter plugin has just nominated the pod to; "" also where an earlier nomination stays."""
+    """The node that a PostFilter plugin just nominated the pod to; "" also if an earlier nomination stays."""
     succeeded = decision.post_filter and decision.post_filter[-1][1].status.code == Code.Success
     return (decision.nominated_node_name or "") if succeeded else ""
