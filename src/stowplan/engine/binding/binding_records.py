@@ -59,7 +59,7 @@ class Mover(Protocol):
 
 
 class PluginCall:
-    """A PreBind, Bind or PostBind call in progress: a coroutine run by the driver, a request, or steps run by the engine.
+    """A PreBind, Bind or PostBind call in progress: a coroutine that the driver runs, a request, or steps.
 
     Also used for an extender that binds.
     """
