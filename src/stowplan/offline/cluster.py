@@ -204,9 +204,10 @@ class Cluster:
     def reconfigured(self, config: Mapping[str, Any] | str | os.PathLike[str] | Configuration) -> Cluster:
         """A copy of it with a scheduler of another configuration; a Configuration brings its own feature gates."""
         options = self._options.copy()
+        options["config"] = config
         if isinstance(config, Configuration):
             options["feature_gates"] = None
-        return Cluster(self.state.everything(), **{**options, "config": config})
+        return Cluster(self.state.everything(), **options)
 
     def kinds_read(self, *, report: Callable[[str], None]) -> Sequence[WatchedKind]:
         """The kinds of objects that this scheduler reads."""
