@@ -43,7 +43,6 @@ from stowplan.serving.errors import ServingError
 from stowplan.sources.cluster_source import ClusterSource
 from stowplan.sources.courses import simulated_course
 from stowplan.sources.tracks import NO_RERUN, anew_track, recorded_track, simulated_track
-from stowplan.what_if.comparison import objects_of
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Iterable, Mapping, Sequence
@@ -399,7 +398,7 @@ async def _follow(
             if not follower.synced.is_set() or stopped.is_set():
                 return
             state = follower.engine.state
-            trials = Trials(lambda: Cluster(objects_of(state), configuration, plugins=list(named_plugins(plugins))))
+            trials = Trials(lambda: Cluster(state.everything(), configuration, plugins=list(named_plugins(plugins))))
             scheduler_name = configuration.profiles[0].scheduler_name
             source = _source("live", connection.server, scheduler_name)
             source = replace(source, can=(*source.can, "whatIf"))

@@ -104,6 +104,14 @@ class Cluster:
         """
         #: Plugins that the caller has handed over.
         self.plugins = tuple(plugins)
+        self._options = ClusterOptions(
+            plugins=self.plugins,
+            random=random,
+            reuse=reuse,
+            call_extender=call_extender,
+            feature_gates=dict(feature_gates or {}),
+            plugin_timeout=plugin_timeout,
+        )
         for plugin in self.plugins:
             if not isinstance(plugin, type) or not isinstance(getattr(plugin, "name", None), str):
                 raise ClusterError(f"plugins: want classes of plugins, got {plugin!r}")
@@ -192,6 +200,14 @@ class Cluster:
         cluster.take_in(read)
         cluster.notes = (*notes, *read.notes)
         return cluster
+
+    def reconfigured(self, config: Mapping[str, Any] | str | os.PathLike[str] | Configuration) -> Cluster:
+        """A copy of it with a scheduler of another configuration; a Configuration brings its own feature gates."""
+        options = self._options.copy()
+        options["config"] = config
+        if isinstance(config, Configuration):
+            options["feature_gates"] = None
+        return Cluster(self.state.everything(), **options)
 
     def kinds_read(self, *, report: Callable[[str], None]) -> Sequence[WatchedKind]:
         """The kinds of objects that this scheduler reads."""

@@ -153,7 +153,9 @@ def what_if_page(record: WhatIfRecord) -> list[Block]:
         blocks += _table(("POD", "NODE"), list(record.placed.items()))
     if record.displaced:
         blocks += [Line(), Line((("Lose theirs", "bad"),))]
-        blocks += _table(("POD", "GOES TO"), [(pod, node or "nowhere") for pod, node in record.displaced.items()])
+        pending = frozenset(after.pending)
+        lost = {pod: node or ("nowhere" if pod in pending else "deleted") for pod, node in record.displaced.items()}
+        blocks += _table(("POD", "GOES TO"), list(lost.items()))
     if record.elsewhere:
         blocks += [Line(), Line((("Go elsewhere", "head"),))]
         blocks += _table(("POD", "BEFORE", "AFTER"), [(pod, *nodes) for pod, nodes in record.elsewhere.items()])

@@ -227,7 +227,6 @@ def _page_of(
     from stowplan.daemon.page import SchedulerPage
     from stowplan.offline import Cluster, ClusterError
     from stowplan.page.trials import Trials
-    from stowplan.what_if.comparison import objects_of
 
     def copied() -> Cluster:
         """A copy of the cluster; the scheduler is paused while it is made and queried."""
@@ -237,7 +236,7 @@ def _page_of(
             raise ClusterError(
                 f"{size:,} nodes and pods are too many to try changes beside a scheduler: stowplan ui does"
             )
-        return Cluster(objects_of(state), configuration, plugins=list(named_plugins(plugins)))
+        return Cluster(state.everything(), configuration, plugins=list(named_plugins(plugins)))
 
     # The copy uses default feature gates.
     usual = all(features.enabled(gate) == on for gate, on in DEFAULT_FEATURES.gates.items())
