@@ -25,7 +25,7 @@ from stowplan.config import load_config
 from stowplan.daemon.plugin_registry import registry_with
 from stowplan.engine.input_log.recording import RecordingError
 from stowplan.engine.inputs import Changes, Served
-from stowplan.explain.tables import write
+from stowplan.explain.text.tables import write
 from stowplan.extenders.asking import asking
 from stowplan.extenders.calls import Calls
 from stowplan.framework.explanations.formatting import count

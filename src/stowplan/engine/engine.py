@@ -416,7 +416,7 @@ class Engine:
         if self.groups.cycle is not None and pod.pod.spec.scheduling_group is not None:
             self.groups.cycle.run(queued, started=self._stopwatch.now())
             return
-        logged = _log.v(3).enabled
+        logged = _log.verbosity >= 3
         if logged:
             _log.v(4).info("About to try and schedule pod", pod=pod)
         framework = self.frameworks.get(scheduler_name_of(pod.pod))

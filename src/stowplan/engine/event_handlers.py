@@ -233,7 +233,7 @@ class EventHandlers:
             self._queue.move_all(ASSIGNED_POD_ADD, None, pod)
             self._handled(_ASSIGNED_ADD, started)
         elif self._ours(pod):
-            if _log.v(3).enabled:
+            if _log.verbosity >= 3:
                 _log_change(_UNSCHEDULED, None, pod, pod=pod)
             info = self._state.pod_info(pod)
             self._state.pending.put(info)
@@ -246,7 +246,7 @@ class EventHandlers:
 
     def _pod_bound(self, pod: Pod) -> None:
         """A pod was bound: ours as assumed, or by another client."""
-        timed, logged = self._timed, _log.v(3).enabled
+        timed, logged = self._timed, _log.verbosity >= 3
         started = self._now() if timed else 0.0
         if logged:
             _log_change(_SCHEDULED, None, pod, pod=pod)
@@ -301,7 +301,7 @@ class EventHandlers:
     def _pod_deleted(self, pod: Pod) -> None:
         started = self._now() if self._timed else 0.0
         if pod.spec.node_name:
-            if _log.v(3).enabled:
+            if _log.verbosity >= 3:
                 _log_change(_SCHEDULED, pod, None, pod=pod)
             self._state.remove_pod(pod.metadata.uid)
             self._leaving.left(pod.metadata.uid)

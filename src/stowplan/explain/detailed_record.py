@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from stowplan.explain.explanations import Explanations
-from stowplan.explain.inspection import inspecting
-from stowplan.explain.refusals import refusals
+from stowplan.explain.suggestions.explanations import Explanations
+from stowplan.explain.suggestions.inspection import inspecting
+from stowplan.explain.verdicts.refusals import refusals
 from stowplan.inspection.records import RefusalRecord
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from stowplan.engine.engine import Engine
-    from stowplan.explain.inspection import VerdictInspection
-    from stowplan.explain.verdict import Verdict
+    from stowplan.explain.suggestions.inspection import VerdictInspection
+    from stowplan.explain.verdicts.verdict import Verdict
     from stowplan.framework.explanations.grouping import Refusal
     from stowplan.inspection.records import VerdictRecord
 

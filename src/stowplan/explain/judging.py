@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from stowplan.explain.group_verdict import GroupVerdict
 from stowplan.explain.preemption import preemption_of
-from stowplan.explain.verdict import Verdict
+from stowplan.explain.verdicts.group_verdict import GroupVerdict
+from stowplan.explain.verdicts.verdict import Verdict
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping

@@ -8,11 +8,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, NamedTuple
 
-from stowplan.explain.explanations import Explanations
-from stowplan.explain.inspection import inspecting
-from stowplan.explain.refusals import refusals
-from stowplan.explain.suggestions import suggest_on
-from stowplan.explain.trials import TRIES
+from stowplan.explain.suggestions.explanations import Explanations
+from stowplan.explain.suggestions.inspection import inspecting
+from stowplan.explain.suggestions.suggestions import suggest_on
+from stowplan.explain.suggestions.trials import TRIES
+from stowplan.explain.verdicts.refusals import refusals
 from stowplan.framework.explanations.formatting import amount, taint_text
 from stowplan.inspection.records import (
     HelpRecord,
@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from stowplan.cluster.pod_info import PodInfo
     from stowplan.cluster.state import ClusterState
     from stowplan.engine.engine import Engine
-    from stowplan.explain.suggestions import Suggestion
-    from stowplan.explain.verdict import Verdict
+    from stowplan.explain.verdicts.advice import Suggestion
+    from stowplan.explain.verdicts.verdict import Verdict
     from stowplan.framework.explanations.preemption import Eviction
 
 PODS = "pods"

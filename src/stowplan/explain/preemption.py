@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from stowplan.explain.explanations import guarded
+from stowplan.explain.suggestions.explanations import guarded
 from stowplan.framework.explanations.preemption import Eviction, Preemption, eviction
 from stowplan.framework.status import Code
 

@@ -233,33 +233,6 @@ class FrameworkMetrics:
             self.hinted(True, seconds=0.0, used=False)
 
 
-class _Unmeasured:
-    """A no-op `ExtensionPoint`."""
-
-    def ran(self, started: float, code: Code = _SUCCESS) -> None:
-        pass
-
-    def took(self, seconds: float, code: Code = _SUCCESS) -> None:
-        pass
-
-
-class NoFrameworkMetrics:
-    """No-op `FrameworkMetrics` for attempts."""
-
-    def __init__(self) -> None:
-        self.points = {name: _Unmeasured() for name in _POINTS}
-
-    @staticmethod
-    def now() -> float:
-        return 0.0
-
-    def begin_cycle(self) -> None:
-        pass
-
-
-NO_FRAMEWORK_METRICS = NoFrameworkMetrics()
-
-
 def measured(
     metrics: FrameworkMetrics | None, run: Callable[P, R], *args: P.args, **kwargs: P.kwargs
 ) -> tuple[R, float]:

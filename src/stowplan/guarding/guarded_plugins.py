@@ -59,6 +59,8 @@ _POINTS = {
     "generate_placements": "PlacementGenerate",
     "score_placement": "PlacementScore",
     "normalize_placements": "NormalizePlacements",
+    "bind_request": "Bind",
+    "bind_answer": "Bind",
     "close": "Close",
 }
 _ASYNCHRONOUS = {"pre_bind": "PreBind", "bind": "Bind", "post_bind": "PostBind"}

@@ -22,7 +22,7 @@ from stowplan.engine.engine import Engine
 from stowplan.engine.settings import EngineSettings
 from stowplan.engine.watched_kinds import watched_kinds
 from stowplan.explain.judging import judged, judged_group
-from stowplan.explain.suggestions import advise
+from stowplan.explain.suggestions.suggestions import advise
 from stowplan.extenders.asking import asking, extenders_without_binders, posting_to
 from stowplan.extenders.calls import Calls, kinds_wanted
 from stowplan.framework.events import Hint, events_of_change
@@ -48,8 +48,8 @@ if TYPE_CHECKING:
     from stowplan.engine.decision.algorithm import Decision
     from stowplan.engine.settings import Chance
     from stowplan.engine.watched_kinds import WatchedKind
-    from stowplan.explain.group_verdict import GroupVerdict
-    from stowplan.explain.verdict import Verdict
+    from stowplan.explain.verdicts.group_verdict import GroupVerdict
+    from stowplan.explain.verdicts.verdict import Verdict
     from stowplan.framework.interface import Plugin
     from stowplan.framework.registry import Registry
     from stowplan.framework.runtime import Framework
@@ -105,6 +105,14 @@ class Cluster:
         """
         #: Plugins passed by the caller.
         self.plugins = tuple(plugins)
+        self._options = ClusterOptions(
+            plugins=self.plugins,
+            random=random,
+            reuse=reuse,
+            call_extender=call_extender,
+            feature_gates=dict(feature_gates or {}),
+            plugin_timeout=plugin_timeout,
+        )
         for plugin in self.plugins:
             if not isinstance(plugin, type) or not isinstance(getattr(plugin, "name", None), str):
                 raise ClusterError(f"plugins: want classes of plugins, got {plugin!r}")
@@ -194,6 +202,14 @@ class Cluster:
         cluster.take_in(read)
         cluster.notes = (*notes, *read.notes)
         return cluster
+
+    def reconfigured(self, config: Mapping[str, Any] | str | os.PathLike[str] | Configuration) -> Cluster:
+        """A copy of it with a scheduler of another configuration; a Configuration brings its own feature gates."""
+        options = self._options.copy()
+        options["config"] = config
+        if isinstance(config, Configuration):
+            options["feature_gates"] = None
+        return Cluster(self.state.everything(), **options)
 
     def kinds_read(self, *, report: Callable[[str], None]) -> Sequence[WatchedKind]:
         """The kinds of objects that this scheduler reads."""

@@ -1,8 +1,9 @@
-"""Device claims in what-if questions: freed by pods that leave, created for new copies.
+"""Claims in what-if questions: freed by pods that leave, created for new copies.
 
-What controllers do on a cluster happens at once here. A claim that was generated for a pod is deleted with it; other
-claims are deallocated with their last user. A recreated pod, or a copy, gets claims with the same requests as those of
-the original.
+What controllers do on a cluster happens here at once. A claim that was made for a pod goes with it; of a claim for
+devices that others made, its last user gives the devices back. A pod that is made anew, or a copy, gets claims that ask
+for what those of the original asked for. A pod that a StatefulSet makes anew keeps its claims for volumes; a copy of it
+gets its own.
 """
 
 from __future__ import annotations
@@ -15,8 +16,9 @@ from msgspec.structs import replace
 from stowplan.api.device_claims import ResourceClaimStatus
 from stowplan.api.meta import controller_of
 from stowplan.api.pod import PodResourceClaimStatus
-from stowplan.api.types import ResourceClaim
+from stowplan.api.types import PersistentVolumeClaim, ResourceClaim
 from stowplan.loading.unmade_devices import claim_for
+from stowplan.what_if.volume_claims import with_own_volume_claims
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -36,6 +38,7 @@ def with_own_claims(
     If the original has no claims, such as the template of a workload, they are made from `templates` (by
     `namespace/name`), or like those that other pods have from the same templates.
     """
+    fresh = with_own_volume_claims(cluster, fresh, original)
     statuses = []
     known = {status.name: status.resource_claim_name for status in original.status.resource_claim_statuses}
     for entry in original.spec.resource_claims:
@@ -70,21 +73,35 @@ def _like_others(cluster: Cluster, pod: Pod, entry: PodResourceClaim) -> Resourc
 
 
 def uses_claims(pod: Pod) -> bool:
-    """Whether it has device claims."""
-    return bool(pod.spec.resource_claims) or pod.status.extended_resource_claim_status is not None
+    """Whether it has claims for devices, or claims for volumes that are made for it."""
+    return (
+        bool(pod.spec.resource_claims)
+        or pod.status.extended_resource_claim_status is not None
+        or any(volume.ephemeral is not None for volume in pod.spec.volumes)
+    )
 
 
 def let_go(cluster: Cluster, pods: Iterable[Pod]) -> None:
-    """Release the claims of pods that left their nodes; pods without claims cost nothing."""
-    gone = {pod.metadata.uid for pod in pods if uses_claims(pod)}
+    """These pods are gone from their nodes; those without claims cost nothing."""
+    # Pods in files have no UID, so the name counts, too.
+    gone = {(pod.metadata.namespace, pod.metadata.name, pod.metadata.uid) for pod in pods if uses_claims(pod)}
     if not gone:
         return
-    for claim in list(cluster.state.objects.all(ResourceClaim)):
+
+    def is_for_gone(claim: ResourceClaim | PersistentVolumeClaim) -> bool:
         owner = controller_of(claim.metadata)
-        left = tuple(user for user in claim.status.reserved_for if user.uid not in gone)
-        if owner is not None and owner.uid in gone:
+        return owner is not None and (claim.metadata.namespace, owner.name, owner.uid) in gone
+
+    for volume_claim in list(cluster.state.objects.all(PersistentVolumeClaim)):
+        if is_for_gone(volume_claim):
+            cluster.remove(volume_claim)
+    for claim in list(cluster.state.objects.all(ResourceClaim)):
+        if is_for_gone(claim):
             cluster.remove(claim)
-        elif len(left) < len(claim.status.reserved_for):
+            continue
+        namespace, users = claim.metadata.namespace, claim.status.reserved_for
+        left = tuple(user for user in users if (namespace, user.name, user.uid) not in gone)
+        if len(left) < len(users):
             status = replace(claim.status, reserved_for=left) if left else ResourceClaimStatus()
             cluster.add(replace(claim, status=status))
 

@@ -9,9 +9,6 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from stowplan.cluster.objects import STORED
-from stowplan.engine.decision.attempt import on_node
-from stowplan.offline import Cluster
 from stowplan.what_if.changes import Reconfigure
 from stowplan.what_if.pods import Fate, fate_of
 from stowplan.what_if.records import SideRecord, WhatIfRecord
@@ -19,9 +16,8 @@ from stowplan.what_if.settling import Settling
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-    from typing import Any
 
-    from stowplan.cluster.state import ClusterState
+    from stowplan.offline import Cluster
     from stowplan.what_if.changes import Change
 
     Look = Callable[[Cluster], None]
@@ -41,7 +37,7 @@ def what_if(cluster: Cluster, *changes: Change, look: Look = _nobody_looks) -> W
     other = cluster
     for change in changes:
         if isinstance(change, Reconfigure):
-            other = Cluster(objects_of(cluster.state), change.config, plugins=cluster.plugins)
+            other = cluster.reconfigured(change.config)
     after = _side(other, changes, look)
     return _compared(homes, before, after, [change.text for change in changes])
 
@@ -94,11 +90,3 @@ def _compared(homes: dict[str, str], before: _Side, after: _Side, changes: list[
         displaced=displaced | lost_room,
         elsewhere=elsewhere,
     )
-
-
-def objects_of(state: ClusterState) -> list[Any]:
-    """All objects of a cluster; placed pods include their node."""
-    nodes = [state.table.nodes[row] for row in state.table.row_of.values()]
-    placed = (on_node(info.pod, info.node_name) for info in state.placed_pods())
-    pods = [*placed, *(info.pod for info in state.pending.values())]
-    return [*nodes, *pods, *(obj for kind in STORED for obj in state.objects.all(kind))]

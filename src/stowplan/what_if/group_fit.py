@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from stowplan.api.types import PodGroup, PodSchedulingGroup
 from stowplan.offline import ClusterError
+from stowplan.what_if.claims import with_own_claims
 from stowplan.what_if.fit import kinds_of
 from stowplan.what_if.nodes import NodeTemplate, fewest_nodes, node_named
 from stowplan.what_if.pods import copy_of
@@ -98,9 +99,8 @@ class _Question:
         self._last = f"{metadata.namespace or 'default'}/{name}"
         return [self._member(pod, name, f"{name}-{i}") for i, pod in enumerate(self.pods)]
 
-    @staticmethod
-    def _member(pod: Pod, group: str, name: str) -> Pod:
-        fresh = copy_of(pod, name)
+    def _member(self, pod: Pod, group: str, name: str) -> Pod:
+        fresh = with_own_claims(self._cluster, copy_of(pod, name), pod)
         return replace(fresh, spec=replace(fresh.spec, scheduling_group=PodSchedulingGroup(pod_group_name=group)))
 
     def why_not(self) -> str:

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
     from stowplan.api.scheduling import PodGroup, PodGroupSpec
     from stowplan.engine.groups.group_questions import DomainJudgement
-    from stowplan.explain.group_verdict import GroupVerdict
-    from stowplan.explain.suggestions import Suggestion
+    from stowplan.explain.verdicts.advice import Suggestion
+    from stowplan.explain.verdicts.group_verdict import GroupVerdict
     from stowplan.offline import Cluster
 
 #: Number of kinds of nodes that are tried, and of successive changes of the pods.

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from bisect import bisect_left
+from itertools import count as counted_from
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -94,9 +96,11 @@ class NodeTemplate:
         slices = cluster.state.objects.all(ResourceSlice)
         return cls(node_named(cluster, like), daemons, tuple(one for one in slices if one.spec.node_name == like))
 
-    def add_to(self, cluster: Cluster, count: int, start: int = 1) -> list[str]:
-        """Add nodes to the cluster and return their names."""
-        names = [f"{self.node.metadata.name}-like-{number}" for number in range(start, start + count)]
+    def add_to(self, cluster: Cluster, count: int) -> list[str]:
+        """Put new ones into the cluster; their names."""
+        free = (f"{self.node.metadata.name}-like-{number}" for number in counted_from(1))
+        there = frozenset(cluster.state.table.row_of)
+        names = list(islice((name for name in free if name not in there), count))
         for name in names:
             cluster.add(node_like(self.node, name))
             for pod in self._pods_on(name):

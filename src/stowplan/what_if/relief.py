@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from stowplan.api.types import Pod
-    from stowplan.explain.overview import Group
-    from stowplan.explain.suggestions import Suggestion
+    from stowplan.explain.text.overview import Group
+    from stowplan.explain.verdicts.advice import Suggestion
     from stowplan.offline import Cluster
 
 #: Number of suggestions used per group, and tried in total.

@@ -16,7 +16,7 @@ import numpy as np
 from stowplan.api.types import ResourceClaim
 from stowplan.cluster.hypothetical import HypotheticalNodes
 from stowplan.cluster.object_dependencies import ObjectDependency
-from stowplan.explain.refusals import refusals
+from stowplan.explain.verdicts.refusals import refusals
 from stowplan.framework.interface import Reads
 from stowplan.framework.status import Status
 

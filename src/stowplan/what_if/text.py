@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from stowplan.explain.tables import Grid, Line
+from stowplan.explain.text.tables import Grid, Line
 from stowplan.framework.explanations.formatting import count, listed
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
-    from stowplan.explain.tables import Block, Cell
+    from stowplan.explain.text.tables import Block, Cell
     from stowplan.what_if.records import (
         DrainRecord,
         FitRecord,
@@ -153,7 +153,9 @@ def what_if_page(record: WhatIfRecord) -> list[Block]:
         blocks += _table(("POD", "NODE"), list(record.placed.items()))
     if record.displaced:
         blocks += [Line(), Line((("Lose theirs", "bad"),))]
-        blocks += _table(("POD", "GOES TO"), [(pod, node or "nowhere") for pod, node in record.displaced.items()])
+        pending = frozenset(after.pending)
+        lost = {pod: node or ("nowhere" if pod in pending else "deleted") for pod, node in record.displaced.items()}
+        blocks += _table(("POD", "GOES TO"), list(lost.items()))
     if record.elsewhere:
         blocks += [Line(), Line((("Go elsewhere", "head"),))]
         blocks += _table(("POD", "BEFORE", "AFTER"), [(pod, *nodes) for pod, nodes in record.elsewhere.items()])

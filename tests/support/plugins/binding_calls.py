@@ -10,7 +10,6 @@ from stowplan.engine.decision.attempt_metrics import NoAttemptMetrics
 from stowplan.engine.effects import Cancel, RunPlugin
 from stowplan.engine.outbox import Outbox
 from stowplan.framework.binding import call_plugin
-from stowplan.framework.metrics import NO_FRAMEWORK_METRICS
 from stowplan.framework.requests import Done
 from stowplan.framework.status import error
 from stowplan.framework.waiting_pods import PodsInPreBind, WaitingPods
@@ -40,7 +39,6 @@ class _Calls(Bindings):
         attempt = Attempt(
             queued=None,
             framework=framework,
-            metrics=framework.metrics or NO_FRAMEWORK_METRICS,
             pod=pod,
             node_name=node_name,
             started=0.0,

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from stowplan.engine.decision.attempt import Attempt
     from stowplan.engine.outbox import Alarm, Outbox
     from stowplan.framework.extender import Extender
+    from stowplan.framework.interface import RequestBinder
     from stowplan.framework.requests import Outcome, Steps
     from stowplan.framework.status import Status
     from stowplan.framework.waiting_pods import PodInPreBind, WaitingPod
@@ -58,7 +59,7 @@ class Mover(Protocol):
 
 
 class PluginCall:
-    """A PreBind, Bind or PostBind call in progress: a coroutine run by the driver, or steps run by the engine.
+    """A PreBind, Bind or PostBind call in progress: a coroutine that the driver runs, a request, or steps.
 
     Also used for an extender that binds.
     """
@@ -66,6 +67,7 @@ class PluginCall:
     __slots__ = (
         "_woken_by",
         "asleep_since",
+        "binder",
         "binding",
         "is_extenders",
         "number",
@@ -81,6 +83,8 @@ class PluginCall:
         self.plugin = plugin
         self.is_extenders = is_extenders
         self.steps: Steps | None = None
+        #: The binder whose request is in progress, if the call is only a request.
+        self.binder: RequestBinder | None = None
         #: The effect that it waits for; 0 if none.
         self.number = 0
         #: Whether that effect is a write.

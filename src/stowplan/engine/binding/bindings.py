@@ -20,7 +20,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from stowplan.engine.binding.binding_records import Binding, PluginCall, Stage
-from stowplan.engine.cycle.scheduling_cycle import activate, failure_of
+from stowplan.engine.binding.extenders import bound_by
+from stowplan.engine.cycle.scheduling_cycle import failure_of
 from stowplan.engine.decision.attempt import Failure, on_node
 from stowplan.engine.effects import RunPlugin
 from stowplan.framework.binding import (
@@ -33,10 +34,19 @@ from stowplan.framework.binding import (
     steps_of,
 )
 from stowplan.framework.events import ASSIGNED_POD_DELETE
-from stowplan.framework.extender import answer_of
-from stowplan.framework.metrics import NO_FRAMEWORK_METRICS, ended
+from stowplan.framework.metrics import ended
 from stowplan.framework.requests import Ask, Bind, Done, OddStepError, Request, Wait, problem_of
-from stowplan.framework.status import PROPAGATED, SKIP, Code, Status, described, error, raised, well_formed
+from stowplan.framework.status import (
+    PROPAGATED,
+    SKIP,
+    Code,
+    Status,
+    described,
+    error,
+    raised,
+    unexpected,
+    well_formed,
+)
 from stowplan.framework.waiting_pods import permit_outcome
 from stowplan.klog import get_logger
 
@@ -51,7 +61,8 @@ if TYPE_CHECKING:
     from stowplan.engine.parts import Parts
     from stowplan.engine.statuses import PodStatuses
     from stowplan.framework.extender import Extender
-    from stowplan.framework.requests import Outcome, Steps
+    from stowplan.framework.interface import RequestBinder
+    from stowplan.framework.requests import Outcome
     from stowplan.framework.runtime import Framework
     from stowplan.framework.waiting_pods import WaitingPod
 
@@ -95,7 +106,7 @@ class Bindings:
         self._metrics.binding_began()
         pod, framework = attempt.pod, attempt.framework
         binding = self.under_way[pod.uid] = Binding(self, attempt)
-        if not attempt.permit_timeouts and framework.metrics is None and not framework.concerned(pod.shape).pre_bind:
+        if attempt.goes_straight:
             # The common case: no Permit wait, no PreBind work, and no metrics for either.
             self._parts.queue.done(pod.uid)
             self._withdraw(binding)
@@ -198,7 +209,9 @@ class Bindings:
         """Run PreBind, if any plugin acts; the metric is recorded either way."""
         # From here on failures are errors, and events during the attempt no longer matter.
         self._parts.queue.done(binding.uid)
-        binding.stage, binding.started = Stage.PRE_BIND, binding.attempt.metrics.now()
+        binding.stage = Stage.PRE_BIND
+        if (metrics := binding.attempt.framework.metrics) is not None:
+            binding.started = metrics.now()
         if binding.groups:
             binding.stoppable = self._pods_in_pre_bind.add(binding.uid, binding.stop)
         self._next_group(binding)
@@ -240,7 +253,8 @@ class Bindings:
             if not stoppable.mark_prebound():
                 failed = error(stoppable.cancelled_for or "")
             self._pods_in_pre_bind.remove(binding.uid)
-        binding.attempt.metrics.points["PreBind"].ran(binding.started, ended(failed))
+        if (metrics := binding.attempt.framework.metrics) is not None:
+            metrics.points["PreBind"].ran(binding.started, ended(failed))
         if failed is not None:
             self._fail(binding, Failure(status=failed))
         else:
@@ -256,8 +270,13 @@ class Bindings:
 
     def bind(self, binding: Binding) -> None:
         attempt = binding.attempt
-        binding.stage, binding.started = Stage.BIND, attempt.metrics.now()
         framework = attempt.framework
+        binding.stage = Stage.BIND
+        if framework.metrics is not None:
+            binding.started = framework.metrics.now()
+        if framework.request_binder is not None:
+            self._request(binding, framework.request_binder)
+            return
         binders: Sequence[str | Extender] = framework.points["bind"]
         if extenders := framework.handle.extenders():
             try:
@@ -279,14 +298,14 @@ class Bindings:
 
     def _ask_extender(self, binding: Binding, extender: Extender) -> None:
         call = PluginCall(binding, extender.name, is_extenders=True)
-        call.steps = _bound_by(extender, binding.attempt)
+        call.steps = bound_by(extender, binding.attempt)
         binding.calls = [call]
         self._step(binding, call, None)
 
     def _bound(self, binding: Binding, failed: Status | None) -> None:
         attempt = binding.attempt
-        if attempt.metrics is not NO_FRAMEWORK_METRICS:
-            attempt.metrics.points["Bind"].ran(binding.started, ended(failed))
+        if (metrics := attempt.framework.metrics) is not None:
+            metrics.points["Bind"].ran(binding.started, ended(failed))
         if failed is None:
             self._succeeded(binding)
         else:
@@ -300,10 +319,38 @@ class Bindings:
         binding.calls = [call]
         self._call(binding, call)
 
+    def _request(self, binding: Binding, binder: RequestBinder) -> None:
+        """Call a Bind plugin that only sends a request: no generator is needed."""
+        attempt = binding.attempt
+        call = PluginCall(binding, binder.name)
+        call.binder, call.started = binder, binding.started
+        binding.calls = [call]
+        try:
+            asked = binder.bind_request(attempt.pod, attempt.node_name)
+            if type(asked) is not Bind:
+                raise unexpected("a Bind", asked)
+        except PROPAGATED:
+            raise
+        except BaseException as e:
+            self._answered(binding, call, raised(e))
+            return
+        call.number, call.writes = self.outbox.ask(asked, call), True
+        self.writes += 1
+
+    def _request_ended(self, binding: Binding, call: PluginCall, binder: RequestBinder, outcome: Outcome) -> None:
+        try:
+            answer = well_formed(binder.bind_answer(outcome))
+        except PROPAGATED:
+            raise
+        except BaseException as e:
+            answer = raised(e)
+        self._answered(binding, call, answer)
+
     def _call(self, binding: Binding, call: PluginCall) -> None:
         attempt, point = binding.attempt, _POINTS[binding.stage]
         if call.plugin in attempt.framework.stepping[point]:
-            call.started = attempt.metrics.now()
+            if attempt.framework.metrics is not None:
+                call.started = attempt.framework.metrics.now()
             try:
                 call.steps = steps_of(
                     attempt.framework, point, call.plugin, attempt.state, attempt.pod, attempt.node_name
@@ -358,6 +405,10 @@ class Bindings:
                 return
             self._end_steps(binding, call)
             answer = error(odd)
+        self._answered(binding, call, answer)
+
+    def _answered(self, binding: Binding, call: PluginCall, answer: Status | None) -> None:
+        """A call that is not a coroutine of the driver has ended."""
         times = binding.attempt.state.plugin_times
         if times is not None and not call.is_extenders:
             times.ended(_POINTS[binding.stage], call.plugin, call.started, answer)
@@ -382,7 +433,9 @@ class Bindings:
     def call_answered(self, binding: Binding, call: PluginCall, outcome: Outcome) -> None:
         self.writes -= call.writes
         call.writes, call.number = False, 0
-        if call.steps is not None:
+        if call.binder is not None:
+            self._request_ended(binding, call, call.binder, outcome)
+        elif call.steps is not None:
             self._step(binding, call, outcome)
         elif isinstance(outcome, Done):
             self._call_ended(binding, call, outcome.value)
@@ -446,9 +499,8 @@ class Bindings:
     def _succeeded(self, binding: Binding) -> None:
         attempt = binding.attempt
         pod, node_name, queued = attempt.pod, attempt.node_name, attempt.queued
-        verbose = _log.v(2)
-        if verbose.enabled:
-            verbose.info(
+        if _log.verbosity >= 2:
+            _log.v(2).info(
                 "Successfully bound pod to node",
                 pod=pod,
                 node=node_name,
@@ -472,7 +524,9 @@ class Bindings:
             note = f"Successfully assigned {pod.key} to {node_name}"
             # Parity: the event refers to the pod as it was tried, even if its binding has already been observed.
             recorder.event(queued.pod.pod, type_="Normal", reason="Scheduled", action="Binding", note=note)
-        binding.stage, binding.started = Stage.POST_BIND, attempt.metrics.now()
+        binding.stage = Stage.POST_BIND
+        if attempt.framework.metrics is not None:
+            binding.started = attempt.framework.metrics.now()
         if listeners := attempt.framework.points["postBind"]:
             binding.binders = iter(listeners)
             self._next_listener(binding)
@@ -488,11 +542,12 @@ class Bindings:
 
     def _done(self, binding: Binding) -> None:
         attempt = binding.attempt
-        if attempt.metrics is not NO_FRAMEWORK_METRICS:
-            attempt.metrics.points["PostBind"].ran(binding.started)
+        if (metrics := attempt.framework.metrics) is not None:
+            metrics.points["PostBind"].ran(binding.started)
         for problem in binding.problems:
             self._reporter.report(problem)
-        activate(self._parts.queue, attempt.state)
+        if pods := attempt.state.take_pods_to_activate():
+            self._parts.queue.activate(pods)
         self._over(binding)
 
     def _fail(self, binding: Binding, failure: Failure) -> None:
@@ -533,21 +588,6 @@ class Bindings:
 
 
 _POINTS = {Stage.PRE_BIND: "PreBind", Stage.BIND: "Bind", Stage.POST_BIND: "PostBind"}
-
-
-def _bound_by(extender: Extender, attempt: Attempt) -> Steps:
-    """Let an extender bind the pod; SKIP leaves it to the next binder."""
-    try:
-        question = extender.bind_question(attempt.pod, attempt.node_name)
-        outcome = yield Ask(who=extender.name, verb="bind", question=question)
-        extender.read_bound(answer_of(outcome))
-    except Exception as e:
-        if not extender.ignorable:
-            return error(e)
-        text = "Skipping extender in bind as it returned error and has ignorable flag set"
-        _log.info(text, extender=extender.name, err=str(e))
-        return SKIP
-    return None
 
 
 def _announces_node(framework: Framework) -> bool:

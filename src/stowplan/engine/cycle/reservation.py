@@ -33,8 +33,11 @@ class Reservation:
     problems: list[str] = field(default_factory=list)
 
 
-def reserve(framework: Framework, state: CycleState, pod: PodInfo, node_name: str) -> Reservation:
+def reserve(framework: Framework, state: CycleState, pod: PodInfo, node_name: str) -> Reservation | None:
     """Assume the pod on the node and run Reserve and Permit.
+
+    None: the pod has the node, and its binding cycle can begin with Bind. No Reserve, Permit or PreBind plugin has
+    anything to do for it, and there are no metrics for their calls.
 
     Raises ValueError if the pod is already on a node.
     """
@@ -44,6 +47,10 @@ def reserve(framework: Framework, state: CycleState, pod: PodInfo, node_name: st
         if changed is not pod.pod:
             pod.pod, pod.shape = changed, cluster.pod_info(changed).shape
     cluster.assume(pod, node_name)
+    if framework.metrics is None and not framework.permit:
+        concerned = framework.concerned(pod.shape)
+        if not concerned.reserve and not concerned.pre_bind:
+            return None
     result = Reservation()
     result.failed = run_reserve(framework, state, pod, node_name, problems=result.problems)
     if result.failed is None:

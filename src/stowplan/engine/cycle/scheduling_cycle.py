@@ -16,7 +16,6 @@ from stowplan.engine.cycle.reservation import reserve
 from stowplan.engine.decision.attempt import Attempt, Failure, refused_by_node
 from stowplan.engine.decision.attempt_outcome import attempt_outcome
 from stowplan.framework.cycle_state import CycleState
-from stowplan.framework.metrics import NO_FRAMEWORK_METRICS
 from stowplan.framework.status import Code, Status, error, raised
 from stowplan.framework.unfinished import unfinished_of
 from stowplan.klog import get_logger
@@ -62,7 +61,8 @@ class SchedulingCycle:
 
     def run(self, framework: Framework, queued: QueuedPod, *, started: float) -> Attempt | Failure | None:
         """Run the cycle. None: a plugin has more to do, and the cycle continues later. `started`: now."""
-        (framework.metrics or NO_FRAMEWORK_METRICS).begin_cycle()
+        if framework.metrics is not None:
+            framework.metrics.begin_cycle()
         try:
             decision = self._algorithm.schedule(framework, queued.pod)
         except Exception as e:
@@ -107,7 +107,6 @@ class SchedulingCycle:
         attempt = Attempt(
             queued=queued,
             framework=framework,
-            metrics=framework.metrics or NO_FRAMEWORK_METRICS,
             # The cluster keeps this copy up to date; the queue's stays as it was tried.
             pod=PodInfo(queued.pod.pod, queued.pod.shape),
             node_name=decision.node_name,
@@ -120,7 +119,8 @@ class SchedulingCycle:
         failure = self._take(attempt)
         if failure is not None:
             return failure
-        activate(self._queue, attempt.state)
+        if pods := attempt.state.take_pods_to_activate():
+            self._queue.activate(pods)
         return attempt
 
     def _take(self, attempt: Attempt) -> Failure | None:
@@ -130,6 +130,9 @@ class SchedulingCycle:
         except ValueError as e:
             _log.error(e, "Scheduler cache AssumePod failed", pod=attempt.pod)
             return Failure(status=error(e))
+        if reservation is None:
+            attempt.goes_straight = True
+            return None
         for problem in reservation.problems:
             self._reporter.report(problem)
         if reservation.failed is not None:
@@ -144,12 +147,6 @@ class SchedulingCycle:
         self._stories.step(
             attempt.pod.key, attempt.pod.uid, "waits on Permit", ", ".join(timeouts), f"for {attempt.node_name}"
         )
-
-
-def activate(queue: SchedulingQueue, state: CycleState) -> None:
-    """Activate the pods that plugins stored for the case that this attempt succeeds."""
-    if pods := state.take_pods_to_activate():
-        queue.activate(pods)
 
 
 def failure_of(status: Status) -> Failure:

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from stowplan.cluster.pod_info import PodInfo
     from stowplan.framework.cycle_state import CycleState
     from stowplan.framework.eviction_plan import EvictionPlan
-    from stowplan.framework.metrics import FrameworkMetrics, NoFrameworkMetrics
     from stowplan.framework.runtime import Framework
     from stowplan.queue.queued_pod import QueuedPod
 
@@ -34,8 +33,6 @@ class Attempt:
 
     queued: QueuedPod
     framework: Framework
-    #: The framework's metrics.
-    metrics: FrameworkMetrics | NoFrameworkMetrics
     #: The pod as the cluster has it; updated by the watch once it is assumed. The pod as of the start of the attempt is
     #: `queued.pod`.
     pod: PodInfo
@@ -48,6 +45,8 @@ class Attempt:
     permit_timeouts: Mapping[str, float] = field(default_factory=dict)
     evaluated: int = 0
     feasible: int = 0
+    #: Whether its binding cycle begins with Bind: no plugin makes it wait or prepares it, and nobody counts that.
+    goes_straight: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

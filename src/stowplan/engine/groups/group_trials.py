@@ -16,7 +16,6 @@ from stowplan.engine.groups.equal_pods import EqualPods
 from stowplan.engine.groups.group_trial import GroupTrial, InPlacements, TriedPod, rejected
 from stowplan.engine.groups.on_trial import OnTrial
 from stowplan.framework.cycle_state import CycleState
-from stowplan.framework.metrics import NO_FRAMEWORK_METRICS
 from stowplan.framework.placements import PodGroupInfo, run_placement_generate, whole_cluster
 from stowplan.framework.status import Status, error
 from stowplan.framework.unfinished import UnfinishedError, unfinished_of
@@ -150,7 +149,8 @@ class _Trial:
                         first += 1
 
     def _try(self, queued: QueuedPod) -> TriedPod:
-        (self._framework.metrics or NO_FRAMEWORK_METRICS).begin_cycle()
+        if self._framework.metrics is not None:
+            self._framework.metrics.begin_cycle()
         try:
             decision = self._decided(queued)
         except UnfinishedError:

@@ -60,12 +60,14 @@ class OnTrial:
             return tried
         info = PodInfo(queued.pod.pod, queued.pod.shape)
         reservation = reserve(self.framework, state, info, host)
-        for problem in reservation.problems:
-            self.reporter.report(problem)
-        if reservation.failed is not None:
-            tried.failed = failure_of(reservation.failed)
-            return tried
-        tried.host, tried.wait = host, reservation.wait
+        if reservation is not None:
+            for problem in reservation.problems:
+                self.reporter.report(problem)
+            if reservation.failed is not None:
+                tried.failed = failure_of(reservation.failed)
+                return tried
+            tried.wait = reservation.wait
+        tried.host = host
         self.placed.append((tried, info, state))
         return tried
 

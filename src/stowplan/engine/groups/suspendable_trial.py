@@ -22,7 +22,6 @@ from stowplan.engine.decision.suspendable_algorithm import MAX_TRIES, Needs, Sus
 from stowplan.engine.groups.group_trial import GroupTrial, TriedPod, rejected
 from stowplan.engine.groups.on_trial import OnTrial
 from stowplan.framework.extender import OvertakenError
-from stowplan.framework.metrics import NO_FRAMEWORK_METRICS
 from stowplan.framework.requests import Outcome
 from stowplan.framework.status import Status, error
 
@@ -138,7 +137,8 @@ class _Trial:
     def _decided(self, queued: QueuedPod) -> Generator[Needs, tuple[Outcome, ...], Decision]:
         """Decide for a pod; the transaction is undone while that waits."""
         framework = self._framework
-        (framework.metrics or NO_FRAMEWORK_METRICS).begin_cycle()
+        if framework.metrics is not None:
+            framework.metrics.begin_cycle()
         cycle = SuspendableAlgorithm(self._algorithm).schedule(
             framework, queued.pod, within=self._within(), helped=self._helped
         )
@@ -204,10 +204,11 @@ class _Trial:
             except ValueError:
                 # Another client has bound it.
                 raise OvertakenError from None
-            for problem in reservation.problems:
-                self._on_trial.reporter.report(problem)
-            if reservation.failed is not None:
-                raise OvertakenError
+            if reservation is not None:
+                for problem in reservation.problems:
+                    self._on_trial.reporter.report(problem)
+                if reservation.failed is not None:
+                    raise OvertakenError
             tried.decision.state = state
             placed[i] = (tried, info, state)
 

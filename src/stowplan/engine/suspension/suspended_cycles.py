@@ -36,7 +36,6 @@ from stowplan.engine.decision.attempt import on_node
 from stowplan.engine.suspension.portions import key_of
 from stowplan.engine.suspension.suspended import Need, Stage, Suspended, asks_the_same, closed
 from stowplan.framework.events import ASSIGNED_POD_DELETE, EQUAL_POD_DECIDED, PROFILE_SWAPPED
-from stowplan.framework.metrics import NO_FRAMEWORK_METRICS
 from stowplan.framework.requests import Done
 from stowplan.framework.unfinished import UnfinishedError
 from stowplan.klog import get_logger
@@ -179,7 +178,8 @@ class SuspendedCycles:
             self._start(cycle)
 
     def _start(self, cycle: SuspendedCycle) -> None:
-        (cycle.framework.metrics or NO_FRAMEWORK_METRICS).begin_cycle()
+        if cycle.framework.metrics is not None:
+            cycle.framework.metrics.begin_cycle()
         cycle.sample = None if cycle.framework.metrics is None else cycle.framework.metrics.sample
         cycle.switched_off = cycle.framework.switched_off
         cycle.held = set() if self._overlaps else None
