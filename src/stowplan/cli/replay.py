@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from stowplan.explain.text.tables import Block
-    from stowplan.framework.registry import Registry
+    from stowplan.framework.runtime.registry import Registry
     from stowplan.recordings.anew import Anew
     from stowplan.recordings.replaying import Step
 

@@ -44,8 +44,8 @@ if TYPE_CHECKING:
     from stowplan.client.connection import Connection
     from stowplan.command_line.stop_signals import StopSignals
     from stowplan.config import Configuration
-    from stowplan.framework.registry import Registry
     from stowplan.framework.requests import Ask, Outcome
+    from stowplan.framework.runtime.registry import Registry
 
 #: Below this agreement the exit code says so.
 _DIFFERENT = 3

@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from stowplan.engine.engine import Engine
     from stowplan.engine.inputs import Input
     from stowplan.explain.verdicts.verdict import Verdict
-    from stowplan.framework.registry import Registry
+    from stowplan.framework.runtime.registry import Registry
     from stowplan.inspection.records import GroupVerdictRecord
     from stowplan.page.loopback import Streams
     from stowplan.page.moments import AskedCluster

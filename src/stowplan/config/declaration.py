@@ -1,8 +1,8 @@
 """Plugin declarations: what the configuration needs to know about a plugin, without importing it.
 
 The configuration names no plugin. It is handed the declarations of those that exist, by name: in-tree ones from their
-folders (`stowplan.in_tree.discovery`), users' ones from their classes (`stowplan.framework.registry`). From them follow
-the default profile, which plugin may run where, and how arguments are decoded, completed and validated.
+folders (`stowplan.in_tree.discovery`), users' ones from their classes (`stowplan.framework.runtime.registry`). From
+them follow the default profile, which plugin may run where, and how arguments are decoded, completed and validated.
 
 Upstream: pkg/scheduler/apis/config/v1/default_plugins.go, pkg/scheduler/framework/plugins/registry.go.
 """

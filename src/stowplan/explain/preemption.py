@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from stowplan.framework.interface import PostFilterResult
-    from stowplan.framework.runtime import Framework
+    from stowplan.framework.runtime.framework import Framework
 
 
 def preemption_of(framework: Framework, results: Sequence[tuple[str, PostFilterResult]]) -> Preemption | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from stowplan.framework.registry import Registry
+from stowplan.framework.runtime.registry import Registry
 from stowplan.in_tree.discovery import DeclarationError, declarations, folders
 
 if TYPE_CHECKING:

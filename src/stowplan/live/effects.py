@@ -16,8 +16,8 @@ from stowplan.api.port import Unreachable
 from stowplan.client.errors import OutcomeUnknown
 from stowplan.client.events.event_series import EventKey
 from stowplan.engine.effects import Cancel, Pause, RunPlugin, Tell, Wake, Withdraw
-from stowplan.framework.binding import PluginGaveUpError
 from stowplan.framework.requests import Ask, Bind, Create, Delete, Done, Outcome, Patch, Read, Refused, Unknown, Update
+from stowplan.framework.runtime.binding import PluginGaveUpError
 from stowplan.framework.status import error as error_status
 from stowplan.klog import get_logger
 

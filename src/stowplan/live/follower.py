@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from stowplan.api.port import Api
     from stowplan.config import Configuration, FeatureGates
     from stowplan.engine.inputs import Input
-    from stowplan.framework.registry import Registry
+    from stowplan.framework.runtime.registry import Registry
 
 #: An engine that only follows has no stories and records no Events.
 SETTINGS = EngineSettings(stories=False, events=False)

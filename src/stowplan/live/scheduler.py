@@ -49,9 +49,9 @@ if TYPE_CHECKING:
     from stowplan.engine.inputs import Input
     from stowplan.engine.settings import Chance
     from stowplan.framework.extender import Extender
-    from stowplan.framework.registry import Registry
     from stowplan.framework.requests import Ask, Outcome
-    from stowplan.framework.runtime import Framework
+    from stowplan.framework.runtime.framework import Framework
+    from stowplan.framework.runtime.registry import Registry
     from stowplan.framework.status import Status
     from stowplan.framework.waiting_pods import WaitingPods
     from stowplan.inspection.stories import Stories

@@ -27,7 +27,7 @@ from stowplan.extenders.asking import asking, extenders_without_binders, posting
 from stowplan.extenders.calls import Calls, kinds_wanted
 from stowplan.framework.events import Hint, events_of_change
 from stowplan.framework.explanations.formatting import count
-from stowplan.framework.registry import installed_plugins
+from stowplan.framework.runtime.registry import installed_plugins
 from stowplan.guarding.guarded_plugins import guarded_registry
 from stowplan.guarding.hang_guard import PLUGIN_TIMEOUT, CallGuard
 from stowplan.loading.files import objects_of_files
@@ -51,8 +51,8 @@ if TYPE_CHECKING:
     from stowplan.explain.verdicts.group_verdict import GroupVerdict
     from stowplan.explain.verdicts.verdict import Verdict
     from stowplan.framework.interface import Plugin
-    from stowplan.framework.registry import Registry
-    from stowplan.framework.runtime import Framework
+    from stowplan.framework.runtime.framework import Framework
+    from stowplan.framework.runtime.registry import Registry
     from stowplan.loading.live_cluster import LiveCluster
 
 

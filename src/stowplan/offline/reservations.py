@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from stowplan.framework.binding import run_unreserve
+from stowplan.framework.runtime.binding import run_unreserve
 from stowplan.klog import get_logger
 
 if TYPE_CHECKING:
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from stowplan.cluster.pod_info import PodInfo
     from stowplan.framework.cycle_state import CycleState
-    from stowplan.framework.runtime import Framework
+    from stowplan.framework.runtime.framework import Framework
 
 _log = get_logger(__name__)
 

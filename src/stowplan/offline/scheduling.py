@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from stowplan.engine.decision.attempt import Attempt, Failure
     from stowplan.engine.engine import Engine
     from stowplan.framework.requests import Ask, Outcome
-    from stowplan.framework.runtime import Framework
+    from stowplan.framework.runtime.framework import Framework
     from stowplan.guarding.hang_guard import CallGuard
     from stowplan.offline.reservations import Reservations
     from stowplan.queue.queued_pod import QueuedPod

@@ -16,8 +16,8 @@ import numpy as np
 
 from stowplan.api.types import PodDisruptionBudget
 from stowplan.cluster.hypothetical import HypotheticalNodes
-from stowplan.framework import nominated_pods as nominated
 from stowplan.framework.pod_shift import PodShift
+from stowplan.framework.runtime import nominated_pods as nominated
 from stowplan.framework.status import Code, Status
 from stowplan.preemption.candidates import NO_VICTIMS, Candidates
 from stowplan.preemption.disruption_budgets import violating_pods
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from stowplan.cluster.state import ClusterState
     from stowplan.framework.cycle_state import CycleState
     from stowplan.framework.diagnosis import Diagnosis
-    from stowplan.framework.runtime import Framework
+    from stowplan.framework.runtime.framework import Framework
 
 #: Memo key for the result of a diagnosis' dry run.
 _OUTCOME = "dry run"

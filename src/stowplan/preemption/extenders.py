@@ -21,8 +21,8 @@ from stowplan.framework.cycle_state import CycleState
 from stowplan.framework.diagnosis import Diagnosis
 from stowplan.framework.eviction_plan import Candidate
 from stowplan.framework.extender import OvertakenError, answer_of
-from stowplan.framework.nominated_pods import statuses_with_nominated_pods
 from stowplan.framework.requests import Ask
+from stowplan.framework.runtime.nominated_pods import statuses_with_nominated_pods
 from stowplan.framework.status import Status, error, unschedulable
 from stowplan.klog import get_logger
 from stowplan.preemption.candidates import Candidates
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from stowplan.cluster.state import ClusterState
     from stowplan.framework.extender import Extender, Victims
     from stowplan.framework.requests import Outcome
-    from stowplan.framework.runtime import Framework
+    from stowplan.framework.runtime.framework import Framework
 
 NO_CANDIDATE = "preemption: no candidate node for preemption"
 

@@ -11,7 +11,7 @@ from stowplan.recordings.replaying import Replayed
 
 if TYPE_CHECKING:
     from stowplan.engine.input_log.recording import BrokenOffCalls, Header
-    from stowplan.framework.registry import Registry
+    from stowplan.framework.runtime.registry import Registry
 
 
 @dataclass(frozen=True, kw_only=True)

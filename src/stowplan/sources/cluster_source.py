@@ -22,7 +22,7 @@ from stowplan.engine.input_log.recording import RecordingError
 from stowplan.explain.text.reported_status import ReportedStatus
 from stowplan.explain.verdicts.verdict import Verdict
 from stowplan.framework.explanations.formatting import joined, listed
-from stowplan.framework.registry import installed_plugins
+from stowplan.framework.runtime.registry import installed_plugins
 from stowplan.framework.status import error
 from stowplan.guarding.broken_off_calls import BrokenOffCalls
 from stowplan.guarding.guarded_plugins import guarded_registry

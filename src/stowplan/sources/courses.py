@@ -11,7 +11,7 @@ from stowplan.command_line.errors import InputError
 from stowplan.command_line.named_plugins import named_plugins
 from stowplan.config import DEFAULT_FEATURES, load_config
 from stowplan.engine.inputs import Changes
-from stowplan.framework.registry import installed_plugins
+from stowplan.framework.runtime.registry import installed_plugins
 from stowplan.guarding.broken_off_calls import BrokenOffCalls
 from stowplan.guarding.guarded_plugins import guarded_registry
 from stowplan.page.course import Run, course_of
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from stowplan.config import Configuration
     from stowplan.engine.input_log.recording import Header
     from stowplan.engine.inputs import Input
-    from stowplan.framework.registry import Registry
+    from stowplan.framework.runtime.registry import Registry
     from stowplan.page.course import Course
     from stowplan.page.course_file import CourseHeader
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from stowplan.cluster.pod_info import PodInfo
     from stowplan.framework.cycle_state import CycleState
     from stowplan.framework.diagnosis import Diagnosis
-    from stowplan.framework.runtime import Framework
+    from stowplan.framework.runtime.framework import Framework
     from stowplan.offline import Cluster
 
 #: Upper limit per node.

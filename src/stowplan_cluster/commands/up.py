@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from stowplan.config import Configuration, FeatureGates
     from stowplan.daemon.page import SchedulerPage
     from stowplan.explain.text.tables import Line
-    from stowplan.framework.registry import Registry
+    from stowplan.framework.runtime.registry import Registry
     from stowplan.live.scheduler import Scheduler
     from stowplan.serving.requests.messages import Page
     from stowplan_cluster.apiserver.store import Store

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from stowplan.framework.explanations.explanation import Explanation
     from stowplan.framework.explanations.inspection import Inspection
     from stowplan.framework.handle import Handle
-    from stowplan.framework.placements import PodGroupAssignments, PodGroupInfo
+    from stowplan.framework.runtime.placements import PodGroupAssignments, PodGroupInfo
     from stowplan.in_tree.node_resources_fit.declaration import NodeResourcesFitArgs
 
 PRE_FILTER_KEY = "PreFilterNodeResourcesFit"

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from stowplan.framework.cycle_state import CycleState
-    from stowplan.framework.placements import Placement, PodGroupInfo
+    from stowplan.framework.runtime.placements import Placement, PodGroupInfo
 
 _UNDETERMINED = "cannot determine domain for already scheduled pods: "
 

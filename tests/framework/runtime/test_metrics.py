@@ -7,7 +7,7 @@ import pytest
 
 from stowplan.framework.cycle_state import CycleState
 from stowplan.framework.interface import PostFilterResult
-from stowplan.framework.metrics import timed, watched, watched_awaitable
+from stowplan.framework.runtime.metrics import timed, watched, watched_awaitable
 from stowplan.framework.status import SKIP, Code, Status, unschedulable
 from support.observing.metrics import framework_metrics, numbers
 

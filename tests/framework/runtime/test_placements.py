@@ -5,7 +5,7 @@ import pytest
 
 from stowplan.framework.cycle_state import CycleState
 from stowplan.framework.interface import PlacementGeneratePlugin, PlacementScorePlugin
-from stowplan.framework.placements import (
+from stowplan.framework.runtime.placements import (
     PodGroupAssignments,
     PodGroupInfo,
     run_placement_generate,

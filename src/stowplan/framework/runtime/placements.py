@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from stowplan.cluster.view import Nodes
-from stowplan.framework.answers import out_of_range
 from stowplan.framework.interface import MAX_SCORE, MIN_SCORE
+from stowplan.framework.runtime.answers import out_of_range
 from stowplan.framework.status import Code, Status, error, raised, unschedulable, wrapped
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from stowplan.cluster.state import ClusterState
     from stowplan.framework.cycle_state import CycleState
     from stowplan.framework.interface import PlacementGeneratePlugin, PlacementScorePlugin
-    from stowplan.framework.runtime import Framework
+    from stowplan.framework.runtime.framework import Framework
 
 NO_PLACEMENTS = "no feasible placements found"
 

@@ -5,9 +5,9 @@ import asyncio
 import pytest
 
 from stowplan.engine.decision.algorithm import SchedulingAlgorithm
-from stowplan.framework import binding
-from stowplan.framework.binding import PreFlight, pre_bind_groups
 from stowplan.framework.interface import BindPlugin, PostBindPlugin, PreBindPlugin, PreBindPreFlightResult
+from stowplan.framework.runtime import binding
+from stowplan.framework.runtime.binding import PreFlight, pre_bind_groups
 from stowplan.framework.status import SKIP, SUCCESS, Code, Status, error, unresolvable, unschedulable
 from stowplan.framework.waiting_pods import WaitingPods, permit_outcome
 from stowplan.testing import a_node

@@ -18,7 +18,6 @@ import numpy as np
 
 from stowplan.cluster.object_dependencies import ANY_OBJECT, ObjectDependency
 from stowplan.cluster.objects import ObjectWatch
-from stowplan.framework.answers import checked_scores, failed_post_filter, out_of_range, post_filter_result
 from stowplan.framework.events import EVERYTHING, ClusterEventWithHint, with_implied
 from stowplan.framework.extender import OvertakenError
 from stowplan.framework.interface import (
@@ -37,9 +36,10 @@ from stowplan.framework.interface import (
     Reads,
     ScorePlugin,
 )
-from stowplan.framework.line_up import LineUp, PluginInitError
-from stowplan.framework.metrics import timed, watched
 from stowplan.framework.rejections import Rejections
+from stowplan.framework.runtime.answers import checked_scores, failed_post_filter, out_of_range, post_filter_result
+from stowplan.framework.runtime.line_up import LineUp, PluginInitError
+from stowplan.framework.runtime.metrics import timed, watched
 from stowplan.framework.status import (
     PROPAGATED,
     SKIP,
@@ -62,13 +62,13 @@ if TYPE_CHECKING:
     from stowplan.cluster.pod_info import PodInfo, PodShape
     from stowplan.cluster.view import Nodes
     from stowplan.config import Profile
-    from stowplan.framework.concerned import Concerned
     from stowplan.framework.cycle_state import CycleState
     from stowplan.framework.diagnosis import Diagnosis
     from stowplan.framework.handle import Handle
     from stowplan.framework.interface import PostFilterSteps, SignPlugin
     from stowplan.framework.pod_shift import PodShift
-    from stowplan.framework.registry import Registry
+    from stowplan.framework.runtime.concerned import Concerned
+    from stowplan.framework.runtime.registry import Registry
 
 #: Attribute access on an Enum is slow.
 _SKIP = Code.Skip

@@ -2,7 +2,7 @@
 
 import pytest
 
-from stowplan.framework import binding
+from stowplan.framework.runtime import binding
 from stowplan.framework.status import Code, Status, error, unschedulable
 from support.observing.log_lines import logged
 from support.plugins.binding_calls import run_bind, run_pre_bind

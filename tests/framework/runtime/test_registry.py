@@ -6,8 +6,8 @@ from types import ModuleType
 
 import pytest
 
-from stowplan.framework import registry as registry_module
-from stowplan.framework.registry import PluginLoadError, Registry, installed_plugins, load_plugin
+from stowplan.framework.runtime import registry as registry_module
+from stowplan.framework.runtime.registry import PluginLoadError, Registry, installed_plugins, load_plugin
 from stowplan.in_tree.registry import in_tree_registry
 from stowplan.plugins import FilterPlugin
 from support.plugins.fake_plugins import fake

@@ -19,7 +19,7 @@ from numbers import Real
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from stowplan.framework.interface import PreBindPreFlightResult, awaited
-from stowplan.framework.metrics import ended, timed, watched, watched_awaitable
+from stowplan.framework.runtime.metrics import ended, timed, watched, watched_awaitable
 from stowplan.framework.status import (
     PROPAGATED,
     RAISED,
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from stowplan.framework.cycle_state import CycleState
     from stowplan.framework.interface import PermitPlugin, PreBindPlugin, ReservePlugin
     from stowplan.framework.requests import Steps
-    from stowplan.framework.runtime import Framework
+    from stowplan.framework.runtime.framework import Framework
 
 _log = get_logger(__name__)
 

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from stowplan.framework.cycle_state import CycleState
     from stowplan.framework.interface import Plugin
-    from stowplan.framework.runtime import Framework
+    from stowplan.framework.runtime.framework import Framework
     from stowplan.metrics.families import Counter, Histogram, HistogramVec
     from stowplan.metrics.scheduler import SchedulerMetrics
 

@@ -5,11 +5,11 @@ from hypothesis import strategies as st
 
 from stowplan.cluster.view import Nodes
 from stowplan.config import DEFAULT_FEATURES, load_config
-from stowplan.framework.binding import run_pre_bind_pre_flights, run_reserve
 from stowplan.framework.cycle_state import CycleState
 from stowplan.framework.handle import Handle
 from stowplan.framework.interface import ReservePlugin
-from stowplan.framework.runtime import Framework
+from stowplan.framework.runtime.binding import run_pre_bind_pre_flights, run_reserve
+from stowplan.framework.runtime.framework import Framework
 from stowplan.framework.status import SKIP, unschedulable
 from stowplan.in_tree.registry import in_tree_registry
 from stowplan.testing import a_node, a_pod

@@ -11,7 +11,6 @@ from inspect import isgeneratorfunction
 from itertools import count
 from typing import TYPE_CHECKING, TypeVar
 
-from stowplan.framework.concerned import Concerned
 from stowplan.framework.interface import (
     EXTENSION_POINTS,
     BindPlugin,
@@ -38,6 +37,7 @@ from stowplan.framework.interface import (
     TemplateSigned,
     trusted_reads,
 )
+from stowplan.framework.runtime.concerned import Concerned
 from stowplan.framework.status import PROPAGATED, described
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from stowplan.config import Profile
     from stowplan.config.types import PluginRef
     from stowplan.framework.handle import Handle
-    from stowplan.framework.registry import Registry
+    from stowplan.framework.runtime.registry import Registry
 
 P = TypeVar("P", bound=Plugin)
 

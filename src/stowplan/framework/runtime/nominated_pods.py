@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from stowplan.cluster.state import ClusterState
     from stowplan.cluster.view import Nodes
     from stowplan.framework.cycle_state import CycleState
-    from stowplan.framework.runtime import Framework
+    from stowplan.framework.runtime.framework import Framework
 
 _NOWHERE = np.zeros(0, np.intp)
 
