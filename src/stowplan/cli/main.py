@@ -9,6 +9,7 @@ import click
 from stowplan import __version__
 from stowplan.command_line.commands import Commands, Section
 from stowplan.command_line.standard_streams import open_closed
+from stowplan.timing.garbage import collect_seldom
 
 _QUESTIONS = Section(
     "Where would my pods go, and why?",
@@ -88,6 +89,7 @@ def cli() -> None:
 
 
 def main() -> None:
+    collect_seldom()
     open_closed()
     for stream in (sys.stdout, sys.stderr):
         # A terminal that cannot show a character gets a replacement, not a crash.

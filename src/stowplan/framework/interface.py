@@ -27,6 +27,7 @@ import numpy as np
 
 from stowplan.cluster.object_dependencies import ANY_OBJECT
 from stowplan.framework.rejections import Rejections, from_statuses
+from stowplan.framework.requests import Done
 from stowplan.framework.status import Code, Status, error, unexpected, well_formed
 
 if TYPE_CHECKING:
@@ -49,9 +50,9 @@ if TYPE_CHECKING:
     from stowplan.framework.explanations.inspection import Inspection
     from stowplan.framework.explanations.preemption import Preemption
     from stowplan.framework.handle import Handle
-    from stowplan.framework.placements import Placement, PodGroupAssignments, PodGroupInfo
     from stowplan.framework.pod_shift import PodShift
-    from stowplan.framework.requests import Ask, Outcome, Request, Steps, Wait
+    from stowplan.framework.requests import Ask, Bind, Outcome, Request, Steps, Wait
+    from stowplan.framework.runtime.placements import Placement, PodGroupAssignments, PodGroupInfo
 
 MIN_SCORE, MAX_SCORE = 0, 100
 _WHOLE = (int, np.integer)
@@ -445,6 +446,21 @@ class BindPlugin(Plugin):
     @abstractmethod
     def bind(self, state: CycleState, pod: PodInfo, node_name: str) -> Coroutine[Any, Any, Status | None] | Steps:
         """Bind the pod, or return Skip to leave it to the next plugin; `async def`, or a generator of steps."""
+
+
+class RequestBinder(BindPlugin):
+    """Binds by one request and nothing else, so that who calls it needs no generator to wait in."""
+
+    @abstractmethod
+    def bind_request(self, pod: PodInfo, node_name: str) -> Bind:
+        """What is asked of the API server."""
+
+    def bind_answer(self, outcome: Outcome) -> Status | None:
+        """What its outcome means."""
+        return None if isinstance(outcome, Done) else error(outcome.error)
+
+    def bind(self, state: CycleState, pod: PodInfo, node_name: str) -> Steps:
+        return self.bind_answer((yield self.bind_request(pod, node_name)))
 
 
 class PostBindPlugin(Plugin):

@@ -15,6 +15,8 @@ from importlib import import_module
 from multiprocessing import get_context, parent_process
 from typing import TYPE_CHECKING, Any, Protocol
 
+from stowplan.timing.garbage import collect_seldom
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from contextlib import AbstractContextManager
@@ -136,6 +138,7 @@ def _is_broken(executor: Executor) -> bool:
 
 
 def _begin_worker() -> None:
+    collect_seldom()
     # Ctrl-C goes to all processes of a terminal; here it would look like a run that failed.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_end_with_parent, daemon=True).start()
