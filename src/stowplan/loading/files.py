@@ -1,7 +1,7 @@
 """Load a cluster's objects from files as an API server would store them.
 
-Defaults are applied, manifests written by hand are validated, workloads get the pods that they ask for, and
-pods and nodes the claims and slices that are made for them.
+Defaults are applied, hand-written manifests are validated, and the pods of workloads, and the claims and slices of pods
+and nodes, are generated.
 """
 
 from __future__ import annotations
@@ -10,8 +10,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from stowplan.api.load import load_files
+from stowplan.api.types import Node, PriorityClass
 from stowplan.loading.admission import admit
 from stowplan.loading.manifest_checks import checked
+from stowplan.loading.unmade_claims import with_ephemeral_claims
 from stowplan.loading.unmade_devices import TEMPLATE, with_devices
 from stowplan.loading.unmade_pods import WORKLOADS, unmade
 
@@ -24,19 +26,33 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Filed:
-    """What was read."""
+    """The result."""
 
     objects: Sequence[ApiStruct]
-    #: What was skipped or made up, for the user to know.
+    #: Notes for the user about what was skipped or generated.
     notes: tuple[str, ...]
+    #: Workloads whose pods were generated: kind, namespace, name.
+    workloads: tuple[tuple[str, str, str], ...] = ()
 
 
-def objects_of_files(paths: Sequence[str], stdin: BinaryIO | None = None, *, recursive: bool = False) -> Filed:
-    """From files, directories and, for `-`, `stdin`; raise LoadError."""
+def objects_of_files(
+    paths: Sequence[str],
+    stdin: BinaryIO | None = None,
+    *,
+    recursive: bool = False,
+    beside: Sequence[ApiStruct] = (),
+) -> Filed:
+    """Load files, directories and, for `-`, `stdin`; raises LoadError.
+
+    `beside`: existing objects; their nodes get DaemonSet pods, and their priority classes apply to pods.
+    """
     loaded = load_files(paths, stdin, others=WORKLOADS | {TEMPLATE}, recursive=recursive)
     manifests = (*loaded.raw, *loaded.others)
     checks = checked(list(zip(manifests, (*loaded.sources, *loaded.other_sources), strict=True)))
-    made, made_notes = unmade(manifests, loaded.objects)
-    objects, device_notes = with_devices(manifests, (*loaded.objects, *made))
-    admitted = admit(objects)
-    return Filed(admitted.objects, (*loaded.notes, *checks, *made_notes, *device_notes, *admitted.notes))
+    made = unmade(manifests, loaded.objects, [obj for obj in (*beside, *loaded.objects) if isinstance(obj, Node)])
+    objects, device_notes = with_devices(manifests, (*loaded.objects, *made.objects))
+    objects, claim_notes = with_ephemeral_claims(objects)
+    classes = [obj for obj in beside if isinstance(obj, PriorityClass)]
+    admitted = admit((*classes, *objects))
+    notes = (*loaded.notes, *checks, *made.notes, *device_notes, *claim_notes, *admitted.notes)
+    return Filed(admitted.objects[len(classes) :], notes, made.workloads)

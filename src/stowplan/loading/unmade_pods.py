@@ -1,14 +1,15 @@
 """Pods that controllers would create for the workloads in manifests.
 
-A file that people write has a Deployment, and no pod. What they ask is where its pods would go: as many are made as
-the workload asks for, and wait. A workload that was read from a cluster has its pods there, or none for a reason; and
-one of which the files have any pod is left alone.
+A hand-written file has a Deployment, but no pods; the question is where its pods would go. So its pods are generated,
+and pending. A workload that was read from a cluster has its pods there, or none for a reason; and a workload with any
+pod in the files is left alone.
 
 Upstream: pkg/controller (deployment, statefulset, job, replicaset, daemon).
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
@@ -16,7 +17,7 @@ from msgspec.structs import replace
 from stowplan.api.decode import DecodeError, convert, to_dict
 from stowplan.api.load import LoadError
 from stowplan.api.meta import OwnerReference
-from stowplan.api.types import Node, PersistentVolumeClaim, Pod, ReplicaSet
+from stowplan.api.types import PersistentVolumeClaim, Pod, ReplicaSet
 from stowplan.framework.explanations.formatting import count
 from stowplan.loading.daemon_sets import tied_to, tolerating, wanted_on
 from stowplan.loading.workloads import belongs_to, pod_of
@@ -25,21 +26,31 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from stowplan.api.meta import ApiStruct
+    from stowplan.api.types import Node
 
-#: Workloads that have a note each.
+#: Maximum number of workloads with a note each.
 _TOLD = 3
-#: Kinds whose pods are made here. A CronJob's hang on the time.
+#: Kinds whose pods are generated. Those of a CronJob depend on the time.
 WORKLOADS = frozenset(("Deployment", "StatefulSet", "ReplicaSet", "ReplicationController", "Job", "DaemonSet"))
 
 
-def unmade(manifests: Iterable[Mapping[str, Any]], objects: Sequence[ApiStruct]) -> tuple[list[ApiStruct], list[str]]:
-    """(the pods and what comes with them, what to say of it); raise LoadError."""
+@dataclass(frozen=True)
+class Unmade:
+    """Generated pods and related objects."""
+
+    objects: tuple[ApiStruct, ...]
+    #: Notes about them.
+    notes: tuple[str, ...]
+    #: Their workloads: kind, namespace, name; including those with zero replicas.
+    workloads: tuple[tuple[str, str, str], ...]
+
+
+def unmade(manifests: Iterable[Mapping[str, Any]], objects: Sequence[ApiStruct], nodes: Sequence[Node]) -> Unmade:
+    """Generate pods of workloads without any, and of DaemonSets for the nodes; raises LoadError."""
     pods = [obj for obj in objects if isinstance(obj, Pod)]
-    nodes = [obj for obj in objects if isinstance(obj, Node)]
     made: list[ApiStruct] = []
     notes = []
     workloads = []
-    all_pods = 0
     for manifest in manifests:
         if not _is_written_by_hand(manifest) or _has_pods(manifest, pods):
             continue
@@ -49,17 +60,18 @@ def unmade(manifests: Iterable[Mapping[str, Any]], objects: Sequence[ApiStruct])
             continue
         found = list(_of_daemon_set(manifest, nodes) if manifest["kind"] == "DaemonSet" else _made(manifest))
         made += found
-        number = sum(isinstance(obj, Pod) for obj in found)
-        if number:
-            workloads.append((manifest, number))
-            all_pods += number
-    if len(workloads) > _TOLD:
-        first = f"{_name(workloads[0][0])}, …"
-        asked = f"using their templates: {count(all_pods, 'pod')}"
-        notes.append(f"{len(workloads)} workloads ({first}) have no pods yet: {asked}")
+        workloads.append((manifest, sum(isinstance(obj, Pod) for obj in found)))
+    told = [(manifest, number) for manifest, number in workloads if number]
+    if len(told) > _TOLD:
+        asked = f"using their templates: {count(sum(number for _, number in told), 'pod')}"
+        notes.append(f"{len(told)} workloads ({_name(told[0][0])}, …) have no pods yet: {asked}")
     else:
-        notes += (_asking(*each) for each in workloads)
-    return made, notes
+        notes += (_asking(*each) for each in told)
+    return Unmade(tuple(made), tuple(notes), tuple(_known_as(manifest) for manifest, _ in workloads))
+
+
+def _known_as(manifest: Mapping[str, Any]) -> tuple[str, str, str]:
+    return manifest["kind"], _namespace(manifest), manifest["metadata"].get("name") or ""
 
 
 def _asking(manifest: Mapping[str, Any], number: int) -> str:
@@ -94,9 +106,9 @@ def _replicas(manifest: Mapping[str, Any]) -> int:
 
 
 def _of_daemon_set(manifest: Mapping[str, Any], nodes: Iterable[Node]) -> Iterator[Pod]:
-    """One for each node that its template suits."""
+    """One for each node that matches its template."""
     template = tolerating(pod_of(manifest))
-    owner = convert(_owner(manifest), OwnerReference)
+    owner = convert(owner_of(manifest), OwnerReference)
     for index, node in enumerate(node for node in nodes if wanted_on(template, node)):
         metadata = replace(template.metadata, name=_pod_name(manifest, index), owner_references=(owner,))
         yield tied_to(replace(template, metadata=metadata), node.metadata.name)
@@ -107,7 +119,7 @@ def _made(manifest: Mapping[str, Any]) -> Iterator[ApiStruct]:
     if not number:
         return
     template = to_dict(pod_of(manifest))
-    owner = _owner(manifest)
+    owner = owner_of(manifest)
     if owner["kind"] != manifest["kind"]:
         yield _replica_set(manifest, owner["name"])
     claims = (manifest.get("spec") or {}).get("volumeClaimTemplates") or ()
@@ -125,8 +137,8 @@ def _made(manifest: Mapping[str, Any]) -> Iterator[ApiStruct]:
             yield claim_of(manifest, claim, name)
 
 
-def _owner(manifest: Mapping[str, Any]) -> dict[str, Any]:
-    """A Deployment has its pods through a ReplicaSet that is named after it."""
+def owner_of(manifest: Mapping[str, Any]) -> dict[str, Any]:
+    """A Deployment owns its pods through a ReplicaSet named after it."""
     kind, name = manifest["kind"], manifest["metadata"].get("name") or ""
     if kind == "Deployment":
         kind, name = "ReplicaSet", f"{name}-0"
@@ -147,7 +159,7 @@ def _volume(claim: Mapping[str, Any], pod: str) -> dict[str, Any]:
 
 
 def claim_of(manifest: Mapping[str, Any], template: Mapping[str, Any], pod: str) -> PersistentVolumeClaim:
-    """The claim of one of a StatefulSet's pods, by one of its volumeClaimTemplates; raise LoadError."""
+    """A StatefulSet pod's claim for one of its volumeClaimTemplates; raises LoadError."""
     metadata = template.get("metadata") or {}
     about = {**metadata, "name": f"{metadata.get('name')}-{pod}", "namespace": _namespace(manifest)}
     found = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": about, "spec": template.get("spec") or {}}

@@ -1,8 +1,8 @@
 """Cached results of each Filter plugin on all nodes, updated incrementally.
 
-The filtering half of an `Evaluation`, which says what changed. `run` asks every plugin about every node; `update` asks
-again only those that the changed rows, or pods on other nodes, touch. Whether that worked out is what `update` returns:
-when it did not, nothing that is held here is to be used before the next `run`.
+The filtering half of an `Evaluation`, which determines what changed. `run` calls every plugin for every node; `update`
+only calls those affected by changed rows or by pods on other nodes. `update` returns whether it succeeded; if not, the
+results here must not be used before the next `run`.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from stowplan.engine.evaluation.plans import FilterPlan
 from stowplan.framework.cycle_state import CycleState
 from stowplan.framework.diagnosis import Diagnosis
 from stowplan.framework.interface import NodeFilterPlugin, Reads
-from stowplan.framework.metrics import measured
 from stowplan.framework.rejections import Rejections
+from stowplan.framework.runtime.metrics import measured
 from stowplan.framework.status import PROPAGATED, Code, Status, raised
 
 if TYPE_CHECKING:
@@ -32,83 +32,84 @@ if TYPE_CHECKING:
     from stowplan.cluster.pod_info import PodInfo
     from stowplan.engine.evaluation.node_sums import NodeSums, RefusedColumn
     from stowplan.framework.interface import FilterPlugin, PreFilterPlugin
-    from stowplan.framework.runtime import Framework, PreFiltered
+    from stowplan.framework.runtime.framework import Framework, PreFiltered
 
     Mask = npt.NDArray[np.bool_]
     Rows = npt.NDArray[np.intp]
 
 
 class Filtering:
-    """All rows' verdicts as pods of one signature get them."""
+    """The filters' results on all rows for pods of one signature."""
 
     def __init__(self, framework: Framework, sums: NodeSums, *, asking: bool) -> None:
         self._framework = framework
         self._asking = asking
         self._metrics = None if asking else framework.metrics
         self._sums = sums
-        #: Of those that have one of `sums`, by plugin: pods of one signature ask the same.
+        #: For plugins with shared `sums`, by name; pods of one signature share the question.
         self._columns: dict[str, RefusedColumn] = {}
         self._cluster = framework.handle.cluster
         self.state = CycleState(asking=self._asking)
-        #: What PreFilter said; None before the first run.
+        #: The result of PreFilter; None before the first run.
         self.pre_filtered: PreFiltered | None = None
-        #: Why the last run ended with an error.
+        #: The error that ended the last run.
         self.error: Status | None = None
-        #: Rows that PreFilter left in question.
+        #: Rows that PreFilter left.
         self._named: Mask = np.zeros(0, np.bool_)
         #: The rows that the evaluation is restricted to; None: all.
         self._within: Rows | None = None
-        #: Rows that Filter looks at, and how many they are.
+        #: Rows to filter, and their number.
         self.examined: Mask = np.zeros(0, np.bool_)
         self.seen = 0
-        #: Rows that all plugins let pass.
+        #: Rows that pass all plugins.
         self.feasible: Mask = np.zeros(0, np.bool_)
-        #: Each Filter's answer over all rows, in the order of the plugins; None: refuses nobody.
+        #: Each Filter's result over all rows, in plugin order; None: it rejects no row.
         self._answers: dict[str, Rejections | None] = {}
-        #: Plugins whose masks were brought up to date without their reasons.
+        #: Plugins whose masks were updated without their reasons.
         self._without_reasons: set[str] = set()
-        #: Whether a plugin joined late: it stands in the wrong place for a diagnosis.
+        #: Whether a plugin was added out of order, which a diagnosis must not show.
         self._disordered = False
-        #: Whether plugins that look at nodes one by one took part.
+        #: Whether node-level plugins took part.
         self.whole = True
         #: Plugins whose PreFilter state was renewed by the last update, and those that were outdated.
         self.renewed: set[str] = set()
-        #: What pods that come and go can move; made when it is needed. None: each plugin has to be looked at.
+        #: What changing pods can affect; created on demand. None: each plugin has to be checked.
         self._plan: FilterPlan | None = None
         self._planned = False
-        #: Rows that pass all but the plan's filters by sums; None: to be worked out.
+        #: Rows that pass all filters except the plan's filters by sums; None: not computed.
         self._open: Mask | None = None
-        #: Where in the changes of what these refuse together the feasible rows stand; None: nowhere.
+        #: Position in the change log of `FilterPlan.refused` up to which `feasible` is current; None: not current.
         self._followed: int | None = None
-        #: Whether the answers of these single filters are out of date.
+        #: Whether `_answers` of the plan's filters by sums are out of date.
         self._behind = False
-        #: Plugins that were asked anew without taking over what they say.
+        #: Plugins that were called again and whose results were not used.
         self._unsettled: set[str] = set()
-        #: The last change of pods that the verdicts know of; −1 if there is none.
+        #: Position in the cluster's change log up to which `feasible` is current; −1: not current.
         self._position = -1
-        #: Seconds that PreFilter took since the evaluation last set this to zero; 0.0 where nobody measures.
+        #: Seconds spent in PreFilter since the evaluation last reset this; 0.0 without metrics.
         self.preparing = 0.0
 
     @cached_property
     def looks_one_by_one(self) -> bool:
-        """Whether some plugin looks at nodes one by one."""
+        """Whether there are node-level plugins."""
         return any(isinstance(plugin, NodeFilterPlugin) for plugin in self._framework.filter)
 
     @property
     def judged_all(self) -> bool:
-        """Whether all plugins judged all the nodes that PreFilter left."""
+        """Whether all plugins evaluated all the nodes that PreFilter left."""
         whole = self.whole and self._within is None and self.error is None
         return whole and self.pre_filtered is not None and self.pre_filtered.status is None
 
     def sample(self) -> None:
-        """Have single calls of plugins timed, if this cycle is one of those."""
+        """Time single plugin calls, if this cycle is sampled."""
         if self._metrics is not None:
             self.state.plugin_times = self._metrics.sample
 
-    # -- from the beginning -------------------------------------------------------------------------------------------
+    # -- full run
+    # ---------------------------------------------------------------------------------------------------------
 
     def run(self, pod: PodInfo, *, within: Rows | None, one_by_one: bool = True) -> None:
-        """Ask every plugin about every node. Without `one_by_one`, plugins that look at single nodes are left out."""
+        """Call every plugin for every node. Without `one_by_one`, node-level plugins are left out."""
         self.whole = one_by_one
         self.state = CycleState(asking=self._asking)
         self.sample()
@@ -130,7 +131,7 @@ class Filtering:
         self.feasible = np.zeros(self._cluster.table.n, np.bool_)
 
     def _left_by(self, pre: PreFiltered) -> Mask:
-        """Rows that PreFilter left in question."""
+        """Rows that PreFilter left."""
         table = self._cluster.table
         if pre.status is not None:
             return np.zeros(table.n, np.bool_)
@@ -142,7 +143,7 @@ class Filtering:
         return valid & named
 
     def restrict(self, within: Rows | None) -> bool:
-        """Look at these rows only (None: at all that PreFilter left); whether they are others than before."""
+        """Restrict the rows (None: all that PreFilter left); return whether they changed."""
         moved = within is not self._within
         self._within = within
         self.examined = self._named if within is None else self._named & self._marked(within)
@@ -174,24 +175,25 @@ class Filtering:
         if self._metrics is not None:
             self._metrics.count(asked, self._metrics.filter, self._cluster.table.n)
 
-    # -- up to date again ---------------------------------------------------------------------------------------------
+    # -- incremental update
+    # -----------------------------------------------------------------------------------------------
 
     def planned(self, pod: PodInfo) -> bool:
-        """Whether only counters and sums move the verdicts, so that `update` asks nobody twice."""
+        """Whether only counters and sums can change the results, so that `update` needs no full plugin calls."""
         if not self._planned:
             self._plan = FilterPlan.of(self._framework, self.state, pod, self._answers, self._sums)
             self._planned, self._open, self._followed = True, None, None
         return self._plan is not None
 
     def follow(self, pod: PodInfo) -> bool:
-        """`update`, if no counter moved: then only what filters by sums say together can be another; False if not.
+        """`update` by the plan: only counting plugins and the joint result of filters by sums can change. False if not.
 
-        It is for the rows that were looked at before.
+        Uses the rows of the last run.
         """
         self.renewed.clear()
         state, plan = self.state, self._plan if self.planned(pod) else None
         if plan is None or state.plugin_times is not None:
-            # Each plugin is to be called, and perhaps timed.
+            # Each plugin has to be called, to be timed.
             return False
         for counter, plugin in plan.counters:
             if not counter.filter_holds(state, pod) and not self._renew(plugin, pod):
@@ -202,13 +204,13 @@ class Filtering:
                 return False
             if self._followed != plan.refused.changes.position:
                 self._take_over(plan)
-            # Also where they refuse the same rows as before.
+            # The reasons may differ even if the same rows are refused.
             self._without_reasons |= plan.names
             self._position = position
         return True
 
     def _renew(self, plugin: PreFilterPlugin, pod: PodInfo) -> bool:
-        """Ask one plugin anew, from PreFilter on; False if it fails, narrows, or begins or ceases to skip."""
+        """Call one plugin again, from PreFilter on; False if it fails, narrows, or starts or stops skipping."""
         assert self.pre_filtered is not None
         name, skipped = plugin.name, plugin.name in self.state.skip_filter
         if name in self.pre_filtered.narrowed_by:
@@ -227,12 +229,12 @@ class Filtering:
                 if self._replace(name, answer):
                     self._open, self._followed, self._position = None, None, -1
                 return True
-        # What it has written holds now, but nothing has come of it.
+        # Its state is current, but its result was not used.
         self._unsettled.add(name)
         return False
 
     def _take_over(self, plan: FilterPlan) -> None:
-        """Let the feasible rows be what the filters by sums leave now."""
+        """Update the feasible rows from the joint result of the filters by sums."""
         changes, refused = plan.refused.changes, plan.refused.values
         if self._open is None:
             self._open = self._joined([name for name in self._answers if name not in plan.names])
@@ -250,7 +252,7 @@ class Filtering:
         self._behind = True
 
     def _catch_up(self, pod: PodInfo) -> bool:
-        """Bring the single answers of filters by sums up to date, which `follow` does without; False for an error."""
+        """Update `_answers` of the filters by sums, which `follow` does not maintain; False on an error."""
         for plugin in self._plan.by_sums if self._plan is not None else ():
             refused = self._column(plugin, pod).values(self.state, pod)
             if isinstance(refused, Status):
@@ -260,9 +262,9 @@ class Filtering:
         return True
 
     def update(self, pod: PodInfo, rows: list[int], *, within: Rows | None, outdated: frozenset[str]) -> bool:
-        """Bring the verdicts up to date after pods of some rows changed; False when only a run can do that.
+        """Update the results after pods of some rows changed; False if a full run is needed.
 
-        `outdated`: plugins that are asked about every node, as lookup objects changed that they depend on.
+        `outdated`: plugins to call for every node, because lookup objects changed that they depend on.
         """
         self.renewed.clear()
         if not outdated and within is self._within and self.follow(pod):
@@ -270,7 +272,7 @@ class Filtering:
         return self.renew(pod, rows, within=within, outdated=outdated)
 
     def renew(self, pod: PodInfo, rows: list[int], *, within: Rows | None, outdated: frozenset[str]) -> bool:
-        """`update`, where there is no following: look at each plugin."""
+        """`update` without the plan: check each plugin."""
         if outdated:
             self.state.forget(outdated)
         renewed, seconds = measured(self._metrics, self._renew_pre_filters, pod, outdated)
@@ -305,7 +307,7 @@ class Filtering:
         return True
 
     def _renew_pre_filters(self, pod: PodInfo, outdated: frozenset[str]) -> bool:
-        """Run PreFilter again where its state no longer holds; False when it now says something else altogether."""
+        """Rerun PreFilter where its state is no longer valid; False if its result changed fundamentally."""
         self.renewed, counters = {*outdated, *self.renewed}, self._framework.pod_counters
         moving = self._framework.asked(self.state, pod).moving_pre_filters
         for plugin in asked_again(self._framework.pre_filter, moving, outdated):
@@ -314,7 +316,7 @@ class Filtering:
             if counter is not None and counter.filter_holds(self.state, pod):
                 continue
             if self.pre_filtered is not None and plugin.name in self.pre_filtered.narrowed_by:
-                # It may want other nodes now, or all.
+                # It may select other nodes now, or all.
                 return False
             answer = self._attempt_pre_filter(plugin, pod)
             if answer is None:
@@ -338,11 +340,11 @@ class Filtering:
         except PROPAGATED:
             raise
         except BaseException as e:
-            # The full run that follows finds it again and reports it.
+            # The full run that follows raises and reports it again.
             return raised(e)
 
     def _filter_rows(self, plugin: FilterPlugin, pod: PodInfo, rows: list[int]) -> list[bool] | None:
-        """A plugin's fresh verdict on some rows; None for an error."""
+        """A plugin's new result on some rows; None for an error."""
         if plugin.reads is Reads.NODE_SUMS:
             values = self._column(plugin, pod).values(self.state, pod)
             return None if isinstance(values, Status) else _of(values, rows)
@@ -359,7 +361,7 @@ class Filtering:
         return column
 
     def _patch(self, name: str, rows: list[int], fresh: list[bool]) -> bool:
-        """Put a plugin's fresh verdict on some rows into its mask; whether the mask changed."""
+        """Write a plugin's new result on some rows into its mask; return whether the mask changed."""
         old = self._answers[name]
         self._without_reasons.add(name)
         if old is None:
@@ -375,7 +377,7 @@ class Filtering:
         return True
 
     def _replace(self, name: str, answer: Rejections | None) -> bool:
-        """Take over a plugin's new answer; whether it refuses other nodes than before."""
+        """Store a plugin's new result; return whether it rejects other nodes than before."""
         known = name in self._answers
         old = self._answers.get(name)
         self._answers[name] = answer
@@ -386,7 +388,7 @@ class Filtering:
         return old.mask is not answer.mask
 
     def explain(self, pod: PodInfo) -> bool:
-        """Refresh the reasons of filters whose masks are up to date; False if a full run is needed."""
+        """Compute the missing reasons of filters whose masks are up to date; False if a full run is needed."""
         if self._disordered or not self.whole:
             return False
         for plugin in self._framework.active_filters(self.state) if self._without_reasons else ():
@@ -409,10 +411,10 @@ class Filtering:
         return feasible
 
     def _nodes_left_to(self, plugin: FilterPlugin) -> Nodes:
-        """All nodes, with those in question that the plugins before this one leave."""
+        """All nodes, with those marked as candidates that pass the plugins before this one."""
         nodes = Nodes(self._cluster)
         if plugin.reads is Reads.ANYTHING:
-            # Only plugins that look at nodes one by one mind.
+            # Only matters to node-level plugins.
             left = self.examined
             for earlier in takewhile(lambda p: p is not plugin, self._framework.active_filters(self.state)):
                 rejections = self._answers.get(earlier.name)
@@ -420,7 +422,8 @@ class Filtering:
             nodes.candidates = left
         return nodes
 
-    # -- plugins that look at nodes one by one ------------------------------------------------------------------------
+    # -- node-level plugins
+    # -----------------------------------------------------------------------------------------------
 
     def _leaves_out(self, plugin: FilterPlugin) -> bool:
         return not self.whole and isinstance(plugin, NodeFilterPlugin)
@@ -443,7 +446,7 @@ class Filtering:
     # -- reasons ------------------------------------------------------------------------------------------------------
 
     def diagnosis(self, refused: dict[int, Status]) -> Diagnosis:
-        """The verdict on every node after a run; `refused`: what nominated pods brought about, by row."""
+        """The verdict on every node after a run; `refused`: rejections caused by nominated pods, by row."""
         table, pre = self._cluster.table, self.pre_filtered
         assert pre is not None
         present = table.valid[: table.n].copy()
@@ -466,6 +469,6 @@ class Filtering:
 
 
 def _of(mask: Mask, rows: list[int]) -> list[bool]:
-    """A mask's values of some rows."""
+    """The mask's values of some rows."""
     found: list[bool] = mask.take(rows).tolist() if len(rows) > FEW else list(map(mask.item, rows))
     return found

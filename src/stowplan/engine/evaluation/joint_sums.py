@@ -1,11 +1,11 @@
-"""What several columns of sums (`node_sums.py`) say together, and which rows it changed for.
+"""Joint results of several columns of sums (`node_sums.py`), and which rows of them changed.
 
-Pods of many templates ask the same of a node's sums. So each distinct set of questions has one joint column, of all
-filters or of all scores: whether any of them refuses a row, or what they are worth in sum. Evaluations that ask these
-questions read it instead of the columns of single plugins. A row whose pods changed is looked up once for all of them,
-by its state, and an evaluation goes through the rows whose joint answer is another than when it looked last.
+Pods of many templates have the same questions about a node's sums. Each distinct set of questions has one joint column,
+for all filters or for all scores: whether any filter refuses a row, or the weighted sum of the scores. Evaluations with
+these questions read it instead of the columns of single plugins. A row whose pods changed is looked up once for all of
+them, by its state, and an evaluation processes the rows whose joint result changed since it last looked.
 
-The evaluations hold the joint columns that they read; one is freed with the last of them.
+Evaluations hold the joint columns that they read; a column is freed with the last of them.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class _JointColumn:
-    """The joint answers, by row."""
+    """Joint results by row."""
 
     __slots__ = (
         "__weakref__",
@@ -48,28 +48,28 @@ class _JointColumn:
         self._sums = sums
         self._cluster = sums.cluster
         self._columns = columns
-        #: By row; not to be written to by readers, and only good until pods move.
+        #: Read-only, and valid until pods change.
         self.values: npt.NDArray[Any] = np.zeros(0, np.int64)
-        #: Rows whose value became another.
+        #: Rows whose value changed.
         self.changes: ChangeLog[int] = ChangeLog()
-        #: Generation of the nodes that the values hold for, and the last change of pods in them.
+        #: Generation of the nodes, and position in the cluster's change log, that the values are valid for.
         self._generation = -1
         self._position = -1
-        #: The columns' epochs that they are of.
+        #: Epochs of the columns that the values were computed with.
         self._epochs: list[int] = []
         #: State of a row -> its value.
         self._known: dict[int, Any] = {}
 
     @classmethod
     def _shared(cls, sums: NodeSums, key: Hashable, make: Callable[[], Self]) -> Self:
-        """The one of a profile that has this key."""
+        """The profile's joint column with this key."""
         found = sums.joint.get(key)
         if not isinstance(found, cls):
             found = sums.joint[key] = make()
         return found
 
     def update(self, state: CycleState, pod: PodInfo) -> bool:
-        """Bring the values up to date, for one of the pods that ask this; False if a plugin failed."""
+        """Update the values, for one of the pods with these questions; False if a plugin failed."""
         changes, epochs = self._cluster.changes, [column.epoch(pod) for column in self._columns]
         position, same_nodes = changes.position, self._generation == self._cluster.table.generation
         rows = changes.since(self._position) if same_nodes and epochs == self._epochs else None
@@ -82,7 +82,7 @@ class _JointColumn:
         return True
 
     def _look_up(self, rows: list[int], state: CycleState, pod: PodInfo) -> bool:
-        """Take over a few rows' answers, which mostly are known of other rows in the same state."""
+        """Update a few rows, mostly from the cached results of rows in the same state."""
         known, values = self._known, self.values
         for row, number in zip(rows, self._sums.states_of(rows), strict=True):
             value = known.get(number)
@@ -99,7 +99,7 @@ class _JointColumn:
         return True
 
     def _asked(self, row: int, state: CycleState, pod: PodInfo) -> Any:
-        """What the columns say of one row; None if a plugin failed."""
+        """The joint result of one row, from the columns; None if a plugin failed."""
         answers = []
         for column in self._columns:
             values = column.values(state, pod)
@@ -109,12 +109,12 @@ class _JointColumn:
         return self._joined(answers)
 
     def _take_over(self, state: CycleState, pod: PodInfo) -> bool:
-        """Ask the columns about all rows."""
+        """Compute all rows from the columns."""
         table, answers = self._cluster.table, []
         for column in self._columns:
             values = column.values(state, pod)
             if isinstance(values, Status):
-                # The next question is about all rows.
+                # Compute all rows the next time.
                 self._generation = -1
                 return False
             answers.append(values)
@@ -137,7 +137,7 @@ class _JointColumn:
 
 
 class JointRefusals(_JointColumn):
-    """Rows that some of the filters refuse."""
+    """Whether some filter refuses a row."""
 
     __slots__ = ()
 
@@ -156,7 +156,7 @@ class JointRefusals(_JointColumn):
 
 
 class JointScores(_JointColumn):
-    """The weighted sum of the scores, which count as they are."""
+    """The weighted sum of scores that are not normalized."""
 
     __slots__ = ("_weights",)
 

@@ -1,11 +1,11 @@
 """Results that depend on a node's resource sums, shared by all pods with equal requests.
 
-Whether a node has room, and how full it would be, does not depend on a pod's affinity or labels: pods of many templates
-with equal requests get the same answer from such plugins (`Reads.NODE_SUMS`). So each distinct question has one column
-over all rows, brought up to date when it is read: usually one or two rows have changed. And as nodes of one kind pass
-through the same states, the answers for even those rows are often known.
+Whether a node has room, and how full it would be, does not depend on a pod's affinity or labels. Pods of different
+templates with equal requests get the same results from such plugins (`Reads.NODE_SUMS`). So each distinct question has
+one column over all rows, updated when it is read; usually one or two rows have changed. Since nodes of one kind pass
+through the same states, the results for even those rows are often cached.
 
-The evaluations hold the columns that they read; a column is freed with the last of them.
+Evaluations hold references to the columns that they read; a column is freed with the last of them.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ if TYPE_CHECKING:
     from stowplan.cluster.pod_info import PodInfo
     from stowplan.framework.cycle_state import CycleState
     from stowplan.framework.interface import FilterPlugin, ScorePlugin
-    from stowplan.framework.runtime import Framework
+    from stowplan.framework.runtime.framework import Framework
 
-#: So many changed rows are brought up to date one by one, in numbers: with arrays these few would cost more.
+#: Up to this many changed rows are updated one by one as Python numbers, which is cheaper than array operations.
 FEW = 16
-#: States of rows whose answers are remembered, of all columns together.
+#: Maximum number of cached row states over all columns.
 _MAX_STATES = 1 << 17
 
 
@@ -43,18 +43,18 @@ class NodeSums:
         self._framework = framework
         self.cluster = framework.handle.cluster
         self._columns: WeakValueDictionary[tuple[Any, ...], _Column] = WeakValueDictionary()
-        #: What several columns say together (`joint_sums.py`).
+        #: Joint results of several columns (`joint_sums.py`).
         self.joint: WeakValueDictionary[Hashable, Any] = WeakValueDictionary()
-        #: State of a row -> its number, which stands for it in all columns.
+        #: State of a row -> its number, used as a key in all columns.
         self._numbers: dict[tuple[Any, ...], int] = {}
         self._next_number = count()
-        #: Row -> the number of its state, and where the nodes and the changes stood then.
+        #: Row -> the number of its state, with the versions of nodes and pods at that time.
         self._states: dict[int, int] = {}
         self._generation = -1
         self._position = -1
 
     def refused(self, plugin: FilterPlugin, pod: PodInfo) -> RefusedColumn:
-        """Rows that a Filter refuses pods that ask what this one does."""
+        """Rows that a Filter rejects for pods with this pod's question."""
         key = ("filter", plugin.name, plugin.sums_question(pod))
         found = self._columns.get(key)
         if not isinstance(found, RefusedColumn):
@@ -62,7 +62,7 @@ class NodeSums:
         return found
 
     def scored(self, plugin: ScorePlugin, pod: PodInfo) -> ScoredColumn:
-        """Every row's raw score for pods that ask what this one does."""
+        """Every row's raw score for pods with this pod's question."""
         key = ("score", plugin.name, plugin.sums_question(pod))
         found = self._columns.get(key)
         if not isinstance(found, ScoredColumn):
@@ -70,7 +70,7 @@ class NodeSums:
         return found
 
     def states_of(self, rows: list[int]) -> list[int]:
-        """What some rows sum up to, as numbers: rows with equal numbers are alike."""
+        """The states of some rows, as numbers: rows with equal numbers have equal sums."""
         cluster, states = self.cluster, self._states
         position = cluster.changes.position
         if position != self._position or self._generation != cluster.table.generation:
@@ -85,7 +85,7 @@ class NodeSums:
 
     def _state_of(self, row: int) -> int:
         if len(self._numbers) > _MAX_STATES:
-            # What columns know goes under numbers that are never given again.
+            # Columns cache by these numbers, which are never reused.
             self._numbers.clear()
         sums = self.cluster.table.sums(row)
         found = self._numbers.get(sums)
@@ -96,12 +96,12 @@ class NodeSums:
 
     @property
     def max_states(self) -> int:
-        """How many states' answers a column may remember."""
+        """Maximum number of states that a column may cache."""
         return _MAX_STATES // max(1, len(self._columns))
 
 
 class _Column:
-    """One question's answers, by row."""
+    """One question's results, by row."""
 
     __slots__ = (
         "__weakref__",
@@ -123,20 +123,20 @@ class _Column:
         self._framework = framework
         self._cluster = framework.handle.cluster
         self._plugin = plugin
-        #: Not to be written to by readers, and only good until pods move.
+        #: Read-only, and valid until pods change.
         self._values: npt.NDArray[Any] = np.zeros(0, np.int64)
-        #: Generation of the nodes, and the lookup objects, that the values hold for.
+        #: Generation of the nodes, and the lookup objects, that the values are valid for.
         self._generation = -1
         self._objects: ObjectWatch = framework.watch_objects(pod, plugin)
         self._epoch = 0
         self._position = -1
-        #: States of the few rows that are being asked about; none of many.
+        #: States of the rows if there are few of them; otherwise empty.
         self._states: list[int] = []
-        #: State of a row -> its answer.
+        #: State of a row -> its result.
         self._known: dict[int, Any] = {}
 
     def epoch(self, pod: PodInfo) -> int:
-        """Moves when a lookup object changed that the answers depend on, which are outdated then."""
+        """Changes when a lookup object changed that the results depend on; they are outdated then."""
         if self._objects.changed():
             # The set of looked-up objects may depend on those that changed.
             self._objects, self._generation = self._framework.watch_objects(pod, self._plugin), -1
@@ -144,14 +144,14 @@ class _Column:
         return self._epoch
 
     def values(self, state: CycleState, pod: PodInfo) -> npt.NDArray[Any] | Status:
-        """The answers of all rows, for one of the pods that ask this."""
+        """The results of all rows, for one of the pods with this question."""
         rows = self._outdated(pod)
         if rows is not None and not rows:
             return self._values
         nodes = Nodes(self._cluster, None if rows is None else np.array(rows, np.intp))
         answer = self._ask(state, pod, nodes)
         if isinstance(answer, Status):
-            # The values stay behind: the next question is about all rows.
+            # The values are not updated: the next call recomputes all rows.
             self._generation = -1
             return answer
         return self._take_over(rows, answer)
@@ -160,7 +160,7 @@ class _Column:
         raise NotImplementedError
 
     def _outdated(self, pod: PodInfo) -> list[int] | None:
-        """Rows to recompute, None for all. A few rows in known states are looked up right here."""
+        """Rows to recompute, None for all. A few rows with known states are updated here."""
         cluster = self._cluster
         changes, table = cluster.changes, cluster.table
         self.epoch(pod)
@@ -183,7 +183,7 @@ class _Column:
         return unknown
 
     def _take_over(self, rows: list[int] | None, answer: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        """Write the answers for some rows (None: all) down; the whole column."""
+        """Store the results of some rows (None: all) and return the whole column."""
         if rows is None:
             self._values = answer.copy()
             self._known.clear()

@@ -1,11 +1,11 @@
-"""What of a kept evaluation can move while only pods come and go, worked out once for all equal pods that follow.
+"""What can change in a cached evaluation while only pods change, computed once for all equal pods that follow.
 
-Most plugins' answers hang on node objects, or were skipped. A plan lists the others: the plugins that count pods
-anywhere, which say themselves whether their answers hold, and what those that read sums of a node's pods say together
-(`joint_sums.py`). If the counters hold, the rows that the latter says something else of are all there is to look at.
-Where a plugin takes part that cannot be listed so, there is no plan: then each plugin is looked at.
+Most plugins' results depend on node objects only, or were skipped. A plan lists the others: plugins that count pods on
+any node, which report whether their results are valid and are called again one by one if not, and the joint result of
+those that read sums of a node's pods (`joint_sums.py`), of which only the changed rows are read. If some plugin fits
+neither, there is no plan, and each plugin is checked.
 
-A plan is good until plugins begin or cease to take part: `Filtering` and `Scoring` make it again after that.
+A plan is valid until the set of participating plugins changes; `Filtering` and `Scoring` then create a new one.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ if TYPE_CHECKING:
     from stowplan.framework.cycle_state import CycleState
     from stowplan.framework.interface import FilterPlugin, PreFilterPlugin, PreScorePlugin, ScorePlugin
     from stowplan.framework.rejections import Rejections
-    from stowplan.framework.runtime import Framework
+    from stowplan.framework.runtime.framework import Framework
 
 
 class FilterPlan(NamedTuple):
-    """Of PreFilter and Filter."""
+    """The plan for PreFilter and Filter."""
 
-    #: Each as what it is for the plan and for the framework.
+    #: Each plugin in both of its roles.
     counters: tuple[tuple[CountsPods, PreFilterPlugin], ...]
-    #: Those that read sums, and what they say together.
+    #: Plugins that read sums, their names, and their joint result.
     by_sums: tuple[FilterPlugin, ...]
     names: frozenset[str]
     refused: JointRefusals
@@ -50,7 +50,7 @@ class FilterPlan(NamedTuple):
         answers: Mapping[str, Rejections | None],
         sums: NodeSums,
     ) -> FilterPlan | None:
-        """`answers`: of the plugins that take part."""
+        """`answers`: results of the participating plugins."""
         active = framework.active_filters(state)
         moving = framework.asked(state, pod).moving_pre_filters
         counters = tuple((plugin, plugin) for plugin in moving if isinstance(plugin, CountsPods))
@@ -63,13 +63,13 @@ class FilterPlan(NamedTuple):
 
 
 class ScorePlan(NamedTuple):
-    """Of PreScore and Score."""
+    """The plan for PreScore and Score."""
 
     counters: tuple[tuple[CountsPods, PreScorePlugin], ...]
-    #: Those that read sums, and what they are worth together.
+    #: Scores that read sums, and their joint result.
     by_sums: tuple[Score, ...]
     worth: JointScores
-    #: What other feasible nodes may change as well.
+    #: Scores that also depend on the other feasible nodes.
     normalized: tuple[Score, ...]
 
     @classmethod
@@ -94,7 +94,7 @@ class ScorePlan(NamedTuple):
         return cls(counters, parts, worth, tuple(part for part in scores.values() if part.plugin.normalizes))
 
     def worth_of_parts(self, rows: int) -> npt.NDArray[np.int64]:
-        """What the single scores by sums are worth together."""
+        """The sum of the single scores by sums."""
         worth = np.zeros(rows, np.int64)
         for part in self.by_sums:
             worth += part.weighted

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(eq=False)
 class Score:
-    """Of all rows; brought up to date in place."""
+    """Scores of all rows, updated in place."""
 
     plugin: ScorePlugin
     weight: int
@@ -27,13 +27,13 @@ class Score:
     normal: Ints
     #: Normalized, times the weight.
     weighted: Ints
-    #: Lowest and highest raw score of feasible rows; None: not known.
+    #: Lowest and highest raw score of the feasible rows; None: not computed.
     bounds: tuple[int, int] | None = None
 
     def bounds_hold(self, changed: Sequence[int], before: Mask, feasible: Mask) -> bool:
-        """Whether lowest and highest are the same of other feasible rows, which these rows tell from those before.
+        """Whether lowest and highest are unchanged for other feasible rows that differ from those before in these rows.
 
-        There are at least two of them. False where that takes more than a look at the rows.
+        At least two rows are feasible. False if more than these rows would have to be read to tell.
         """
         raw = self.raw
         if self.bounds is None:

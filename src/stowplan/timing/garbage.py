@@ -1,0 +1,14 @@
+"""Tune Python's garbage collection.
+
+A scheduler keeps very many objects, hardly any of them in cycles. Collecting at Python's default rate costs 3 % of a
+simulation, and a tenth of a create in the embedded API.
+"""
+
+from __future__ import annotations
+
+import gc
+
+
+def collect_seldom() -> None:
+    """Call this once per process, at the start."""
+    gc.set_threshold(50_000, 20, 100)
