@@ -60,7 +60,7 @@ def twin_of(hand):
     unfinished = hand.engine.unfinished()
     if not unfinished:
         return Twin(hand)
-    with pytest.raises(UnfinishedError, match="what is under way cannot be dumped") as raised:
+    with pytest.raises(UnfinishedError, match="cannot dump while something is in progress") as raised:
         hand.engine.dump()
     assert raised.value.unfinished == tuple(unfinished)
     return None

@@ -138,7 +138,7 @@ def test_extenders_may_be_left_out():
     found = cluster_with(*rooms("n1", "n2"), answers=answers).explain(a_pod("p").obj(), extenders=False).to_dict()
     assert answers.calls == []
     assert found["notAsked"] == {
-        URL: "an attempt asks it, a question was not to; its filter and prioritize may change this"
+        URL: "an attempt would call it, this question did not; its filter and prioritize may change this"
     }
 
 
