@@ -68,6 +68,8 @@ class Loaded:
     #: Objects of the kinds that were asked for beside those that the scheduler reads.
     others: tuple[Mapping[str, Any], ...] = ()
     other_sources: tuple[Source, ...] = ()
+    #: Skipped objects that no API server has stored, each with where it is from.
+    unread: tuple[tuple[Mapping[str, Any], Source], ...] = ()
     #: What was skipped, for the user to know.
     notes: tuple[str, ...] = ()
 
@@ -93,6 +95,7 @@ def load_files(
         tuple(loader.sources),
         others=tuple(loader.others),
         other_sources=tuple(loader.other_sources),
+        unread=tuple(loader.unread),
         notes=(*loader.skipped_files, *loader.notes()),
     )
 
@@ -217,6 +220,7 @@ class _Loader(_Reader):
     objects: list[ApiStruct] = field(default_factory=list)
     raw: list[Mapping[str, Any]] = field(default_factory=list)
     sources: list[Source] = field(default_factory=list)
+    unread: list[tuple[Mapping[str, Any], Source]] = field(default_factory=list)
     #: Number of skipped objects by (kind, apiVersion).
     skipped: Counter[tuple[str, str]] = field(default_factory=Counter)
     #: Where each (group, kind, namespace, name) was first seen.
@@ -243,6 +247,8 @@ class _Loader(_Reader):
                 self.other_sources.append(source)
                 return
             self.skipped[error.kind, error.api_version] += 1
+            if not raw["metadata"].get("uid"):
+                self.unread.append((raw, source))
             return
         except DecodeError as error:
             self.errors.append(f"{source}: {_name_of(raw)}{error}")
