@@ -1,7 +1,7 @@
-"""Changes of a cluster to ask about, with descriptions.
+"""Hypothetical changes of a cluster, with descriptions.
 
-`apply` makes a change within a transaction of the caller's. Pods that lose their node by it are made anew and wait; the
-caller lets everybody look for a node when all changes are made.
+`apply` makes a change within the caller's transaction. Pods that lose their node are recreated as pending; the caller
+schedules pending pods after all changes are made.
 """
 
 from __future__ import annotations
@@ -44,17 +44,17 @@ class Change(ABC):
     @property
     @abstractmethod
     def text(self) -> str:
-        """What is changed, for people."""
+        """A description of the change."""
 
     @abstractmethod
     def apply(self, cluster: Cluster) -> None:
-        """Make it."""
+        """Make the change."""
 
 
 @dataclass(frozen=True)
 class AddNodes(Change):
     count: int
-    #: The name of a node that is there, or a Node of its own.
+    #: The name of an existing node, or a new Node.
     like: str | Node
 
     @property
@@ -81,7 +81,7 @@ class Remove(Change):
 
 @dataclass(frozen=True)
 class Drain(Change):
-    """The node takes no more pods, and those that do not belong to it leave."""
+    """The node is cordoned, and its pods are evicted, except for those that belong to it."""
 
     node: str
 
@@ -101,7 +101,7 @@ class Drain(Change):
 class Label(Change):
     node: str
     key: str
-    #: None takes the label away.
+    #: None removes the label.
     value: str | None
 
     @property
@@ -119,12 +119,12 @@ class Label(Change):
 
 @dataclass(frozen=True)
 class Taint(Change):
-    """NoExecute takes the pods off that do not tolerate it."""
+    """With NoExecute, pods that do not tolerate it are evicted."""
 
     node: str
     key: str
     value: str = ""
-    #: "" takes all taints of the key away.
+    #: "" removes all taints with the key.
     effect: str = "NoSchedule"
 
     @property
@@ -149,7 +149,7 @@ class Taint(Change):
 
 @dataclass(frozen=True)
 class Scale(Change):
-    """So many pods of a controller, made like those that it has."""
+    """Set the number of a controller's pods; new ones are like those that exist."""
 
     #: As in owner references: Deployment, StatefulSet, ReplicaSet, Job, …
     kind: str
@@ -241,7 +241,7 @@ class Put(Change):
 
 @dataclass(frozen=True)
 class Reconfigure(Change):
-    """Another configuration of the scheduler; pods that have a node stay there."""
+    """Another scheduler configuration; placed pods stay."""
 
     config: Mapping[str, Any] | str | Configuration
     where: str = ""
@@ -252,7 +252,7 @@ class Reconfigure(Change):
         return f"configure the scheduler by {name}"
 
     def apply(self, cluster: Cluster) -> None:
-        """Whoever asks has made a cluster with it."""
+        """No-op: the caller has created the cluster with it."""
 
 
 def _stands(pod: Pod, taint: TaintOfNode) -> bool:
@@ -279,7 +279,7 @@ def _forget(cluster: Cluster, infos: Iterable[PodInfo]) -> None:
 
 
 def _take_off(cluster: Cluster, infos: Iterable[PodInfo]) -> None:
-    """Take pods off their node; who comes back waits for another one."""
+    """Remove pods from their node; those that are recreated become pending."""
     leaving = [(info.key, info.pod) for info in list(infos)]
     for key, _ in leaving:
         cluster.evict(key)

@@ -33,10 +33,10 @@ _NO_TEMPLATES: Mapping[str, ResourceClaimSpec] = MappingProxyType({})
 def with_own_claims(
     cluster: Cluster, fresh: Pod, original: Pod, templates: Mapping[str, ResourceClaimSpec] = _NO_TEMPLATES
 ) -> Pod:
-    """The pod, with claims as those that were made for the original; they are added to the cluster.
+    """The pod, with claims like those that were generated for the original; they are added to the cluster.
 
-    An original without claims, such as the template of a workload, gets what `templates` (by `namespace/name`) say, or
-    what other pods have from the same templates.
+    If the original has no claims, such as the template of a workload, they are made from `templates` (by
+    `namespace/name`), or like those that other pods have from the same templates.
     """
     fresh = with_own_volume_claims(cluster, fresh, original)
     statuses = []
@@ -60,7 +60,7 @@ def with_own_claims(
 
 
 def _like_others(cluster: Cluster, pod: Pod, entry: PodResourceClaim) -> ResourceClaimSpec | None:
-    """What the claim of another pod asks for that is made from the same template."""
+    """The spec of another pod's claim from the same template."""
     wanted = pod.metadata.namespace or "default", entry.resource_claim_template_name
     for info in (*cluster.state.pending.values(), *cluster.state.placed_pods()):
         for other in info.pod.spec.resource_claims:

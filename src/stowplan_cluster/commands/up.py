@@ -26,7 +26,7 @@ from stowplan.command_line.named_plugins import plugin_names
 from stowplan.command_line.stop_signals import stop_signals
 from stowplan.config import load_config
 from stowplan.daemon.plugin_registry import registry_with
-from stowplan.explain.tables import write
+from stowplan.explain.text.tables import write
 from stowplan.extenders.calls import kinds_wanted
 from stowplan.framework.explanations.formatting import count, joined
 from stowplan.guarding.hang_guard import HangGuard
@@ -45,8 +45,8 @@ if TYPE_CHECKING:
     from stowplan.command_line.stop_signals import StopSignals
     from stowplan.config import Configuration, FeatureGates
     from stowplan.daemon.page import SchedulerPage
-    from stowplan.explain.tables import Line
-    from stowplan.framework.registry import Registry
+    from stowplan.explain.text.tables import Line
+    from stowplan.framework.runtime.registry import Registry
     from stowplan.live.scheduler import Scheduler
     from stowplan.serving.requests.messages import Page
     from stowplan_cluster.apiserver.store import Store

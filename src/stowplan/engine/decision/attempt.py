@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from stowplan.cluster.pod_info import PodInfo
     from stowplan.framework.cycle_state import CycleState
     from stowplan.framework.eviction_plan import EvictionPlan
-    from stowplan.framework.runtime import Framework
+    from stowplan.framework.runtime.framework import Framework
     from stowplan.queue.queued_pod import QueuedPod
 
 _NOBODY: frozenset[str] = frozenset()
