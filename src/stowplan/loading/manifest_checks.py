@@ -1,8 +1,8 @@
 """Validate manifests as an API server would, if a package provides the checks.
 
-Packages offer a check by the entry-point group `stowplan.manifest_checks`: a function that takes an object and yields
-(whether it must not be read as if it were right, what is wrong). The embedded cluster has one; the scheduler's image is
-without. What a cluster has stored was accepted there, and is not checked again.
+Packages provide a check through the entry-point group `stowplan.manifest_checks`: a function that takes an object and
+yields (whether it is fatal, the problem). The embedded cluster has one; the scheduler's image does not include it.
+Objects that a cluster has stored were validated there, and are not checked again.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
     Check = Callable[[Mapping[str, Any]], Iterable[tuple[bool, str]]]
 
 ENTRY_POINT_GROUP = "stowplan.manifest_checks"
-#: Notes that are told in full.
+#: Maximum number of notes.
 _TOLD = 5
 
 
 def checked(manifests: Sequence[tuple[Mapping[str, Any], object]]) -> list[str]:
-    """What to say of them; raise LoadError. Each manifest comes with the place it is from."""
+    """Notes about the manifests; raises LoadError. Each manifest comes with its location."""
     written = [(manifest, place) for manifest, place in manifests if _is_written_by_hand(manifest)]
     errors: list[str] = []
     notes: list[str] = []
@@ -51,7 +51,7 @@ def _is_written_by_hand(manifest: Mapping[str, Any]) -> bool:
 
 
 def _runs(manifest: Mapping[str, Any]) -> bool:
-    """A pod that somebody has put on a node for a trial says more of the node than of itself."""
+    """A hand-written pod with a node name describes the node's usage rather than the pod itself."""
     spec = manifest.get("spec")
     return manifest["kind"] == "Pod" and isinstance(spec, dict) and bool(spec.get("nodeName"))
 

@@ -24,7 +24,7 @@ def tuning_page(found: TuningRecord) -> list[Block]:
 
 
 def verdict_text(found: TuningRecord) -> str:
-    """What the held-out part says of the best trial, in a sentence."""
+    """The verdict of the held-out part on the best trial, in one sentence."""
     if found.best is None:
         return "No trial is done."
     if found.verdict == NOT_JUDGED:
