@@ -36,7 +36,7 @@ from stowplan.api.port import Listing
 from stowplan.api.types import Node, Pod
 from stowplan.config import load_config
 from stowplan.daemon.recording_file import recording
-from stowplan.engine.attempt import on_node
+from stowplan.engine.decision.attempt import on_node
 from stowplan.engine.inputs import Changes
 from stowplan.guarding.hang_guard import HangGuard
 from stowplan.in_tree.registry import in_tree_registry
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
     from stowplan.daemon.recording_file import RecordingFile
     from stowplan.engine.engine import Engine
-    from stowplan.engine.input_recorder import Recorder
+    from stowplan.engine.input_log.input_recorder import Recorder
 
 
 class Nothing:

@@ -17,7 +17,7 @@ from stowplan.client.http.connection_pool import ConnectionPool
 from stowplan.client.http.failures import NotAnswered
 from stowplan.client.http.transport import Limits
 from stowplan.cluster import state
-from stowplan.engine import algorithm
+from stowplan.engine.decision import algorithm
 from stowplan.testing import a_node, a_pod, selector
 from stowplan_cluster.apiserver.deletion import DeleteOptions
 from support.examples import SCALE

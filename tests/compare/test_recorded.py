@@ -12,7 +12,7 @@ from stowplan.compare.comparison import compare_recorded
 from stowplan.compare.page import comparison_html
 from stowplan.compare.recorded import NO_ATTEMPTS, ONE_RUN
 from stowplan.compare.text import NO_DIFFERENCE
-from stowplan.engine.recording import RecordingError
+from stowplan.engine.input_log.recording import RecordingError
 from support.live.recordings import a_short_run
 from support.sweeps.here import Here
 

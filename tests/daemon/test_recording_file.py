@@ -15,8 +15,8 @@ from stowplan.api.decode import convert
 from stowplan.api.types import Pod
 from stowplan.daemon import recording_file
 from stowplan.daemon.recording_file import RecordingFile, kept_annotations, recording
+from stowplan.engine.input_log.recorded_annotations import OTHERS
 from stowplan.engine.inputs import Changes
-from stowplan.engine.recorded_annotations import OTHERS
 from stowplan.framework.interface import ReadsNoObjects
 from stowplan.guarding.hang_guard import HangGuard
 from stowplan.in_tree.registry import in_tree_registry

@@ -11,8 +11,8 @@ from stowplan.api.api_errors import Conflict
 from stowplan.api.types import Pod
 from stowplan.engine.dumped import DumpError, UnfinishedError, decode_dump, encode_dump
 from stowplan.engine.engine import SCHEDULE, TICK
+from stowplan.engine.input_log.recording import Header, Recording, read_entries, read_header
 from stowplan.engine.inputs import Served, WallClock
-from stowplan.engine.recording import Header, Recording, read_entries, read_header
 from stowplan.engine.written_objects import LAST_APPLIED
 from stowplan.framework.interface import PermitPlugin, PreFilterPlugin
 from stowplan.framework.requests import Delete, Patch

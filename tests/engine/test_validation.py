@@ -3,7 +3,7 @@
 import pytest
 
 from stowplan.api.types import Pod
-from stowplan.engine.binding_records import Stage
+from stowplan.engine.binding.binding_records import Stage
 from stowplan.engine.inputs import Closing, Started, Stopped
 from stowplan.engine.validation import InvalidStateError
 from stowplan.framework.status import SUCCESS

@@ -3,7 +3,7 @@
 import pytest
 
 from stowplan.cluster.hypothetical import HypotheticalNodes
-from stowplan.engine.algorithm import SchedulingAlgorithm
+from stowplan.engine.decision.algorithm import SchedulingAlgorithm
 from stowplan.framework.interface import PostFilterResult
 from stowplan.framework.status import Code
 from stowplan.plugins import FilterPlugin, PostFilterPlugin, SignPlugin, error, unschedulable

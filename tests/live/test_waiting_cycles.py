@@ -7,7 +7,7 @@ import pytest
 
 from stowplan.api.port import Unreachable
 from stowplan.engine.engine import MAX_BINDING_WRITES
-from stowplan.engine.suspended_cycles import MAX_CYCLES
+from stowplan.engine.suspension.suspended_cycles import MAX_CYCLES
 from stowplan.framework.interface import PreBindPlugin
 from stowplan.framework.requests import Wait
 from stowplan.framework.status import SKIP

@@ -8,7 +8,7 @@ from stowplan.api.api_errors import BadRequest, NotFound
 from stowplan.api.decode import decode_object
 from stowplan.api.users import ANONYMOUS_USER
 from stowplan.cluster.state import ClusterState
-from stowplan.engine.recording import RecordingError
+from stowplan.engine.input_log.recording import RecordingError
 from stowplan.page.course import Run, course_of
 from stowplan.page.courses import Courses
 from stowplan.serving.requests.messages import Request

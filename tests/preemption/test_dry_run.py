@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from stowplan.api.types import PodDisruptionBudget
 from stowplan.cluster.nominator import Nominator
 from stowplan.cluster.pod_info import NOT_STARTED
-from stowplan.engine.algorithm import SchedulingAlgorithm
+from stowplan.engine.decision.algorithm import SchedulingAlgorithm
 from stowplan.engine.evaluation.evaluation import Evaluation
 from stowplan.framework.status import Code
 from stowplan.plugins import FilterPlugin, NodeFilterPlugin, Reads, Reason, Rejections, unschedulable

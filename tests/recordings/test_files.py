@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import msgspec
 import pytest
 
-from stowplan.engine.recording import Header, RecordingError
+from stowplan.engine.input_log.recording import Header, RecordingError
 from stowplan.recordings import files
 from stowplan.recordings.container import packed
 from stowplan.recordings.files import file_at, files_of_run, header_of, is_continued, moment_text, rotated

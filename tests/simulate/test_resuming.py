@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from stowplan.api.types import Pod
 from stowplan.config import load_config
 from stowplan.engine.dumped import decode_dump, encode_dump
-from stowplan.engine.input_recorder import RecordedEngine, Recorder
-from stowplan.engine.recording import Replay
+from stowplan.engine.input_log.input_recorder import RecordedEngine, Recorder
+from stowplan.engine.input_log.recording import Replay
 from stowplan.framework.requests import Delete
 from stowplan.in_tree.registry import in_tree_registry
 from stowplan.simulate.driver import VirtualTime

@@ -8,13 +8,13 @@ from stowplan.cluster.transaction import TransactionError
 from stowplan.engine.dumped import DumpError, EngineDump, UnfinishedError, dumped_state, restored_state
 
 if TYPE_CHECKING:
-    from stowplan.engine.algorithm import SchedulingAlgorithm
-    from stowplan.engine.bindings import Bindings
-    from stowplan.engine.evictions import Evictions
+    from stowplan.engine.binding.bindings import Bindings
+    from stowplan.engine.decision.algorithm import SchedulingAlgorithm
+    from stowplan.engine.eviction.evictions import Evictions
     from stowplan.engine.parts import Parts
     from stowplan.engine.queue_timer import QueueTimer
     from stowplan.engine.statuses import PodStatuses
-    from stowplan.engine.suspended_cycles import SuspendedCycles
+    from stowplan.engine.suspension.suspended_cycles import SuspendedCycles
 
 
 class Dumping:
@@ -38,7 +38,7 @@ class Dumping:
         self._queue_timer = queue_timer
 
     def unfinished(self) -> list[str]:
-        """What the engine is in the middle of, and cannot be dumped for."""
+        """What is in progress and prevents a dump."""
         return [
             *(["a transaction is open"] if self._parts.state.transactions.depth else ()),
             *(f"{cycle}: {cycle.stage.value}" for cycle in self._suspended.under_way.values()),
@@ -48,7 +48,7 @@ class Dumping:
         ]
 
     def dump(self, *, ahead: float, stopped: bool) -> EngineDump:
-        """`ahead`: what the wall clock is ahead of the engine's time; `stopped`: no pod is tried."""
+        """`ahead`: the offset of the wall clock from the engine's time; `stopped`: whether scheduling is stopped."""
         unfinished = self.unfinished()
         if unfinished:
             raise UnfinishedError(unfinished)
@@ -83,7 +83,7 @@ class Dumping:
         self._statuses.load(dump.statuses)
 
     def _check(self, dump: EngineDump) -> None:
-        """Raise DumpError if it cannot be loaded here, before anything has changed."""
+        """Raise DumpError if the dump cannot be loaded, before anything is changed."""
         if any(self._parts.state.version) or self._parts.outbox.number:
             raise DumpError("a dump can only be loaded into an engine that has not taken a step")
         theirs, ours = (", ".join(sorted(names)) for names in (dump.switched_off, self._algorithm.frameworks))

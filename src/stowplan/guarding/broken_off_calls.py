@@ -16,7 +16,7 @@ from stowplan.guarding.hang_guard import PluginTimeoutError
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from stowplan.engine.recording import BrokenOff
+    from stowplan.engine.input_log.recording import BrokenOff
 
 
 class BrokenOffCalls:

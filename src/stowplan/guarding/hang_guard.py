@@ -45,7 +45,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from stowplan.api.durations import Duration
-from stowplan.engine.recording import BrokenOff
+from stowplan.engine.input_log.recording import BrokenOff
 from stowplan.framework.status import place_of
 from stowplan.klog import get_logger
 

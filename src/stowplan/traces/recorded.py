@@ -22,8 +22,8 @@ from stowplan.api.meta import controller_of
 from stowplan.api.pod import FINISHED, Pod, PodStatus
 from stowplan.api.types import Node
 from stowplan.engine.dumped import objects_of
+from stowplan.engine.input_log.recording import RecordingError
 from stowplan.engine.inputs import Changes
-from stowplan.engine.recording import RecordingError
 from stowplan.recordings.files import entries_of, files_of_run, header_of
 from stowplan.traces.trace import Arrival, TraceError
 

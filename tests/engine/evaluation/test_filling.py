@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from engine.evaluation.test_reuse import DB, USERS, WEB, Crowd
 from stowplan.cluster.pod_info import PodInfo
 from stowplan.cluster.state import ClusterState
-from stowplan.engine.algorithm import SchedulingAlgorithm
+from stowplan.engine.decision.algorithm import SchedulingAlgorithm
 from stowplan.engine.evaluation import filling as filling_module
 from stowplan.framework.interface import CountsPods
 from stowplan.plugins import PreFilterPlugin, Reads, ScorePlugin, ShapeSigned

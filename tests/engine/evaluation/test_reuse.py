@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from stowplan.api import types as t
 from stowplan.cluster.state import ClusterState
-from stowplan.engine.algorithm import SchedulingAlgorithm
+from stowplan.engine.decision.algorithm import SchedulingAlgorithm
 from stowplan.engine.evaluation import evaluation as evaluation_module
 from stowplan.engine.evaluation import filtering, node_sums, scoring
 from stowplan.engine.evaluation.evaluation import Evaluation

@@ -6,7 +6,7 @@ from stowplan.client.credentials.kubeconfig import parse_kubeconfig, select
 from stowplan.client.endpoint.config_error import ClientConfigError
 from stowplan.command_line.flags.validation import read_allow_list
 from stowplan.engine.dumped import DumpError, decode_dump
-from stowplan.engine.recording import RecordingError, read_entries, read_header
+from stowplan.engine.input_log.recording import RecordingError, read_entries, read_header
 from stowplan_cluster.front.kubeconfig_file import is_ours
 
 

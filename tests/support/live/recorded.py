@@ -2,8 +2,8 @@
 
 from random import Random
 
-from stowplan.engine.input_recorder import Recorder
-from stowplan.engine.recording import Replay
+from stowplan.engine.input_log.input_recorder import Recorder
+from stowplan.engine.input_log.recording import Replay
 from stowplan.in_tree.registry import in_tree_registry
 from stowplan.timing.manual_time import ManualTime
 

@@ -1,8 +1,8 @@
 """Metrics for what is tested alone, and how tests read them."""
 
 from stowplan.config import DEFAULT_FEATURES
-from stowplan.engine.attempt_metrics import AttemptMetrics
-from stowplan.framework.metrics import FrameworkMetrics
+from stowplan.engine.decision.attempt_metrics import AttemptMetrics
+from stowplan.framework.runtime.metrics import FrameworkMetrics
 from stowplan.metrics.families import Histogram
 from stowplan.metrics.registry import MetricsRegistry
 from stowplan.metrics.scheduler import SchedulerMetrics

@@ -14,7 +14,7 @@ from pathlib import Path
 from stowplan.cli.kube_scheduler import main
 from stowplan.daemon.process import opened
 from stowplan.daemon.recording_file import RecordingFile, recording
-from stowplan.engine.recording import Replay
+from stowplan.engine.input_log.recording import Replay
 from stowplan.in_tree.registry import in_tree_registry
 from stowplan.recordings.container import lines_of
 from stowplan.recordings.files import opened as opened_recording

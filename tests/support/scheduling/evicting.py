@@ -10,7 +10,7 @@ from stowplan.api.api_errors import ApiError
 from stowplan.api.decode import decode_json, to_dict
 from stowplan.api.types import Pod
 from stowplan.cluster.state import ClusterState
-from stowplan.engine.evictions import Evictions
+from stowplan.engine.eviction.evictions import Evictions
 from stowplan.engine.leaving_pods import LeavingPods
 from stowplan.engine.outbox import Outbox
 from stowplan.engine.statuses import PodStatuses

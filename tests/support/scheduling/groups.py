@@ -4,7 +4,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from stowplan.engine.on_trial import OnTrial
+from stowplan.engine.groups.on_trial import OnTrial
 from stowplan.testing import a_node, a_pod
 
 

@@ -1,0 +1,602 @@
+"""The scheduling algorithm for one pod: a node, or the reasons and a preemption plan.
+
+`SchedulingAlgorithm` has one framework per profile and the evaluations that equal pods share. It decides without side
+effects; placing the pod is up to the caller.
+
+Upstream: pkg/scheduler/schedule_one.go; docs/behaviour.md, The scheduling cycle.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from dataclasses import dataclass, field
+from html import escape
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from stowplan.cluster.pod_info import scheduler_name_of
+from stowplan.engine.decision.extender_words import refuse
+from stowplan.engine.evaluation.evaluation import Evaluation
+from stowplan.engine.evaluation.node_sums import NodeSums
+from stowplan.engine.evaluation.sampling import Found, Sampling
+from stowplan.engine.evaluation.scoring import INFEASIBLE
+from stowplan.framework.runtime.metrics import ended, timed
+from stowplan.framework.status import Code, Status, promised
+from stowplan.inspection.frames import to_frame as frame_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import numpy.typing as npt
+
+    from stowplan.cluster.pod_info import PodInfo
+    from stowplan.cluster.state import ClusterState
+    from stowplan.engine.decision.extender_words import ExtenderWords
+    from stowplan.engine.evaluation.evaluation import Outcome
+    from stowplan.engine.evaluation.scoring import Scored
+    from stowplan.framework.cycle_state import CycleState
+    from stowplan.framework.diagnosis import Diagnosis
+    from stowplan.framework.eviction_plan import EvictionPlan
+    from stowplan.framework.handle import Random
+    from stowplan.framework.interface import PostFilterPlugin, PostFilterResult
+    from stowplan.framework.runtime.framework import Framework
+
+    Rows = npt.NDArray[np.intp]
+
+#: Attribute access on an Enum is slow.
+_SUCCESS, _ERROR = Code.Success, Code.Error
+
+NO_NODES = "no nodes available to schedule pods"
+POST_FILTERS_SKIPPED = "All PostFilter plugins are skipped"
+
+#: Limits of the number of cached evaluations; in between, the number of rows is limited, because each holds per-node
+#: arrays.
+_MIN_EVALUATIONS, _MAX_EVALUATIONS, _MAX_ROWS = 64, 256, 1 << 18
+
+
+# Not frozen: one is created per attempt, and creating a frozen one takes four times as long.
+@dataclass(slots=True, eq=False, repr=False)
+class Decision:
+    """The result of one attempt; read-only."""
+
+    pod: PodInfo
+    #: The chosen node; "" if there is none.
+    node_name: str = ""
+    #: Why there is none: a rejection or an error.
+    status: Status | None = None
+    diagnosis: Diagnosis | None = None
+    #: Results of PostFilter plugins, by plugin, in call order.
+    post_filter: tuple[tuple[str, PostFilterResult], ...] = ()
+    #: What plugins wrote in this attempt. Equal pods share it: clone before use.
+    state: CycleState | None = None
+    #: Number of evaluated nodes.
+    evaluated: int = 0
+    #: Number of nodes that the choice was made from.
+    feasible: int = 0
+
+    def __repr__(self) -> str:
+        if self.node_name:
+            return f"<Decision: {self.pod.key} goes to {self.node_name}>"
+        return f"<Decision: {self.pod.key} goes nowhere: {self.message}>"
+
+    def to_dict(self) -> dict[str, Any]:
+        """The decision as JSON-able data."""
+        return {
+            "pod": self.pod.key,
+            "node": self.node_name,
+            "message": self.message,
+            "plugins": sorted(self.diagnosis.unschedulable_plugins) if self.diagnosis is not None else [],
+            "nominatedNode": self.nominated_node_name or "",
+            "evaluatedNodes": self.evaluated,
+            "feasibleNodes": self.feasible,
+        }
+
+    def to_frame(self) -> Any:
+        """A pandas or polars data frame with one row; `stowplan.to_frame` takes a list of decisions."""
+        return frame_of([self])
+
+    def _repr_html_(self) -> str:
+        """An HTML table for notebooks. For scores and rejections of each node use `Cluster.explain`."""
+        cells = {**self.to_dict(), "plugins": ", ".join(sorted(self.unschedulable_plugins))}
+        rows = (f"<tr><th>{name}</th><td>{escape(str(value))}</td></tr>" for name, value in cells.items() if value)
+        return f"<table>{''.join(rows)}</table>"
+
+    @property
+    def message(self) -> str:
+        """The reference's message for an unschedulable pod; "" if there is a node."""
+        return "" if self.status is None else self.status.message
+
+    @property
+    def nominated_node_name(self) -> str | None:
+        """The node that preemption clears; "" removes the nomination, None keeps it."""
+        if not self.post_filter:
+            return ""
+        last = self.post_filter[-1][1]
+        if last.status.code in (Code.Unschedulable, Code.Pending):
+            # No result ended PostFilter, so the last one with a nomination wins.
+            said = (result.nominated_node_name for _, result in reversed(self.post_filter))
+            return next((name for name in said if name is not None), None)
+        decided = last.status.code in (Code.Success, Code.UnschedulableAndUnresolvable)
+        return last.nominated_node_name if decided else None
+
+    @property
+    def plan(self) -> EvictionPlan | None:
+        """The evictions that clear the nominated node; None if there are none."""
+        return self.post_filter[-1][1].plan if self.post_filter else None
+
+    @property
+    def unschedulable_plugins(self) -> frozenset[str]:
+        return frozenset() if self.diagnosis is None else self.diagnosis.unschedulable_plugins
+
+    @property
+    def pending_plugins(self) -> frozenset[str]:
+        return frozenset() if self.diagnosis is None else self.diagnosis.pending_plugins
+
+
+@dataclass(slots=True, eq=False)
+class Judged:
+    """A decision for a question, and its intermediate results; valid until the cluster changes."""
+
+    decision: Decision
+    #: The verdict on each node; None if no node was evaluated, or filtering failed.
+    diagnosis: Diagnosis | None = None
+    #: Rows that passed every filter.
+    feasible: npt.NDArray[np.bool_] = field(default_factory=lambda: np.zeros(0, np.bool_))
+    #: The scores of all feasible rows; None if there are none, or scoring failed.
+    scored: Scored | None = None
+    #: Whether the pod is nominated to the chosen node, so that scores do not matter.
+    nominated: bool = False
+    #: Extender -> its addition to the scores.
+    points: dict[str, npt.NDArray[np.int64]] = field(default_factory=dict)
+    #: Results of further PostFilter plugins that were not run because an earlier one failed.
+    unheard: tuple[tuple[str, PostFilterResult], ...] = ()
+
+
+class SchedulingAlgorithm:
+    """Decides for pods of several profiles on one cluster.
+
+    `percentage_of_nodes_to_score` applies to profiles without their own; 0 means all nodes.
+    """
+
+    def __init__(
+        self,
+        cluster: ClusterState,
+        frameworks: dict[str, Framework],
+        *,
+        random: Random | None = None,
+        reuse: bool = True,
+        percentage_of_nodes_to_score: int = 0,
+    ) -> None:
+        self.cluster = cluster
+        self.frameworks = frameworks
+        self._random = random
+        self._reuse = reuse
+        self.sampling = Sampling(cluster.table, percentage_of_nodes_to_score)
+        self._sums = {name: NodeSums(framework) for name, framework in frameworks.items()}
+        self._evaluations: OrderedDict[tuple[str, Any], Evaluation] = OrderedDict()
+
+    def reconfigure(self, *, percentage_of_nodes_to_score: int) -> None:
+        """Update after the profiles were replaced."""
+        self.sampling.reconfigure(percentage_of_nodes_to_score)
+        self.forget()
+
+    def forget(self) -> None:
+        """Drop all shared results, because the set of active plugins changed."""
+        self._evaluations.clear()
+        self._sums = {name: NodeSums(framework) for name, framework in self.frameworks.items()}
+
+    def framework_for(self, pod: PodInfo) -> Framework | None:
+        """The profile of a pod."""
+        return self.frameworks.get(scheduler_name_of(pod.pod))
+
+    def schedule(
+        self, framework: Framework, pod: PodInfo, *, within: Rows | None = None, helped: bool = True
+    ) -> Decision:
+        """Find the best node for a pod.
+
+        `within`: the rows to consider; None: all. Without `helped`, PostFilter does not run.
+        """
+        if not (self.cluster.table.count if within is None else len(within)):
+            return without_nodes(pod)
+        tried = row_tried_first(self.cluster, pod)
+        if tried is not None and within is not None and tried not in within:
+            tried = None
+        evaluation, seconds = self._looked_up(framework, pod)
+        if tried is None and within is None:
+            decision = self._again(framework, evaluation, pod, seconds)
+            if decision is not None:
+                return decision
+        outcome, found = self._searched(framework, evaluation, pod, tried, within, seconds)
+        if isinstance(found, Status):
+            return Decision(pod, status=found, state=outcome.state)
+        if outcome.diagnosis is not None:
+            if not helped:
+                return unhelped(outcome.state, pod, outcome.diagnosis)
+            return post_filtered(framework, outcome.state, pod, outcome.diagnosis)
+        return self._chosen(framework, evaluation, outcome.state, pod, found)
+
+    def filled(self, framework: Framework, pods: Sequence[PodInfo], *, within: Rows | None = None) -> list[Decision]:
+        """Decide for equal pods (by `signature`) as if each were placed in turn; none actually is.
+
+        Returns the same decisions as `schedule` would, for as many pods as possible, counted from the first: all of
+        them, those that fit, or none. The decisions share a state.
+        """
+        listed = None if within is None else len(within)
+        nodes = self.cluster.table.count if listed is None else listed
+        if not nodes or self.sampling.stops_early(framework, listed=listed):
+            return []
+        if any(row_tried_first(self.cluster, pod) is not None for pod in pods):
+            return []
+        started = framework.now()
+        evaluation = self.evaluation(framework, pods[0])
+        outcome = evaluation.filter(pods[0], within=within)
+        if outcome.error is not None or outcome.diagnosis is not None:
+            return []
+        filling = evaluation.filling(pods[0], outcome.feasible, {pod.shape: None for pod in pods}.keys())
+        if filling is None:
+            return []
+        picks, names, state = filling.picks(len(pods), self.best), self.cluster.table.names, outcome.state.clone()
+        if outcome.seen < nodes:
+            self.sampling.saw(outcome.seen * len(picks), listed=listed)
+        if framework.metrics is not None:
+            seconds, scored = framework.now() - started, sum(pick.feasible > 1 for pick in picks)
+            framework.metrics.decided_together(len(picks), seconds, scored=scored, reused=outcome.reused)
+        return [
+            Decision(pod, names[row], state=state, evaluated=outcome.seen, feasible=feasible)
+            for pod, (row, feasible) in zip(pods, picks, strict=False)
+        ]
+
+    def refused(
+        self, framework: Framework, like: Decision, pods: Sequence[PodInfo], *, within: Rows | None = None
+    ) -> list[Decision]:
+        """Decisions for pods equal to one that was just rejected, if they are rejected the same way; otherwise none.
+
+        Nothing has changed since, and `like` is the result of `schedule` for that pod.
+        """
+        if not pods or like.status is None or not like.status.rejected or like.diagnosis is None:
+            return []
+        if any(row_tried_first(self.cluster, pod) is not None for pod in (like.pod, *pods)):
+            return []
+        outcome = self.evaluation(framework, like.pod).stands(like.diagnosis, pods)
+        plugins = {plugin.name: plugin for plugin in framework.post_filter}
+        answers = [(plugins[name], result) for name, result in like.post_filter]
+        if outcome is None or not all(promised(lambda p=p, r=r: p.repeats(r, pods)) for p, r in answers):  # type: ignore[misc]
+            return []
+        for plugin, result in answers:
+            plugin.repeated(result, pods)
+        nodes = self.cluster.table.count if within is None else len(within)
+        if outcome.seen < nodes:
+            self.sampling.saw(outcome.seen * len(pods), listed=None if within is None else len(within))
+        if framework.metrics is not None:
+            framework.metrics.refused_alike(len(pods), helped=bool(answers))
+        return [
+            Decision(pod, "", like.status, like.diagnosis, like.post_filter, like.state, like.evaluated) for pod in pods
+        ]
+
+    def searched(
+        self, framework: Framework, pod: PodInfo, tried: int | None, within: Rows | None = None
+    ) -> tuple[Evaluation, Outcome, Found | Status]:
+        """The diagnosis and the nodes to choose from; `tried`: a row that wins if it is feasible."""
+        evaluation, seconds = self._looked_up(framework, pod)
+        return evaluation, *self._searched(framework, evaluation, pod, tried, within, seconds)
+
+    def _looked_up(self, framework: Framework, pod: PodInfo) -> tuple[Evaluation, float]:
+        """The pod's evaluation, and the seconds that the lookup took; 0.0 without metrics."""
+        if framework.metrics is None:
+            return self.evaluation(framework, pod), 0.0
+        started = framework.metrics.now()
+        return self.evaluation(framework, pod), framework.metrics.now() - started
+
+    def _again(self, framework: Framework, evaluation: Evaluation, pod: PodInfo, seconds: float) -> Decision | None:
+        """The decision if an equal pod's results can be reused; None if the nodes have to be searched.
+
+        `seconds`: the duration of the lookup of the evaluation.
+        """
+        metrics = framework.metrics
+        if self.sampling.stops_early(framework) or (metrics is not None and metrics.sample is not None):
+            return None
+        started = framework.now()
+        standing = evaluation.standing(pod)
+        if standing is None:
+            return None
+        if standing.seen < self.cluster.table.count:
+            self.sampling.saw(standing.seen)
+        ranked = standing.ranked
+        if metrics is not None:
+            took = framework.now() - started
+            metrics.decided_again(took, preparing=evaluation.preparing, hint=seconds, scored=ranked is not None)
+        if ranked is None:
+            found = Found(standing.feasible, standing.feasible_count, standing.seen)
+            return self._chosen(framework, evaluation, standing.state, pod, found)
+        name = self.cluster.table.names[self.best(ranked)]
+        return Decision(pod, name, state=standing.state, evaluated=standing.seen, feasible=standing.feasible_count)
+
+    def _searched(
+        self,
+        framework: Framework,
+        evaluation: Evaluation,
+        pod: PodInfo,
+        tried: int | None,
+        within: Rows | None,
+        seconds: float,
+    ) -> tuple[Outcome, Found | Status]:
+        metrics = framework.metrics
+        if metrics is None:
+            return self._search(framework, evaluation, pod, tried, within)
+        started = metrics.now()
+        outcome, found = self._search(framework, evaluation, pod, tried, within)
+        early, failed = outcome.ended_early, isinstance(found, Status)
+        metrics.points["PreFilter"].took(outcome.preparing, ended(early))
+        if early is None:
+            # Excluding PreFilter.
+            metrics.points["Filter"].ran(started + outcome.preparing, _ERROR if failed else _SUCCESS)
+            placed = not failed and outcome.diagnosis is None
+            metrics.hinted(outcome.reused, seconds=seconds, used=placed)
+        return outcome, found
+
+    def _search(
+        self, framework: Framework, evaluation: Evaluation, pod: PodInfo, tried: int | None, within: Rows | None
+    ) -> tuple[Outcome, Found | Status]:
+        listed = None if within is None else len(within)
+        early = self.sampling.stops_early(framework, listed=listed)
+        outcome = evaluation.filter(pod, one_by_one=not early, within=within)
+        found = self._found(framework, evaluation, outcome, pod, tried, listed, early=early)
+        if isinstance(found, Found) and not found.feasible_count and outcome.diagnosis is None:
+            # Plugins that judge nodes one by one rejected all of them: now the reasons are needed.
+            preparing = outcome.preparing
+            outcome = evaluation.filter(pod, within=within)
+            outcome.preparing += preparing
+            found = self._found(framework, evaluation, outcome, pod, tried, listed, early=early)
+        return outcome, found
+
+    def _found(
+        self,
+        framework: Framework,
+        evaluation: Evaluation,
+        outcome: Outcome,
+        pod: PodInfo,
+        tried: int | None,
+        listed: int | None,
+        *,
+        early: bool,
+    ) -> Found | Status:
+        """The nodes to choose from; none if the pod fits nowhere. `listed`: the number of nodes; None: all."""
+        if outcome.error is not None:
+            return outcome.error
+        feasible, seen = outcome.feasible, outcome.seen
+        if outcome.diagnosis is None:
+            if tried is not None and feasible[tried] and evaluation.passes(pod, tried):
+                # It wins without scoring, and sampling has not started.
+                only = np.zeros(len(feasible), np.bool_)
+                only[tried] = True
+                return Found(only, 1, 1)
+            if early:
+                return self.sampling.search(
+                    framework,
+                    outcome.examined,
+                    feasible,
+                    ask=lambda rows: evaluation.passing(pod, rows),
+                    tried=tried,
+                    listed=listed,
+                )
+        if seen < (self.cluster.table.count if listed is None else listed):
+            self.sampling.saw(seen, listed=listed)
+        return Found(feasible, int(np.count_nonzero(feasible)), seen)
+
+    def _chosen(
+        self, framework: Framework, evaluation: Evaluation, state: CycleState, pod: PodInfo, found: Found
+    ) -> Decision:
+        if found.feasible_count == 1:
+            # A single feasible node is chosen without scoring.
+            row = int(found.feasible.argmax())
+        else:
+            scored = scored_nodes(framework, evaluation, pod, found.feasible)
+            if scored.error is not None:
+                return Decision(pod, status=scored.error, state=state)
+            row = self.best(scored.ranked)
+        name = self.cluster.table.names[row]
+        return Decision(pod, name, state=state, evaluated=found.evaluated, feasible=found.feasible_count)
+
+    # -- questions
+    # --------------------------------------------------------------------------------------------------------
+
+    def judge(self, framework: Framework, pod: PodInfo, extenders: ExtenderWords | None = None) -> Judged:
+        """Decide for a question, with every node and the result of every plugin; see `CycleState.asking`.
+
+        There is no sampling (and its position does not change), no sharing with equal pods, and no randomness.
+        `extenders` of None excludes them.
+        """
+        if not self.cluster.table.count:
+            return Judged(without_nodes(pod))
+        evaluation, outcome = self.filtered(framework, pod)
+        state = outcome.state
+        if outcome.error is not None:
+            return Judged(Decision(pod, status=outcome.error, state=state))
+        if outcome.diagnosis is not None:
+            decision = post_filtered(framework, state, pod, outcome.diagnosis)
+            unheard = _unheard(framework, state, pod, outcome.diagnosis, decision)
+            return Judged(decision, outcome.diagnosis, outcome.feasible, unheard=unheard)
+        diagnosis, feasible = evaluation.diagnosis(outcome.refused), outcome.feasible
+        if extenders is not None:
+            feasible = self._left(extenders, diagnosis, feasible)
+            if extenders.error is not None or extenders.wanted:
+                return Judged(Decision(pod, status=extenders.error, state=state), diagnosis, feasible)
+            if not feasible.any():
+                return Judged(post_filtered(framework, state, pod, diagnosis), diagnosis, feasible)
+        scored = scored_nodes(framework, evaluation, pod, feasible)
+        if scored.error is not None:
+            return Judged(Decision(pod, status=scored.error, state=state), diagnosis, feasible)
+        totals = scored.ranked
+        points = self._points(extenders, feasible) if extenders is not None else {}
+        if points:
+            totals = totals + sum(points.values())
+        tried = row_tried_first(self.cluster, pod)
+        nominated = tried is not None and bool(feasible[tried])
+        row = tried if tried is not None and nominated else int(np.where(feasible, totals, INFEASIBLE).argmax())
+        decision = Decision(pod, self.cluster.table.names[row], state=state)
+        return Judged(decision, diagnosis, feasible, scored, nominated, points)
+
+    def _left(
+        self, extenders: ExtenderWords, diagnosis: Diagnosis, feasible: npt.NDArray[np.bool_]
+    ) -> npt.NDArray[np.bool_]:
+        """The rows that pass the extenders; their rejections are added to the diagnosis."""
+        table = self.cluster.table
+        rows = table.order.rows[feasible[table.order.rows]]
+        names = set(extenders.left([node for row in rows.tolist() if (node := table.nodes[row]) is not None]))
+        left = np.zeros(len(feasible), np.bool_)
+        left[[row for row in rows.tolist() if table.names[row] in names]] = True
+        refuse(diagnosis, table.names, np.flatnonzero(feasible & ~left), extenders.refused, narrowed=extenders.narrowed)
+        return left
+
+    def _points(self, extenders: ExtenderWords, feasible: npt.NDArray[np.bool_]) -> dict[str, npt.NDArray[np.int64]]:
+        """Extender -> its addition to the scores; a single node is not scored."""
+        table = self.cluster.table
+        rows = np.flatnonzero(feasible).tolist()
+        if len(rows) < 2:
+            return {}
+        found = {}
+        for name, points in extenders.points([node for row in rows if (node := table.nodes[row]) is not None]).items():
+            added = found[name] = np.zeros(len(feasible), np.int64)
+            for row in rows:
+                added[row] = points.get(table.names[row], 0)
+        return found
+
+    @staticmethod
+    def filtered(framework: Framework, pod: PodInfo) -> tuple[Evaluation, Outcome]:
+        """The filters' results for every node, for a question."""
+        evaluation = Evaluation(framework, asking=True, reusable=False)
+        return evaluation, evaluation.filter(pod)
+
+    # -- parts --------------------------------------------------------------------------------------------------------
+
+    def evaluation(self, framework: Framework, pod: PodInfo) -> Evaluation:
+        """The evaluation that the pod shares with its equals."""
+        signature = framework.signature(pod) if self._reuse else None
+        if signature is None:
+            return Evaluation(framework, reusable=False)
+        key = (framework.profile_name, signature)
+        found = self._evaluations.get(key)
+        if found is None:
+            found = self._evaluations[key] = Evaluation(framework, self._sums[framework.profile_name])
+            if len(self._evaluations) > self._most_evaluations():
+                self._evaluations.popitem(last=False)
+        else:
+            self._evaluations.move_to_end(key)
+        return found
+
+    def _most_evaluations(self) -> int:
+        affordable = _MAX_ROWS // max(1, self.cluster.table.n)
+        return min(max(_MIN_EVALUATIONS, affordable), _MAX_EVALUATIONS)
+
+    def best(self, totals: npt.NDArray[np.int64]) -> int:
+        """The row with the highest total.
+
+        Ties go to the first, or to a random one if there is a source of randomness.
+        """
+        best = int(totals.argmax())
+        if self._random is None:
+            return best
+        equal = (totals == totals[best]).nonzero()[0]
+        return int(equal[self._random.randrange(len(equal))]) if len(equal) > 1 else best
+
+
+def scored_nodes(framework: Framework, evaluation: Evaluation, pod: PodInfo, feasible: npt.NDArray[np.bool_]) -> Scored:
+    """The scores of the feasible nodes; valid until the evaluation is used again."""
+    metrics = framework.metrics
+    if metrics is None or evaluation.asking or not framework.score:
+        return evaluation.score(pod, feasible)
+    started = metrics.now()
+    scored = evaluation.score(pod, feasible)
+    code = _SUCCESS if scored.error is None else _ERROR
+    metrics.points["PreScore"].took(scored.preparing, _ERROR if scored.ended_early else _SUCCESS)
+    if not scored.ended_early:
+        metrics.points["Score"].ran(started + scored.preparing, code)
+    return scored
+
+
+def without_nodes(pod: PodInfo) -> Decision:
+    """The decision if there are no nodes at all."""
+    return Decision(pod, status=Status(Code.UnschedulableAndUnresolvable, error=RuntimeError(NO_NODES)))
+
+
+def row_tried_first(cluster: ClusterState, pod: PodInfo) -> int | None:
+    """The row of the pod's nominated node, which wins without scoring if it is feasible."""
+    name = cluster.nominator.node_of(pod.uid) or pod.pod.status.nominated_node_name
+    return cluster.table.row_of.get(name) if name else None
+
+
+def post_filtered(framework: Framework, state: CycleState, pod: PodInfo, diagnosis: Diagnosis) -> Decision:
+    """Run PostFilter for an unschedulable pod. For a question, plugins with side effects are skipped."""
+    plugins, run = framework.post_filter, _timed_post_filter
+    if state.asking:
+        plugins, run = framework.effect_free_post_filter, _run_post_filter
+    if not plugins:
+        return PostFilterAnswers().decision(state, pod, diagnosis)
+    state = state.clone()  # rejected equal pods share the state, but a plugin writes for this pod alone
+    return run(framework, plugins, state, pod, diagnosis).decision(state, pod, diagnosis)
+
+
+def unhelped(state: CycleState, pod: PodInfo, diagnosis: Diagnosis) -> Decision:
+    """The decision for an unschedulable pod without PostFilter."""
+    status = Status(Code.Unschedulable, (diagnosis.message(POST_FILTERS_SKIPPED),))
+    return Decision(pod, "", status, diagnosis, (), state, diagnosis.evaluated)
+
+
+def _unheard(
+    framework: Framework, state: CycleState, pod: PodInfo, diagnosis: Diagnosis, decision: Decision
+) -> tuple[tuple[str, PostFilterResult], ...]:
+    """Results of the PostFilter plugins after the last one that ran; those that might succeed are not called."""
+    plugins = framework.effect_free_post_filter[len(decision.post_filter) :]
+    if not decision.post_filter or decision.post_filter[-1][1].status.code != Code.Error:
+        return ()
+    answers = ((plugin.name, framework.run_post_filter(plugin, state, pod, diagnosis)) for plugin in plugins)
+    return tuple((name, answer) for name, answer in answers if answer.status.code != Code.Success)
+
+
+class PostFilterAnswers:
+    """Results of PostFilter plugins up to the one that ended the point, and their messages."""
+
+    def __init__(self) -> None:
+        self._results: list[tuple[str, PostFilterResult]] = []
+        self._messages: list[str] = []
+
+    def add(self, plugin: PostFilterPlugin, result: PostFilterResult) -> bool:
+        """Add a result; return whether it ends PostFilter."""
+        self._results.append((plugin.name, result))
+        if result.status.code == Code.Success:
+            return True
+        if result.status.code not in (Code.Unschedulable, Code.Pending):
+            final = result.status.code == Code.UnschedulableAndUnresolvable
+            self._messages = [result.status.message if final else str(result.status.cause)]
+            return True
+        self._messages += result.status.shown_reasons
+        return False
+
+    @property
+    def code(self) -> Code:
+        """The status code of the point, after at least one result."""
+        last = self._results[-1][1].status.code
+        if last == Code.Pending:
+            return Code.Unschedulable
+        return last if last in (Code.Success, Code.Unschedulable, Code.UnschedulableAndUnresolvable) else Code.Error
+
+    def decision(self, state: CycleState, pod: PodInfo, diagnosis: Diagnosis) -> Decision:
+        results = tuple(self._results)
+        succeeded = bool(results) and results[-1][1].status.code == Code.Success
+        text = diagnosis.message("" if succeeded else ", ".join(self._messages))
+        status = Status(Code.Unschedulable, (text,))
+        return Decision(pod, "", status, diagnosis, results, state, diagnosis.evaluated)
+
+
+def _run_post_filter(
+    framework: Framework, plugins: Sequence[PostFilterPlugin], state: CycleState, pod: PodInfo, diagnosis: Diagnosis
+) -> PostFilterAnswers:
+    answers = PostFilterAnswers()
+    for plugin in plugins:
+        if answers.add(plugin, framework.run_post_filter(plugin, state, pod, diagnosis)):
+            break
+    return answers
+
+
+_timed_post_filter = timed("PostFilter", lambda answers: answers.code)(_run_post_filter)

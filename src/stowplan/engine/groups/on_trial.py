@@ -1,0 +1,94 @@
+"""Place a group's pods within a transaction, and undo it.
+
+Each pod sees those before it on their nodes. Victims of preemption stay, so a node may look fuller than it will be.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from stowplan.cluster.pod_info import PodInfo
+from stowplan.engine.cycle.reservation import reserve
+from stowplan.engine.cycle.scheduling_cycle import failure_of
+from stowplan.engine.groups.group_trial import TriedPod
+from stowplan.framework.cycle_state import CycleState
+from stowplan.framework.runtime.binding import run_unreserve
+from stowplan.framework.status import Code
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from stowplan.cluster.state import ClusterState
+    from stowplan.cluster.transaction import Transaction
+    from stowplan.engine.decision.algorithm import Decision, SchedulingAlgorithm
+    from stowplan.engine.reporter import Reporter
+    from stowplan.framework.runtime.framework import Framework
+    from stowplan.queue.queued_pod import QueuedPod
+
+
+class OnTrial:
+    """The pods of a group in one placement, from `open` to `undo`."""
+
+    def __init__(
+        self,
+        algorithm: SchedulingAlgorithm,
+        framework: Framework,
+        pods: Sequence[QueuedPod],
+        reporter: Reporter,
+    ) -> None:
+        self.state: ClusterState = algorithm.cluster
+        self.framework = framework
+        self.reporter = reporter
+        #: What has to be undone: pods on their nodes, in order.
+        self.placed: list[tuple[TriedPod, PodInfo, CycleState]] = []
+        self._sampling = algorithm.sampling
+        self._uids = frozenset(queued.pod.uid for queued in pods)
+        self._transaction: Transaction | None = None
+
+    def open(self) -> None:
+        self._transaction = self.state.transaction().__enter__()
+        self.state.pod_groups.on_trial = self._uids
+
+    def place(self, queued: QueuedPod, decision: Decision) -> TriedPod:
+        """Place a pod on the chosen node, or the one that preemption clears, if Reserve and Permit succeed."""
+        host = decision.node_name or _made_room(decision)
+        # Equal pods share the decision's state, which changes with the next of them.
+        state = CycleState() if decision.state is None else decision.state.clone()
+        decision.state = state
+        tried = TriedPod(queued=queued, decision=decision)
+        if not host:
+            return tried
+        info = PodInfo(queued.pod.pod, queued.pod.shape)
+        reservation = reserve(self.framework, state, info, host)
+        if reservation is not None:
+            for problem in reservation.problems:
+                self.reporter.report(problem)
+            if reservation.failed is not None:
+                tried.failed = failure_of(reservation.failed)
+                return tried
+            tried.wait = reservation.wait
+        tried.host = host
+        self.placed.append((tried, info, state))
+        return tried
+
+    def undo(self) -> None:
+        """Undo everything. Idempotent."""
+        transaction, self._transaction = self._transaction, None
+        if transaction is None:
+            return
+        for tried, info, state in reversed(self.placed):
+            if self.state.is_assumed(info.uid):
+                for problem in run_unreserve(self.framework, state, info, tried.host):
+                    self.reporter.report(problem)
+                self.state.forget(info)
+        self.state.pod_groups.on_trial = frozenset()
+        start = self._sampling.start
+        transaction.rollback()
+        # Keep the sampling position: searches continue after the nodes of this one.
+        self._sampling.start = start
+
+
+def _made_room(decision: Decision) -> str:
+    """The node that a PostFilter plugin just nominated the pod to; "" also if an earlier nomination stays."""
+    succeeded = decision.post_filter and decision.post_filter[-1][1].status.code == Code.Success
+    return (decision.nominated_node_name or "") if succeeded else ""

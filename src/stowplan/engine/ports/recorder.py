@@ -1,0 +1,40 @@
+"""Event recorder for plugins and the engine; events are effects."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+from stowplan.api.meta import reference_to
+from stowplan.engine.effects import Tell
+
+if TYPE_CHECKING:
+    from stowplan.api.meta import ApiStruct
+
+
+class Teller(Protocol):
+    """Accepts an Event."""
+
+    def tell_event(self, tell: Tell, /) -> None: ...
+
+
+class EffectRecorder:
+    """A `framework.handle.EventRecorder` of one profile."""
+
+    def __init__(self, teller: Teller, profile: str) -> None:
+        self._teller = teller
+        self._profile = profile
+
+    def event(
+        self, regarding: ApiStruct, *, type_: str, reason: str, action: str, note: str, related: ApiStruct | None = None
+    ) -> None:
+        self._teller.tell_event(
+            Tell(
+                profile=self._profile,
+                regarding=reference_to(regarding),
+                type_=type_,
+                reason=reason,
+                action=action,
+                note=note,
+                related=None if related is None else reference_to(related),
+            )
+        )

@@ -1,0 +1,242 @@
+"""What a failed attempt leaves behind: the queue, the nomination, the event, the condition and the log, in order."""
+
+from types import SimpleNamespace
+
+import pytest
+from msgspec.structs import replace
+
+from stowplan.api.types import PodCondition
+from stowplan.cluster.state import ClusterState
+from stowplan.engine.cycle.failure_handler import FailureHandler
+from stowplan.engine.decision.algorithm import NO_NODES
+from stowplan.engine.decision.attempt import Failure, refused_by_node
+from stowplan.framework.status import Code, Status, error
+from stowplan.klog.logger import configure
+from stowplan.queue.queued_pod import QueuedPod
+from stowplan.testing import a_node, a_pod
+from support.observing.metrics import attempt_metrics
+from support.scheduling.kept_reports import KeptReports
+from support.scheduling.worlds import struct
+
+REJECTED = Status(Code.Unschedulable, ("no room",))
+
+
+def version(number, uid="u"):
+    made = struct(a_pod("p").uid(uid))
+    return replace(made, metadata=replace(made.metadata, resource_version=str(number), generation=10 + number))
+
+
+class Room:
+    """A pod that was tried, and the one that there is now (None: none without a node)."""
+
+    def __init__(self, newest, *, tried=None):
+        self.heard, self.reports = [], []
+        self.state = ClusterState()
+        tried = tried or version(1)
+        if newest is not None:
+            self.state.pending.put(self.state.pod_info(newest))
+        self.queued = QueuedPod(pod=self.state.pod_info(tried), timestamp=0.0, attempts=1)
+        self.handler = FailureHandler(
+            state=self.state,
+            profiles={"default-scheduler"},
+            queue=self,
+            statuses=SimpleNamespace(write=self._written),
+            metrics=attempt_metrics(),
+            reporter=KeptReports(self.reports),
+        )
+        handle = SimpleNamespace(event_recorder=SimpleNamespace(event=self._told))
+        self.framework = SimpleNamespace(profile_name="default-scheduler", handle=handle)
+
+    def fails(self, failure):
+        self.handler.handle(self.framework, self.queued, failure, started=0.0)
+        return self.heard
+
+    def done(self, uid):
+        self.heard.append(("done", uid))
+
+    def add_unschedulable_if_not_present(self, queued):
+        of = queued.pod.pod.metadata.resource_version
+        plugins = sorted(queued.unschedulable_plugins), sorted(queued.pending_plugins), queued.gating_plugin
+        self.heard.append(("requeue", of, *plugins))
+
+    def nominate(self, info, node_name):
+        self.heard.append(("nominate", info.pod.metadata.resource_version, node_name))
+
+    def _told(self, regarding, **event):
+        self.heard.append(("event", regarding.metadata.resource_version, event["note"]))
+        self.event = event
+
+    def _written(self, pod, *, condition, nominated_node_name):
+        self.heard.append(("write", pod.metadata.resource_version, condition.message, nominated_node_name))
+        self.condition = condition
+
+
+@pytest.mark.parametrize("nomination", ["", "n", None])
+@pytest.mark.parametrize("newest", [version(1), version(2)], ids=["as it was tried", "changed meanwhile"])
+def test_a_pod_that_is_there_comes_back_as_it_is_now(newest, nomination):
+    now = newest.metadata.resource_version
+    plugins = frozenset({"A", "B"})
+    failure = Failure(
+        status=REJECTED,
+        unschedulable_plugins=plugins,
+        pending_plugins=frozenset({"B"}),
+        nominated_node_name=nomination,
+    )
+    assert Room(newest).fails(failure) == [
+        ("requeue", now, ["A", "B"], ["B"], ""),
+        ("nominate", now, nomination),
+        ("event", now, "no room"),
+        ("write", now, "no room", nomination),
+    ]
+
+
+def test_nothing_of_an_earlier_attempt_stays():
+    room = Room(version(1))
+    room.queued.unschedulable_plugins = {"Old"}
+    room.queued.pending_plugins = {"Old"}
+    room.queued.gating_plugin = "Old"
+    assert room.fails(Failure(status=error("broken")))[0] == ("requeue", "1", [], [], "")
+
+
+def test_a_pod_that_is_gone_or_bound_only_gets_its_event():
+    assert Room(None).fails(Failure(status=REJECTED)) == [("done", "u"), ("event", "1", "no room")]
+
+
+def test_a_pod_whose_name_another_has_now_gets_nothing():
+    assert Room(version(2, uid="another")).fails(Failure(status=REJECTED)) == [("done", "u")]
+
+
+def test_a_pod_that_is_queued_already_is_told_all_the_same():
+    room = Room(version(1))
+
+    def present(queued):
+        raise ValueError("Pod default/p is already present in the active queue")
+
+    room.add_unschedulable_if_not_present = present
+    assert [what[0] for what in room.fails(Failure(status=REJECTED))] == ["nominate", "event", "write"]
+    assert room.reports == ["Pod default/p is already present in the active queue"]
+
+
+def test_that_every_bind_plugin_skipped_a_pod_is_told_nobody():
+    assert [what[0] for what in Room(version(1)).fails(Failure(status=Status(Code.Skip)))] == ["requeue", "nominate"]
+
+
+@pytest.mark.parametrize(
+    ("status", "reason"),
+    [
+        (Status(Code.Unschedulable, ("no",)), "Unschedulable"),
+        (Status(Code.UnschedulableAndUnresolvable, ("no",)), "Unschedulable"),
+        (Status(Code.Pending, ("no",)), "Unschedulable"),
+        (Status(Code.Error, ("no",)), "SchedulerError"),
+    ],
+    ids=lambda what: what.code.name if isinstance(what, Status) else what,
+)
+def test_event_and_condition(status, reason):
+    room = Room(version(2))
+    room.fails(Failure(status=status))
+    assert room.event == {"type_": "Warning", "reason": "FailedScheduling", "action": "Scheduling", "note": "no"}
+    assert room.condition == PodCondition(
+        type="PodScheduled", status="False", reason=reason, message="no", observed_generation=12
+    )
+
+
+@pytest.mark.parametrize(
+    ("code", "pending"),
+    [(Code.Unschedulable, []), (Code.UnschedulableAndUnresolvable, []), (Code.Pending, ["P"])],
+    ids=lambda what: what.name if isinstance(what, Code) else "",
+)
+def test_a_rejection_by_reserve_or_permit_is_about_one_node(code, pending):
+    failure = refused_by_node(Status(code, ("b is full", "a is full"), "P"))
+    assert (failure.status.code, failure.nominated_node_name) == (code, "")
+    assert failure.message == "0/1 nodes are available: 1 a is full, 1 b is full."
+    assert (sorted(failure.unschedulable_plugins), sorted(failure.pending_plugins)) == (["P"], pending)
+
+
+def test_one_without_a_reason():
+    assert refused_by_node(Status(Code.Unschedulable, (), "P")).message == "0/1 nodes are available:"
+
+
+# -- the log ----------------------------------------------------------------------------------------------------------
+
+
+class Lines:
+    def __init__(self):
+        self.lines = []
+
+    def write(self, entry):
+        keys = {key: str(getattr(value, "key", value)) for key, value in entry.keys.items() if key != "pod"}
+        self.lines.append((entry.severity, entry.level, entry.message, keys))
+
+
+@pytest.fixture
+def lines():
+    found = Lines()
+    configure(sink=found, verbosity=3)
+    yield found.lines
+    configure()
+
+
+@pytest.mark.parametrize(
+    ("failure", "expected"),
+    [
+        pytest.param(
+            Failure(status=REJECTED, unschedulable_plugins=frozenset("A")),
+            ("I", 2, "Unable to schedule pod; no fit; waiting", {"err": "no room"}),
+            id="rejected",
+        ),
+        pytest.param(
+            Failure(status=REJECTED, pending_plugins=frozenset("A")),
+            ("I", 2, "Unable to schedule pod; no fit; waiting", {"err": "no room"}),
+            id="pending",
+        ),
+        pytest.param(
+            Failure(status=Status(Code.UnschedulableAndUnresolvable, error=RuntimeError(NO_NODES))),
+            ("I", 2, "Unable to schedule pod; no nodes are registered to the cluster; waiting", {}),
+            id="no nodes",
+        ),
+        pytest.param(
+            Failure(status=error("x")),
+            ("E", 0, "Error scheduling pod; retrying", {"logger": "UnhandledError"}),
+            id="error",
+        ),
+        pytest.param(
+            Failure(status=REJECTED),
+            ("E", 0, "Error scheduling pod; retrying", {"logger": "UnhandledError"}),
+            id="rejected by Bind",
+        ),
+    ],
+)
+def test_why_it_failed_is_logged(failure, expected, lines):
+    Room(version(1)).fails(failure)
+    assert lines[0] == expected
+
+
+def test_what_became_of_a_pod_that_is_not_there_is_logged(lines):
+    Room(None).fails(Failure(status=error("x")))
+    assert lines[1:] == [("I", 0, "Pod doesn't exist in informer cache", {})]
+
+
+def test_where_somebody_else_put_a_pod_is_logged(lines):
+    room = Room(None)
+    room.state.add_node(struct(a_node("n")))
+    room.state.add_pod(struct(a_pod("p").uid("u").on("n")))
+    room.fails(Failure(status=error("x")))
+    text = "Pod has been assigned to node. Abort adding it back to queue."
+    assert lines[1:] == [("I", 0, text, {"node": "n"})]
+
+
+def test_that_a_pod_was_made_anew_is_logged(lines):
+    Room(version(2, uid="another")).fails(Failure(status=error("x")))
+    text = "Pod was recreated while handling scheduling failure. Skip requeueing and status updates."
+    assert lines[1:] == [("I", 2, text, {"oldUID": "u", "newUID": "another"})]
+
+
+@pytest.mark.parametrize(
+    ("nomination", "told"),
+    [("", {"nominatedNodeName": "", "nominatingMode": "1"}), (None, {})],
+    ids=["a nomination", "none"],
+)
+def test_what_is_written_is_logged(nomination, told, lines):
+    Room(version(1)).fails(Failure(status=error("x"), nominated_node_name=nomination))
+    condition = {"conditionType": "PodScheduled", "conditionStatus": "False", "conditionReason": "SchedulerError"}
+    assert lines[1:] == [("I", 3, "Updating pod condition and nominated node name", condition | told)]

@@ -1,0 +1,164 @@
+"""What a decision tells beside the node: nominations, plugins, counts, and the attempt's state."""
+
+from random import Random
+
+import pytest
+
+from stowplan.cluster.state import ClusterState
+from stowplan.engine.decision.algorithm import Decision, SchedulingAlgorithm
+from stowplan.framework.status import Code, Status
+from stowplan.plugins import NodeFilterPlugin, PostFilterPlugin, PostFilterResult, Reads, ShapeSigned, unschedulable
+from stowplan.testing import a_node, a_pod
+from support.plugins.profiles import framework
+from support.plugins.raised import in_short
+from support.scheduling.worlds import struct
+
+
+def a_scheduler(*plugins, nodes=4, cpu="4", random=None, first=False):
+    state = ClusterState()
+    for i in range(nodes):
+        state.add_node(struct(a_node(f"n{i}").allocatable(cpu=cpu)))
+    profile = framework(state, *plugins, first=first)
+    return SchedulingAlgorithm(state, {"default-scheduler": profile}, random=random), profile
+
+
+def schedule(scheduler, profile, pod=None):
+    return scheduler.schedule(profile, scheduler.cluster.pod_info(struct(pod or a_pod().requests(cpu="1"))))
+
+
+# -- nominations ------------------------------------------------------------------------------------------------------
+
+CLEARED, LEFT = "", None
+
+
+def said(code, node, text="no"):
+    error = RuntimeError(text) if code == Code.Error else None
+    status = Status(code, () if error or code == Code.Success else (text,), error=error)
+    return PostFilterResult(status, node)
+
+
+@pytest.mark.parametrize(
+    ("results", "nomination"),
+    [
+        pytest.param((), CLEARED, id="no PostFilter plugin"),
+        pytest.param((said(Code.Success, "n1"),), "n1", id="success"),
+        pytest.param((said(Code.Success, None),), LEFT, id="success that says nothing of it"),
+        pytest.param((said(Code.Unschedulable, ""),), CLEARED, id="no candidate"),
+        pytest.param((said(Code.Unschedulable, None),), LEFT, id="not eligible"),
+        pytest.param((said(Code.Error, None),), LEFT, id="an error"),
+        pytest.param((said(Code.Error, "n1"),), LEFT, id="an error makes no nomination"),
+        pytest.param((said(Code.Unschedulable, ""), said(Code.Error, None)), LEFT, id="an error later on"),
+        pytest.param((said(Code.Unschedulable, ""), said(Code.Unschedulable, None)), CLEARED, id="the last that spoke"),
+        pytest.param((said(Code.Unschedulable, "n1"), said(Code.Pending, "")), CLEARED, id="the last of two"),
+        pytest.param((said(Code.UnschedulableAndUnresolvable, "n1"),), "n1", id="the last word"),
+        pytest.param(
+            (said(Code.Unschedulable, ""), said(Code.UnschedulableAndUnresolvable, None)), LEFT, id="a silent last word"
+        ),
+    ],
+)
+def test_the_nomination(results, nomination):
+    named = tuple((f"plugin {i}", result) for i, result in enumerate(results))
+    assert Decision(None, post_filter=named).nominated_node_name == nomination
+
+
+class Helps(PostFilterPlugin):
+    name = "Helps"
+    answer = PostFilterResult(unschedulable("helps not"))
+
+    def post_filter(self, state, pod, diagnosis):
+        if self.answer is None:
+            raise RuntimeError("broken")
+        return self.answer
+
+
+SUFFIX = "preemption: 0/4 nodes are available: 4 Preemption is not helpful for scheduling."
+
+
+@pytest.mark.parametrize(
+    ("answer", "suffix", "nomination"),
+    [
+        pytest.param(
+            PostFilterResult(unschedulable("a", "b")),
+            f"no new claims to deallocate, {SUFFIX}, a, b",
+            CLEARED,
+            id="rejected",
+        ),
+        pytest.param(said(Code.Error, "n1", "no API"), "no API", LEFT, id="an error"),
+        pytest.param(None, 'running PostFilter plugin "Helps": broken', LEFT, id="raised"),
+        pytest.param(said(Code.UnschedulableAndUnresolvable, None, "hopeless"), "hopeless", LEFT, id="the last word"),
+        pytest.param(said(Code.Success, "n1"), "", "n1", id="helped"),
+    ],
+)
+def test_what_post_filter_says_reaches_the_status(answer, suffix, nomination, monkeypatch):
+    monkeypatch.setattr(Helps, "answer", answer)
+    decision = schedule(*a_scheduler(Helps), a_pod().requests(cpu="5"))
+    assert decision.status.code == Code.Unschedulable
+    assert in_short(decision.message) == f"0/4 nodes are available: 4 Insufficient cpu. {suffix}".rstrip()
+    assert decision.nominated_node_name == nomination
+
+
+# -- plugins, counts and state ----------------------------------------------------------------------------------------
+
+
+class Waits(NodeFilterPlugin, ShapeSigned):
+    name = "Waits"
+    reads = Reads.NODES
+
+    def filter_node(self, state, pod, node):
+        state.write("Waits", "was here")
+        return Status(Code.Pending, ("later",)) if node.name in ("n0", "n1") else None
+
+
+def test_plugins_that_wait_are_told_from_those_that_refuse():
+    decision = schedule(*a_scheduler(Waits, first=True), a_pod().requests(cpu="5"))
+    assert decision.pending_plugins == {"Waits"}
+    assert decision.unschedulable_plugins == {"Waits", "NodeResourcesFit"}
+    assert Decision(None).pending_plugins == frozenset()
+
+
+@pytest.mark.parametrize(
+    ("pod", "evaluated", "feasible"),
+    [
+        pytest.param(a_pod(), 4, 2, id="some"),
+        pytest.param(a_pod().requests(cpu="5"), 4, 0, id="none"),
+        pytest.param(a_pod().nominated_to("n3"), 1, 1, id="the nominated one"),
+        pytest.param(a_pod().nominated_to("n1"), 4, 2, id="not the nominated one"),
+        pytest.param(a_pod().claims_volume("missing"), 0, 0, id="refused as a whole"),
+    ],
+)
+def test_how_many_nodes_were_judged(pod, evaluated, feasible):
+    decision = schedule(*a_scheduler(Waits), pod)
+    assert (decision.evaluated, decision.feasible) == (evaluated, feasible)
+
+
+@pytest.mark.parametrize("cpu", ["1", "5"], ids=["fits", "does not fit"])
+def test_the_attempts_state_goes_along(cpu):
+    decision = schedule(*a_scheduler(Waits, first=True), a_pod().requests(cpu=cpu))
+    assert decision.state.get("Waits") == "was here"
+
+
+def test_without_nodes_nothing_is_run():
+    decision = schedule(*a_scheduler(nodes=0))
+    assert (decision.state, decision.message) == (None, "no nodes available to schedule pods")
+    assert decision.status.code == Code.UnschedulableAndUnresolvable
+    assert decision.nominated_node_name == CLEARED
+
+
+def test_ties_are_broken_evenly():
+    scheduler, profile = a_scheduler(random=Random(7))
+    counts = {f"n{i}": 0 for i in range(4)}
+    for _ in range(400):
+        counts[schedule(scheduler, profile).node_name] += 1
+    assert min(counts.values()) > 60
+
+
+def test_after_forgetting_all_is_worked_out_anew():
+    """As when plugins were switched off: what was found out with them must not live on."""
+    scheduler, profile = a_scheduler(Waits)
+    assert schedule(scheduler, profile).feasible == 2
+    profile.switch_off({"Waits"})
+    scheduler.forget()
+    assert schedule(scheduler, profile).feasible == 4
+    profile.switch_on({"Waits"})
+    scheduler.forget()
+    assert schedule(scheduler, profile).feasible == 2

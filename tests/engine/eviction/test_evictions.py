@@ -1,0 +1,655 @@
+"""Carrying a preemption out: who is evicted, how, in which order, and when it is called off.
+
+The API server is the embedded one. What the scheduler knows of it is what a test has let it hear, so every lag can be
+played through.
+"""
+
+import pytest
+
+from stowplan.api.api_errors import Conflict, Forbidden, NotFound
+from stowplan.api.port import Unreachable
+from stowplan.api.types import PodCondition
+from stowplan.client.errors import OutcomeUnknown
+from stowplan.engine.eviction.victim_evictions import MAX_CONCURRENT_EVICTIONS
+from stowplan.framework.requests import Refused
+from support.api.embedded import pod as a_manifest
+from support.observing.log_lines import logged
+from support.observing.metrics import numbers
+from support.scheduling.evicting import PLUGIN, World
+
+REFUSED = Forbidden("no")
+
+
+@pytest.fixture
+def world():
+    made = World()
+    yield made
+    made.calls.close()
+
+
+# -- one victim -------------------------------------------------------------------------------------------------------
+
+
+def test_a_victim_is_told_why_then_deleted(world):
+    boss, (victim,) = world.pending("boss"), world.placed("v")
+    world.preempt(boss, victim)
+    assert world.calls.log == [], "nothing is asked within the scheduling cycle"
+    world.settle()
+    assert world.calls.log == [("patch", "v"), ("delete", "v", victim.uid)]
+    left = world.cluster.get("pods", "default", "v")
+    [condition] = left["status"]["conditions"]
+    assert {name: value for name, value in condition.items() if value is not None} == {
+        "type": "DisruptionTarget",
+        "status": "True",
+        "reason": "PreemptionByScheduler",
+        "message": "default-scheduler: preempting to accommodate a higher priority pod",
+        "observedGeneration": 1,
+    }
+    assert left["metadata"]["deletionGracePeriodSeconds"] == 30, "the victim's own grace period applies"
+    note = f"Preempted by pod {boss.uid} on node n1"
+    assert world.recorder.events == [("v", "Normal", "Preempted", "Preempting", note, "boss")]
+    assert (world.activated, world.reports) == ([], []), "the victim's end will wake the preemptor"
+
+
+def test_without_a_recorder_nothing_is_told(world):
+    world.recorder = None
+    world.preempt(world.pending("boss"), *world.placed("v"))
+    world.settle()
+    assert world.terminating("v")
+
+
+def waits_on_permit(world, victim):
+    world.waiting_pods.add(victim, {"Gang": 60.0})
+    return world.waiting_pods.get(victim.uid)
+
+
+def is_allowed_already(world, victim):
+    waits_on_permit(world, victim).allow("Gang")
+
+
+def is_in_pre_bind(world, victim):
+    world.cancelled = []
+    return world.pods_in_pre_bind.add(victim.uid, world.cancelled.append)
+
+
+def is_through_pre_bind(world, victim):
+    is_in_pre_bind(world, victim).mark_prebound()
+
+
+def test_a_pod_that_waits_on_permit_is_turned_back(world):
+    boss, victim = world.pending("boss"), world.assumed("v")
+    waiting = waits_on_permit(world, victim)
+    world.preempt(boss, victim)
+    world.settle()
+    decision = waiting.decision
+    assert (decision.code.name, decision.plugin, decision.message) == ("Error", PLUGIN, "preempted")
+    assert world.calls.log == []
+    note = f"Preempted by pod {boss.uid} on node n1 (in kube-scheduler memory)."
+    assert world.recorder.events == [("v", "Normal", "Preempted", "Preempting", note, "boss")]
+    assert len(world.evictions) == 0, "nothing is left to be seen"
+
+
+def test_a_pod_in_pre_bind_is_stopped(world):
+    boss, victim = world.pending("boss"), world.assumed("v")
+    is_in_pre_bind(world, victim)
+    world.preempt(boss, victim)
+    world.settle()
+    assert world.cancelled == ["preempted by DefaultPreemption"]
+    assert world.calls.log == []
+    assert world.recorder.events[0][4].endswith(" on node n1 (in kube-scheduler memory).")
+
+
+@pytest.mark.parametrize(
+    "state", [pytest.param(is_allowed_already, id="allowed"), pytest.param(is_through_pre_bind, id="through PreBind")]
+)
+def test_a_pod_that_cannot_be_turned_back_any_more_is_deleted(world, state):
+    boss, victim = world.pending("boss"), world.assumed("v")
+    state(world, victim)
+    world.preempt(boss, victim)
+    world.settle()
+    assert world.calls.log == [("patch", "v"), ("delete", "v", victim.uid)]
+    assert world.recorder.events[0][4] == f"Preempted by pod {boss.uid} on node n1"
+
+
+# -- what the log says ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("state", "level", "text", "who"),
+    [
+        pytest.param(waits_on_permit, 2, "Preemptor preempted a waiting pod", "waitingPod", id="waiting"),
+        pytest.param(is_in_pre_bind, 2, "Preemptor rejected a pod in preBind", "podInPreBind", id="in PreBind"),
+        pytest.param(
+            is_through_pre_bind,
+            5,
+            "Failed to reject a pod in preBind, falling back to deletion via api call",
+            "podInPreBind",
+            id="through PreBind",
+        ),
+    ],
+)
+def test_the_log_says_how_a_pod_was_turned_back(world, state, level, text, who):
+    boss, victim = world.pending("boss"), world.assumed("v")
+    state(world, victim)
+    with logged() as found:
+        world.preempt(boss, victim)
+        world.settle()
+    type_ = {"preemptorType": "pod"} if level == 2 else {}
+    keys = type_ | {"preemptor": "default/boss", who: "default/v", "node": "n1"}
+    assert (level, text, keys) in found.of("victim_evictions")
+
+
+def test_the_log_says_who_is_spared(world):
+    boss, victims = world.pending("boss"), world.placed("a", "b")
+    world.delete("b", grace=30)
+    world.hear()
+    world.calls.refusals["patch", "a"] = NotFound('pods "a" not found')
+    with logged() as found:
+        world.preempt(boss, victims[0], world.info("b"))
+        world.settle()
+    where = {"preemptor": "default/boss", "node": "n1"}
+    leaving = "Victim Pod is already being deleted, skipping the API call for it"
+    assert (2, leaving, where | {"victim": "default/b"}) in found.of("victim_evictions")
+    assert (2, "Victim Pod is already deleted", where | {"victim": "default/a"}) in found.of("victim_evictions")
+
+
+GONE = NotFound('pods "v" not found')
+LOST = OutcomeUnknown("connection reset")
+OTHER_UID = Conflict("the UID in the precondition does not match")
+
+
+@pytest.mark.parametrize(
+    "refusals",
+    [
+        pytest.param({("patch", "v"): REFUSED}, id="condition refused"),
+        pytest.param({("delete", "v"): REFUSED}, id="deletion refused"),
+        pytest.param({("delete", "v"): Unreachable("refused")}, id="no server"),
+        pytest.param({("delete", "v"): Conflict("webhook")}, id="a conflict with the pod still there"),
+        pytest.param({("delete", "v"): LOST}, id="not even asked"),
+        pytest.param({("delete", "v"): LOST, ("get", "v"): Unreachable("refused")}, id="nobody to ask"),
+    ],
+)
+def test_when_a_victim_cannot_be_evicted(world, refusals):
+    boss, (victim,) = world.pending("boss"), world.placed("v")
+    world.calls.refusals = refusals
+    world.preempt(boss, victim)
+    world.settle()
+    assert (world.recorder.events, world.activated) == ([], ["default/boss"])
+    (report,) = world.reports
+    assert "default/boss on node n1: cannot evict pod default/v: " in report
+    assert not world.evictions.under_way(boss)
+    assert numbers(world.metrics.preemption_goroutines_execution_total) == {"error": 1}
+    assert numbers(world.metrics.preemption_goroutines_duration_seconds) == {"error": 1}
+
+
+@pytest.mark.parametrize("heard", [False, True], ids=["of which we hear later", "of which we have heard"])
+@pytest.mark.parametrize("request_", ["patch", "delete"])
+def test_a_victim_that_is_gone(world, request_, heard):
+    """Its deletion wakes the preemptor; if that news came while the preemptor was held back, nothing else would."""
+    boss, (victim,) = world.pending("boss"), world.placed("v")
+    world.calls.held.add((request_, "v"))
+    world.preempt(boss, victim)
+    world.reach(*({"patch": ("patch", "v"), "delete": ("delete", "v", victim.uid)}[request_]))
+    world.delete("v")
+    if heard:
+        world.hear()
+    world.calls.held.clear()
+    world.settle()
+    assert (world.recorder.events, world.reports) == ([], [])
+    assert world.activated == (["default/boss"] if heard else [])
+    assert not world.evictions.under_way(boss)
+
+
+def test_a_deletion_whose_answer_was_lost_counts_if_it_happened(world):
+    boss, (victim,) = world.pending("boss"), world.placed("v")
+    world.calls.lost_answers = {("delete", "v"): LOST}
+    world.preempt(boss, victim)
+    world.settle()
+    assert world.calls.log[-1] == ("get", "v")
+    assert (world.recorder.victims, world.activated, world.reports) == (["v"], [], [])
+    assert world.evictions.under_way(boss), "the deletion is still to be heard of"
+
+
+def test_another_pod_of_the_victims_name_is_spared(world):
+    boss, (victim,) = world.pending("boss"), world.placed("v")
+    world.calls.then["patch", "v"] = lambda: (
+        world.delete("v"),
+        world.cluster.create("pods", a_manifest("v", nodeName="n1")),
+    )
+    world.preempt(boss, victim)
+    world.settle()
+    assert world.calls.log == [("patch", "v"), ("delete", "v", victim.uid), ("get", "v")]
+    assert not world.terminating("v")
+    assert (world.recorder.events, world.reports, world.activated) == ([], [], [])
+
+
+def is_gone(world):
+    world.delete("v")
+    world.hear()
+
+
+def terminates_by_itself(world):
+    world.delete("v", grace=30)
+    world.hear()
+
+
+def is_forgotten(world):
+    world.state.forget(world.info("v"))
+
+
+def went_elsewhere(world):
+    victim = world.info("v")
+    world.state.forget(victim)
+    world.state.assume(victim, "n2")
+
+
+@pytest.mark.parametrize(
+    ("made", "meanwhile", "activated"),
+    [
+        pytest.param(World.placed, is_gone, True, id="gone"),
+        pytest.param(World.placed, terminates_by_itself, False, id="terminates by itself"),
+        pytest.param(World.assumed, is_forgotten, True, id="its binding failed"),
+        pytest.param(World.assumed, went_elsewhere, True, id="went to another node"),
+    ],
+)
+def test_a_pod_that_left_the_node_meanwhile_is_spared(world, made, meanwhile, activated):
+    made(world, "v")
+    boss, victim = world.pending("boss"), world.info("v")
+    world.preempt(boss, victim)
+    meanwhile(world)
+    world.settle()
+    assert (world.calls.log, world.recorder.events) == ([], [])
+    assert world.activated == (["default/boss"] if activated else []), "news of its end came while it was held back"
+
+
+# -- several victims --------------------------------------------------------------------------------------------------
+
+
+def test_the_last_victim_waits_for_all_others(world):
+    boss, victims = world.pending("boss"), world.placed("a", "b", "c")
+    world.calls.held.add(("delete", "b"))
+    world.preempt(boss, *victims)
+    world.reach("delete", "a", victims[0].uid)
+    world.reach("delete", "b", victims[1].uid)
+    assert ("patch", "c") not in world.calls.log
+    world.calls.held.clear()
+    world.settle()
+    assert world.calls.log[-2:] == [("patch", "c"), ("delete", "c", victims[2].uid)]
+    assert sorted(world.recorder.victims) == ["a", "b", "c"]
+    assert world.activated == []
+
+
+def test_victims_whose_deletion_has_begun_are_left_alone(world):
+    boss, victims = world.pending("boss"), world.placed("a", "b")
+    world.delete("b", grace=30)
+    world.hear()
+    world.preempt(boss, victims[0], world.info("b"))
+    world.settle()
+    assert world.evicted() == ["a"]
+
+
+def test_with_all_victims_terminating_there_is_nothing_to_do(world):
+    boss = world.pending("boss")
+    world.placed("a")
+    world.delete("a", grace=30)
+    world.hear()
+    world.preempt(boss, world.info("a"))
+    world.settle()
+    assert (world.calls.log, len(world.evictions), world.evictions.under_way(boss)) == ([], 0, False)
+
+
+def test_the_first_failure_spares_who_has_not_begun(world):
+    names = [f"v{i:02}" for i in range(MAX_CONCURRENT_EVICTIONS + 5)]
+    boss, victims = world.pending("boss"), world.placed(*names)
+    world.calls.refusals = {("patch", "v00"): REFUSED}
+    world.calls.held.add(("patch", "v01"))
+    world.preempt(boss, *victims)
+    world.reach("patch", "v01")
+    world.let(next(call for call in world.calls.under_way if call.name == "v02"))
+    world.settle()
+    begun = {call[1] for call in world.calls.log}
+    assert begun == set(names[:MAX_CONCURRENT_EVICTIONS])
+    assert numbers(world.metrics.goroutines) == {PLUGIN: 1}, "the one behind the door"
+    world.calls.held.clear()
+    world.settle()
+    assert {call[1] for call in world.calls.log} == begun
+    assert (world.calls.most, world.activated) == (MAX_CONCURRENT_EVICTIONS, ["default/boss"])
+    assert world.reports == [
+        "Preemption for pod default/boss on node n1: cannot evict pod default/v00: no",
+    ]
+    dead = {name for name in names if world.terminating(name)}
+    assert dead == {"v02"}, "its deletion had begun"
+    assert set(world.recorder.victims) == dead, "who was told to go gets an event"
+    assert names[-1] not in begun
+
+
+def test_at_most_so_many_evictions_at_once_of_all_preemptions_together(world):
+    for i in range(MAX_CONCURRENT_EVICTIONS + 3):
+        world.preempt(world.pending(f"boss{i}"), *world.placed(f"v{i}"))
+    world.settle()
+    assert world.calls.most == MAX_CONCURRENT_EVICTIONS
+    assert len(world.recorder.victims) == MAX_CONCURRENT_EVICTIONS + 3
+
+
+# -- nominations ------------------------------------------------------------------------------------------------------
+
+
+def lesser_pod(world, name="lesser", *, priority="low", told=True):
+    info = world.pending(name, priority=priority, nominated="n1" if told else "")
+    world.state.nominator.add(info, "n1")
+    return info
+
+
+def test_lesser_pods_lose_the_node_before_anybody_is_evicted(world):
+    lesser_pod(world)
+    boss, (victim,) = world.pending("boss"), world.placed("v")
+    world.preempt(boss, victim)
+    assert world.calls.log == [], "nothing is asked within the scheduling cycle"
+    world.settle()
+    assert world.calls.log == [("patch", "lesser"), ("patch", "v"), ("delete", "v", victim.uid)]
+    assert "nominatedNodeName" not in world.cluster.get("pods", "default", "lesser")["status"]
+
+
+def test_a_nomination_that_the_api_server_does_not_know_of_is_taken_back_in_memory(world):
+    lesser = lesser_pod(world, told=False)
+    world.preempt(world.pending("boss"), *world.placed("v"))
+    world.settle()
+    assert world.state.nominator.node_of(lesser.uid) == ""
+    assert world.calls.log[0] == ("write", "lesser", ""), "what is on its way is overtaken"
+
+
+def test_other_nominations_stay(world):
+    lesser_pod(world, "equal", priority="high")
+    elsewhere = world.pending("elsewhere", priority="low", nominated="n2")
+    world.state.nominator.add(elsewhere, "n2")
+    gone = lesser_pod(world, "gone")
+    world.delete("gone")
+    world.hear()
+    world.preempt(world.pending("boss"), *world.placed("v"))
+    world.settle()
+    assert [call[1] for call in world.calls.log] == ["v", "v"]
+    assert world.state.nominator.node_of(gone.uid) == "n1", "the queue's to forget"
+
+
+@pytest.mark.parametrize(
+    ("refusal", "activated", "reports"),
+    [
+        pytest.param(GONE, [], [], id="gone"),
+        pytest.param(
+            REFUSED,
+            ["default/boss"],
+            [
+                "Preemption for pod default/boss on node n1: cannot clear nominatedNodeName of pod default/lesser: no",
+            ],
+            id="refused",
+        ),
+    ],
+)
+def test_a_nomination_that_cannot_be_cleared_does_not_save_the_victims(world, refusal, activated, reports):
+    lesser_pod(world)
+    world.calls.refusals = {("patch", "lesser"): refusal}
+    world.preempt(world.pending("boss"), *world.placed("v"))
+    world.settle()
+    assert (world.evicted(), world.activated, world.reports) == (["v"], activated, reports)
+
+
+def test_with_the_real_statuses_what_is_on_its_way_is_overtaken():
+    """A lesser pod's failed attempt is still to be written when a more important one takes the node from it."""
+    world = World(real_statuses=True)
+    lesser = lesser_pod(world, told=False)
+    boss, (victim,) = world.pending("boss"), world.placed("v")
+    failed = PodCondition(type="PodScheduled", status="False", reason="Unschedulable", message="no room")
+    world.statuses.write(lesser.pod, condition=failed, nominated_node_name="n1")
+    world.preempt(boss, victim)
+    world.settle()
+    status = world.cluster.get("pods", "default", "lesser")["status"]
+    assert [condition["message"] for condition in status["conditions"]] == ["no room"]
+    assert "nominatedNodeName" not in status
+    [condition] = world.cluster.get("pods", "default", "v")["status"]["conditions"]
+    assert (condition["type"], condition["lastTransitionTime"]) == ("DisruptionTarget", "2027-01-15T08:00:00Z")
+    assert world.terminating("v")
+
+
+# -- the gate ---------------------------------------------------------------------------------------------------------
+
+
+def test_the_preemptor_is_held_back_until_its_last_victim_is_seen_to_leave(world):
+    boss, victims = world.pending("boss"), world.placed("a", "b")
+    other = world.pending("other")
+    assert not world.evictions.under_way(boss)
+    world.calls.held.add(("delete", "b"))
+    world.preempt(boss, *victims)
+    assert world.evictions.under_way(boss), "not begun"
+    assert not world.evictions.under_way(other)
+    world.reach("delete", "b", victims[1].uid)
+    world.hear()
+    assert world.evictions.under_way(boss), "the last victim is being deleted"
+    world.delete("b", grace=30)
+    world.hear()
+    assert not world.evictions.under_way(boss), "somebody else was quicker"
+    world.calls.held.clear()
+    world.settle()
+    assert not world.evictions.under_way(boss)
+
+
+def test_news_of_the_last_victim_may_come_before_news_of_the_others(world):
+    boss, victims = world.pending("boss"), world.placed("a", "b")
+    world.calls.held.add(("delete", "b"))
+    world.preempt(boss, *victims)
+    world.reach("delete", "b", victims[1].uid)
+    world.delete("b")
+    world.state.remove_pod(victims[1].uid)
+    assert world.evictions.under_way(boss), "the first is not seen to leave"
+    world.hear()
+    assert not world.evictions.under_way(boss)
+
+
+def test_what_is_only_deleted_but_not_seen_to_leave_still_holds_back(world):
+    """Woken by some other pod's end, the preemptor would find its victims where they were, and evict others."""
+    boss, victims = world.pending("boss"), world.placed("a", "b")
+    world.preempt(boss, *victims)
+    world.settle()
+    assert world.evictions.under_way(boss)
+    world.hear()
+    assert not world.evictions.under_way(boss)
+    assert len(world.evictions) == 0
+
+
+def test_the_gate_opens_when_the_last_victim_is_gone_for_good(world):
+    boss, (victim,) = world.pending("boss"), world.placed("v")
+    world.calls.held.add(("delete", "v"))
+    world.preempt(boss, victim)
+    world.reach("delete", "v", victim.uid)
+    is_gone(world)
+    assert not world.evictions.under_way(boss)
+    world.calls.held.clear()
+    world.settle()
+    assert world.activated == ["default/boss"]
+
+
+def test_the_gate_opens_when_something_is_wrong_with_the_scheduler(world):
+    boss, (victim,) = world.pending("boss"), world.placed("v")
+    world.calls.refusals = {("patch", "v"): Refused(ZeroDivisionError("a bug"))}
+    world.preempt(boss, victim)
+    world.settle()
+    assert not world.evictions.under_way(boss)
+    assert world.reports == ["Preemption for pod default/boss on node n1: cannot evict pod default/v: a bug"]
+
+
+def test_a_new_preemption_of_the_same_pod_outlives_the_end_of_the_old_one(world):
+    boss, (first, second) = world.pending("boss"), world.placed("a", "b")
+    world.calls.held.add(("patch", "a"))
+    world.preempt(boss, first)
+    world.reach("patch", "a")
+    world.delete("a")
+    world.hear()
+    world.calls.held.add(("delete", "b"))
+    world.preempt(boss, second)
+    world.calls.held.remove(("patch", "a"))
+    world.settle()
+    assert world.activated == ["default/boss"], "the old one is over"
+    assert world.evictions.under_way(boss)
+    world.calls.held.clear()
+    world.settle()
+
+
+def test_a_preemption_is_forgotten_as_soon_as_its_victims_are_seen_to_leave(world):
+    plans = [(world.pending(f"boss{i}"), world.placed(f"v{i}", f"w{i}")) for i in range(3)]
+    for boss, victims in plans:
+        world.preempt(boss, *victims)
+    world.settle()
+    assert len(world.evictions) == 3
+    assert len(list(world.leaving.listeners)) == 6
+    world.hear()
+    assert len(world.evictions) == 0, "nobody had to ask"
+    assert not list(world.leaving.listeners)
+
+
+# -- no victim dies in vain -------------------------------------------------------------------------------------------
+
+
+def boss_is_gone(world):
+    world.delete("boss")
+    world.hear()
+
+
+def boss_terminates(world):
+    manifest = world.cluster.get("pods", "default", "boss")
+    manifest["metadata"]["finalizers"] = ["example.com/wait"]
+    world.cluster.update("pods", manifest)
+    boss_is_gone(world)
+
+
+def boss_was_replaced(world):
+    world.delete("boss")
+    world.pending("boss")
+
+
+def boss_is_bound(world):
+    world.cluster.registry.bind("default", "boss", BINDING)
+    world.hear()
+
+
+BINDING = {
+    "apiVersion": "v1",
+    "kind": "Binding",
+    "metadata": {"name": "boss"},
+    "target": {"kind": "Node", "name": "n2"},
+}
+
+
+def boss_is_assumed(world):
+    world.state.assume(world.info("boss"), "n2")
+
+
+def node_is_gone(world):
+    world.state.remove_node("n1")
+
+
+def somebody_bids_more(world):
+    world.preempt(world.pending("top", priority="top"), *world.placed("other"))
+
+
+MEANWHILE = [
+    pytest.param(boss_is_gone, id="the preemptor is gone"),
+    pytest.param(boss_terminates, id="the preemptor terminates"),
+    pytest.param(boss_was_replaced, id="another pod has the preemptor's name"),
+    pytest.param(boss_is_bound, id="the preemptor is bound"),
+    pytest.param(boss_is_assumed, id="the preemptor has found a node"),
+    pytest.param(node_is_gone, id="the node is gone"),
+    pytest.param(somebody_bids_more, id="a more important pod takes the node"),
+]
+
+
+@pytest.mark.parametrize("meanwhile", MEANWHILE)
+def test_nobody_is_evicted_for_nothing(world, meanwhile):
+    boss, victims = world.pending("boss"), world.placed("a", "b")
+    world.preempt(boss, *victims)
+    meanwhile(world)
+    world.settle()
+    assert {"a", "b"}.isdisjoint(world.recorder.victims)
+    assert {"a", "b"}.isdisjoint(call[1] for call in world.calls.log)
+    assert "default/boss" in world.activated
+    assert not world.evictions.under_way(boss)
+
+
+@pytest.mark.parametrize("meanwhile", MEANWHILE)
+def test_a_preemption_is_called_off_between_condition_and_deletion(world, meanwhile):
+    boss, (victim,) = world.pending("boss"), world.placed("v")
+    world.calls.held.add(("patch", "v"))
+    world.preempt(boss, victim)
+    world.reach("patch", "v")
+    meanwhile(world)
+    world.calls.held.clear()
+    world.settle()
+    assert not world.terminating("v")
+    assert "v" not in world.recorder.victims
+
+
+@pytest.mark.parametrize("meanwhile", MEANWHILE)
+def test_a_preemption_is_called_off_before_the_last_victim(world, meanwhile):
+    boss, victims = world.pending("boss"), world.placed("a", "b", "c")
+    world.calls.held.add(("delete", "b"))
+    world.preempt(boss, *victims)
+    world.reach("delete", "b", victims[1].uid)
+    meanwhile(world)
+    world.calls.held.clear()
+    world.settle()
+    assert not world.terminating("c")
+    assert ("patch", "c") not in world.calls.log
+
+
+def test_who_bids_for_another_node_takes_nothing_away(world):
+    boss, victims = world.pending("boss"), world.placed("a")
+    world.preempt(boss, *victims)
+    top, others = world.pending("top", priority="top"), world.placed("b", node="n2")
+    world.preempt(top, *others, node="n2")
+    world.settle()
+    assert sorted(world.evicted()) == ["a", "b"]
+
+
+def test_of_two_preemptions_with_a_common_victim_only_one_evicts_it(world):
+    boss, (common, mine) = world.pending("boss"), world.placed("common", "mine")
+    world.preempt(boss, common, mine)
+    world.preempt(world.pending("top", priority="top"), common)
+    world.settle()
+    assert world.evicted() == ["common"]
+    assert world.activated == ["default/boss"]
+
+
+# -- refused again and again ------------------------------------------------------------------------------------------
+
+
+def refused(world, boss, victims, times):
+    for _ in range(times):
+        world.preempt(boss, *victims)
+        world.settle()
+
+
+def test_who_is_refused_again_and_again_is_tried_less_and_less_often(world):
+    boss, victims = world.pending("boss"), world.placed("a")
+    world.calls.refusals["delete", "a"] = REFUSED
+    refused(world, boss, victims, 7)
+    assert world.delays == [1, 2, 4, 8, 10, 10], "the first time it may just have been a moment of weakness"
+    assert world.activated == ["default/boss"] * 7
+
+
+def test_a_preemption_that_succeeds_is_a_new_beginning(world):
+    boss, victims = world.pending("boss"), world.placed("a")
+    world.calls.refusals["delete", "a"] = REFUSED
+    refused(world, boss, victims, 2)
+    del world.calls.refusals["delete", "a"]
+    refused(world, boss, victims, 1)
+    world.calls.refusals["delete", "b"] = REFUSED
+    refused(world, boss, world.placed("b"), 1)
+    assert world.delays == [1]
+
+
+def test_what_is_known_of_refusals_goes_with_the_pod(world):
+    boss, victims = world.pending("boss"), world.placed("a")
+    world.calls.refusals["delete", "a"] = REFUSED
+    refused(world, boss, victims, 1)
+    world.delete("boss")
+    world.hear()
+    refused(world, world.pending("other"), victims, 1)
+    assert list(world.evictions._refusals) == [world.info("other").uid]

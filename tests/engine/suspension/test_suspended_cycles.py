@@ -1,0 +1,565 @@
+"""Scheduling cycles that wait: for extenders at each of the three points, and for PostFilter plugins in steps.
+
+What breaks them off is what the module's docstring lists; there are real steps of an engine, and no driver.
+"""
+
+from random import Random
+
+import pytest
+from msgspec.structs import replace
+
+from stowplan.api.meta import ObjectMeta
+from stowplan.api.port import Unreachable
+from stowplan.api.types import Lease
+from stowplan.client.errors import OutcomeUnknown
+from stowplan.engine.decision.suspendable_algorithm import MAX_TRIES
+from stowplan.engine.effects import Ask
+from stowplan.engine.inputs import Answer, Served, Stopped
+from stowplan.explain.judging import judged
+from stowplan.framework.interface import PostFilterPlugin, PostFilterResult
+from stowplan.framework.requests import Create, Done, Wait
+from stowplan.framework.status import error, unschedulable
+from stowplan.queue.queued_pod import Place
+from stowplan.testing import a_node, a_pod
+from support.plugins.answering_plugins import configuration, profile
+from support.plugins.raised import in_short
+from support.scheduling.engines import DrivenEngine
+from support.scheduling.outside import Outside
+from support.scheduling.worlds import struct
+
+LOST = OutcomeUnknown("the answer was lost")
+FAILURES = [
+    pytest.param(Unreachable("nobody there"), "nobody there", id="refused"),
+    pytest.param(LOST, "the answer was lost", id="unknown"),
+    pytest.param(7, "'int' object is not iterable", id="no answer"),
+    pytest.param(["elsewhere"], "was not asked about ['elsewhere']", id="another node"),
+]
+
+
+def uid(name):
+    return f"default-{name}-uid"
+
+
+def nominated(name, node):
+    return a_pod(name).obj() | {"status": {"nominatedNodeName": node}}
+
+
+def rooms(*names, pods=110):
+    return [a_node(name).allocatable(cpu=4, pods=pods) for name in names]
+
+
+def driven(*objects, filters=(), prioritizes=(), preempts=(), **options):
+    extenders = [
+        *(Outside(name, filters=True) for name in filters),
+        *(Outside(name, prioritizes=True) for name in prioritizes),
+        *(Outside(name, preempts=True) for name in preempts),
+        *options.pop("extenders", ()),
+    ]
+    return DrivenEngine(*objects, extenders=extenders, **options)
+
+
+# -- filter -----------------------------------------------------------------------------------------------------------
+
+
+def test_an_extender_chooses_among_the_nodes_that_the_filters_left():
+    engine = driven(*rooms("n1", "n2", "n3"), a_node("small").allocatable(cpu="1m", pods=1), filters=["e"])
+    engine.create(a_pod("p").requests(cpu=1))
+    assert engine.bound == {}
+    assert engine.suspended() == ["p"]
+    assert engine.question("e") == {"pod": "default/p", "nodes": ["n1", "n2", "n3"]}
+    engine.answer("e", ["n2"])
+    assert engine.bound == {"p": "n2"}
+    assert engine.suspended() == []
+    assert engine.engine.under_way == 0
+
+
+def test_extenders_are_asked_one_after_the_other_about_what_is_left():
+    engine = driven(*rooms("n1", "n2", "n3"), filters=["e1", "e2", "e3"])
+    engine.create(a_pod("p"))
+    assert [engine.under_way[number].who for number in engine.questions()] == ["e1"]
+    engine.answer("e1", ["n3", "n2"])
+    assert engine.question("e2")["nodes"] == ["n2", "n3"]
+    engine.answer("e2", {"failed": {"n2": "no", "n3": "no"}})
+    assert engine.questions() == [], "the third has nothing to be asked about"
+    assert engine.notes()[0].startswith("0/3 nodes are available: 2 no.")
+
+
+def test_other_pods_are_tried_while_one_waits():
+    engine = driven(*rooms("n1"), extenders=[Outside("e", filters=True, only="slow")])
+    engine.create(a_pod("slow").labels(slow="yes"), *(a_pod(f"p{i}") for i in range(5)))
+    assert sorted(engine.bound) == ["p0", "p1", "p2", "p3", "p4"]
+    engine.answer("e", ["n1"])
+    assert engine.bound["slow"] == "n1"
+
+
+def test_answers_may_come_in_any_order():
+    engine = driven(*rooms("n1", "n2"), filters=["e"])
+    engine.create(*(a_pod(f"p{i}") for i in range(4)))
+    for which, node in ((3, "n1"), (1, "n2"), (0, "n1"), (0, "n2")):
+        engine.answer("e", [node], which)
+    assert engine.bound == {"p3": "n1", "p1": "n2", "p0": "n1", "p2": "n2"}
+
+
+def test_refused_nodes_have_reasons_and_dropped_ones_have_none():
+    engine = driven(*rooms("n1", "n2", "n3", "n4"), filters=["e"])
+    engine.create(a_pod("p"))
+    engine.answer("e", {"failed": {"n1": "ext says no", "n2": "both"}, "unresolvable": {"n2": "never", "n3": "never"}})
+    assert engine.notes()[0].startswith("0/4 nodes are available: 1 ext says no, 2 never.")
+    assert engine.place("p") is Place.UNSCHEDULABLE
+    assert engine.engine.queue.get("default/p").unschedulable_plugins == {"Extender"}
+    engine.create(*rooms("n5"))
+    engine.advance(10)
+    assert engine.question("e")["nodes"] == ["n1", "n2", "n3", "n4", "n5"], "any event wakes it"
+
+
+def test_only_nodes_that_may_be_helped_are_candidates_of_preemption():
+    engine = driven(*rooms("n1", "n2", "n3", pods=3), filters=["e"])
+    for name in ("n1", "n2", "n3"):
+        engine.create(a_pod(f"on-{name}").on(name))
+    engine.create(a_pod("p").priority(10))
+    engine.answer("e", {"failed": {"n1": "no"}, "unresolvable": {"n2": "never"}})
+    # Extenders are not asked in the dry run, where the pod fits: upstream takes that for an error.
+    text = 'preemption: expected at least one victim pod on node "n1"'
+    assert engine.notes() == [f"0/3 nodes are available: 1 never, 1 no. {text}"]
+
+
+@pytest.mark.parametrize(("answer", "text"), FAILURES)
+def test_a_filter_that_fails_fails_the_attempt(answer, text):
+    engine = driven(*rooms("n1"), filters=["e"])
+    engine.create(a_pod("p"))
+    engine.answer("e", answer)
+    assert engine.notes() == [text]
+    assert engine.place("p") is Place.ERROR_BACKOFF
+    engine.advance(5)
+    engine.answer("e", ["n1"])
+    assert engine.bound == {"p": "n1"}
+
+
+@pytest.mark.parametrize(("answer", "text"), FAILURES)
+def test_an_ignorable_filter_that_fails_is_skipped(answer, text):
+    engine = driven(*rooms("n1"), extenders=[Outside("e", filters=True, ignorable=True)])
+    engine.create(a_pod("p"))
+    engine.answer("e", answer)
+    assert engine.bound == {"p": "n1"}
+
+
+def test_a_node_that_is_tried_first_is_asked_about_alone():
+    engine = driven(*rooms("n1", "n2"), filters=["e"])
+    engine.create(nominated("p", "n2"))
+    assert engine.question("e")["nodes"] == ["n2"]
+    engine.answer("e", [])
+    assert engine.question("e")["nodes"] == ["n1", "n2"]
+    engine.answer("e", ["n1"])
+    assert engine.bound == {"p": "n1"}
+
+
+def test_a_failing_question_about_that_node_is_followed_by_a_search():
+    engine = driven(*rooms("n1", "n2"), filters=["e"])
+    engine.create(nominated("p", "n2"))
+    engine.answer("e", Unreachable("gone"))
+    assert engine.question("e")["nodes"] == ["n1", "n2"]
+    engine.answer("e", ["n2"])
+    assert engine.bound == {"p": "n2"}
+
+
+# -- who is faster ----------------------------------------------------------------------------------------------------
+
+
+def test_two_pods_want_the_last_room():
+    engine = driven(*rooms("n1", pods=1), filters=["e"])
+    engine.create(a_pod("p1"), a_pod("p2"))
+    assert engine.suspended() == ["p1", "p2"]
+    engine.answer("e", ["n1"], 1)
+    engine.answer("e", ["n1"])
+    assert engine.bound == {"p2": "n1"}
+    # The cycle has begun anew, and the filters left nothing to ask about.
+    assert engine.questions() == []
+    assert engine.place("p1") is Place.UNSCHEDULABLE
+    assert "1 Too many pods" in engine.notes()[0]
+
+
+def test_a_cycle_goes_elsewhere_when_another_pod_was_faster():
+    engine = driven(*rooms("n1", "n2", pods=1), filters=["e"])
+    engine.create(a_pod("p1"), a_pod("p2"))
+    engine.answer("e", ["n1"], 1)
+    engine.answer("e", ["n1"])
+    assert engine.question("e")["nodes"] == ["n2"]
+    engine.answer("e", ["n2"])
+    assert engine.bound == {"p2": "n1", "p1": "n2"}
+
+
+def test_a_cycle_that_is_always_too_late_fails_with_an_error():
+    engine = driven(*rooms(*(f"n{i}" for i in range(10)), pods=1), filters=["e"])
+    engine.create(a_pod("late"))
+    for i in range(MAX_TRIES):
+        engine.create(a_pod(f"on{i}").on(f"n{i}"))
+        engine.answer("e", [f"n{i}"])
+    assert engine.questions() == []
+    assert engine.place("late") is Place.ERROR_BACKOFF
+    assert engine.notes()[0].startswith(f"given up after {MAX_TRIES} tries")
+
+
+def test_the_node_of_an_answer_may_be_gone_and_another_one_have_its_row():
+    engine = driven(*rooms("n1", "n2"), filters=["e"])
+    engine.create(a_pod("p"))
+    engine.delete(engine.node("n1"))
+    engine.create(*rooms("n3"))
+    engine.answer("e", ["n1", "n2"])
+    assert engine.bound == {"p": "n2"}
+
+
+# -- prioritize -------------------------------------------------------------------------------------------------------
+
+
+def test_points_are_added_to_the_scores():
+    engine = driven(*rooms("n1", "n2", "n3"), prioritizes=["e"])
+    engine.create(a_pod("p"))
+    engine.answer("e", {"n2": 5, "n3": 10, "unknown": 10})
+    assert engine.bound == {"p": "n3"}
+
+
+def test_extenders_are_asked_side_by_side_and_weighed():
+    engine = DrivenEngine(
+        *rooms("n1", "n2"),
+        extenders=[Outside("e1", prioritizes=True, weight=3), Outside("e2", prioritizes=True, weight=1)],
+    )
+    engine.create(a_pod("p"))
+    assert len(engine.questions()) == 2
+    engine.answer("e2", {"n1": 10})
+    assert engine.bound == {}
+    engine.answer("e1", {"n2": 5})
+    assert engine.bound == {"p": "n2"}
+
+
+@pytest.mark.parametrize("answer", [Unreachable("gone"), LOST, 7], ids=["refused", "unknown", "no answer"])
+def test_a_prioritize_that_fails_gives_no_points(answer):
+    engine = driven(*rooms("n1", "n2"), prioritizes=["e1", "e2"])
+    engine.create(a_pod("p"))
+    engine.answer("e1", answer)
+    engine.answer("e2", {"n2": 10})
+    assert engine.bound == {"p": "n2"}
+
+
+def test_a_single_node_is_not_prioritized():
+    engine = driven(*rooms("n1"), prioritizes=["e"])
+    engine.create(a_pod("p"))
+    assert engine.bound == {"p": "n1"}
+
+
+def test_a_node_that_was_taken_while_it_got_points_is_not_chosen():
+    engine = driven(*rooms("n1", "n2", "n3", pods=1), prioritizes=["e"])
+    engine.create(a_pod("p1"), a_pod("p2"))
+    engine.answer("e", {"n2": 10}, 1)
+    engine.answer("e", {"n2": 10, "n3": 5})
+    assert engine.bound == {"p2": "n2", "p1": "n3"}
+
+
+def test_all_nodes_taken_meanwhile_begin_the_cycle_anew():
+    engine = driven(*rooms("n1", "n2", pods=1), prioritizes=["e"])
+    engine.create(a_pod("p"))
+    engine.create(a_pod("a").on("n1"), a_pod("b").on("n2"))
+    engine.answer("e", {"n2": 10})
+    assert engine.place("p") is Place.UNSCHEDULABLE
+    assert "2 Too many pods" in engine.notes()[0]
+
+
+# -- preempt ----------------------------------------------------------------------------------------------------------
+
+
+def full(*names):
+    """Nodes with room for one pod, and a pod of low priority on each."""
+    return [*rooms(*names, pods=1), *(a_pod(f"v-{name}").on(name).priority(1) for name in names)]
+
+
+def deletions(engine):
+    return sorted(a.name for a in engine.under_way.values() if type(a).__name__ == "Delete")
+
+
+def test_an_extender_chooses_among_the_candidates():
+    engine = driven(*full("n1", "n2", "n3"), preempts=["e"])
+    engine.create(a_pod("p").priority(10))
+    assert engine.question("e") == {f"n{i}": [uid(f"v-n{i}")] for i in (1, 2, 3)}
+    assert engine.engine.state.nominator.node_of(uid("p")) == ""
+    engine.answer("e", {"n2": [uid("v-n2")]})
+    assert engine.engine.state.nominator.node_of(uid("p")) == "n2"
+    assert deletions(engine) == ["v-n2"]
+
+
+def test_no_candidate_is_left():
+    engine = driven(*full("n1"), preempts=["e"])
+    engine.create(a_pod("p").priority(10))
+    engine.answer("e", {})
+    assert deletions(engine) == []
+    assert engine.place("p") is Place.UNSCHEDULABLE
+    assert engine.notes()[0].endswith("preemption: no candidate node for preemption")
+
+
+@pytest.mark.parametrize(
+    ("answer", "text"),
+    [
+        pytest.param(Unreachable("gone"), "gone", id="refused"),
+        pytest.param(LOST, "the answer was lost", id="unknown"),
+        pytest.param({"n1": []}, 'expected at least one victim pod on node "n1"', id="no victims"),
+        pytest.param(
+            {"n1": [uid("v-n2")]},
+            f"extender: e claims to preempt pod (UID: &{{{uid('v-n2')}}}) on node: n1, "
+            "but the pod is not found on that node",
+            id="a victim elsewhere",
+        ),
+    ],
+)
+def test_a_preempt_that_fails_evicts_nobody(answer, text):
+    engine = driven(*full("n1", "n2"), preempts=["e"])
+    engine.create(a_pod("p").priority(10))
+    engine.answer("e", answer)
+    assert deletions(engine) == []
+    assert text in engine.notes()[0]
+
+
+def test_an_ignorable_preempt_that_fails_leaves_the_candidates():
+    engine = driven(*full("n1"), extenders=[Outside("e", preempts=True, ignorable=True)])
+    engine.create(a_pod("p").priority(10))
+    engine.answer("e", Unreachable("gone"))
+    assert deletions(engine) == ["v-n1"]
+
+
+def test_two_preemptors_want_the_same_victim():
+    engine = driven(*full("n1"), preempts=["e"])
+    engine.create(a_pod("p1").priority(10), a_pod("p2").priority(10))
+    assert engine.suspended() == ["p1", "p2"]
+    engine.answer("e", {"n1": [uid("v-n1")]}, 1)
+    assert engine.engine.state.nominator.node_of(uid("p2")) == "n1"
+    engine.answer("e", {"n1": [uid("v-n1")]})
+    assert deletions(engine) == ["v-n1"], "nobody is evicted twice"
+    assert engine.engine.state.nominator.node_of(uid("p1")) == ""
+    assert engine.questions() == []
+
+
+def test_nobody_is_evicted_for_a_pod_that_has_room_by_now():
+    engine = driven(*full("n1", "n2"), preempts=["e"])
+    engine.create(a_pod("p").priority(10))
+    engine.delete(engine.pod("v-n1"))
+    engine.answer("e", {"n1": [uid("v-n1")], "n2": [uid("v-n2")]})
+    assert engine.bound == {"p": "n1"}
+    assert deletions(engine) == []
+
+
+def test_a_candidate_whose_pods_changed_does_not_count():
+    engine = driven(*full("n1", "n2"), preempts=["e"])
+    engine.create(a_pod("p").priority(10))
+    engine.create(a_pod("w-n1").on("n1").priority(1))
+    engine.delete(engine.pod("v-n1"))
+    engine.answer("e", {"n1": [uid("v-n1")], "n2": [uid("v-n2")]})
+    assert deletions(engine) == ["v-n2"]
+
+
+def test_whoever_only_asks_does_not_ask_outside():
+    engine = driven(*full("n1"), filters=["f"], preempts=["e"])
+    pod = engine.engine.state.pod_info(struct(a_pod("p").priority(10).obj()))
+    verdict = judged(engine.engine, pod)
+    assert "1 Too many pods" in verdict.message
+    assert list(verdict.preemption.candidates) == ["n1"]
+    assert engine.questions() == []
+
+
+# -- PostFilter in steps ----------------------------------------------------------------------------------------------
+
+
+class Makes(PostFilterPlugin):
+    """Creates an object, waits for what becomes of it, and then says so."""
+
+    name = "Makes"
+
+    def post_filter(self, state, pod, diagnosis):
+        outcome = yield Create(obj=Lease(metadata=ObjectMeta(name=pod.name, namespace="default")))
+        if not isinstance(outcome, Done):
+            return PostFilterResult(error(outcome.error))
+        yield Wait(keys=frozenset({("Node", "/n1")}), seconds=600.0)
+        return PostFilterResult(unschedulable(f"made for {diagnosis.nodes} nodes"), None)
+
+
+def makes():
+    config = configuration(profile(postFilter=[Makes]))
+    engine = DrivenEngine(a_node("n1").allocatable(cpu=1, pods=0), config=config, plugins=[Makes])
+    engine.create(a_pod("p"))
+    (number,) = engine.under_way
+    return engine, number
+
+
+def test_a_post_filter_writes_before_it_answers():
+    engine, number = makes()
+    assert type(engine.under_way[number]) is Create
+    engine.answer_number(number)
+    assert engine.under_way == {}
+    assert engine.suspended() == ["p"]
+    assert engine.engine.under_way == engine.engine.resting == 1
+    engine.advance(600)
+    assert engine.suspended() == []
+    assert "made for 1 nodes" in engine.notes()[0]
+    assert engine.place("p") is Place.UNSCHEDULABLE
+
+
+def test_it_goes_on_when_the_object_changes():
+    engine, number = makes()
+    engine.answer_number(number)
+    node = engine.node("n1")
+    engine.change(replace(node, metadata=replace(node.metadata, labels={"a": "b"})))
+    assert engine.suspended() == []
+
+
+def test_a_write_that_fails_is_the_plugins_matter():
+    engine, number = makes()
+    engine.answer_number(number, Unreachable("gone"))
+    assert engine.notes()[0].endswith("gone")
+
+
+# -- what breaks a cycle off ------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def waiting():
+    engine = driven(*rooms("n1", "n2"), filters=["e"])
+    engine.create(a_pod("p").requests(cpu=1))
+    (engine.first,) = engine.questions()
+    return engine
+
+
+def late_answer_is_ignored(engine):
+    before = dict(engine.bound)
+    engine.step(Answer(engine.first, Done(["n1", "n2"])))
+    assert engine.bound == before
+
+
+def test_a_deleted_pod_ends_its_cycle(waiting):
+    waiting.delete(waiting.pod("p"))
+    assert waiting.withdrawn == [waiting.first]
+    assert waiting.suspended() == waiting.engine.queue.in_flight() == []
+    late_answer_is_ignored(waiting)
+
+
+def test_a_pod_that_somebody_bound_ends_its_cycle(waiting):
+    pod = waiting.pod("p")
+    waiting.change(replace(pod, spec=replace(pod.spec, node_name="n2")))
+    assert waiting.withdrawn == [waiting.first]
+    assert waiting.suspended() == waiting.engine.queue.in_flight() == []
+    late_answer_is_ignored(waiting)
+
+
+def test_a_changed_pod_begins_anew_as_it_is_now(waiting):
+    pod = waiting.pod("p")
+    waiting.change(replace(pod, metadata=replace(pod.metadata, labels={"new": "label"})))
+    assert waiting.withdrawn == [waiting.first]
+    late_answer_is_ignored(waiting)
+    assert waiting.suspended() == ["p"]
+    (cycle,) = waiting.engine.suspended.under_way.values()
+    assert cycle.queued.pod.labels == {"new": "label"}
+    waiting.answer("e", ["n1"])
+    assert waiting.bound == {"p": "n1"}
+
+
+def test_a_pod_whose_status_changed_goes_on(waiting):
+    pod = waiting.pod("p")
+    waiting.change(
+        replace(pod, metadata=replace(pod.metadata, resource_version="7"), status=replace(pod.status, reason="r"))
+    )
+    assert waiting.withdrawn == []
+    waiting.answer("e", ["n1"])
+    assert waiting.bound == {"p": "n1"}
+
+
+def test_a_pod_that_is_going_is_not_begun_anew(waiting):
+    pod = waiting.pod("p")
+    waiting.change(replace(pod, metadata=replace(pod.metadata, deletion_timestamp="2026-01-01T00:00:00Z")))
+    assert waiting.withdrawn == [waiting.first]
+    assert waiting.suspended() == waiting.engine.queue.in_flight() == []
+    assert waiting.notes() == ["skip schedule deleting pod: default/p"]
+
+
+@pytest.mark.parametrize("served", [False, True])
+def test_other_plugins_begin_the_cycle_anew(served):
+    engine = driven(*rooms("n1"), filters=["e"])
+    if served:
+        engine.step(Served(frozenset({"NodeAffinity"}), served=False))
+    engine.create(a_pod("p"))
+    (engine.first,) = engine.questions()
+    engine.step(Served(frozenset({"NodeAffinity"}), served=served))
+    assert engine.withdrawn == [engine.first]
+    late_answer_is_ignored(engine)
+    engine.answer("e", ["n1"])
+    assert engine.bound == {"p": "n1"}
+
+
+def test_plugins_of_others_do_not_matter(waiting):
+    waiting.step(Served(frozenset({"Unknown"}), served=False))
+    assert waiting.withdrawn == []
+
+
+def test_a_scheduler_that_stops_leaves_the_pod_pending(waiting):
+    waiting.step(Stopped())
+    assert waiting.withdrawn == [waiting.first]
+    assert waiting.suspended() == waiting.engine.queue.in_flight() == []
+    assert waiting.place("p") is Place.ACTIVE
+    assert not waiting.engine.wants_turn
+    late_answer_is_ignored(waiting)
+
+
+def test_steps_are_closed_and_their_alarms_and_watches_are_gone():
+    engine, number = makes()
+    engine.answer_number(number)
+    engine.delete(engine.pod("p"))
+    assert engine.suspended() == []
+    assert not engine.engine.parts.outbox.watched_by
+    engine.advance(600)
+    assert engine.notes() == []
+
+
+def test_what_came_meanwhile_wakes_a_pod_that_failed():
+    engine = driven(*rooms("n1"), filters=["e"])
+    engine.create(a_pod("p"))
+    engine.create(*rooms("n2"))
+    engine.answer("e", {"failed": {"n1": "no"}})
+    engine.advance(5)
+    assert engine.question("e")["nodes"] == ["n1", "n2"]
+
+
+def test_a_question_that_cannot_be_made_fails_the_attempt(monkeypatch):
+    def no(self, pod, nodes):
+        raise ValueError("no question")
+
+    monkeypatch.setattr(Outside, "filter_question", no)
+    engine = driven(*rooms("n1"), filters=["e"])
+    engine.create(a_pod("p"))
+    assert engine.notes() == ["no question"]
+
+
+def test_interest_that_cannot_be_told_fails_the_attempt(monkeypatch):
+    def no(self, pod):
+        raise ValueError("no idea")
+
+    monkeypatch.setattr(Outside, "is_interested", no)
+    engine = driven(*rooms("n1"), filters=["e"])
+    engine.create(a_pod("p"))
+    assert [in_short(note) for note in engine.notes()] == ["no idea"]
+    assert engine.place("p") is Place.ERROR_BACKOFF
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(5))
+def test_a_crowd_with_answers_in_any_order_takes_no_room_twice(seed):
+    random = Random(seed)
+    engine = driven(*rooms(*(f"n{i}" for i in range(6)), pods=4), filters=["f"], prioritizes=["s"], random=Random(seed))
+    engine.create(*(a_pod(f"p{i}") for i in range(30)))
+    for _ in range(2000):
+        questions = engine.questions()
+        if not questions:
+            break
+        number = random.choice(questions)
+        ask = engine.under_way[number]
+        assert isinstance(ask, Ask)
+        nodes = ask.question["nodes"]
+        chosen = random.sample(nodes, random.randint(1, len(nodes)))
+        engine.answer_number(number, chosen if ask.verb == "filter" else dict.fromkeys(chosen, random.randint(0, 10)))
+        if random.random() < 0.2:
+            engine.advance(2.0)
+    assert len(engine.bound) == 24
+    assert all(list(engine.bound.values()).count(f"n{i}") == 4 for i in range(6))
