@@ -67,6 +67,8 @@ class Loaded:
     #: Objects of the additionally requested kinds.
     others: tuple[Mapping[str, Any], ...] = ()
     other_sources: tuple[Source, ...] = ()
+    #: Skipped objects that no API server has stored, each with where it is from.
+    unread: tuple[tuple[Mapping[str, Any], Source], ...] = ()
     #: Notes for the user about what was skipped.
     notes: tuple[str, ...] = ()
 
@@ -92,6 +94,7 @@ def load_files(
         tuple(loader.sources),
         others=tuple(loader.others),
         other_sources=tuple(loader.other_sources),
+        unread=tuple(loader.unread),
         notes=(*loader.skipped_files, *loader.notes()),
     )
 
@@ -216,6 +219,7 @@ class _Loader(_Reader):
     objects: list[ApiStruct] = field(default_factory=list)
     raw: list[Mapping[str, Any]] = field(default_factory=list)
     sources: list[Source] = field(default_factory=list)
+    unread: list[tuple[Mapping[str, Any], Source]] = field(default_factory=list)
     #: Number of skipped objects by (kind, apiVersion).
     skipped: Counter[tuple[str, str]] = field(default_factory=Counter)
     #: Where each (group, kind, namespace, name) first appeared.
@@ -242,6 +246,9 @@ class _Loader(_Reader):
                 self.other_sources.append(source)
                 return
             self.skipped[error.kind, error.api_version] += 1
+            metadata = raw.get("metadata")
+            if isinstance(metadata, dict) and not metadata.get("uid"):
+                self.unread.append((raw, source))
             return
         except DecodeError as error:
             self.errors.append(f"{source}: {_name_of(raw)}{error}")

@@ -48,7 +48,7 @@ def objects_of_files(
     """
     loaded = load_files(paths, stdin, others=WORKLOADS | {TEMPLATE}, recursive=recursive)
     manifests = (*loaded.raw, *loaded.others)
-    checks = checked(list(zip(manifests, (*loaded.sources, *loaded.other_sources), strict=True)))
+    checks = checked(list(zip(manifests, (*loaded.sources, *loaded.other_sources), strict=True)), loaded.unread)
     made = unmade(manifests, loaded.objects, [obj for obj in (*beside, *loaded.objects) if isinstance(obj, Node)])
     objects, device_notes = with_devices(manifests, (*loaded.objects, *made.objects))
     objects, claim_notes = with_ephemeral_claims(objects)

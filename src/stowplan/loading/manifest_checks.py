@@ -24,15 +24,21 @@ ENTRY_POINT_GROUP = "stowplan.manifest_checks"
 _TOLD = 5
 
 
-def checked(manifests: Sequence[tuple[Mapping[str, Any], object]]) -> list[str]:
-    """Notes about the manifests; raises LoadError. Each manifest comes with its location."""
-    written = [(manifest, place) for manifest, place in manifests if _is_written_by_hand(manifest)]
+def checked(
+    manifests: Sequence[tuple[Mapping[str, Any], object]], unread: Sequence[tuple[Mapping[str, Any], object]] = ()
+) -> list[str]:
+    """Notes about the manifests; raises LoadError. Each manifest comes with its location.
+
+    `unread`: those that the scheduler does not read, so that nothing in them misleads.
+    """
+    written = [(manifest, place, True) for manifest, place in manifests if _is_written_by_hand(manifest)]
+    written += [(manifest, place, False) for manifest, place in unread if _is_written_by_hand(manifest)]
     errors: list[str] = []
     notes: list[str] = []
     for check in _checks() if written else ():
-        for manifest, place in written:
+        for manifest, place, is_read in written:
             for misleads, problem in check(manifest):
-                (errors if misleads else notes).append(f"{place}: {_name(manifest)}: {problem}")
+                (errors if misleads and is_read else notes).append(f"{place}: {_name(manifest)}: {problem}")
     if errors:
         raise LoadError(errors)
     told = [f"{note}; an API server would refuse it" for note in notes[:_TOLD]]
