@@ -1,14 +1,14 @@
 """Stowplan: the Kubernetes scheduler in Python.
 
-    cluster = stowplan.Cluster(objects)            # dicts as Kubernetes serialises them; from_files, from_kubeconfig
-    verdict = cluster.explain("default/web-0")     # evaluates, changes nothing
-    cluster.schedule(["default/web-0"])            # places, one after the other
+    cluster = stowplan.Cluster(objects)            # dicts as Kubernetes serializes them; or from_files, from_kubeconfig
+    verdict = cluster.explain("default/web-0")     # evaluates, without side effects
+    cluster.schedule(["default/web-0"])            # places pods, one after the other
 
-    stowplan.simulate_scenario("week.yaml")        # a scenario in virtual time
-    stowplan.tune_scenario("week.yaml", folder=…)  # a better configuration for it
+    stowplan.simulate_scenario("week.yaml")        # run a scenario in virtual time
+    stowplan.tune_scenario("week.yaml", folder=…)  # search for a better configuration
 
-`stowplan.plugins` holds what plugins are written with, `stowplan.testing` builders for tests, `stowplan.live_testing` a
-cluster with a scheduler at work to test plugins on.
+`stowplan.plugins` is the API for writing plugins, `stowplan.testing` has builders of test objects, and
+`stowplan.live_testing` runs a scheduler on an in-memory cluster to test plugins.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from stowplan.config import ConfigError, Configuration
     from stowplan.engine.decision.algorithm import Decision
-    from stowplan.explain.verdict import Verdict
+    from stowplan.explain.verdicts.verdict import Verdict
     from stowplan.in_tree.configuration import load_config
     from stowplan.inspection.frames import to_frame
     from stowplan.offline import Cluster, ClusterError
@@ -47,7 +47,7 @@ __all__ = [
 ]
 __version__ = "0.1.0"
 
-# Imported when somebody asks for them: a command does without most of it, and starts the sooner.
+# Imported on first access: most commands need few of them, and start faster.
 _HOMES = {
     "Cluster": "stowplan.offline",
     "ClusterError": "stowplan.offline",
@@ -59,7 +59,7 @@ _HOMES = {
     "SimulationResult": "stowplan.scenarios.simulation",
     "TuningError": "stowplan.tuning.errors",
     "TuningResult": "stowplan.tuning.tune",
-    "Verdict": "stowplan.explain.verdict",
+    "Verdict": "stowplan.explain.verdicts.verdict",
     "load_config": "stowplan.in_tree.configuration",
     "simulate_scenario": "stowplan.scenarios.simulation",
     "to_frame": "stowplan.inspection.frames",
@@ -75,7 +75,7 @@ def _imported(name: str) -> Any:
 
 
 if not TYPE_CHECKING:
-    # Type checkers would take it for a promise that there is a name for everything.
+    # Hidden from type checkers, which would otherwise accept any attribute.
     __getattr__ = _imported
 
 

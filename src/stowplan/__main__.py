@@ -1,8 +1,7 @@
 """`python -m stowplan` is the `stowplan` command.
 
-Importing it takes a third of a second, in which somebody may think better of it. An exception would come out of the
-middle of an import as any other, and whoever is the first process in a container dies of no signal that it does not
-handle: so signals are taken first.
+Importing the command takes a third of a second, during which a signal may arrive. Without handlers, SIGINT would raise
+an exception in the middle of an import, and a container's PID 1 would ignore SIGTERM. So handlers are installed first.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 def main() -> None:
-    # Who ignores them, as nohup and shells do for what they start in the background, goes on to.
+    # Signals that the parent ignores, as nohup and shells do for background jobs, stay ignored.
     before = {number: signal.getsignal(number) for number in _SIGNALS}
     taken = [number for number, handler in before.items() if handler is not signal.SIG_IGN]
     for number in taken:

@@ -3,12 +3,12 @@
     a_pod("web-0").labels(app="web").requests(cpu="500m").tolerates("gpu").obj()
     a_node("n1").zone("a").allocatable(cpu="8", memory="32Gi").tainted("gpu").obj()
 
-A builder collects, every method returns the builder itself, and `obj()` gives an independent plain
-dict as Kubernetes serialises it. What was not asked for is absent, which reads as the zero value.
+Every method returns the builder itself, so calls can be chained; `obj()` returns an independent plain dict as
+Kubernetes serializes it. Fields that were not set are absent, which means the zero value.
 
-Names that a Python keyword cannot spell ("nvidia.com/gpu", "topology.kubernetes.io/zone") go into a
-mapping, given first: `requests({"nvidia.com/gpu": 1}, cpu="2")`. In resource names given as keywords
-an underscore stands for a dash: `ephemeral_storage="1Gi"`.
+Names that are not Python identifiers ("nvidia.com/gpu", "topology.kubernetes.io/zone") go into a mapping, passed first:
+`requests({"nvidia.com/gpu": 1}, cpu="2")`. In resource names passed as keywords an underscore stands for a dash:
+`ephemeral_storage="1Gi"`.
 """
 
 from __future__ import annotations
@@ -33,17 +33,17 @@ Quantity = str | int
 
 
 def a_pod(name: str = "pod", namespace: str = "default") -> PodBuilder:
-    """A pending pod with one container, `main`, that requests nothing."""
+    """Build a pending pod with one container, `main`, without requests."""
     return PodBuilder(name, namespace)
 
 
 def a_node(name: str = "node") -> NodeBuilder:
-    """A ready node with its hostname label, 4 CPUs, 16 GiB and room for 110 pods."""
+    """Build a ready node with its hostname label, 4 CPUs, 16 GiB of memory and 110 pods allocatable."""
     return NodeBuilder(name)
 
 
 def expression(key: str, operator: str, *values: str) -> Obj:
-    """One requirement of a selector: `expression("disk", "In", "ssd", "nvme")`."""
+    """A requirement of a selector: `expression("disk", "In", "ssd", "nvme")`."""
     return {"key": key, "operator": operator} | ({"values": list(values)} if values else {})
 
 
@@ -53,7 +53,7 @@ def selector(*expressions: Obj, labels: Mapping[str, str] | None = None) -> Obj:
 
 
 class _Builder:
-    """What pods and nodes have in common: metadata, conditions and the three parts of an object."""
+    """Common to pods and nodes: metadata, conditions and the three parts of an object."""
 
     def __init__(self, kind: str, name: str) -> None:
         self._metadata: Obj = {"name": name}
@@ -62,7 +62,7 @@ class _Builder:
         self._kind = kind
 
     def obj(self) -> Obj:
-        """The object so far, as a dict that shares nothing with the builder."""
+        """The object so far, as a dict that is independent of the builder."""
         parts = {"apiVersion": "v1", "kind": self._kind, "metadata": self._metadata, "spec": self._spec}
         return copy.deepcopy(parts | ({"status": self._status} if self._status else {}))
 
@@ -83,7 +83,7 @@ class _Builder:
         return self
 
     def deleted(self, timestamp: str) -> Self:
-        """Being deleted since `timestamp` (RFC 3339)."""
+        """Mark the object as being deleted since `timestamp` (RFC 3339)."""
         self._metadata["deletionTimestamp"] = timestamp
         return self
 
@@ -94,18 +94,18 @@ class _Builder:
         return self
 
     def spec(self, **fields: Any) -> Self:
-        """Set fields of the spec for which there is no method, by their serialised names."""
+        """Set spec fields that have no method of their own, by their serialized names."""
         self._spec.update(fields)
         return self
 
     def status(self, **fields: Any) -> Self:
-        """Set fields of the status for which there is no method, by their serialised names."""
+        """Set status fields that have no method of their own, by their serialized names."""
         self._status.update(fields)
         return self
 
 
 class PodBuilder(_Builder):
-    """Collects a pod. Affinity terms, constraints, tolerations and the like add up over calls."""
+    """Builds a pod. Affinity terms, constraints, tolerations and the like accumulate over calls."""
 
     def __init__(self, name: str, namespace: str = "default") -> None:
         super().__init__("Pod", name)
@@ -135,25 +135,25 @@ class PodBuilder(_Builder):
         self._metadata.setdefault("ownerReferences", []).append(reference | {"controller": controller})
         return self
 
-    # -- containers and what they ask for
+    # -- containers and resources
 
     def requests(self, resources: Mapping[str, Quantity] | None = None, /, **more: Quantity) -> Self:
-        """What the container `main` requests."""
+        """Set the requests of the container `main`."""
         _set_resources(self._main, "requests", _resources(resources, more))
         return self
 
     def limits(self, resources: Mapping[str, Quantity] | None = None, /, **more: Quantity) -> Self:
-        """What the container `main` is limited to. Requests are not derived from it, as the API server would."""
+        """Set the limits of the container `main`. Unlike in the API server, requests do not default to them."""
         _set_resources(self._main, "limits", _resources(resources, more))
         return self
 
     def image(self, image: str) -> Self:
-        """The image of the container `main`."""
+        """Set the image of the container `main`."""
         self._main["image"] = image
         return self
 
     def host_port(self, port: int, *, protocol: str = "TCP", host_ip: str = "") -> Self:
-        """A port that the container `main` takes on its node."""
+        """Add a host port to the container `main`."""
         entry = {"containerPort": port, "hostPort": port, "protocol": protocol, "hostIP": host_ip}
         self._main.setdefault("ports", []).append(_without_empty(entry))
         return self
@@ -165,14 +165,14 @@ class PodBuilder(_Builder):
     def container(
         self, name: str, resources: Mapping[str, Quantity] | None = None, /, *, image: str = "app:1", **more: Quantity
     ) -> Self:
-        """Another container, and what it requests."""
+        """Add a container and its requests."""
         self._spec["containers"].append(_container(name, image, _resources(resources, more)))
         return self
 
     def init_container(
         self, name: str, resources: Mapping[str, Quantity] | None = None, /, *, image: str = "app:1", **more: Quantity
     ) -> Self:
-        """An init container that ends before the next one starts, and what it requests."""
+        """Add an init container, which finishes before the next one starts, and its requests."""
         container = _container(name, image, _resources(resources, more))
         self._spec.setdefault("initContainers", []).append(container)
         return self
@@ -180,18 +180,18 @@ class PodBuilder(_Builder):
     def sidecar(
         self, name: str, resources: Mapping[str, Quantity] | None = None, /, *, image: str = "app:1", **more: Quantity
     ) -> Self:
-        """An init container that keeps running beside the others, and what it requests."""
+        """Add a sidecar (a restartable init container) and its requests."""
         container = _container(name, image, _resources(resources, more)) | {"restartPolicy": "Always"}
         self._spec.setdefault("initContainers", []).append(container)
         return self
 
     def pod_requests(self, resources: Mapping[str, Quantity] | None = None, /, **more: Quantity) -> Self:
-        """Requests of the pod as a whole (pod-level resources)."""
+        """Set the requests of the pod as a whole (pod-level resources)."""
         _set_resources(self._spec, "requests", _resources(resources, more))
         return self
 
     def pod_limits(self, resources: Mapping[str, Quantity] | None = None, /, **more: Quantity) -> Self:
-        """Limits of the pod as a whole (pod-level resources)."""
+        """Set the limits of the pod as a whole (pod-level resources)."""
         _set_resources(self._spec, "limits", _resources(resources, more))
         return self
 
@@ -200,21 +200,21 @@ class PodBuilder(_Builder):
         return self
 
     def volume(self, name: str, **source: Any) -> Self:
-        """A volume by its serialised source: `volume("data", gcePersistentDisk={"pdName": "disk-1"})`."""
+        """Add a volume by its serialized source: `volume("data", gcePersistentDisk={"pdName": "disk-1"})`."""
         self._spec.setdefault("volumes", []).append({"name": name, **source})
         return self
 
     def claims_volume(self, claim: str, *, read_only: bool = False) -> Self:
-        """A volume from the PersistentVolumeClaim of this name."""
+        """Add a volume from the PersistentVolumeClaim of this name."""
         return self.volume(claim, persistentVolumeClaim=_without_empty({"claimName": claim, "readOnly": read_only}))
 
     def claims_devices(self, claim: str) -> Self:
-        """The ResourceClaim of this name, for the pod and its container `main`."""
+        """Add the ResourceClaim of this name, for the pod and its container `main`."""
         self._spec.setdefault("resourceClaims", []).append({"name": claim, "resourceClaimName": claim})
         self._main.setdefault("resources", {}).setdefault("claims", []).append({"name": claim})
         return self
 
-    # -- standing
+    # -- status and node
 
     def priority(self, priority: int, *, class_name: str = "") -> Self:
         self._spec |= _without_empty({"priorityClassName": class_name}) | {"priority": priority}
@@ -236,7 +236,7 @@ class PodBuilder(_Builder):
         return self
 
     def on(self, node: str) -> Self:
-        """Bound to this node."""
+        """Bind the pod to this node."""
         self._spec["nodeName"] = node
         return self
 
@@ -252,14 +252,14 @@ class PodBuilder(_Builder):
         self._status["startTime"] = timestamp
         return self
 
-    # -- which nodes
+    # -- node selection
 
     def node_selector(self, labels: Mapping[str, str] | None = None, /, **more: str) -> Self:
         self._spec.setdefault("nodeSelector", {}).update({**(labels or {}), **more})
         return self
 
     def requires_node(self, *expressions: Obj, fields: Iterable[Obj] = ()) -> Self:
-        """One required node selector term. Its expressions must all hold; of several terms one must."""
+        """Add a required node selector term. Its expressions are ANDed; terms are ORed."""
         term = _without_empty({"matchExpressions": list(expressions), "matchFields": list(fields)})
         self._affinity("nodeAffinity").setdefault(REQUIRED, {}).setdefault("nodeSelectorTerms", []).append(term)
         return self
@@ -279,7 +279,7 @@ class PodBuilder(_Builder):
         operator: str = "",
         seconds: int | None = None,
     ) -> Self:
-        """Tolerate the taint, whatever its value when none is given; without a key, every taint."""
+        """Tolerate a taint: with any value if none is given; without a key, every taint."""
         toleration: Obj = {"operator": operator or ("Exists" if value is None else "Equal")}
         toleration |= _without_empty({"key": key, "value": value or "", "effect": effect})
         if seconds is not None:
@@ -287,26 +287,26 @@ class PodBuilder(_Builder):
         self._spec.setdefault("tolerations", []).append(toleration)
         return self
 
-    # -- which neighbours
+    # -- inter-pod affinity and spreading
 
     def requires_pods(self, topology_key: str, matching: Obj | None = None, **options: Any) -> Self:
-        """Required affinity to pods that match the selector. For the options see `_pod_term`."""
+        """Add required affinity to pods that match the selector. For the options see `_pod_term`."""
         self._affinity("podAffinity").setdefault(REQUIRED, []).append(_pod_term(topology_key, matching, **options))
         return self
 
     def avoids_pods(self, topology_key: str, matching: Obj | None = None, **options: Any) -> Self:
-        """Required anti-affinity to pods that match the selector."""
+        """Add required anti-affinity to pods that match the selector."""
         self._affinity("podAntiAffinity").setdefault(REQUIRED, []).append(_pod_term(topology_key, matching, **options))
         return self
 
     def prefers_pods(self, weight: int, topology_key: str, matching: Obj | None = None, **options: Any) -> Self:
-        """Preferred affinity to pods that match the selector."""
+        """Add preferred affinity to pods that match the selector."""
         term = {"weight": weight, "podAffinityTerm": _pod_term(topology_key, matching, **options)}
         self._affinity("podAffinity").setdefault(PREFERRED, []).append(term)
         return self
 
     def prefers_no_pods(self, weight: int, topology_key: str, matching: Obj | None = None, **options: Any) -> Self:
-        """Preferred anti-affinity to pods that match the selector."""
+        """Add preferred anti-affinity to pods that match the selector."""
         term = {"weight": weight, "podAffinityTerm": _pod_term(topology_key, matching, **options)}
         self._affinity("podAntiAffinity").setdefault(PREFERRED, []).append(term)
         return self
@@ -323,7 +323,7 @@ class PodBuilder(_Builder):
         node_taints_policy: str = "",
         match_label_keys: Sequence[str] = (),
     ) -> Self:
-        """A topology spread constraint over pods that match the selector."""
+        """Add a topology spread constraint over pods that match the selector."""
         constraint: Obj = {"maxSkew": max_skew, "topologyKey": topology_key, "whenUnsatisfiable": when_unsatisfiable}
         if matching is not None:
             constraint["labelSelector"] = matching
@@ -345,7 +345,7 @@ class PodBuilder(_Builder):
 
 
 class NodeBuilder(_Builder):
-    """Collects a node."""
+    """Builds a node."""
 
     def __init__(self, name: str) -> None:
         super().__init__("Node", name)
@@ -359,7 +359,7 @@ class NodeBuilder(_Builder):
         return node
 
     def without_labels(self, *keys: str) -> Self:
-        """Drop labels, for example the hostname that every node starts with."""
+        """Remove labels, for example the default hostname label."""
         for key in keys:
             self._metadata["labels"].pop(key, None)
         return self
@@ -373,17 +373,17 @@ class NodeBuilder(_Builder):
         return self
 
     def unschedulable(self) -> Self:
-        """Cordoned."""
+        """Cordon the node."""
         self._spec["unschedulable"] = True
         return self
 
     def allocatable(self, resources: Mapping[str, Quantity] | None = None, /, **more: Quantity) -> Self:
-        """What pods may use. Resources that are not named keep their defaults."""
+        """Set allocatable resources. Resources that are not named keep their defaults."""
         self._status["allocatable"].update(_resources(resources, more))
         return self
 
     def image(self, *names: str, size: int) -> Self:
-        """An image that the node holds under these names, with its size in bytes."""
+        """Add an image with these names to the node, and its size in bytes."""
         self._status.setdefault("images", []).append({"names": list(names), "sizeBytes": size})
         return self
 
@@ -426,7 +426,7 @@ def _set_resources(holder: Obj, kind: str, resources: Obj) -> None:
 
 def _resources(resources: Mapping[str, Quantity] | None, more: Mapping[str, Quantity]) -> Obj:
     named = {name.replace("_", "-"): quantity for name, quantity in more.items()}
-    # Quantities are strings when Kubernetes serialises them.
+    # Kubernetes serializes quantities as strings.
     return {name: str(quantity) for name, quantity in {**(resources or {}), **named}.items()}
 
 

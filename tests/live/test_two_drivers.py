@@ -269,6 +269,16 @@ def test_everything_ends_well_if_requests_are_quick():
     assert not {"low-1", "high"} & nodes.keys()
 
 
+def test_a_pod_that_waits_on_permit_is_forgotten_when_it_is_marked_for_deletion():
+    """A deletion is two changes, and the next pod of that name may be decided before the binding cycle has ended."""
+    p0 = a_simple_pod("p0", hold="3")
+    script = [
+        *((0, new_node(name, cpu)) for name, cpu in (("n0", "4"), ("n1", "3"))),
+        *((0, one) for one in (a_simple_pod("p1", hold="3"), p0, delete(Pod, "p0"), p0)),
+    ]
+    agree(*both(script))
+
+
 def test_a_difference_would_be_seen():
     options = {"scale": 1, "seed": 0, **OPTIONS}
     found, recorded = asyncio.run(run_live(EVERYTHING, objects=CLASSES, **options))

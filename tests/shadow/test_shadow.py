@@ -10,11 +10,12 @@ from stowplan.config import load_config
 from stowplan.engine.engine import Engine
 from stowplan.engine.inputs import Changes
 from stowplan.engine.settings import EngineSettings
-from stowplan.explain.tables import write
+from stowplan.explain.text.tables import write
 from stowplan.extenders.asking import asking, posting_to
 from stowplan.extenders.calls import Calls
 from stowplan.in_tree.registry import in_tree_registry
 from stowplan.shadow.comparison import Kind
+from stowplan.shadow.decision_order import MAX_SECONDS
 from stowplan.shadow.report import Report
 from stowplan.shadow.shadow import Shadow
 from stowplan.testing import a_node, a_pod
@@ -40,9 +41,8 @@ class Other:
         )
         asks = None if ask is None else asking(Calls(configuration, Documents(())), ask)
         self.shadow = Shadow(self._hear, meter=ManualTime(), ask=asks)
-        room = {"memory": "32Gi", "pods": 110, "example.com/gpu": gpus}
-        made = [convert(a_node(name).allocatable(cpu=cpu, **room).obj(), Node) for name, cpu in nodes]
-        self._tell(Node, *(Change(None, node) for node in made))
+        self._room = {"memory": "32Gi", "pods": 110, "example.com/gpu": gpus}
+        self.nodes(*nodes)
         self._tell(Pod)
 
     def _hear(self, judged):
@@ -51,6 +51,10 @@ class Other:
 
     def _tell(self, kind, *changes):
         self.shadow.step(self.engine, Changes(kind, changes), self.now)
+
+    def nodes(self, *nodes):
+        made = [convert(a_node(name).allocatable(cpu=cpu, **self._room).obj(), Node) for name, cpu in nodes]
+        self._tell(Node, *(Change(None, node) for node in made))
 
     def pods(self, resource=None, **cpus):
         more = {} if resource is None else {resource: "1"}
@@ -63,7 +67,7 @@ class Other:
         self._tell(Pod, *(Change(pod, on(pod, node)) for pod, node in binds))
         self.now += seconds
         self.shadow.tick(self.engine, self.now)
-        return [one.comparison for one in self.judged[-len(binds) :]]
+        return [one.comparison for one in self.judged[-(len(binds) or 1) :]]
 
 
 def on(pod, node):
@@ -112,8 +116,29 @@ def test_no_node_at_all_and_one_that_nobody_knows():
     (found,) = other.bind((p, "small"))
     assert found.kind is Kind.NOWHERE
     assert "0/1 nodes are available: 1 Insufficient cpu" in found.text()
-    (found,) = other.bind((q, "elsewhere"))
+    (found,) = other.bind((q, "elsewhere"), seconds=MAX_SECONDS)
     assert found.text() == "node elsewhere is not known"
+
+
+def test_a_bind_waits_for_its_node():
+    """Nodes come by another watch than pods."""
+    other = Other(("a", "4"))
+    (p,) = other.pods(p="1")
+    assert other.bind((p, "b"), seconds=1) == []
+    other.nodes(("b", "8"))
+    (found,) = other.bind()
+    assert (found.kind, found.node) == (Kind.SAME, "b")
+
+
+def test_nothing_is_judged_before_the_first_lists_have_come():
+    other = Other(("a", "4"))
+    other.shadow.synced = lambda: False
+    (p,) = other.pods(p="1")
+    assert other.bind((p, "a"), seconds=2 * MAX_SECONDS) == []
+    other.nodes(("b", "8"))
+    other.shadow.synced = lambda: True
+    (found,) = other.bind()
+    assert (found.kind, found.best) == (Kind.SCORE, "b")
 
 
 def test_each_bind_counts_for_the_next():

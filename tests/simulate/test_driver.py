@@ -233,7 +233,7 @@ def test_callers_write_now_or_at_a_time(engine):
     time.at(1.0, delete("a"))
     time.at(0.5, Activated(("default/a",)))
     time.run()
-    assert names_of(engine.news) == [(0.0, ["+a"]), (1.0, ["-a"]), (2.0, ["+b"])]
+    assert names_of(engine.news) == [(0.0, ["+a"]), (1.0, ["~a", "-a"]), (2.0, ["+b"])]
     assert engine.inputs(Activated) == [(0.5, Activated(("default/a",)))]
 
 
@@ -313,7 +313,7 @@ def test_graceful_deletion(engine):
     time.write(create("waits"))
     engine.on(Started, delete("runs"), delete("waits"))
     time.run()
-    assert names_of(engine.news) == [(0.0, ["+runs", "+waits"]), (0.0, ["~runs", "-waits"]), (7.5, ["-runs"])]
+    assert names_of(engine.news) == [(0.0, ["+runs", "+waits"]), (0.0, ["~runs", "~waits", "-waits"]), (7.5, ["-runs"])]
     ((_, marked),) = [change for at, _, changes in engine.news for change in changes if change[0] and change[1]]
     assert marked.metadata.deletion_timestamp == "1970-01-01T00:00:07Z"
 

@@ -26,7 +26,8 @@ class Storage:
             self.write(Create(obj=convert(one, KINDS[one["kind"]])))
 
     def write(self, request):
-        self.claims.follow(self.store.write(request, 0.0))
+        [change] = self.store.write(request, 0.0)
+        self.claims.follow(change)
 
     def served(self):
         """Claim -> its volume, or @ and the node for which one is made."""

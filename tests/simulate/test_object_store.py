@@ -24,8 +24,13 @@ def store():
     return ObjectStore()
 
 
+def written(store, request, now=NOW):
+    [change] = store.write(request, now)
+    return change
+
+
 def created(store, obj, now=NOW):
-    return store.write(Create(obj=obj), now).new
+    return written(store, Create(obj=obj), now).new
 
 
 def bind(node="n1", name="web", uid=""):
@@ -49,7 +54,7 @@ def stored(store, kind=Pod, name="web", namespace="default"):
 
 
 def test_a_created_object_gets_what_it_lacks(store):
-    change = store.write(Create(obj=convert({"metadata": {"name": "web"}, "spec": {}}, Pod)), NOW)
+    change = written(store, Create(obj=convert({"metadata": {"name": "web"}, "spec": {}}, Pod)))
     metadata = change.new.metadata
     assert change.old is None
     assert (metadata.namespace, metadata.resource_version, metadata.creation_timestamp) == ("default", "1", NOW_TEXT)
@@ -141,7 +146,7 @@ def test_a_list_is_in_the_order_of_an_api_server(store):
 
 def test_a_binding_sets_the_node_and_says_so(store):
     waiting = created(store, pod(a_pod("web").status(nominatedNodeName="n9")))
-    change = store.write(bind(uid=waiting.metadata.uid), NOW)
+    change = written(store, bind(uid=waiting.metadata.uid))
     new = change.new
     assert change.old is waiting
     assert (new.spec.node_name, new.status.nominated_node_name, new.metadata.resource_version) == ("n1", "", "2")
@@ -154,7 +159,7 @@ def test_a_binding_sets_the_node_and_says_so(store):
 def test_it_replaces_what_the_condition_said_before(store):
     built = a_pod("web").condition("Ready").condition("PodScheduled", "False", reason="Unschedulable", message="no")
     created(store, pod(built))
-    ready, scheduled = store.write(bind(), NOW).new.status.conditions
+    ready, scheduled = written(store, bind()).new.status.conditions
     assert ready.type == "Ready"
     assert (scheduled.status, scheduled.reason, scheduled.message) == ("True", "", "")
     assert scheduled.last_transition_time == NOW_TEXT
@@ -187,7 +192,7 @@ def test_a_binding_of_nothing(store):
 def test_an_update_replaces_the_object_of_its_version(store):
     before = created(store, pod())
     wanted = pod(a_pod("web").labels(a="b"))
-    change = store.write(Update(obj=wanted), NOW + 60)
+    change = written(store, Update(obj=wanted), NOW + 60)
     assert (change.old, change.new.metadata.labels) == (before, {"a": "b"})
     assert change.new.metadata.creation_timestamp == NOW_TEXT, "the server's to say"
     assert change.new.metadata.resource_version == "2"
@@ -208,7 +213,7 @@ def test_an_update_of_another_of_its_name_conflicts(store):
 
 def test_an_update_that_changes_nothing_is_no_write(store):
     there = created(store, pod())
-    change = store.write(Update(obj=there), NOW)
+    change = written(store, Update(obj=there))
     assert change.old is change.new is there
     assert store.version == 1
 
@@ -217,10 +222,32 @@ def test_an_update_that_changes_nothing_is_no_write(store):
 
 
 def test_a_deleted_object_is_gone_at_once(store):
+    there = created(store, convert({"metadata": {"name": "ns"}}, Namespace))
+    assert written(store, delete(Namespace, "ns", "")) == Change(there, None)
+    with pytest.raises(NotFound):
+        stored(store, Namespace, "ns", "")
+
+
+def is_marked_and_gone(changes, there, generation):
+    """Whether a pod went as in an API server, in two changes."""
+    marked, gone = changes
+    metadata = marked.new.metadata
+    assert marked.old is there
+    assert metadata.deletion_timestamp
+    assert (metadata.deletion_grace_period_seconds, metadata.generation) == (0, generation)
+    return gone == Change(marked.new, None)
+
+
+def test_a_deleted_pod_is_marked_first(store):
     there = created(store, pod())
-    assert store.write(delete(), NOW) == Change(there, None)
+    assert is_marked_and_gone(store.write(delete(), NOW), there, generation=2)
     with pytest.raises(NotFound):
         stored(store)
+
+
+def test_a_pod_that_came_as_one_that_is_deleted_is_not_marked_again(store):
+    there = created(store, pod(a_pod("web").deleted(NOW_TEXT)))
+    assert written(store, delete()) == Change(there, None)
 
 
 @pytest.mark.parametrize("precondition", [{"uid": "another"}, {"resource_version": "7"}])
@@ -234,10 +261,12 @@ def test_preconditions_of_a_deletion(store, precondition):
 
 def test_a_pod_that_runs_goes_after_its_grace(store):
     there = created(store, pod(a_pod("web").spec(nodeName="n1")))
-    marked = store.delete(delete(), NOW, grace=29.5).new.metadata
+    [mark] = store.delete(delete(), NOW, grace=29.5)
+    marked = mark.new.metadata
     assert (marked.deletion_timestamp, marked.deletion_grace_period_seconds) == ("2027-01-15T08:00:29Z", 30)
-    again = store.delete(delete(), NOW + 1, grace=30.0)
-    assert again.old is again.new, "it goes already"
+    for grace in (30.0, None):
+        [again] = store.delete(delete(), NOW + 1, grace=grace)
+        assert again.old is again.new, "it goes already"
     uid = there.metadata.uid
     assert store.end(Pod, "default", "web", "another") is None
     assert store.end(Pod, "default", "web", uid).new is None
@@ -246,8 +275,17 @@ def test_a_pod_that_runs_goes_after_its_grace(store):
 
 def test_a_terminating_pod_can_be_deleted_at_once(store):
     created(store, pod(a_pod("web").spec(nodeName="n1")))
+    [mark] = store.delete(delete(), NOW, grace=30.0)
+    assert is_marked_and_gone(store.delete(delete(), NOW), mark.new, generation=2)
+
+
+def test_the_grace_of_a_terminating_pod_is_counted_from_its_first_deletion(store):
+    created(store, pod(a_pod("web").spec(nodeName="n1")))
     store.delete(delete(), NOW, grace=30.0)
-    assert store.delete(delete(), NOW).new is None
+    for after, asked, left in ((1, 20, ("2027-01-15T08:00:20Z", 20)), (10, 5, ("2027-01-15T08:00:10Z", 1))):
+        [shortened] = store.delete(delete(), NOW + after, grace=asked)
+        metadata = shortened.new.metadata
+        assert (metadata.deletion_timestamp, metadata.deletion_grace_period_seconds) == left
 
 
 @pytest.mark.parametrize(
@@ -258,16 +296,16 @@ def test_a_terminating_pod_can_be_deleted_at_once(store):
     ],
 )
 def test_a_pod_that_nobody_runs_has_no_grace(store, built):
-    created(store, pod(built))
-    assert store.delete(delete(), NOW, grace=30.0).new is None
+    there = created(store, pod(built))
+    assert is_marked_and_gone(store.delete(delete(), NOW, grace=30.0), there, generation=2)
 
 
 def test_finalizers_keep_an_object_until_the_last_is_gone(store):
     created(store, convert({"metadata": {"name": "ns", "finalizers": ["a"]}}, Namespace))
-    marked = store.write(delete(Namespace, "ns", ""), NOW).new
+    marked = written(store, delete(Namespace, "ns", "")).new
     assert marked.metadata.deletion_timestamp == NOW_TEXT
     freed = Patch(kind=Namespace, namespace="", name="ns", body={"metadata": {"finalizers": None}}, type_="merge")
-    assert store.write(freed, NOW) == Change(marked, None)
+    assert written(store, freed) == Change(marked, None)
 
 
 def test_finalizers_keep_a_pod_beyond_its_grace(store):
@@ -275,7 +313,7 @@ def test_finalizers_keep_a_pod_beyond_its_grace(store):
     store.delete(delete(), NOW, grace=30.0)
     assert store.end(Pod, "default", "web", there.metadata.uid).new.metadata.deletion_grace_period_seconds == 0
     freed = Patch(kind=Pod, namespace="default", name="web", body={"metadata": {"finalizers": []}}, type_="merge")
-    assert store.write(freed, NOW).new is None
+    assert written(store, freed).new is None
 
 
 # -- patch: the store's part -------------------------------------------------------------------------------------------
@@ -283,14 +321,14 @@ def test_finalizers_keep_a_pod_beyond_its_grace(store):
 
 def test_a_patch_is_a_new_version(store):
     before = created(store, pod())
-    change = store.write(relabel(a="b"), NOW)
+    change = written(store, relabel(a="b"))
     assert (change.old, change.new.metadata.labels, change.new.metadata.resource_version) == (before, {"a": "b"}, "2")
     assert change.new.spec is before.spec
 
 
 def test_a_patch_that_changes_nothing_is_no_write(store):
     there = created(store, pod(a_pod("web").labels(a="b")))
-    change = store.write(relabel(a="b"), NOW)
+    change = written(store, relabel(a="b"))
     assert change.old is change.new is there
 
 
@@ -307,7 +345,7 @@ def test_a_patch_cannot_change_what_is_the_servers_to_say(store):
     body = {
         "metadata": {"name": "other", "creationTimestamp": None, "deletionTimestamp": NOW_TEXT, "labels": {"a": "b"}}
     }
-    after = store.write(Patch(kind=Pod, namespace="default", name="web", body=body, type_="merge"), NOW).new.metadata
+    after = written(store, Patch(kind=Pod, namespace="default", name="web", body=body, type_="merge")).new.metadata
     assert (after.name, after.creation_timestamp, after.deletion_timestamp) == ("web", before.creation_timestamp, None)
 
 
@@ -331,6 +369,6 @@ def test_the_content_of_a_custom_object_says_the_same_as_its_metadata(store):
     assert made.content["metadata"]["resourceVersion"] == made.metadata.resource_version == "1"
     assert made.content["metadata"]["mine"] == 1
     patch = Patch(kind=kind, namespace="default", name="q", body={"spec": {"n": 2}}, type_="merge")
-    changed = store.write(patch, NOW).new
+    changed = written(store, patch).new
     assert changed.content["spec"] == {"n": 2}
     assert changed.content["metadata"]["resourceVersion"] == changed.metadata.resource_version == "2"

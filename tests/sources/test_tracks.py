@@ -8,7 +8,7 @@ import pytest
 from stowplan.page.course_file import read_course
 from stowplan.page.moments import MomentError
 from stowplan.page.plan import plan_of
-from stowplan.scenarios.load import load_scenario
+from stowplan.scenarios.definition.load import load_scenario
 from stowplan.scenarios.simulation import simulate_scenario
 from stowplan.sources.tracks import anew_track, recorded_track, simulated_track
 from support.browser.pages import PACKING

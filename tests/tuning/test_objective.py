@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stowplan.scenarios.records import DecisionRow, SampleRow, SummaryRecord, WaitsRecord
+from stowplan.scenarios.results.records import DecisionRow, SampleRow, SummaryRecord, WaitsRecord
 from stowplan.scenarios.simulation import SimulationResult
 from stowplan.tuning.compromises import axes_of, front
 from stowplan.tuning.errors import TuningError

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from stowplan import load_config
 from stowplan.in_tree.discovery import declarations
+from stowplan.scenarios.definition.load import load_scenario
 from stowplan.scenarios.errors import ScenarioError
-from stowplan.scenarios.load import load_scenario
 from stowplan.tuning.candidates import candidate
 from stowplan.tuning.json_schema import space_schema
 from stowplan.tuning.space import RATIO, SpaceSpec, chosen, default_space, load_space

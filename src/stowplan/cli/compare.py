@@ -16,7 +16,7 @@ from stowplan.cli.shell_completion import complete_file
 from stowplan.command_line.errors import InputError, reported
 from stowplan.command_line.named_plugins import named_plugins
 from stowplan.command_line.plugin_option import PLUGINS
-from stowplan.explain.tables import write
+from stowplan.explain.text.tables import write
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -75,7 +75,7 @@ def compare(
         raise click.UsageError("Name two or more configurations.")
     if (scenario is None) == (recording is None):
         raise click.UsageError("Give one of --scenario and --recording.")
-    # NumPy and the scheduler take a while to import.
+    # NumPy and the scheduler are slow to import.
     from stowplan.compare.page import comparison_html
     from stowplan.compare.text import comparison_page
     from stowplan.sweeps.workers import WorkersError
@@ -122,7 +122,7 @@ def _on_scenario(
 
     named = named_plugins(plugins)
     for config in configs:
-        # What makes no sense is said before anything runs.
+        # Report invalid input before anything runs.
         with reported(config), scenario_reported():
             simulation = Simulation(scenario, config=config, plugins=named)
         first = simulation.seed if first is None else first

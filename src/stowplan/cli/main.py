@@ -9,6 +9,7 @@ import click
 from stowplan import __version__
 from stowplan.command_line.commands import Commands, Section
 from stowplan.command_line.standard_streams import open_closed
+from stowplan.timing.garbage import collect_seldom
 
 _QUESTIONS = Section(
     "Where would my pods go, and why?",
@@ -56,7 +57,7 @@ _IN_A_CLUSTER = Section(
         ("kube-scheduler --kubeconfig FILE", "replaces Kubernetes' own, with the same flags"),
     ),
 )
-#: Where each command is. Imported on use: a run needs only one of these modules.
+#: The module of each command. Imported on use: a run needs only one of them.
 _HOMES = {
     "compare": "stowplan.cli.compare:compare",
     "completion": "stowplan.cli.completion:completion",
@@ -88,9 +89,10 @@ def cli() -> None:
 
 
 def main() -> None:
+    collect_seldom()
     open_closed()
     for stream in (sys.stdout, sys.stderr):
-        # A terminal that cannot show a character gets a replacement, not a crash.
+        # Print a replacement for characters that the terminal cannot show, instead of failing.
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")
     cli(prog_name="stowplan")

@@ -32,10 +32,10 @@ if TYPE_CHECKING:
     from stowplan.command_line.stop_signals import StopSignals
     from stowplan.config import Configuration
     from stowplan.engine.input_log.input_recorder import Recorder
-    from stowplan.framework.registry import Registry
+    from stowplan.framework.runtime.registry import Registry
     from stowplan.live.follower import Follower
 
-#: Seconds between two looks at whether the recording can still be written.
+#: Seconds between checks whether the recording is still being written.
 _CHECK_INTERVAL = 0.5
 
 
@@ -154,7 +154,7 @@ async def _follow(
 
 
 async def _failing(recorder: Recorder) -> None:
-    """Until the recording has ended early; and have what there is written, also when nothing happens."""
+    """Return when the recording has ended early; also flushes it while nothing happens."""
     while recorder.failure is None:
         await asyncio.sleep(_CHECK_INTERVAL)
         recorder.flush()

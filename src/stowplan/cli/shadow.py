@@ -25,7 +25,7 @@ from stowplan.config import load_config
 from stowplan.daemon.plugin_registry import registry_with
 from stowplan.engine.input_log.recording import RecordingError
 from stowplan.engine.inputs import Changes, Served
-from stowplan.explain.tables import write
+from stowplan.explain.text.tables import write
 from stowplan.extenders.asking import asking
 from stowplan.extenders.calls import Calls
 from stowplan.framework.explanations.formatting import count
@@ -44,13 +44,13 @@ if TYPE_CHECKING:
     from stowplan.client.connection import Connection
     from stowplan.command_line.stop_signals import StopSignals
     from stowplan.config import Configuration
-    from stowplan.framework.registry import Registry
     from stowplan.framework.requests import Ask, Outcome
+    from stowplan.framework.runtime.registry import Registry
 
-#: Below this agreement the exit code says so.
+#: Exit code if the agreement is too low.
 _DIFFERENT = 3
 _WANTED_AGREEMENT = 99.9
-#: Seconds between two looks at binds that are held back, and between two writes of the metrics.
+#: Seconds between checks of held-back binds, and between writes of the metrics.
 _TICK, _METRICS_INTERVAL = 0.1, 5.0
 
 
@@ -220,7 +220,7 @@ class _MetricsFile:
 
 
 class _EnoughError(Exception):
-    """As many pods as were asked for."""
+    """The requested number of pods is reached."""
 
 
 def _of_recording(
@@ -247,7 +247,7 @@ def _of_recording(
         with suppress(_EnoughError):
             for entry in entries_of(files):
                 now = entry.now
-                # What a recorded scheduler itself did is seen by what the watch tells of it.
+                # What a recorded scheduler did itself is visible in the watch updates.
                 if isinstance(entry.input, Changes | Served):
                     shadow.step(engine, entry.input, now)
             shadow.finish(engine, now)
@@ -305,6 +305,7 @@ async def _follow(
     async with HttpApi.open(connection, client_settings=ClientConnection(qps=-1), agent=agent) as api:
         listener = Shadow(hear, meter=REAL_TIMES, ask=ask)
         follower = Follower(api, configuration, listener, registry=registry)
+        listener.synced = follower.synced.is_set
         async with running(follower.run()) as following, running(_ticking(listener, follower)) as ticking:
             await first_of(stopped.wait(), follower.synced.wait(), following)
             if not follower.synced.is_set() or stopped.is_set():

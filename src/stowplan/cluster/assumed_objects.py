@@ -27,7 +27,7 @@ _Copies = dict[tuple[type[Any], str], Any]
 
 
 class AssumeError(ValueError):
-    """An object that cannot be assumed: it is gone, or another one by now."""
+    """The object cannot be assumed: it was deleted or replaced."""
 
 
 class AssumedObjects(CopiedBeforeChange):
@@ -41,12 +41,12 @@ class AssumedObjects(CopiedBeforeChange):
         return len(self._copies)
 
     def get(self, kind: type[T], key: str) -> T | None:
-        """The object as it is assumed to be, else as the watch told."""
+        """The assumed object if there is one, otherwise the one that the watch delivered."""
         copy: T | None = self._copies.get((kind, key))
         return self._objects.get(kind, key) if copy is None else copy
 
     def assume(self, obj: Any) -> None:
-        """Take this copy for the object, which must be of the version that the watch told last."""
+        """Assume this copy of an object; it must be based on the version that the watch delivered last."""
         kind, key = type(obj), key_of(obj.metadata)
         watched = self._objects.get(kind, key)
         if watched is None:
@@ -57,14 +57,14 @@ class AssumedObjects(CopiedBeforeChange):
         self._set(kind, key, obj)
 
     def forget(self, obj: Any) -> None:
-        """Take the copy back, if it is still of this version. No-op if there is none."""
+        """Drop the assumed copy if it still has this version. No-op if there is none."""
         kind, key = type(obj), key_of(obj.metadata)
         copy = self._copies.get((kind, key))
         if copy is not None and copy.metadata.resource_version == obj.metadata.resource_version:
             self._set(kind, key, None)
 
     def _set(self, kind: type[Any], key: str, copy: Any) -> None:
-        """None: take it back."""
+        """A copy of None removes it."""
         if self._uncopied:
             self._copy_now()
         watched = self._objects.get(kind, key)
@@ -74,12 +74,12 @@ class AssumedObjects(CopiedBeforeChange):
         self._objects.retouched(key, before, watched if copy is None else copy)
 
     def _replacing(self, kind: type[Any], key: str, new: Any) -> None:
-        """The watch tells of an object, or of its end: None."""
+        """The watch delivers an object (or None: its deletion)."""
         copy = self._copies.get((kind, key))
         if copy is None:
             return
         version = copy.metadata.resource_version
-        # An object without a version is not told from another one.
+        # Without a resourceVersion, versions cannot be compared.
         if new is None or not version or new.metadata.resource_version != version:
             self._set(kind, key, None)
 
@@ -89,11 +89,11 @@ class AssumedObjects(CopiedBeforeChange):
         return dict(self._copies)
 
     def _restore(self, copy: _Copies) -> None:
-        # The store winds back what its readers go by.
+        # The store rewinds the versions that its readers compare.
         self._copies = copy
 
     def changed_nodes(self, mark: Any) -> tuple[str, ...] | None:
-        # What an object says may concern any node.
+        # A change of an object may affect any node.
         return None if mark.copied else ()
 
     def dump(self) -> list[Any]:
@@ -108,7 +108,7 @@ class AssumedObjects(CopiedBeforeChange):
     # -- invariants ---------------------------------------------------------------------------------------------------
 
     def problems(self) -> Iterator[str]:
-        """Invariants that do not hold."""
+        """Violated invariants."""
         for (kind, key), copy in self._copies.items():
             watched = self._objects.get(kind, key)
             if watched is None:

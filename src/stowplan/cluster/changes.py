@@ -11,21 +11,21 @@ T = TypeVar("T", int, str)
 class ChangeLog(Generic[T]):
     """Rows (or names) in the order of their changes; the oldest entries are dropped.
 
-    Each change has a unique number, which is never reused, not even after an undone change. So a reader whose position
-    was undone has to look at everything.
+    Each change has a unique number, which is never reused, not even after the change was undone. A reader whose
+    position was undone therefore has to check everything.
     """
 
     def __init__(self, limit: int = 8192) -> None:
         self._limit = limit
         self._rows: list[T] = []
-        #: Number of each change, rising.
+        #: The number of each change, ascending.
         self._numbers: list[int] = []
-        #: Where a reader stands that knows of none of these.
+        #: The position before the first entry.
         self._start = 0
         self._last = 0
-        #: Where a reader that knows everything stands: the last number here, or the start.
+        #: The position after the last entry, or the start if there is none.
         self.position = 0
-        #: What was asked last, from which position to which, and the answer: several readers stand at the same place.
+        #: The last query (from, to) and its result: several readers have the same position.
         self._asked: tuple[int, int] = (-1, -1)
         self._answer: list[T] | None = None
 
@@ -39,7 +39,7 @@ class ChangeLog(Generic[T]):
             del self._rows[:dropped], self._numbers[:dropped]
 
     def since(self, position: int) -> list[T] | None:
-        """Distinct rows that changed since, ascending, not to be written to; None when there is no telling."""
+        """The distinct rows that changed since, ascending and read-only; None if the log does not reach so far."""
         here = self.position
         if position == here:
             return []
@@ -50,11 +50,11 @@ class ChangeLog(Generic[T]):
         return self._answer
 
     def rewind(self, position: int) -> None:
-        """Forget what came after: the changes were undone."""
+        """Drop later entries: their changes were undone."""
         after = self._after(position)
         if after is None:
-            # The position was dropped, so all that is left came after it. What was then is now, so a reader that stood
-            # there knows everything.
+            # The position was dropped, so all remaining entries are later. The state is what it was at the position, so
+            # a reader there is up to date.
             self._rows.clear()
             self._numbers.clear()
             self._start = position
@@ -63,10 +63,10 @@ class ChangeLog(Generic[T]):
         self.position = self._numbers[-1] if self._numbers else self._start
 
     def _after(self, position: int) -> int | None:
-        """Index of the first change after a position; None when the position is not kept."""
+        """Index of the first change after a position; None if the position is not in the log."""
         if position == self._start:
             return 0
-        # As long as nothing was undone since, numbers follow one another.
+        # If nothing was undone since, the numbers are consecutive.
         i = len(self._numbers) - (self.position - position)
         if 0 < i <= len(self._numbers) and self._numbers[i - 1] == position:
             return i

@@ -1,7 +1,7 @@
 """Inline disks in use, per node.
 
 VolumeRestrictions asks which nodes mount one of a pod's disks. Few pods have inline disks, and few rows share one, so
-the index goes from the disk to its rows. A disk with several names (the monitors of an RBD image) is found under each.
+the index maps disks to rows. A disk with several names (the monitors of an RBD image) is indexed under each.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class DiskIndex:
             del self._rows[key]
 
     def conflicting_rows(self, wanted: Iterable[Disk]) -> list[int]:
-        """Rows where some wanted disk is mounted in a way that excludes another mount; may repeat a row."""
+        """Rows on which a mount excludes mounting some wanted disk; may contain duplicates."""
         return [
             row
             for disk in wanted

@@ -1,7 +1,7 @@
 """Nodes and placed pods in a dump, as encodable values.
 
-Everything that a decision depends on is in it and cannot be worked out of the objects: orders and sizes that only
-history knows.
+It includes everything that decisions depend on and that cannot be computed from the objects: orders and sizes that
+depend on history.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from stowplan.api.types import Node, Pod
 
 
 class DumpedNodes(msgspec.Struct, frozen=True, kw_only=True):
-    #: By row; None: no node there.
+    #: By row; None for rows without a node.
     rows: list[Node | None]
-    #: Rows without a node, in the order in which they were left; the last is the first to be given again.
+    #: Rows without a node, in the order in which they were freed; the last one is reused first.
     free_rows: list[int]
-    #: (region, zone) -> rows; zones and rows in the order of appearance.
+    #: (region, zone) -> rows; zones and rows in order of appearance.
     zones: list[tuple[tuple[str, str], list[int]]]
-    #: Image -> its size as first reported.
+    #: Image -> its size when it was first reported.
     image_sizes: dict[str, int]
     #: By index.
     resources: list[str]
@@ -32,5 +32,5 @@ class DumpedPod(msgspec.Struct, frozen=True, array_like=True):
 
 class DumpedPlacements(msgspec.Struct, frozen=True, kw_only=True):
     nodes: DumpedNodes
-    #: In the order in which they came to their nodes.
+    #: In the order in which they were placed.
     pods: list[DumpedPod]

@@ -1,10 +1,10 @@
-"""Nodes with pods hypothetically added or removed, each node independently of the others.
+"""Nodes with pods hypothetically added or removed, each node independent of the others.
 
-Preemption asks, for thousands of nodes, "would the pod fit here if these pods left?", and changes only that node's
-own pods in each question. So one overlay serves them all: a copy of the pod columns for the rows in question, which
-`shift` changes for many rows at once. The table itself is never touched.
+Preemption asks for thousands of nodes whether the pod would fit if certain pods were removed. Each question only
+changes that node's own pods, so one overlay answers all of them: a copy of the pod columns for these rows, which
+`shift` changes for many rows at once. The table itself is never modified.
 
-The overlay speaks in positions: position i is the view's i-th row.
+The overlay uses positions: position i is the view's i-th row.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ if TYPE_CHECKING:
 
 
 class HypotheticalNodes(Nodes):
-    """A view whose rows can gain and lose pods."""
+    """A view in which pods can be added to and removed from rows."""
 
     def __init__(self, state: ClusterState, rows: npt.NDArray[np.intp]) -> None:
         super().__init__(state, rows)
         self._requested = self.take(state.table.requested).copy()
         self._non_zero = self.take(state.table.non_zero_requested).copy()
         self._pod_count = self.take(state.table.pod_count).copy()
-        #: Position -> the node's pods, for the positions that were changed one by one.
+        #: Position -> the node's pods, for positions that were changed individually.
         self._pods: dict[int, list[PodInfo]] = {}
         self._ports: dict[int, set[Port]] = {}
 
@@ -48,7 +48,7 @@ class HypotheticalNodes(Nodes):
         return int(np.flatnonzero(self.rows == row)[0])
 
     def at(self, positions: npt.NDArray[np.intp]) -> HypotheticalNodes:
-        """The same worlds, fewer of them."""
+        """The same overlay, restricted to some positions."""
         assert self.rows is not None
         part = HypotheticalNodes.__new__(HypotheticalNodes)
         Nodes.__init__(part, self.state, self.rows[positions])
@@ -70,19 +70,19 @@ class HypotheticalNodes(Nodes):
         sign: int,
         pods: npt.NDArray[np.int64] | int = 1,
     ) -> None:
-        """Add (or take away) pods at distinct, rising positions; `requests` has a column a position."""
+        """Add (or remove) pods at distinct, ascending positions; `requests` has one column per position."""
         height = requests.shape[0]
         if height > self._requested.shape[0]:
-            # A nominated pod asks for something that no node and no placed pod has named before.
+            # A nominated pod requests a resource that no node or placed pod has named before.
             self._requested = with_rows(self._requested, height)
-        # Most often it is all of them, and that is several times as fast without an index.
+        # Usually all positions change, and a slice is several times faster than an index array.
         where = slice(None) if len(positions) == len(self) else positions
         self._requested[:height, where] += sign * requests
         self._non_zero[:, where] += sign * non_zero
         self._pod_count[where] += sign * pods
 
     def add_pod(self, position: int, info: PodInfo) -> None:
-        """Let the node list a pod more, with its ports; the sums are `shift`'s business."""
+        """List another pod on the node, with its ports; the sums are changed by `shift`."""
         self._listed(position).append(info)
         if info.shape.host_ports:
             self._ports_at(position).update(info.shape.host_ports)
@@ -93,7 +93,7 @@ class HypotheticalNodes(Nodes):
         pods[at] = pods[-1]
         pods.pop()
         if info.shape.host_ports:
-            # Parity: a port is free as soon as one of its holders leaves, even if another holds it too.
+            # Parity: a port is free as soon as one of its holders leaves, even if another one holds it too.
             self._ports_at(position).difference_update(info.shape.host_ports)
 
     def _listed(self, position: int) -> list[PodInfo]:
@@ -106,7 +106,8 @@ class HypotheticalNodes(Nodes):
             self._ports[position] = set(self.state.ports.on(self.row(position)))
         return self._ports[position]
 
-    # -- what pods take, as it would be -------------------------------------------------------------------------------
+    # -- hypothetical resource usage
+    # --------------------------------------------------------------------------------------
 
     def requested(self, resource: int | slice) -> npt.NDArray[np.int64]:
         if not isinstance(resource, slice) and resource >= self._requested.shape[0]:

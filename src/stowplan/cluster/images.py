@@ -1,4 +1,4 @@
-"""Which nodes hold which container image.
+"""Container images per node.
 
 Upstream: pkg/scheduler/backend/cache (imageStates).
 """
@@ -14,18 +14,18 @@ if TYPE_CHECKING:
 
 
 class ImageState:
-    """One image name: its size as first reported, and the rows that hold it."""
+    """One image name: its first reported size, and the rows that have it."""
 
     __slots__ = ("rows", "size")
 
     def __init__(self, size: int) -> None:
-        #: Parity: the first report's size is kept while any node has the image.
+        #: Parity: the first reported size is kept while any node has the image.
         self.size = size
         self.rows: set[int] = set()
 
 
 class ImageIndex:
-    """Image name -> state, kept current as nodes come and go."""
+    """Image name -> state, updated as nodes change."""
 
     def __init__(self) -> None:
         self._states: dict[str, ImageState] = {}
@@ -60,7 +60,7 @@ class ImageIndex:
         self._states[name].size = size
 
     def saved(self, row: int, *nodes: Node) -> Callable[[], None]:
-        """What restores the images of these versions of a row's node as they are now."""
+        """A function that restores the images of a row's node in its current version."""
         names = {name for node in nodes for image in node.status.images for name in image.names}
         states = [(name, self._states.get(name)) for name in names]
         held = [(name, state, state is not None and row in state.rows) for name, state in states]
@@ -70,7 +70,7 @@ class ImageIndex:
                 if state is None:
                     self._states.pop(name, None)
                     continue
-                # Rows of other nodes did not change meanwhile.
+                # Rows of other nodes have not changed since.
                 self._states[name] = state
                 (state.rows.add if on_row else state.rows.discard)(row)
 

@@ -1,11 +1,11 @@
-"""Lookup objects with in-flight writes, which take precedence over what the watch reports.
+"""Lookup objects with in-flight writes, which take precedence over what the watch delivers.
 
-Writing a decision may take several requests about one object, and others may change the object in between; what was
-decided must hold all along, or two decisions take the same thing. So whoever decides holds a copy here, and releases it
-when nothing comes of the decision. Once the last request was answered the copy is the written object; it goes when the
-watch tells of that version or a later one, or of the object's end.
+Writing a decision may take several requests for one object, and others may change the object in between. The decision
+must stay visible all the time, or two decisions could allocate the same device. The decision's owner holds a copy here,
+and releases it if the decision fails. After the last request succeeded, the copy is the written object; it is dropped
+when the watch delivers that version, a later one, or the deletion.
 
-`AssumedObjects` is for decisions of a single request: there a copy goes with any news of the object.
+`AssumedObjects` is for decisions with a single request: there, any update from the watch drops the copy.
 
 Upstream: the in-flight allocations and the assume cache of pkg/scheduler/framework/plugins/dynamicresources.
 """
@@ -27,9 +27,9 @@ T = TypeVar("T")
 
 class _Held(NamedTuple):
     obj: Any
-    #: Whose decision it is: the first is to write it, the others share it.
+    #: The decisions that share the copy; the first one writes it.
     holders: tuple[str, ...]
-    #: Whether it stands so in the API server.
+    #: Whether the API server has stored it.
     written: bool
 
 
@@ -38,7 +38,7 @@ class InFlightObjects(CopiedBeforeChange):
         super().__init__()
         self._objects = objects
         self._held: dict[tuple[type[Any], str], _Held] = {}
-        #: Called when a copy that several hold was written, or given up by one of them: kind and key.
+        #: Called with kind and key when a shared copy was written, or released by one of its holders.
         self.settled: list[Callable[[type[Any], str], None]] = []
         objects.replacing.append(self._replacing)
 
@@ -49,12 +49,12 @@ class InFlightObjects(CopiedBeforeChange):
         return [key for held_kind, key in self._held if held_kind is kind]
 
     def newest(self, kind: type[T], key: str) -> T | None:
-        """The object as it will be."""
+        """The object including pending writes."""
         held = self._held.get((kind, key))
         return self._objects.get(kind, key) if held is None else held.obj
 
     def latest(self, kind: type[T], key: str) -> T | None:
-        """The object as the API server has it, as far as that is known."""
+        """The newest known version in the API server."""
         held = self._held.get((kind, key))
         return held.obj if held is not None and held.written else self._objects.get(kind, key)
 
@@ -64,29 +64,29 @@ class InFlightObjects(CopiedBeforeChange):
         return held is not None and not held.written
 
     def held(self, kind: type[T], key: str) -> tuple[T, tuple[str, ...]] | None:
-        """The copy that is being written, and who holds it; None if nobody does."""
+        """The copy that is being written, and its holder; None if there is none."""
         held = self._held.get((kind, key))
         return None if held is None or held.written else (held.obj, held.holders)
 
     def hold(self, key: str, obj: Any, holder: str) -> None:
-        """Let the object be this copy until the holder releases it; `key` need not be of an object that exists."""
+        """Use this copy of the object until the holder releases it. The object need not exist yet."""
         self._set(type(obj), key, _Held(obj, (holder,), written=False))
 
     def share(self, kind: type[Any], key: str, holder: str) -> None:
-        """Add a holder of a copy; the one that has held it longest writes it."""
+        """Add a holder to a copy; the earliest holder writes it."""
         held = self._held[kind, key]
         if holder not in held.holders:
             self._set(kind, key, held._replace(holders=(*held.holders, holder)))
 
     def wrote(self, obj: Any, *, created: bool = False) -> None:
-        """The object stands so in the API server; `created`: the watch need not have told of it at all."""
+        """The API server has stored the object; `created`: the watch may not have delivered any version of it yet."""
         kind, key = type(obj), key_of(obj.metadata)
         watched = self._objects.get(kind, key)
         known = not created if watched is None else not _is_older(watched, obj)
         self._set(kind, key, None if known else _Held(obj, (), written=True))
 
     def release(self, kind: type[Any], key: str, holder: str) -> None:
-        """Nothing comes of the holder's decision. No-op if it is written, or held by others only."""
+        """Release a holder whose decision failed. No-op if the copy is written, or held by others only."""
         held = self._held.get((kind, key))
         if held is None or held.written or holder not in held.holders:
             return
@@ -104,7 +104,7 @@ class InFlightObjects(CopiedBeforeChange):
             self._held[kind, key] = held
         after = self.newest(kind, key)
         if before is not after:
-            # Readers of the object see it come, change or go.
+            # For readers, the object is added, changed or deleted.
             self._objects.retouched(
                 key, before if before is not None else after, after if after is not None else before
             )
@@ -123,15 +123,15 @@ class InFlightObjects(CopiedBeforeChange):
         return dict(self._held)
 
     def _restore(self, copy: dict[tuple[type[Any], str], _Held]) -> None:
-        # The store winds back what its readers go by.
+        # The store rewinds the versions that its readers compare.
         self._held = copy
 
     def changed_nodes(self, mark: Any) -> tuple[str, ...] | None:
-        # What an object says may concern any node.
+        # A change of an object may affect any node.
         return None if mark.copied else ()
 
     def dump(self) -> list[Any]:
-        """Objects that are written; while one is not, a decision is under way and nothing can be dumped."""
+        """The written objects. While a write is pending, a decision is under way and there can be no dump."""
         return [held.obj for held in self._held.values()]
 
     def load(self, dumped: list[Any]) -> None:
@@ -140,10 +140,11 @@ class InFlightObjects(CopiedBeforeChange):
         for obj in dumped:
             self.wrote(obj, created=True)
 
-    # -- invariants ---------------------------------------------------------------------------------------------------
+    # -- invariants
+    # -------------------------------------------------------------------------------------------------------
 
     def problems(self) -> Iterator[str]:
-        """Invariants that do not hold."""
+        """Violated invariants."""
         for (kind, key), held in self._held.items():
             watched = self._objects.get(kind, key)
             if held.written and watched is not None and not _is_older(watched, held.obj):
@@ -151,9 +152,9 @@ class InFlightObjects(CopiedBeforeChange):
 
 
 def _is_older(watched: Any, written: Any) -> bool:
-    """Whether the watch has not come up to what was written."""
+    """Whether the watch has not yet delivered what was written."""
     seen, wanted = watched.metadata.resource_version, written.metadata.resource_version
     if not wanted.isdecimal():
-        # Without versions the watch is taken at its word.
+        # Without versions, trust the watch.
         return False
     return not seen.isdecimal() or int(seen) < int(wanted)

@@ -1,9 +1,8 @@
 """Node labels as columns of integer codes.
 
-A plugin that groups nodes by zone, or asks which nodes have disk=ssd, wants an array with a small integer a node.
-A column is made when its key is first asked for and kept current from then on, so labels that nobody asks for cost
-nothing. Code 0 is "the node lacks the label" (also of rows that hold no node); the codes of values that no node
-carries any more are given out again.
+A plugin that groups nodes by zone, or selects nodes with disk=ssd, needs an array of small integers, one per node. A
+column is created when its key is first used, and updated from then on, so unused labels cost nothing. Code 0 means that
+the node lacks the label (or that the row has no node). Codes of values that no node has any more are reused.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
 
-#: Versions of columns: no number is given twice, also when a transaction winds a column back.
+#: Versions of columns; never reused, not even when a transaction rewinds a column.
 _versions = count(1)
 
 
@@ -30,24 +29,24 @@ class LabelColumn:
 
     def __init__(self, key: str, capacity: int) -> None:
         self.key = key
-        #: Moves when some row's value does.
+        #: Changes whenever a row's value changes.
         self.version = next(_versions)
-        #: Code of the row's value, 0 without the label; shape (capacity,), intp so that it indexes directly.
+        #: Code of the row's value, 0 without the label; shape (capacity,); intp, so that it can be used as an index.
         self.codes: npt.NDArray[np.intp] = np.zeros(capacity, np.intp)
-        #: Value of a code; index 0 is a placeholder.
+        #: Code -> value; index 0 is a placeholder.
         self.values: list[str] = [""]
         self._code_of: dict[str, int] = {}
-        #: Nodes that carry each code.
+        #: Code -> number of nodes.
         self._population: list[int] = [0]
         self._free: list[int] = []
-        #: Codes that two or more nodes share; while 0, every domain is a single node.
+        #: Number of codes that two or more nodes share; while 0, every domain is a single node.
         self._shared = 0
-        #: Nodes that have the label.
+        #: Number of nodes with the label.
         self._having = 0
 
     @property
     def size(self) -> int:
-        """One more than the largest code in use: the length of an array indexed by code."""
+        """The largest code in use plus one: the length of an array indexed by code."""
         return len(self.values)
 
     @property
@@ -55,11 +54,11 @@ class LabelColumn:
         return self._shared == 0
 
     def everywhere(self, nodes: int) -> bool:
-        """Whether each of so many nodes has the label."""
+        """Whether all of this number of nodes have the label."""
         return self._having == nodes
 
     def code(self, value: str) -> int:
-        """Code of a value, 0 if no node carries it."""
+        """The code of a value, 0 if no node has it."""
         return self._code_of.get(value, 0)
 
     def items(self) -> Iterator[tuple[str, int]]:
@@ -77,13 +76,13 @@ class LabelColumn:
         self.codes[row] = self._join(value) if value is not None else 0
 
     def saved(self) -> Callable[[], None]:
-        """What restores the column as it is now."""
+        """A function that restores the column's current state."""
         codes, copy, version = self.codes, self.codes.copy(), self.version
         lists = list(self.values), list(self._population), list(self._free)
         code_of, counts = dict(self._code_of), (self._shared, self._having)
 
         def restore() -> None:
-            # Also in the array itself: readers may have kept it.
+            # In place: readers may hold a reference to the array.
             codes[:] = copy
             if self.codes is not codes:
                 self.codes[: len(copy)], self.codes[len(copy) :] = copy, 0
@@ -124,13 +123,13 @@ class LabelColumn:
 
 
 class LabelColumns:
-    """The label columns that have been used."""
+    """The label columns in use."""
 
     def __init__(self) -> None:
         self._columns: dict[str, LabelColumn] = {}
 
     def column(self, key: str, capacity: int, labels: Iterable[dict[str, str] | None]) -> LabelColumn:
-        """The column of a key; `labels` (row by row) fills it when it is new."""
+        """The column of a key; `labels` (row by row) fills it when it is created."""
         column = self._columns.get(key)
         if column is None:
             column = self._columns[key] = LabelColumn(key, capacity)
@@ -148,7 +147,7 @@ class LabelColumns:
             column.codes = grown(column.codes, capacity)
 
     def saved(self) -> Callable[[], None]:
-        """What restores all columns as they are now; those that are asked for later are forgotten."""
+        """A function that restores the current state of all columns; columns created later are dropped."""
         columns = dict(self._columns)
         restore_columns = [column.saved() for column in columns.values()]
 

@@ -6,13 +6,13 @@ from typing import Any
 
 
 class Memos:
-    """Name -> (version, value); a value of another version counts as forgotten."""
+    """Name -> (version, value); a value of another version is stale."""
 
     def __init__(self) -> None:
         self._memos: dict[Any, tuple[Any, Any]] = {}
 
     def memo(self, name: Any, version: Any) -> Any:
-        """What was remembered under this name for this version, or None."""
+        """The value stored under this name for this version, or None."""
         found = self._memos.get(name)
         return found[1] if found is not None and found[0] == version else None
 

@@ -1,6 +1,6 @@
-"""One node, as given to node-level plugins.
+"""One node, as passed to node-level plugins.
 
-A thin window on the columns; nothing is copied until it is asked for.
+A thin wrapper of the columns; nothing is copied before it is accessed.
 
 Upstream: pkg/scheduler/framework/types.go (NodeInfo).
 """
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class NodeInfo:
-    """A node with the aggregates of its pods; valid within the call it was passed to."""
+    """A node with the aggregates of its pods; valid only within the call that it was passed to."""
 
     def __init__(self, node: Node, nodes: Nodes, index: int) -> None:
         self.node = node
@@ -45,7 +45,7 @@ class NodeInfo:
 
     @cached_property
     def allocatable(self) -> dict[str, int]:
-        """Resource name -> amount (cpu in milli-units); pods apart, see `allowed_pods`."""
+        """Resource name -> amount (cpu in millicores). For the number of pods see `allowed_pods`."""
         return {name: int(self._nodes.allocatable(i)[self._index]) for name, i in self._nodes.table.resources.items()}
 
     @cached_property

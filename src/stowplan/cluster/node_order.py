@@ -1,4 +1,4 @@
-"""The order of nodes for sampling: zones take turns.
+"""The node order for sampling, which interleaves zones.
 
 Upstream: pkg/scheduler/backend/cache/node_tree.go.
 """
@@ -16,18 +16,18 @@ if TYPE_CHECKING:
 
     from stowplan.api.types import Node
 
-#: (region, zone); two empty texts for a node that tells neither.
+#: (region, zone); two empty strings for a node without these labels.
 Zone = tuple[str, str]
 
 
 class NodeOrder:
-    """The first node of each zone, the second of each, and so on; zones and their nodes in the order of appearance.
+    """The first node of each zone, then the second of each, and so on; zones and their nodes in order of appearance.
 
-    A zone whose last node is removed loses its position. A node that changes its zone is last in the new one.
+    A zone loses its position when its last node is removed. A node that changes its zone becomes the last one there.
     """
 
     def __init__(self) -> None:
-        #: Zone -> the rows of its nodes, in order; the values mean nothing.
+        #: Zone -> the rows of its nodes, in order; the values are unused.
         self._zones: dict[Zone, dict[int, None]] = {}
         self._rows: npt.NDArray[np.intp] | None = None
 
@@ -48,7 +48,7 @@ class NodeOrder:
             self.add(row, new)
 
     def saved(self) -> Callable[[], None]:
-        """What restores the order as it is now."""
+        """A function that restores the current order."""
         zones, rows = {zone: dict(rows) for zone, rows in self._zones.items()}, self._rows
 
         def restore() -> None:
@@ -66,7 +66,7 @@ class NodeOrder:
 
     @property
     def rows(self) -> npt.NDArray[np.intp]:
-        """The rows of all nodes in this order; not to be written to."""
+        """The rows of all nodes in this order; read-only."""
         if self._rows is None:
             self._rows = self._by_turns()
         return self._rows
@@ -76,7 +76,7 @@ class NodeOrder:
         if not zones:
             return np.zeros(0, np.intp)
         turns = np.concatenate([np.arange(len(rows)) for rows in zones])
-        # Stable: within a turn the zones keep their order.
+        # Stable, so that zones keep their order within a round.
         return np.concatenate(zones)[np.argsort(turns, kind="stable")]
 
 
@@ -86,5 +86,5 @@ def zone_of(node: Node) -> Zone:
 
 
 def _place(labels: dict[str, str], what: str) -> str:
-    # Parity: the label of old stands even when it is empty.
+    # Parity: the legacy label wins even if it is empty.
     return labels.get(f"failure-domain.beta.kubernetes.io/{what}", labels.get(f"topology.kubernetes.io/{what}", ""))

@@ -1,11 +1,11 @@
 """The cluster's nodes as a table: a node is a row number, its properties are columns.
 
-Everything that a plugin needs of all nodes at once is an array whose last axis runs over rows. Rows are reused: a
-removed node leaves a hole (`valid` is False there, every column zero) that the next new node takes. `generation`
-moves when any node object changed in something that a plugin can read, so what was worked out from node objects
-alone can be kept until it moves.
+Everything that plugins need of all nodes at once is an array whose last axis is the row. Rows are reused: removing a
+node leaves a hole (`valid` is False there, every column zero) that the next new node takes. `generation` changes
+whenever a node object changed in a way that plugins can observe, so values that depend on node objects alone are valid
+while it stays the same.
 
-Upstream: pkg/scheduler/framework/types.go (NodeInfo), there one object a node.
+Upstream: pkg/scheduler/framework/types.go (NodeInfo), one object per node.
 """
 
 from __future__ import annotations
@@ -31,25 +31,25 @@ if TYPE_CHECKING:
 
 CPU, MEMORY, EPHEMERAL_STORAGE = 0, 1, 2
 _BASE_RESOURCES = ("cpu", "memory", "ephemeral-storage")
-#: Values kept for one state of the nodes.
+#: Maximum number of memoized values per generation.
 _MAX_MEMOS = 1024
 
 
 class Interner:
-    """Small integers for the distinct values that rows have; 0 stands for the first, common one.
+    """Small integers for the distinct values of rows; 0 is the first, common one.
 
-    A value that no row has any more gives its number back: autoscalers taint nodes with the time of day.
+    Numbers of unused values are freed, because autoscalers add taints whose values are timestamps.
     """
 
     def __init__(self, common: Any) -> None:
-        #: Value of a number; a number that is not in use has the common value.
+        #: Number -> value; unused numbers have the common value.
         self.values: list[Any] = [common]
         self._ids: dict[Any, int] = {common: 0}
         self._rows: list[int] = [0]
         self._free: list[int] = []
 
     def exchange(self, old: int, item: Any) -> int:
-        """A row goes from one number to another value; the number of that value."""
+        """Replace a row's old number by that of another value, and return it."""
         new = self._ids.get(item)
         if new is None:
             new = self._ids[item] = self._allocate(item)
@@ -75,11 +75,11 @@ class Interner:
             self._free.append(old)
 
     def __len__(self) -> int:
-        """Distinct values in use, the common one always among them."""
+        """Number of distinct values in use, always including the common one."""
         return len(self._ids)
 
     def saved(self) -> Callable[[], None]:
-        """What restores the numbers as they are now."""
+        """A function that restores the current numbers."""
         copies = list(self.values), dict(self._ids), list(self._rows), list(self._free)
 
         def restore() -> None:
@@ -89,16 +89,16 @@ class Interner:
 
 
 class NodeTable:
-    """Rows of nodes; written by `ClusterState` only."""
+    """Rows of nodes. Only `ClusterState` writes."""
 
     def __init__(self, capacity: int = 64) -> None:
         self.capacity = capacity
         #: Rows ever used; columns are read as `column[..., :n]`.
         self.n = 0
-        #: Nodes in the table.
+        #: Number of nodes in the table.
         self.count = 0
         self.generation = 0
-        #: The last generation given: none is given twice, also when a transaction winds the generation back.
+        #: The last generation assigned; never reused, not even when a transaction rewinds the generation.
         self._clock = 0
         self.nodes: list[Node | None] = []
         self.names: list[str] = []
@@ -110,7 +110,7 @@ class NodeTable:
         self.allocatable: npt.NDArray[np.int64] = np.zeros((3, capacity), np.int64)
         #: Sum over the pods of each row, in the same units.
         self.requested: npt.NDArray[np.int64] = np.zeros((3, capacity), np.int64)
-        #: cpu and memory with the scheduler's defaults for containers that name none; shape (2, capacity).
+        #: cpu and memory, with the scheduler's defaults for containers that request none; shape (2, capacity).
         self.non_zero_requested: npt.NDArray[np.int64] = np.zeros((2, capacity), np.int64)
         self.allowed_pods: npt.NDArray[np.int64] = np.zeros(capacity, np.int64)
         self.pod_count: npt.NDArray[np.int64] = np.zeros(capacity, np.int64)
@@ -122,13 +122,13 @@ class NodeTable:
         #: Id in `feature_sets` (status.declaredFeatures); set 0 is "none".
         self.feature_set: npt.NDArray[np.intp] = np.zeros(capacity, np.intp)
         self.feature_sets = Interner(())
-        #: Number of rows with `unschedulable` set, so that the common case costs nothing.
+        #: Number of rows with `unschedulable` set; makes the common case cheap.
         self.unschedulable_count = 0
         self.images = ImageIndex()
         self.order = NodeOrder()
         self._labels = LabelColumns()
         self._memos: dict[Hashable, tuple[int, Any]] = {}
-        #: The generation when the memos were looked through last.
+        #: The generation at the last cleanup of memos.
         self._memos_of = -1
 
     _PER_ROW = (
@@ -142,13 +142,13 @@ class NodeTable:
         "taint_set",
         "feature_set",
     )
-    #: Those that hang on node objects alone.
+    #: Columns that depend on node objects alone.
     _OF_NODES = ("allocatable", "allowed_pods", "valid", "unschedulable", "taint_set", "feature_set")
 
     # -- rows ---------------------------------------------------------------------------------------------------------
 
     def add(self, node: Node) -> int:
-        """Give a new node a row; one whose amounts cannot be read is refused before anything changed."""
+        """Assign a row to a new node. A node with unparsable amounts raises before anything is changed."""
         amounts = allocatable_amounts(node)
         row = self._free.pop() if self._free else self._append()
         self.row_of[node.metadata.name] = row
@@ -160,7 +160,7 @@ class NodeTable:
         return row
 
     def update(self, row: int, node: Node) -> bool:
-        """Take over a changed object; whether anything that plugins read differs."""
+        """Replace the node object; return whether anything changed that plugins can observe."""
         old = self.nodes[row]
         assert old is not None
         if _same(old, node):
@@ -224,12 +224,12 @@ class NodeTable:
         self.allowed_pods[row] = amounts.get("pods", 0)
         for name, amount in amounts.items():
             if name in _BASE_RESOURCES or is_scalar(name):
-                # First the index: it may make the matrix anew.
+                # Must come first: it may reallocate the matrix.
                 i = self.resource(name)
                 self.allocatable[i, row] = amount
 
     def resource(self, name: str) -> int:
-        """Index of a resource, made on first sight."""
+        """The index of a resource, created on first use."""
         i = self.resources.get(name)
         if i is None:
             i = self.resources[name] = len(self.resources)
@@ -240,9 +240,9 @@ class NodeTable:
     # -- transactions, dump and load ----------------------------------------------------------------------------------
 
     def saved(self) -> Callable[[], None]:
-        """What restores everything that hangs on node objects, images apart (`ImageIndex.saved`).
+        """A function that restores everything that depends on node objects, except for images (`ImageIndex.saved`).
 
-        Arrays that grew meanwhile stay large. What pods take is not restored here.
+        Arrays that grew in the meantime keep their size. Pod columns are not restored here.
         """
         numbers = self.n, self.count, self.generation, self.unschedulable_count
         rows = list(self.nodes), list(self.names), dict(self.row_of), list(self._free)
@@ -274,7 +274,7 @@ class NodeTable:
         )
 
     def load(self, dumped: DumpedNodes) -> None:
-        """Fill the table, which must be without nodes."""
+        """Fill the table, which must have no nodes."""
         for name in dumped.resources:
             self.resource(name)
         self.n = 0
@@ -296,12 +296,12 @@ class NodeTable:
         return self._labels.column(key, self.capacity, (None if n is None else n.metadata.labels for n in self.nodes))
 
     def memo(self, key: Hashable, compute: Callable[[], Any]) -> Any:
-        """A value that depends on node objects alone, worked out again only after one of them changed."""
+        """A value that depends on node objects alone; recomputed only after one of them changed."""
         found = self._memos.get(key)
         if found is not None and found[0] == self.generation:
             return found[1]
         if self._memos_of != self.generation or len(self._memos) >= _MAX_MEMOS:
-            # They are arrays of the table's size: what is out of date must not wait for the rest to pile up.
+            # The values are arrays of the table's size, so stale ones must be freed early.
             self._memos_of = self.generation
             self._memos = {k: v for k, v in self._memos.items() if v[0] == self.generation}
             if len(self._memos) >= _MAX_MEMOS:
@@ -311,7 +311,10 @@ class NodeTable:
         return result
 
     def sums(self, row: int) -> tuple[Any, ...]:
-        """A row's capacity and what its pods take in sum: rows that agree are alike to who reads no more."""
+        """The capacity of a row, and the sums over its pods.
+
+        Readers of nothing else cannot tell rows with equal sums apart.
+        """
         return (
             self.requested[:, row].tobytes(),
             self.non_zero_requested[:, row].tobytes(),
@@ -326,7 +329,7 @@ class NodeTable:
 
 
 def _write_back(array: npt.NDArray[Any], copy: npt.NDArray[Any]) -> None:
-    """Let an array be as a copy of it was, when it may have been smaller."""
+    """Copy the content back into the array, which may have grown."""
     if array.shape == copy.shape:
         array[...] = copy
     else:
@@ -335,7 +338,7 @@ def _write_back(array: npt.NDArray[Any], copy: npt.NDArray[Any]) -> None:
 
 
 def allocatable_amounts(node: Node) -> dict[str, int]:
-    """Allocatable as integers: cpu in milli-units, everything else (pods too) rounded up."""
+    """Allocatable as integers: cpu in millicores, everything else (including pods) rounded up."""
     amounts = {name: parse_quantity(quantity) for name, quantity in node.status.allocatable.items()}
     return {name: milli_value(nano) if name == "cpu" else value(nano) for name, nano in amounts.items()}
 

@@ -23,14 +23,14 @@ class Nominator(CopiedBeforeChange):
     """Node name -> pods nominated to it, in order of nomination."""
 
     def __init__(self, remembered: int = 8192) -> None:
-        """`remembered`: changes that readers can be told of."""
+        """`remembered`: the length of the change log."""
         super().__init__()
         self._node_of: dict[str, str] = {}
-        #: The lists are replaced, never changed.
+        #: Lists are replaced, never modified.
         self._pods: dict[str, list[PodInfo]] = {}
         #: Nodes whose nominations changed.
         self._changes: ChangeLog[str] = ChangeLog(remembered)
-        #: Makes a `PodInfo` of a pod; `load` needs it.
+        #: Compiles a pod into a `PodInfo`; required by `load`.
         self.compile: Callable[[Pod], PodInfo] | None = None
 
     def __bool__(self) -> bool:
@@ -38,11 +38,14 @@ class Nominator(CopiedBeforeChange):
 
     @property
     def version(self) -> int:
-        """Moves with every change."""
+        """Changes with every modification."""
         return self._changes.position
 
     def add(self, info: PodInfo, node_name: str) -> None:
-        """Nominate a pod; an empty name only takes the old nomination away. A renewed nomination keeps its place."""
+        """Nominate a pod, or only remove its nomination if the name is empty.
+
+        Renominating to the same node keeps its position.
+        """
         if node_name and self._node_of.get(info.uid) == node_name:
             self._changing(node_name)
             self._pods[node_name] = [info if known.uid == info.uid else known for known in self._pods[node_name]]
@@ -71,7 +74,7 @@ class Nominator(CopiedBeforeChange):
         self._changes.append(node_name)
 
     def changed_since(self, version: int) -> list[str] | None:
-        """Nodes whose nominations changed since; None when there is no telling."""
+        """Nodes whose nominations changed since; None if the log does not reach back that far."""
         return self._changes.since(version)
 
     def nodes(self) -> list[str]:
@@ -112,7 +115,7 @@ class Nominator(CopiedBeforeChange):
     # -- invariants ---------------------------------------------------------------------------------------------------
 
     def problems(self) -> Iterator[str]:
-        """Invariants that do not hold."""
+        """Violated invariants."""
         listed: dict[str, str] = {}
         for node_name, pods in self._pods.items():
             if not pods:

@@ -1,7 +1,7 @@
-"""The lookup objects that an answer depends on: by key, kind, namespace or index.
+"""The lookup objects that a result depends on: by key, kind, namespace or index.
 
-A plugin names what it looks up for a pod; what it answered is kept until one of those objects comes, changes or goes.
-Changes of other objects, of the same kind too, leave it alone.
+A plugin declares what it looks up for a pod. Its results are reused until one of those objects is added, changed or
+deleted; changes of other objects, even of the same kind, do not invalidate them.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ObjectIndex:
-    """A way to find objects: by values that each of them has. Make one per purpose, not one per question."""
+    """Finds objects by values that each of them has. Create one per purpose, not one per query."""
 
     name: str
     #: The values of an object; must depend on the object alone.
@@ -35,11 +35,11 @@ BY_NAMESPACE = ObjectIndex("namespace", lambda obj: (obj.metadata.namespace or "
 
 
 class ObjectDependency(NamedTuple):
-    """Some lookup objects, those included that do not exist yet."""
+    """A set of lookup objects, including those that do not exist yet."""
 
-    #: Their type; None: objects of any kind.
+    #: Their type; None for all kinds.
     kind: type[Any] | None = None
-    #: None: all objects of the kind.
+    #: None for all objects of the kind.
     by: ObjectIndex | None = None
     value: str = ""
 
@@ -58,7 +58,7 @@ class ObjectDependency(NamedTuple):
 
     @classmethod
     def indexed(cls, kind: type[Any], index: ObjectIndex, value: str) -> ObjectDependency:
-        """What `ObjectStore.indexed` finds."""
+        """The objects that `ObjectStore.indexed` returns."""
         return cls(kind, index, value)
 
 

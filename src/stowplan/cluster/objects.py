@@ -1,9 +1,9 @@
 """Objects that plugins look up by name: services, claims, disruption budgets, namespaces, …
 
-Plain dictionaries. What was derived from objects is kept until one of them changes, so each change gets a number of its
-own, the new version of everything that the object belongs to: its kind, and of the finer sets (an object by its key, a
-kind in a namespace, what an index finds) those that some `ObjectWatch` looks at. In a transaction a kind is copied
-before its first change, and versions are wound back at its end; no number is ever given twice.
+Stored in plain dictionaries. Derived values are cached until one of the objects changes, so each change gets a unique
+number. It becomes the version of all sets that contain the object: its kind, and those finer sets (an object by its
+key, a kind in a namespace, the objects under an index value) that an `ObjectWatch` observes. In a transaction a kind is
+copied before its first change, and versions are rewound at the end; numbers are never reused.
 
 Upstream: the shared informers' listers.
 """
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-#: Kinds that plugins read through the store (pods and nodes have rooms of their own).
+#: Kinds that plugins read through the store; pods and nodes are stored elsewhere.
 STORED: tuple[type[Any], ...] = (
     t.Namespace,
     t.Service,
@@ -46,7 +46,7 @@ STORED: tuple[type[Any], ...] = (
     t.ResourceSlice,
     t.DeviceClass,
     t.DeviceTaintRule,
-    #: A kind for each custom resource.
+    #: One kind per custom resource.
     CustomObject,
 )
 _NO_LABELS: dict[str, str] = {}
@@ -54,7 +54,7 @@ _NOTHING: dict[str, Any] = {}
 
 
 class _Version:
-    """Version of a watched set of objects."""
+    """The version of a watched set of objects."""
 
     __slots__ = ("__weakref__", "number")
 
@@ -64,18 +64,18 @@ class _Version:
 
 @dataclass
 class _Mark:
-    """The store when a transaction began."""
+    """The state of the store at the start of a transaction."""
 
     outer: _Mark | None
     total_version: int
     versions: dict[type[Any], int]
-    #: Where the logs stood.
+    #: Positions of the change logs.
     positions: dict[type[Any], int]
-    #: Kinds that changed since -> their objects before.
+    #: Kinds changed since -> their objects at the start.
     before: dict[type[Any], dict[str, Any]] = field(default_factory=dict)
-    #: Watched versions that moved since -> their numbers before.
+    #: Watched versions changed since -> their numbers at the start.
     watched: dict[_Version, int] = field(default_factory=dict)
-    #: Versions that nobody watched before.
+    #: Versions that were not watched at the start.
     begun: list[_Version] = field(default_factory=list)
 
 
@@ -85,23 +85,23 @@ class ObjectStore:
     def __init__(self) -> None:
         self._objects: dict[type[Any], dict[str, Any]] = defaultdict(dict)
         self._versions: dict[type[Any], int] = defaultdict(int)
-        #: Moves with every change of any object.
+        #: Changes with every change of any object.
         self.total_version = 0
-        #: The last number given to a version.
+        #: The last version number assigned.
         self._clock = 0
-        #: What is watched, gone with the last who does.
+        #: Versions that are watched; dropped with their last watcher.
         self._watched: WeakValueDictionary[tuple[type[Any] | None, ObjectIndex | None, str], _Version] = (
             WeakValueDictionary()
         )
         #: Indexes by which a kind is, or was, watched or looked up.
         self._indexes: dict[type[Any], set[ObjectIndex]] = defaultdict(set)
-        #: What indexes find, for those by which somebody looked something up.
+        #: Index contents, for indexes that were used for a lookup.
         self._found: dict[tuple[type[Any], ObjectIndex], dict[str, dict[str, Any]]] = {}
-        #: Keys of changed objects, of the kinds whose changes somebody follows.
+        #: Keys of changed objects, for kinds whose changes are followed.
         self._logs: dict[type[Any], ChangeLog[str]] = {}
         #: The innermost open transaction.
         self._mark: _Mark | None = None
-        #: Told of each object that is about to be replaced, or to go (None).
+        #: Called before an object is replaced or deleted (None).
         self.replacing: list[Callable[[type[Any], str, Any], None]] = []
 
     # -- changes ------------------------------------------------------------------------------------------------------
@@ -118,7 +118,7 @@ class ObjectStore:
             del self._objects[kind][key]
 
     def _changing(self, kind: type[Any], key: str, new: Any) -> None:
-        """An object is about to be replaced; None: to go."""
+        """Called before an object is replaced (None: deleted)."""
         for tell in self.replacing:
             tell(kind, key, new)
         self._move_on(kind, key)
@@ -127,7 +127,7 @@ class ObjectStore:
             self._reindex(kind, index, key, old, new)
 
     def _move_on(self, kind: type[Any], key: str) -> None:
-        """An object is another now: let everybody see it who goes by versions or logs."""
+        """Advance the versions and logs after an object changed."""
         if self._mark is not None and kind not in self._mark.before:
             self._mark.before[kind] = dict(self._objects[kind])
         self._clock += 1
@@ -138,7 +138,7 @@ class ObjectStore:
             log.append(key)
 
     def retouched(self, key: str, old: Any, new: Any) -> None:
-        """Readers take an object for another than they did, although it has not changed (`assumed_objects`)."""
+        """Notify readers that the effective object changed, although the stored one did not (`assumed_objects`)."""
         kind = type(old)
         self._move_on(kind, key)
         for index in self._indexes.get(kind, ()):
@@ -155,7 +155,7 @@ class ObjectStore:
             before = () if old is None else tuple(index.values(old))
             after = () if new is None else tuple(index.values(new))
         except Exception:
-            # A user's index that fails on an object tells nothing: whoever looks something up sees the error.
+            # If a plugin's index function raises, drop the index: the next lookup raises the error to its caller.
             self._found.pop((kind, index), None)
             for dependency in [d for d in self._watched if d[0] is kind and d[1] is index]:
                 self._moved(dependency)
@@ -170,7 +170,7 @@ class ObjectStore:
                 found.setdefault(value, {})[key] = new
 
     def _moved(self, dependency: tuple[type[Any] | None, ObjectIndex | None, str]) -> None:
-        # A plain tuple finds the dependency that is equal to it.
+        # A plain tuple compares equal to the dependency.
         version = self._watched.get(dependency)
         if version is None:
             return
@@ -178,7 +178,8 @@ class ObjectStore:
             self._mark.watched.setdefault(version, version.number)
         version.number = self._clock
 
-    # -- what is there ------------------------------------------------------------------------------------------------
+    # -- lookups
+    # ----------------------------------------------------------------------------------------------------------
 
     def get(self, kind: type[T], key: str) -> T | None:
         return self._objects[kind].get(key)
@@ -190,7 +191,7 @@ class ObjectStore:
         return self.indexed(kind, BY_NAMESPACE, namespace)
 
     def indexed(self, kind: type[T], index: ObjectIndex, value: str) -> Collection[T]:
-        """Objects of a kind that have the value."""
+        """The objects of a kind that have the value."""
         found = self._found.get((kind, index))
         if found is None:
             found = {}
@@ -205,26 +206,26 @@ class ObjectStore:
         return len(self._objects[kind])
 
     def version(self, kind: type[Any]) -> int:
-        """Moves with every change of an object of the kind."""
+        """Changes with every change of an object of the kind."""
         return self._versions[kind]
 
     def changes(self, kind: type[Any]) -> ChangeLog[str]:
-        """Which objects of a kind changed, by key, for readers that follow them from now on."""
+        """The change log of a kind, by key. Changes are recorded from the first call on."""
         log = self._logs.get(kind)
         if log is None:
             log = self._logs[kind] = ChangeLog()
             if self._mark is not None:
-                # Who reads here may know things that are undone.
+                # Readers may have observed state that was undone.
                 log.append("")
         return log
 
     def namespace_labels(self, name: str) -> dict[str, str]:
-        """Labels of a namespace; none when it is unknown."""
+        """The labels of a namespace; empty if it is unknown."""
         namespace = self.get(t.Namespace, name)
         return _NO_LABELS if namespace is None else namespace.metadata.labels
 
     def watched(self, dependency: ObjectDependency) -> _Version:
-        """The version of some objects of one kind; it moves as long as somebody holds it."""
+        """The version of a set of objects of one kind; maintained while there is a reference to it."""
         version = self._watched.get(dependency)
         if version is None:
             assert dependency.kind is not None, "of objects of any kind it is `total_version`"
@@ -252,12 +253,13 @@ class ObjectStore:
             if kind in mark.before or kind not in mark.positions:
                 log.rewind(mark.positions.get(kind, 0))
                 if kind not in mark.positions and mark.outer is not None:
-                    # The log began in here: what its readers see now may be undone with the outer transaction.
+                    # The log was created in this transaction, so what its readers observe now may be undone with the
+                    # outer one.
                     log.append("")
         self.total_version = mark.total_version
         for version, number in mark.watched.items():
             version.number = number
-        # What they were before the transaction is not known.
+        # Their versions before the transaction are unknown.
         self._clock += 1
         for version in mark.begun:
             version.number = self._clock
@@ -275,11 +277,11 @@ class ObjectStore:
         self._mark = mark.outer
 
     def changed_nodes(self, mark: _Mark) -> tuple[str, ...] | None:
-        # What an object says may concern any node.
+        # A change of an object may affect any node.
         return None if mark.before else ()
 
     def dump(self) -> list[Any]:
-        """The objects, kind by kind, each kind in its order."""
+        """The objects by kind, in order."""
         return [obj for objects in self._objects.values() for obj in objects.values()]
 
     def load(self, dumped: list[Any]) -> None:
@@ -291,7 +293,7 @@ class ObjectStore:
 
 
 class ObjectWatch:
-    """Some objects of a store, and whether any of them changed since they were read."""
+    """A set of objects in a store, and whether any of them changed since it was last read."""
 
     __slots__ = ("_any", "_numbers", "_store", "_total", "_versions")
 
@@ -303,7 +305,7 @@ class ObjectWatch:
         self.read()
 
     def read(self) -> None:
-        """They are known as they are now."""
+        """Mark the current state as read."""
         self._total = self._store.total_version
         self._numbers = [version.number for version in self._versions]
 
@@ -313,6 +315,6 @@ class ObjectWatch:
             return False
         if self._any or self._numbers != [version.number for version in self._versions]:
             return True
-        # Others changed: next time it is told at once.
+        # Only other objects changed: makes the next check cheap.
         self._total = total
         return False

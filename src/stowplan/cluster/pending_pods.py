@@ -1,8 +1,8 @@
 """Pods without a node, as last reported by the API server.
 
-A pod that is assumed on a node is pending until its binding is confirmed: it is here as well as among the placed ones.
-`ClusterState.add_pod` takes a pod out that has got its node; who hears of new, changed and deleted pods puts them in
-and takes them out. The queue holds the same `PodInfo` for each pod that waits in it.
+An assumed pod stays pending until its binding is confirmed, and is then among both pending and placed pods.
+`ClusterState.add_pod` removes a pod that got bound; the event handlers add, update and delete the others. The queue
+uses the same `PodInfo` for each pod that waits in it.
 
 A `namespace/name` belongs to one pod at a time, as in the API.
 """
@@ -28,17 +28,17 @@ _NONE: Mapping[str, PodInfo] = MappingProxyType({})
 
 
 class PendingPods(CopiedBeforeChange):
-    """`namespace/name` -> pod without a node, in the order in which the names came."""
+    """`namespace/name` -> pod without a node, in the order in which the names appeared."""
 
     def __init__(self) -> None:
         super().__init__()
         self._by_key: dict[str, PodInfo] = {}
         self._by_uid: dict[str, PodInfo] = {}
-        #: Group -> its pods by UID, while it has any.
+        #: Group -> its pods by UID; groups without pods are absent.
         self._of_group: dict[str, dict[str, PodInfo]] = {}
-        #: Makes a `PodInfo` of a pod; `load` needs it.
+        #: Compiles a pod into a `PodInfo`; required by `load`.
         self.compile: Callable[[Pod], PodInfo] | None = None
-        #: Where UIDs of pods that change are put, if somebody follows (`ClusterState.follow`).
+        #: Set that collects the UIDs of changed pods; None if nobody follows (`ClusterState.follow`).
         self.touched: set[str] | None = None
 
     def __len__(self) -> int:
@@ -60,11 +60,11 @@ class PendingPods(CopiedBeforeChange):
         return self._by_uid.get(uid)
 
     def of_group(self, group: str) -> Mapping[str, PodInfo]:
-        """UID -> pod of a pod group, in the order in which they came."""
+        """UID -> pod of a pod group, in order of appearance."""
         return self._of_group.get(group, _NONE)
 
     def put(self, info: PodInfo) -> None:
-        """Take in a pod or its new version; another pod of its name is gone."""
+        """Add or update a pod; another pod of the same name is replaced."""
         if self._uncopied:
             self._copy_now()
         known = self._by_key.get(info.key)
@@ -78,7 +78,7 @@ class PendingPods(CopiedBeforeChange):
             self._of_group.setdefault(group_key(info.pod), {})[info.uid] = info
 
     def remove(self, key: str) -> PodInfo | None:
-        """Take out the pod of that name; no-op if there is none."""
+        """Remove the pod of this name; no-op if there is none."""
         info = self._by_key.get(key)
         if info is not None:
             if self._uncopied:
@@ -122,7 +122,7 @@ class PendingPods(CopiedBeforeChange):
     # -- invariants ---------------------------------------------------------------------------------------------------
 
     def problems(self) -> Iterator[str]:
-        """Invariants that do not hold."""
+        """Violated invariants."""
         for key, info in self._by_key.items():
             if info.key != key:
                 yield f"pod {info.key}: pending under the name {key}"

@@ -1,15 +1,15 @@
 """Undo log and dump of nodes and their pods.
 
-Nodes and pods are one participant of transactions: where a pod is counted depends on whether its node is there. While
-a transaction is open, `ClusterState` notes each change in a log, and undoing goes through the log from its end:
+Nodes and pods are one participant of transactions, because where a pod is counted depends on whether its node exists.
+While a transaction is open, `ClusterState` logs the inverse of each change, and an undo runs the log backwards:
 
-* A pod that came leaves, and a pod that left comes back to its place in its node's list, through the same counters as
-  any other pod. So counts that were registered meanwhile are right afterwards, too.
-* Before the first change of a node in a transaction everything that hangs on node objects is copied (`NodeTable.saved`:
-  codes of labels and taints, free rows and the order of zones depend on history, and cannot be worked back).
+* An added pod is removed, and a removed pod returns to its position in its node's list. Both go through the same
+  counters as any other pod, so counts that were registered in the meantime are correct afterwards.
+* Before the first change of a node, everything that depends on node objects is copied (`NodeTable.saved`). Codes of
+  labels and taints, free rows and the order of zones depend on history, so changes of nodes cannot be inverted.
 
-The rest of what identifies a state (versions, the log of changed rows, the order of placements) is wound back at the
-end. Rows, slots and ids that are free are handed out last in, first out, so each comes back to whom it belonged.
+The rest of a state's identity (versions, the log of changed rows, the order of placements) is rewound at the end. Free
+rows, slots and ids are reused last in, first out, so each returns to its previous owner.
 """
 
 from __future__ import annotations
@@ -30,25 +30,25 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class _Mark:
-    """The state when a transaction began."""
+    """The state at the start of a transaction."""
 
     outer: _Mark | None
-    #: Of the log of changed rows.
+    #: Position in the log of changed rows.
     position: int
     #: Of `PodTable`, `MatchCounts` and `HeldCounts`.
     pods: Any
     matches: Any
     held: Any
-    #: What undoes each change since, in their order.
+    #: The inverse of each change since, in order.
     undo: list[Callable[[], None]] = field(default_factory=list)
-    #: Nodes that came, went or were updated since.
+    #: Nodes that were added, removed or updated since.
     nodes: set[str] = field(default_factory=set)
-    #: Names of the nodes to whose pods something happened since; some may be unknown nodes.
+    #: Names of nodes whose pods changed since; some may be unknown nodes.
     pods_on: set[str] = field(default_factory=set)
 
 
 class PlacementLog:
-    """What undoes the changes since the innermost open transaction began; `ClusterState` writes it."""
+    """The undo log of the innermost open transaction. `ClusterState` writes it."""
 
     def __init__(self, state: ClusterState, mark: _Mark) -> None:
         self._state = state
@@ -70,11 +70,11 @@ class PlacementLog:
         self._mark.undo.append(partial(_Place(self._state, info).take, info))
 
     def replacing(self, info: PodInfo) -> None:
-        """The pod gets another object."""
+        """The object of the pod is about to be replaced."""
         self._mark.undo.append(partial(setattr, info, "pod", info.pod))
 
     def assuming(self, uid: str) -> None:
-        """Whether a pod is assumed may change."""
+        """The pod may become assumed, or cease to be."""
         assumed = self._state._assumed
         self._mark.undo.append(partial((assumed.add if uid in assumed else assumed.discard), uid))
 
@@ -113,14 +113,14 @@ class PlacementLog:
         self._mark.nodes.add(name)
 
     def _house(self, name: str, row: int) -> None:
-        """The node's pods are counted on it again."""
+        """Count the pods of a formerly unknown node on its row again."""
         state = self._state
         pods = state._ghosts.pop(name, [])
         state.row_pods[row] = pods
         state._count_on(pods, row)
 
     def _unhouse(self, name: str, row: int) -> None:
-        """The node's pods are pods of an unknown node again."""
+        """Count the node's pods as those of an unknown node again."""
         state = self._state
         pods = state.row_pods[row]
         state._count_off(pods, row)
@@ -130,7 +130,7 @@ class PlacementLog:
 
 
 class _Place:
-    """The position of a pod among the pods of its node."""
+    """A pod's position among the pods of its node."""
 
     __slots__ = ("_last_order", "_order", "_position", "_state", "node_name", "row")
 
@@ -142,9 +142,9 @@ class _Place:
         self._order, self._last_order = order.item(info.slot), order.item(pods[-1].slot)
 
     def take(self, info: PodInfo) -> None:
-        """Let the pod, which is listed last, have the place back."""
+        """Move the pod, which is last in the list, back to this position."""
         pods, order = self._state._list_of(info), self._state.pods.order
-        # Who closed the hole is the last one again.
+        # Inverts the removal, which filled the hole with the last element.
         pods[-1], pods[self._position] = pods[self._position], pods[-1]
         order[pods[-1].slot] = self._last_order
         order[info.slot] = self._order

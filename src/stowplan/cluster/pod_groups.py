@@ -1,8 +1,8 @@
 """Members of pod groups, and how many are scheduled.
 
-A group is known by `namespace/name`, whether or not its PodGroup object is there. Nothing is kept here but the groups'
-pods on nodes, which follow every pod that is attached to a node and taken off, in transactions too; the others are
-among the pending pods. A pod that is assumed on a node is scheduled, as one that is bound is.
+A group is identified by `namespace/name`, whether or not its PodGroup object exists. Only a group's placed pods are
+stored here, updated with every placement, including those in transactions; the others are among the pending pods. An
+assumed pod counts as scheduled, like a bound one.
 
 Upstream: the pod group state in pkg/scheduler/backend/cache; docs/behaviour.md, Pod groups.
 """
@@ -25,15 +25,16 @@ class PodGroups:
 
     def __init__(self, pending: PendingPods) -> None:
         self._pending = pending
-        #: Group -> its pods on nodes by UID, while it has any.
+        #: Group -> its placed pods by UID; groups without any are absent.
         self._placed: dict[str, dict[str, PodInfo]] = {}
-        #: UIDs of the pods that are on trial just now: where they are put is a supposition.
+        #: UIDs of the pods that are currently on trial, whose placement is hypothetical.
         self.on_trial: frozenset[str] = frozenset()
 
-    # -- for the cluster's state --------------------------------------------------------------------------------------
+    # -- updates by the cluster state
+    # -------------------------------------------------------------------------------------
 
     def attached(self, info: PodInfo) -> None:
-        """A pod of a group is on a node."""
+        """A pod of a group was placed on a node."""
         self._placed.setdefault(group_key(info.pod), {})[info.uid] = info
 
     def detached(self, info: PodInfo) -> None:
@@ -43,19 +44,20 @@ class PodGroups:
         if not members:
             del self._placed[group]
 
-    # -- asking -------------------------------------------------------------------------------------------------------
+    # -- queries
+    # ----------------------------------------------------------------------------------------------------------
 
     def known(self, group: str) -> bool:
         """Whether any pod of the group is known."""
         return group in self._placed or bool(self._pending.of_group(group))
 
     def pods(self, group: str) -> int:
-        """How many pods there are, with or without a node."""
+        """The number of pods, with or without a node."""
         placed, pending = self._placed.get(group), self._pending.of_group(group)
         return len(pending) if placed is None else len(placed.keys() | pending.keys())
 
     def scheduled(self, group: str, *, but_for_trial: bool = False) -> int:
-        """How many pods are assumed or bound; `but_for_trial`: not only on trial."""
+        """The number of assumed or bound pods; `but_for_trial`: without those on trial."""
         placed = self._placed.get(group, {})
         return len(placed.keys() - self.on_trial) if but_for_trial else len(placed)
 
@@ -64,14 +66,14 @@ class PodGroups:
         return self._placed.get(group, {}).values()
 
     def unscheduled(self, group: str) -> list[PodInfo]:
-        """The pods without a node, in the order in which they came."""
+        """The pods without a node, in order of appearance."""
         placed = self._placed.get(group, {})
         return [info for uid, info in self._pending.of_group(group).items() if uid not in placed]
 
     # -- invariants ---------------------------------------------------------------------------------------------------
 
     def problems(self, placed: Collection[PodInfo]) -> Iterator[str]:
-        """Invariants that do not hold; `placed`: all pods that are on nodes."""
+        """Violated invariants; `placed`: all placed pods."""
         expected = {info.uid: info for info in placed if info.pod.spec.scheduling_group is not None}
         found = {uid: info for members in self._placed.values() for uid, info in members.items()}
         if expected != found:

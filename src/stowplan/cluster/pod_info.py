@@ -1,9 +1,9 @@
 """A pod compiled for scheduling; equal pods share one shape.
 
-Almost all pods of a cluster come from templates, so what a plugin reads of a pod (requests, ports, affinity terms,
-tolerations, labels, namespace, owner) is the same for thousands of them. A `PodShape` holds those facts, compiled;
-shapes are interned by the encoded fields they are made from, so "equal for every in-tree plugin" is `is`. A
-`PodInfo` is one pod: its object, its shape and where it sits.
+Almost all pods of a cluster are created from templates, so what plugins read of a pod (requests, ports, affinity terms,
+tolerations, labels, namespace, owner) is the same for thousands of them. A `PodShape` has those facts in compiled form.
+Shapes are interned by the encoded fields that they are computed from, so pods that are equal for every in-tree plugin
+can be compared with `is`. A `PodInfo` is one pod: its object, its shape and its node.
 
 Upstream: pkg/scheduler/framework/types.go (PodInfo, QueuedPodInfo).
 """
@@ -42,10 +42,10 @@ if TYPE_CHECKING:
     )
     from stowplan.cluster.volumes import VolumeUse
 
-#: Where the reference reads "now" for a pod that has not started: after every real time.
+#: Stands in for the reference's "now" as the start time of pods that have not started: later than any real time.
 NOT_STARTED = (1 << 63) - 1
 
-#: Requests that a container is taken to have for scoring, when it names none (upstream's util.GetNonzeroRequests).
+#: Requests assumed for scoring if a container has none (upstream's util.GetNonzeroRequests).
 DEFAULT_MILLI_CPU = 100
 DEFAULT_MEMORY = 200 * 1024 * 1024
 _NO_LABELS: dict[str, str] = {}
@@ -55,7 +55,10 @@ _SCORING_DEFAULTS = {"cpu": DEFAULT_MILLI_CPU * 10**6, "memory": DEFAULT_MEMORY 
 
 @dataclass(frozen=True, slots=True)
 class AffinityTerm:
-    """One pod (anti-)affinity term, parsed; namespaces default to the owner's only when nothing else is said."""
+    """One pod (anti-)affinity term, parsed.
+
+    Without namespaces and namespace selector, it applies to the owner's namespace.
+    """
 
     namespaces: frozenset[str]
     selector: Selector
@@ -79,28 +82,28 @@ class Disk(NamedTuple):
     def conflicts(self, other: Disk) -> bool:
         if self.kind != other.kind or self.rest != other.rest or not self.names & other.names:
             return False
-        # Parity: EBS volumes conflict even when both sides mount them read-only.
+        # Parity: EBS volumes conflict even if both mounts are read-only.
         return self.kind == "awsElasticBlockStore" or not (self.read_only and other.read_only)
 
 
 class PodTemplate(Memos):
-    """What pods have in common that differ at most in labels, owner and names of claims; compared by identity.
+    """The common part of pods that differ at most in labels, owner and names of claims; compared by identity.
 
-    Pods of a StatefulSet each have a shape of their own, and one template: what does not depend on labels, owner and
-    claims is worked out for the first of them. Plugins keep memos on it as on shapes.
+    The pods of a StatefulSet each have their own shape, but share a template: facts that do not depend on labels, owner
+    and claims are computed once. Plugins can memoize on templates as on shapes.
     """
 
     def __init__(self, key: bytes) -> None:
         super().__init__()
         self.key = key
-        #: Facts of its shapes that are known already, by the name of the attribute.
+        #: Known facts of its shapes, by attribute name.
         self.facts: dict[str, Any] = {}
 
 
 class _TemplateFact(Generic[T]):
-    """A fact of a shape that its template decides: once worked out, all other shapes of the template have it.
+    """A fact of a shape that depends on its template alone: computed once per template.
 
-    As with a cached property, the value is an ordinary attribute from then on.
+    As with a cached property, the value is an ordinary attribute afterwards.
     """
 
     def __init__(self, work_out: Callable[[PodShape], T]) -> None:
@@ -120,39 +123,40 @@ class _TemplateFact(Generic[T]):
 
 
 class PodShape(Memos):
-    """Everything that plugins read of a pod, shared by all pods that are equal in it; plugins keep memos on it."""
+    """Everything that plugins read of a pod, shared by all pods for which it is equal. Plugins can memoize on it."""
 
     def __init__(self, pod: Pod, key: bytes, id: int, template: PodTemplate) -> None:
         super().__init__()
         self.__dict__.update(template.facts)
         self.key = key
         self.template = template
-        #: Slot in the shape columns of `PodTable`; reused when the last pod of the shape is gone.
+        #: Slot in the shape columns of `PodTable`; reused after the last pod of the shape is gone.
         self.id = id
         self.pod = pod
         self.namespace = pod.metadata.namespace or "default"
         self.labels = pod.metadata.labels
         self.priority = pod.spec.priority or 0
-        #: Whether what pods take by claims counts, too (DRANodeAllocatableResources).
+        #: Whether resources allocated by claims count, too (DRANodeAllocatableResources).
         self.counts_claims = False
-        #: Pods of this shape that the cluster holds.
+        #: Number of placed pods of this shape.
         self.refs = 0
 
-    # -- requests: resource name -> integer (cpu in milli-units), as spec'd for each of their readers ---------------
+    # -- requests: resource name -> integer (cpu in millicores), one variant per reader
+    # -----------------------------------
 
     @_TemplateFact
     def requests(self) -> dict[str, int]:
-        """What Filter asks for: pod-level resources included, status left aside."""
+        """What Filter compares: including pod-level resources, ignoring the status."""
         return to_vector(pod_requests(self.pod, dra_node_allocatable=self.counts_claims))
 
     @_TemplateFact
     def used(self) -> dict[str, int]:
-        """What a pod on a node takes: resize status considered."""
+        """What a placed pod uses, including the status of a resize."""
         return to_vector(self._used)
 
     @_TemplateFact
     def used_by_any_name(self) -> dict[str, int]:
-        """The same, with names that are not counted on nodes."""
+        """The same, including resources that are not counted per node."""
         return to_vector(self._used, counted_only=False)
 
     @_TemplateFact
@@ -165,7 +169,7 @@ class PodShape(Memos):
 
     @_TemplateFact
     def scoring_requests(self) -> dict[str, int]:
-        # Parity: NodeResourcesFit never sees pod-level requests of the incoming pod when it scores.
+        # Parity: NodeResourcesFit ignores pod-level requests of the incoming pod when it scores.
         return to_vector(pod_requests(self.pod, skip_pod_level=True, defaults=_SCORING_DEFAULTS))
 
     # -- affinity -----------------------------------------------------------------------------------------------------
@@ -216,7 +220,7 @@ class PodShape(Memos):
 
     @_TemplateFact
     def affinity_error(self) -> str | None:
-        """The reference's text for terms that do not parse, or None."""
+        """The reference's error for terms that do not parse, or None."""
         lists = (
             "requiredAffinityTerms",
             "requiredAntiAffinityTerms",
@@ -230,7 +234,7 @@ class PodShape(Memos):
 
     @property
     def required_terms_error(self) -> str | None:
-        """Why a required term of either kind does not parse, or None."""
+        """The error of required terms (affinity or anti-affinity) that do not parse, or None."""
         return self._parsed_affinity[0][1] or self._parsed_affinity[1][1]
 
     @_TemplateFact
@@ -240,7 +244,7 @@ class PodShape(Memos):
 
     @_TemplateFact
     def selects_namespaces(self) -> bool:
-        """Whether some affinity term reaches namespaces by what their labels are, and not simply all."""
+        """Whether some affinity term selects namespaces by label, other than with an empty selector."""
         selectors = [term.namespace_selector for terms in self._affinity for term in terms]
         return any(not (selector.nothing or selector.matches(_NO_LABELS)) for selector in selectors)
 
@@ -256,7 +260,7 @@ class PodShape(Memos):
 
     @_TemplateFact
     def image_names(self) -> tuple[str, ...]:
-        """Normalised images: init containers, containers, image volumes; each occurrence."""
+        """Normalized images of init containers, containers and image volumes, with duplicates."""
         spec = self.pod.spec
         images = [c.image for c in spec.init_containers] + [c.image for c in spec.containers]
         images += [v.image.reference for v in spec.volumes if v.image is not None]
@@ -268,7 +272,7 @@ class PodShape(Memos):
 
     @_TemplateFact
     def has_claims(self) -> bool:
-        """Whether any volume of the pods is a claim, also one made for the pod."""
+        """Whether any volume of the pods is a claim, including generic ephemeral volumes."""
         return bool(self.claim_names) or any(volume.ephemeral is not None for volume in self.pod.spec.volumes)
 
     @_TemplateFact
@@ -277,7 +281,7 @@ class PodShape(Memos):
 
     @cached_property
     def volume_uses(self) -> tuple[VolumeUse, ...] | None:
-        """How the pods use volumes that could be attached; None: each in its own way (see `volumes.volume_uses`)."""
+        """The attachable volumes of the pods; None if they differ between the pods (see `volumes.volume_uses`)."""
         return None if makes_claims(self.pod) else uses_of(self.pod, self.namespace)
 
     @cached_property
@@ -316,13 +320,13 @@ def _disks(volume: Volume) -> list[Disk]:
 
 
 def _claim_names(pod: Pod) -> tuple[str, ...]:
-    """Claims named by persistentVolumeClaim volumes (not generic ephemeral ones), in order."""
+    """The claims in persistentVolumeClaim volumes (not generic ephemeral ones), in order."""
     volumes = pod.spec.volumes
     return tuple(v.persistent_volume_claim.claim_name for v in volumes if v.persistent_volume_claim is not None)
 
 
 def _has_source(volume: Volume) -> bool:
-    """Whether a volume comes from something that a plugin reads; config maps and projected tokens do not."""
+    """Whether a volume has a source that some plugin reads; config maps and projected tokens are not."""
     if volume.persistent_volume_claim is not None:
         return True
     return any(getattr(volume, f) is not None for f in volume.__struct_fields__ if f != "name")
@@ -335,11 +339,11 @@ def _encode(facts: tuple[Any, ...]) -> bytes:
     try:
         return _encoder.encode(facts)
     except OverflowError:
-        # A quantity written as a number beyond 64 bits.
+        # A quantity is a number beyond 64 bits.
         return repr(facts).encode()
 
 
-#: What a template takes from a pod's spec as it is.
+#: Fields of a pod's spec that are part of a template unchanged.
 _of_spec = attrgetter(
     "containers",
     "init_containers",
@@ -359,10 +363,10 @@ _of_spec = attrgetter(
 
 
 def template_key(pod: Pod) -> bytes:
-    """The bytes in which two pods agree when only labels, owner and names of claims can tell them apart.
+    """Encoded fields that are equal for pods that differ at most in labels, owner and names of claims.
 
-    Pods of a StatefulSet have claims of their own; a plugin that looks at those signs what it finds. So do pods that
-    name ResourceClaims, or templates of them. Volumes without a source that matters are left out: the volume of the
+    The pods of a StatefulSet have different claims; plugins that read those sign what they find, and so they do for
+    ResourceClaims and their templates. Volumes without a relevant source are left out, because the volume of the
     service account token has a random name.
     """
     spec, status = pod.spec, pod.status
@@ -382,19 +386,19 @@ def _may_be_resized(status: PodStatus) -> bool:
 
 
 def _may_take_more(status: PodStatus) -> bool:
-    """Whether the status may say that the pod takes something else than its spec does."""
+    """Whether the pod may use other resources than its spec says, according to its status."""
     return _may_be_resized(status) or bool(status.node_allocatable_resource_claim_statuses)
 
 
 def claims_key(pod: Pod) -> bytes:
-    """What pods must agree in, too, where what they take by claims counts."""
+    """The additional part of the key if resources allocated by claims count."""
     return _encode((pod.status.node_allocatable_resource_claim_statuses,))
 
 
 def is_copy(pod: Pod, other: Pod) -> bool:
-    """Whether a pod shares with another all that their shape hangs on, as a copy does that only has a node more.
+    """Whether the pod shares everything that its shape depends on with the other, like a copy that was only bound.
 
-    It need not be known: pods that came from elsewhere may be equal all the same.
+    False negatives are possible: equal pods from different sources need not share their fields.
     """
     mine, others = pod.metadata, other.metadata
     return (
@@ -420,7 +424,7 @@ def _template_volume(volume: Volume) -> Volume | tuple[Any, ...]:
 
 
 def _resize(status: PodStatus) -> tuple[Any, ...]:
-    """What a resize under way says of the pod's resources."""
+    """The status fields that describe a resize in progress."""
     return (
         [(c.name, c.resources, c.allocated_resources) for c in status.container_statuses],
         [(c.name, c.resources, c.allocated_resources) for c in status.init_container_statuses],
@@ -431,7 +435,7 @@ def _resize(status: PodStatus) -> tuple[Any, ...]:
 
 
 def shape_key(pod: Pod, template: bytes) -> bytes:
-    """The bytes in which two pods agree when no in-tree plugin can tell them apart."""
+    """Encoded fields that are equal for pods that no in-tree plugin can tell apart."""
     owner = controller_of(pod.metadata)
     controller = (owner.api_version, owner.kind, owner.name) if owner is not None else None
     claims = _claim_names(pod) if pod.spec.volumes else ()
@@ -439,13 +443,13 @@ def shape_key(pod: Pod, template: bytes) -> bytes:
 
 
 def group_key(pod: Pod) -> str:
-    """`namespace/name` of the pod's group; "" for a pod without one."""
+    """`namespace/name` of the pod's group; "" if it has none."""
     group = pod.spec.scheduling_group
     return "" if group is None else f"{pod.metadata.namespace or 'default'}/{group.pod_group_name or ''}"
 
 
 class PodInfo:
-    """One pod: the object, its shape, and where the cluster has put it."""
+    """One pod: its object, its shape, and its node."""
 
     __slots__ = ("key", "node_name", "pod", "priority", "row", "shape", "slot", "start_time", "terminating", "uid")
 
@@ -453,16 +457,16 @@ class PodInfo:
         self.pod = pod
         self.shape = shape
         self.key = f"{shape.namespace}/{pod.metadata.name}"
-        #: Identity in the cluster; objects from files may lack a UID and are then known by name.
+        #: Identity in the cluster; objects from files may lack a UID and are identified by name.
         self.uid = pod.metadata.uid or self.key
         self.priority = shape.priority
         self.start_time = _nanoseconds(pod.status.start_time)
         self.terminating = pod.metadata.deletion_timestamp is not None
-        #: Node that holds the pod ("" while it is pending); set by `ClusterState`, also when assumed.
+        #: The pod's node, bound or assumed; "" while it is pending. Set by `ClusterState`.
         self.node_name = ""
-        #: Row of that node, -1 when the node is not there.
+        #: Row of that node; -1 if the node is unknown.
         self.row = -1
-        #: Slot in `PodTable`, -1 while the pod is on no node.
+        #: Slot in `PodTable`; -1 while the pod is not placed.
         self.slot = -1
 
     @property
@@ -486,7 +490,7 @@ class PodInfo:
 
 
 def scheduler_name_of(pod: Pod) -> str:
-    """Who is to schedule the pod; objects from files may not say so."""
+    """The pod's scheduler; objects from files may lack the default."""
     return pod.spec.scheduler_name or DEFAULT_SCHEDULER_NAME
 
 

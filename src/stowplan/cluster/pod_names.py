@@ -1,6 +1,6 @@
 """Map `namespace/name` to the current UID, for placed and pending pods.
 
-A participant of transactions with a log: it holds every pod, and few change in a transaction.
+A participant of transactions with an undo log, as it contains every pod and few change in a transaction.
 """
 
 from __future__ import annotations
@@ -9,11 +9,11 @@ from typing import Any
 
 
 class PodNames:
-    """`namespace/name` -> UID of the pod that has the name."""
+    """`namespace/name` -> UID of the pod with this name."""
 
     def __init__(self) -> None:
         self._uids: dict[str, str] = {}
-        #: (name, UID before) of each change since the outermost open transaction began; None while none is open.
+        #: (name, previous UID) of each change since the outermost open transaction began; None while none is open.
         self._log: list[tuple[str, str | None]] | None = None
 
     def get(self, key: str) -> str | None:
@@ -25,7 +25,7 @@ class PodNames:
         self._uids[key] = uid
 
     def remove(self, key: str) -> str | None:
-        """The UID of the pod that had the name; None if no pod had it."""
+        """Remove the name and return the pod's UID; None if there was none."""
         uid = self._uids.pop(key, None)
         if self._log is not None and uid is not None:
             self._log.append((key, uid))
@@ -36,7 +36,7 @@ class PodNames:
     def begin(self) -> int:
         if self._log is None:
             self._log = []
-            # Before the first entry: with this mark logging ends.
+            # The mark before the first entry; returning to it stops logging.
             return -1
         return len(self._log)
 

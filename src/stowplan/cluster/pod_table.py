@@ -1,7 +1,7 @@
 """Placed pods as columns, for operations on many pods at once.
 
-Preemption asks for all pods below a priority on thousands of nodes, and a new term is counted over all pods; both
-are array work here. A pod has a slot while it is on a node (also a node that is not there: row -1).
+Preemption selects all pods below a priority on thousands of nodes, and a new term is counted over all pods; both are
+array operations here. A pod has a slot while it is on a node, including unknown nodes (row -1).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class PodTable:
-    """Slots of placed pods; written by `ClusterState` only."""
+    """Slots of placed pods. Only `ClusterState` writes."""
 
     _PER_SLOT = ("row", "priority", "start_time", "shape", "terminating", "order")
 
@@ -27,22 +27,22 @@ class PodTable:
         #: Slots ever used.
         self.n = 0
         self.infos: list[PodInfo | None] = []
-        #: Row of the pod's node; -1 for a free slot and for a node that is not there.
+        #: Row of the pod's node; -1 for a free slot or an unknown node.
         self.row: npt.NDArray[np.int64] = np.full(capacity, -1, np.int64)
         self.priority: npt.NDArray[np.int64] = np.zeros(capacity, np.int64)
-        #: Nanoseconds since 1970; the largest int64 when the pod has not started.
+        #: Nanoseconds since 1970; the largest int64 if the pod has not started.
         self.start_time: npt.NDArray[np.int64] = np.zeros(capacity, np.int64)
         #: Id of the pod's shape.
         self.shape: npt.NDArray[np.int64] = np.zeros(capacity, np.int64)
         self.terminating: npt.NDArray[np.bool_] = np.zeros(capacity, np.bool_)
-        #: Rises with every placement: the order of pods on a node.
+        #: Increases with every placement: the order of pods on a node.
         self.order: npt.NDArray[np.int64] = np.zeros(capacity, np.int64)
-        #: What a pod of each shape takes, in the node table's resources; shape (resources, shapes).
+        #: What a pod of each shape uses, by the node table's resources; shape (resources, shapes).
         self.shape_requests: npt.NDArray[np.int64] = np.zeros((3, 64), np.int64)
         self.shape_non_zero: npt.NDArray[np.int64] = np.zeros((2, 64), np.int64)
-        #: Moves with every change, also of the order of a node's pods.
+        #: Changes with every modification, including the order of a node's pods.
         self.version = 0
-        #: The last version given: none is given twice, also when a transaction winds the version back.
+        #: The last version assigned; never reused, not even when a transaction rewinds the version.
         self._clock = 0
         self._free: list[int] = []
         self._next_order = 0
@@ -59,7 +59,7 @@ class PodTable:
         return slot
 
     def place_last(self, slot: int) -> None:
-        """Let the pod come after all others in the order."""
+        """Move the pod to the end of the order."""
         self.order[slot] = self._next_order
         self._next_order += 1
         self._move_on()
@@ -78,11 +78,11 @@ class PodTable:
         return self.version, self._next_order
 
     def rewind(self, mark: tuple[int, int]) -> None:
-        """Give version and order the numbers that they had at the mark: the changes since were undone."""
+        """Restore version and order as of the mark, after the changes since were undone."""
         self.version, self._next_order = mark
 
     def in_order(self) -> list[PodInfo]:
-        """The pods in the order in which they came to their nodes."""
+        """The pods in the order of their placement."""
         slots: list[int] = np.argsort(self.order[: self.n]).tolist()
         return [info for slot in slots if (info := self.infos[slot]) is not None]
 
@@ -106,7 +106,7 @@ class PodTable:
         self.shape_non_zero[:, shape.id] = shape.non_zero_used
 
     def count_by_row(self, shape_ids: list[int], capacity: int, *, live_only: bool) -> npt.NDArray[np.int64]:
-        """Pods of the given shapes on each row."""
+        """The number of pods of the given shapes per row."""
         chosen = self.row[: self.n] >= 0
         if len(shape_ids) == 1:
             chosen &= self.shape[: self.n] == shape_ids[0]

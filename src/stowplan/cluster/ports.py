@@ -1,7 +1,8 @@
 """Host ports in use, per node.
 
-Few pods have host ports, so rows without any cost nothing. A tuple is counted once a pod: it is free again when the
-last pod that holds it has left (the reference keeps a set and frees it with the first, see docs/differences.md).
+Few pods have host ports, so rows without any cost nothing. Each port is counted per pod, and is free again after the
+last pod that holds it has left. (The reference stores a set, and frees a port with its first holder; see
+docs/differences.md.)
 
 Upstream: pkg/scheduler/framework/types.go (HostPortInfo).
 """
@@ -19,7 +20,7 @@ ANY_IP = "0.0.0.0"
 
 
 def ports_conflict(wanted: Iterable[Port], used: Iterable[Port]) -> bool:
-    """Whether some wanted (ip, protocol, port) is taken; 0.0.0.0 stands for every address on either side."""
+    """Whether some wanted (ip, protocol, port) is in use; 0.0.0.0 conflicts with every address."""
     taken: dict[tuple[str, int], set[str]] = {}
     for ip, protocol, port in used:
         taken.setdefault((protocol, port), set()).add(ip)
@@ -31,7 +32,7 @@ def ports_conflict(wanted: Iterable[Port], used: Iterable[Port]) -> bool:
 
 
 class UsedPorts:
-    """Row -> port -> number of pods that hold it."""
+    """Row -> port -> number of pods that use it."""
 
     def __init__(self) -> None:
         self._rows: dict[int, Counter[Port]] = {}

@@ -1,8 +1,8 @@
 """Recompute every counter of a `ClusterState` and report differences.
 
-Counters and indexes follow every change of a node or a pod by a small step; here they are worked out anew from the
-nodes and the placed pods alone. For debugging and for tests: the cost grows with the cluster, and nothing that
-schedules imports this.
+Counters and indexes are updated incrementally with every change of a node or pod; here they are recomputed from nodes
+and placed pods alone. For debugging and tests only: the cost grows with the cluster, and no scheduling code imports
+this.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ if TYPE_CHECKING:
     from stowplan.cluster.state import ClusterState
     from stowplan.cluster.terms import _CountMatrix
 
-#: Differences of one column that are told.
+#: Number of differing rows reported per column.
 _MAX_ROWS_TOLD = 5
 
 
 class _Alike(NamedTuple):
-    """What a pod's share of all counters hangs on."""
+    """Everything that a pod's contribution to the counters depends on."""
 
     shape: PodShape
     row: int
@@ -39,7 +39,7 @@ class _Alike(NamedTuple):
 
 
 def problems_of(state: ClusterState) -> list[str]:
-    """Where the state differs from a recount: nowhere."""
+    """Differences between the state and a recount; empty if it is consistent."""
     return [
         *_problems_of_nodes(state),
         *_problems_of_lists(state),
@@ -54,7 +54,8 @@ def problems_of(state: ClusterState) -> list[str]:
     ]
 
 
-# -- nodes and where pods are -----------------------------------------------------------------------------------------
+# -- nodes and the lists of their pods
+# ------------------------------------------------------------------------------------
 
 
 def _problems_of_nodes(state: ClusterState) -> Iterator[str]:
@@ -73,7 +74,7 @@ def _problems_of_nodes(state: ClusterState) -> Iterator[str]:
 
 
 def _problems_of_lists(state: ClusterState) -> Iterator[str]:
-    """Every placed pod is listed once, by its node or by the node that is not there."""
+    """Check that every placed pod is listed exactly once, by its node or by an unknown one."""
     found: dict[str, str] = {}
     for where, row, pods in _lists(state):
         if row < 0 and not pods:
@@ -97,7 +98,7 @@ def _problems_of_lists(state: ClusterState) -> Iterator[str]:
 
 
 def _lists(state: ClusterState) -> Iterator[tuple[str, int, list[PodInfo]]]:
-    """Each node's name, its row (-1 if it is not there), and its pods."""
+    """Each node's name, its row (-1 if unknown), and its pods."""
     for row, pods in enumerate(state.row_pods):
         yield _name_of(state, row), row, pods
     for name, pods in state._ghosts.items():
@@ -142,7 +143,8 @@ def _problems_of_pods_without_node(state: ClusterState) -> Iterator[str]:
                 yield f"pod {info.key} ({info.uid}): nominated to node {node_name}, but it is not pending"
 
 
-# -- what is derived from them ----------------------------------------------------------------------------------------
+# -- counters
+# -------------------------------------------------------------------------------------------------------------
 
 
 def _problems_of_shapes(state: ClusterState) -> Iterator[str]:
@@ -156,7 +158,7 @@ def _problems_of_shapes(state: ClusterState) -> Iterator[str]:
 
 
 def _problems_of_counters(state: ClusterState) -> Iterator[str]:
-    # Pods whose node is not there are counted nowhere.
+    # Pods on unknown nodes are not counted.
     pods = Counter(_Alike(info.shape, info.row, info.terminating) for info in state._placed.values() if info.row >= 0)
     yield from _problems_of_sums(state, pods)
     yield from _problems_of_matches(state, pods)
@@ -219,7 +221,7 @@ def _problems_of_domain_sums(state: ClusterState, matrix: _CountMatrix) -> Itera
 
 
 def _problems_of_rare_things(state: ClusterState, pods: Counter[_Alike]) -> Iterator[str]:
-    """Host ports, inline disks and claims: few pods have any."""
+    """Check host ports, inline disks and claims, which few pods have."""
     ports, disks, claims = UsedPorts(), DiskIndex(), Counter[str]()
     for (shape, row, _), number in pods.items():
         for _ in range(number if shape.host_ports or shape.disks else 0):
@@ -227,7 +229,7 @@ def _problems_of_rare_things(state: ClusterState, pods: Counter[_Alike]) -> Iter
                 ports.add(row, shape.host_ports)
             disks.add(row, shape.disks)
         for claim in shape.claim_names:
-            # A pod that names one twice uses it twice.
+            # A claim that a pod names twice counts twice.
             claims[f"{shape.namespace}/{claim}"] += number
     yield from _unequal("host ports by row", state.ports._rows, ports._rows)
     yield from _unequal("disks", state.disks._rows, disks._rows)

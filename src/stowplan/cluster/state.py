@@ -1,9 +1,9 @@
 """The scheduler's cluster state: one owner, one writer, no locks.
 
-`ClusterState` takes nodes, pods and other objects in any order and keeps every column, counter and index current.
-A pod may name a node that is not there yet: it waits as a ghost and is counted when the node appears; a node that
-goes leaves its pods as ghosts. Placing a pod that is not bound yet is `assume`; what is assumed is confirmed by
-`add_pod` with the bound object, or taken back by `forget`. Everything can be tried in a `transaction`.
+`ClusterState` accepts nodes, pods and other objects in any order and keeps every column, counter and index up to date.
+The node of a pod may be unknown: the pod is then stored without being counted until the node is added, and likewise
+after its node was removed. `assume` places a pod that is not bound yet; `add_pod` with the bound object confirms it,
+and `forget` undoes it. Everything can be tried in a `transaction`.
 
 Upstream: pkg/scheduler/backend/cache.
 """
@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
 
 import numpy as np
+from msgspec.structs import replace
 
 from stowplan.cluster.assumed_objects import AssumedObjects
 from stowplan.cluster.changes import ChangeLog
@@ -41,13 +42,13 @@ if TYPE_CHECKING:
 
     from stowplan.api.types import Node, Pod
 
-#: Shapes kept after their last pod left (or before their first was placed), so that equal pods still meet.
+#: Number of shapes kept without placed pods, so that later equal pods find them.
 _IDLE_SHAPES = 4096
 
-#: Specs that are remembered as objects.
+#: Number of specs cached by identity.
 _KEPT_SPECS = 512
 
-#: Under which name a shape keeps what its pods take.
+#: Memo key for a shape's resource vector.
 _VECTOR = "ClusterState.vector"
 
 
@@ -64,41 +65,41 @@ class ClusterState:
         self.disks = DiskIndex()
         self.volumes = MountedVolumes()
         self.objects = ObjectStore()
-        #: The same objects as decisions that are not written yet make them.
+        #: The lookup objects, with the pending writes of single-request decisions.
         self.assumed = AssumedObjects(self.objects)
-        #: The same of decisions that take several requests, until the watch has told of the last.
+        #: The lookup objects, with the pending writes of decisions that take several requests.
         self.in_flight = InFlightObjects(self.objects)
         self.nominator = Nominator()
         self.pending = PendingPods()
         self.pod_groups = PodGroups(self.pending)
-        #: Rows whose pods changed, in order; what reuse looks at.
+        #: Rows whose pods changed, in order; read by reuse.
         self.changes: ChangeLog[int] = ChangeLog()
-        #: Pods on each row, in the order in which a node lists them.
+        #: Pods on each row, in the node's order.
         self.row_pods: list[list[PodInfo]] = []
-        #: "namespace/claim" -> pods on present nodes that mount it.
+        #: "namespace/claim" -> number of pods on known nodes that mount it.
         self.claim_users: Counter[str] = Counter()
         self._placed: dict[str, PodInfo] = {}
         self._assumed: set[str] = set()
-        #: Whether pods take what their claims say, too (DRANodeAllocatableResources); set before the first pod.
+        #: Whether resources allocated by claims count for pods (DRANodeAllocatableResources); set before the first pod.
         self.counts_claims = False
         self._ghosts: dict[str, list[PodInfo]] = {}
         self._shapes: dict[bytes, PodShape] = {}
         self._idle: dict[bytes, PodShape] = {}
-        #: The pod that was compiled last: it is mostly asked for more than once.
+        #: The pod that was compiled last; the same pod is often compiled several times in a row.
         self._compiled_last: tuple[Pod | None, PodShape | None] = None, None
-        #: Identity of a spec -> a pod that had it last, and its shape.
+        #: Identity of a spec -> the last pod with it, and its shape.
         self._specs: dict[int, tuple[Pod, PodShape]] = {}
-        #: Templates live as long as a shape (or an evaluation) that has them.
+        #: Templates live as long as a shape (or an evaluation) refers to them.
         self._templates: WeakValueDictionary[bytes, PodTemplate] = WeakValueDictionary()
         self._shape_ids = 0
         self._free_shape_ids: list[int] = []
         self._vectors: dict[int, npt.NDArray[np.int64]] = {}
-        #: Where UIDs of pods that change are put, if somebody follows.
+        #: Set that collects the UIDs of changed pods; None if nobody follows.
         self._touched: set[str] | None = None
-        #: What undoes changes; None while no transaction is open.
+        #: The undo log; None while no transaction is open.
         self._log: PlacementLog | None = None
         self.nominator.compile = self.pending.compile = self.pod_info
-        #: Whoever keeps something about this cluster that transactions shall restore registers here.
+        #: Owners of related state register here to have it restored by transactions.
         self.transactions = Transactions()
         self.transactions.register("nodes and pods", Placements(self))
         self.transactions.register("objects", self.objects)
@@ -110,7 +111,7 @@ class ClusterState:
     # -- nodes --------------------------------------------------------------------------------------------------------
 
     def add_node(self, node: Node) -> None:
-        """Take in a node, or the new version of one that is known."""
+        """Add a node, or update a known one."""
         row = self.table.row_of.get(node.metadata.name)
         if self._log is not None:
             self._log.adding_node(node)
@@ -130,7 +131,7 @@ class ClusterState:
     update_node = add_node
 
     def remove_node(self, name: str) -> None:
-        """Take a node out; its pods become pods of an unknown node. No-op if there is no such node."""
+        """Remove a node; its pods stay as pods of an unknown node. No-op if there is no such node."""
         row = self.table.row_of.get(name)
         if row is None:
             return
@@ -145,7 +146,7 @@ class ClusterState:
         self._forget_sums()
 
     def _count_on(self, pods: list[PodInfo], row: int) -> None:
-        """Count pods of an unknown node on the row that the node has now."""
+        """Count the pods of a formerly unknown node on its row."""
         self._book_all(pods, row, 1)
         for info in pods:
             info.row = row
@@ -158,7 +159,7 @@ class ClusterState:
             self.pods.row[info.slot] = -1
 
     def _book_all(self, pods: list[PodInfo], row: int, sign: int) -> None:
-        """`_book` for all pods of a node; one addition to each column."""
+        """`_book` for all pods of a node, with one addition per column."""
         if not pods:
             return
         table, shapes = self.table, self.pods.shape[[info.slot for info in pods]]
@@ -174,7 +175,7 @@ class ClusterState:
         self.held.forget_sums()
 
     def fit_to_table(self) -> None:
-        """Let everything that has a column a row follow the table's growth."""
+        """Grow everything with per-row columns along with the table."""
         while len(self.row_pods) < self.table.n:
             self.row_pods.append([])
         if self.matches.counts.shape[1] < self.table.capacity:
@@ -184,7 +185,7 @@ class ClusterState:
     # -- pods ---------------------------------------------------------------------------------------------------------
 
     def pod_info(self, pod: Pod) -> PodInfo:
-        """The pod compiled, sharing its shape with every equal pod."""
+        """Compile the pod; equal pods share their shape."""
         last, shape = self._compiled_last
         if last is pod and shape is not None and self._shapes.get(shape.key) is shape:
             return PodInfo(pod, shape)
@@ -193,7 +194,7 @@ class ClusterState:
         return PodInfo(pod, shape)
 
     def _shape_of_spec(self, pod: Pod) -> PodShape:
-        """Pods that are made from a template share its very spec, as those of simulations do."""
+        """Pods created from a template may share the spec object, as in simulations."""
         known = self._specs.get(id(pod.spec))
         if known is not None:
             like, shape = known
@@ -226,23 +227,31 @@ class ClusterState:
         return self._placed.get(uid)
 
     def follow(self, touched: set[str] | None) -> None:
-        """Add the UID of each added, changed or deleted pod to this set from now on; None stops it.
+        """Add the UIDs of added, changed and deleted pods to this set from now on; None stops it.
 
-        It may contain undone changes: it says which pods to check, not what happened to them.
+        Undone changes may be included: the set says which pods to check, not what happened to them.
         """
         self._touched = self.pending.touched = touched
 
     def newest(self, uid: str) -> Pod | None:
-        """The pod as the API server last had it, with or without a node; None when it is gone."""
+        """The pod as last reported by the API server, placed or not; None if it is gone."""
         info = self.pending.by_uid(uid) or self._placed.get(uid)
         return None if info is None else info.pod
 
     def placed_pods(self) -> list[PodInfo]:
-        """In the order in which they came to their nodes."""
+        """In the order of their placement."""
         return self.pods.in_order()
 
+    def everything(self) -> list[Any]:
+        """All objects; pods on nodes, assumed ones too, with their node."""
+        nodes = [node for node in self.table.nodes if node is not None]
+        placed = (
+            replace(info.pod, spec=replace(info.pod.spec, node_name=info.node_name)) for info in self.placed_pods()
+        )
+        return [*nodes, *self.objects.dump(), *placed, *(info.pod for info in self.pending.values())]
+
     def sizes(self) -> dict[str, int]:
-        """How many nodes there are, those included that only pods speak of; pods on them; and pods assumed there."""
+        """The number of nodes (including unknown ones that have pods), of placed pods, and of assumed pods."""
         return {
             "nodes": self.table.count + len(self._ghosts),
             "pods": len(self._placed),
@@ -251,7 +260,7 @@ class ClusterState:
 
     @property
     def stand(self) -> tuple[int, ...]:
-        """Moves with every change of nodes, of pods on them, of nominations and of lookup objects."""
+        """A version of nodes, placed pods, nominations and lookup objects."""
         return (
             self.table.generation,
             self.objects.total_version,
@@ -268,9 +277,9 @@ class ClusterState:
         return uid in self._assumed
 
     def add_pod(self, pod: Pod, *, shape: PodShape | None = None) -> PodInfo:
-        """Take in a bound pod: a new one, the confirmation of an assumed one, or a changed one.
+        """Add a bound pod: new, the confirmation of an assumed one, or changed.
 
-        `shape`: the pod's, where it is known already.
+        `shape`: the pod's shape, if already known.
         """
         old = self._placed.get(pod.metadata.uid)
         if old is not None and is_copy(pod, old.pod):
@@ -282,7 +291,7 @@ class ClusterState:
             info = PodInfo(pod, old.shape)
         else:
             info = self.pod_info(pod) if shape is None else PodInfo(pod, shape)
-        # Whatever node it was nominated to, it has one now.
+        # Whatever node it was nominated to, it is bound now.
         self.nominator.delete(info.uid)
         self.pending.remove(info.key)
         old = self._placed.get(info.uid)
@@ -303,7 +312,7 @@ class ClusterState:
         return new
 
     def _renew(self, info: PodInfo, pod: Pod) -> PodInfo:
-        """Take over another version of a placed pod in which nothing that counts is different."""
+        """Replace a placed pod by another version that counts the same."""
         if self._log is not None:
             self._log.replacing(info)
         if self._touched is not None:
@@ -325,7 +334,7 @@ class ClusterState:
             self._take_off(info)
 
     def assume(self, info: PodInfo, node_name: str) -> None:
-        """Count the pod on the node before the API server has heard of it."""
+        """Count the pod on the node before it is bound in the API server."""
         if info.uid in self._placed:
             raise ValueError(f"pod {info.uid}({info.key}) is in the cache, so can't be assumed")
         self.nominator.delete(info.uid)
@@ -335,7 +344,7 @@ class ClusterState:
         self._place(info, node_name)
 
     def forget(self, info: PodInfo) -> None:
-        """Take an assumed pod back."""
+        """Undo `assume`."""
         if info.uid not in self._placed:
             return
         if info.uid not in self._assumed:
@@ -354,7 +363,7 @@ class ClusterState:
         self._detach(info)
 
     def _attach(self, info: PodInfo, node_name: str, row: int) -> None:
-        """Put a pod last onto a node; row -1 if the node is not there."""
+        """Append a pod to a node's pods; row -1 for an unknown node."""
         if self._touched is not None:
             self._touched.add(info.uid)
         self._hold(info.shape)
@@ -370,20 +379,23 @@ class ClusterState:
             self.row_pods[row].append(info)
 
     def _list_of(self, info: PodInfo) -> list[PodInfo]:
-        """Where the pod's node lists it."""
+        """The list of its node's pods."""
         return self.row_pods[info.row] if info.row >= 0 else self._ghosts[info.node_name]
 
     def _unlist(self, info: PodInfo, pods: list[PodInfo]) -> None:
-        """Take the pod from its node's list."""
+        """Remove the pod from its node's list."""
         position = pods.index(info)
-        # Parity: a node's list of pods closes a hole with its last element.
+        # Parity: removing a pod moves the node's last pod to its position.
         last = pods.pop()
         if last is not info:
             pods[position] = last
             self.pods.order[last.slot] = self.pods.order[info.slot]
 
     def _list_last(self, info: PodInfo) -> None:
-        """Parity: any update of a pod takes it off its node and puts it back, even if nothing that counts changed."""
+        """Move the pod to the end of its node's list.
+
+        Parity: any update of a pod removes it from the list and appends it again, even if nothing relevant changed.
+        """
         if self._log is not None:
             self._log.listing_last(info)
         pods = self._list_of(info)
@@ -392,7 +404,7 @@ class ClusterState:
         self.pods.place_last(info.slot)
 
     def _detach(self, info: PodInfo) -> None:
-        """Take the pod off its node."""
+        """Remove the pod from its node."""
         if self._touched is not None:
             self._touched.add(info.uid)
         row = info.row
@@ -410,7 +422,7 @@ class ClusterState:
         info.slot, info.row, info.node_name = -1, -1, ""
 
     def _book(self, info: PodInfo, row: int, sign: int) -> None:
-        """Add a pod to, or take it from, everything that is summed up a row."""
+        """Add a pod to, or remove it from, all per-row sums."""
         shape, table = info.shape, self.table
         vector = self._vectors[shape.id]
         cpu, memory = shape.non_zero_used
@@ -424,7 +436,7 @@ class ClusterState:
         self._book_terms(info, row, sign)
 
     def _book_terms(self, info: PodInfo, row: int, sign: int) -> None:
-        """Everything that is counted by more than the row."""
+        """Update everything that is counted by more than the row."""
         shape = info.shape
         self.matches.count(shape, row, sign, terminating=info.terminating)
         self.held.count(shape, row, sign)
@@ -445,7 +457,7 @@ class ClusterState:
 
     @property
     def version(self) -> tuple[int, ...]:
-        """Differs once anything changed that a decision may hang on."""
+        """Differs after any change that decisions may depend on."""
         return (
             self.table.generation,
             self.objects.total_version,
@@ -455,21 +467,21 @@ class ClusterState:
         )
 
     def transaction(self) -> Transaction:
-        """A context in which everything may be changed; leaving it undoes the changes, unless they are committed."""
+        """A context in which everything may be changed; leaving it undoes the changes unless they are committed."""
         return self.transactions.begin()
 
     def dump(self) -> dict[str, Any]:
-        """Everything that decisions depend on, as plain data, API objects as they are."""
+        """Everything that decisions depend on, as plain data with unencoded API objects."""
         return self.transactions.dump()
 
     def load(self, dumped: dict[str, Any]) -> None:
-        """Replace everything by what was dumped. Versions are new: nothing that was worked out before is reused."""
+        """Replace everything by a dump. Versions are new, so earlier results are not reused."""
         self.transactions.load(dumped)
 
     # -- shapes -------------------------------------------------------------------------------------------------------
 
     def _hold(self, shape: PodShape) -> None:
-        """A pod of the shape is placed: from the first one on, the shape takes part in all counts."""
+        """Add the first placed pod of a shape: it is included in all counts from now on."""
         if not shape.refs:
             known = self._shapes.setdefault(shape.key, shape)
             if known is shape:
@@ -478,7 +490,7 @@ class ClusterState:
         shape.refs += 1
 
     def _register(self, shape: PodShape) -> None:
-        # What may not be readable comes first: nothing is half done then.
+        # May raise, so it comes first: no partial update then.
         vector, _ = self.vector_of(shape), shape.non_zero_used
         if self._free_shape_ids:
             shape.id = self._free_shape_ids.pop()
@@ -502,14 +514,14 @@ class ClusterState:
             self._rest(shape)
 
     def _rest(self, shape: PodShape) -> None:
-        """Keep a shape without pods for a while; the oldest such shape makes room."""
+        """Keep a shape without pods for a while, and drop the oldest such shape."""
         self._idle[shape.key] = shape
         if len(self._idle) > _IDLE_SHAPES:
             oldest = next(iter(self._idle))
             del self._idle[oldest], self._shapes[oldest]
 
     def vector(self, requests: dict[str, int]) -> npt.NDArray[np.int64]:
-        """Amounts by name as an array in the table's order of resources."""
+        """Amounts by name as an array in the table's resource order."""
         indexes = [(self.table.resource(name), amount) for name, amount in requests.items()]
         vector = np.zeros(max([3, *(i + 1 for i, _ in indexes)]), np.int64)
         for i, amount in indexes:
@@ -517,8 +529,8 @@ class ClusterState:
         return vector
 
     def vector_of(self, shape: PodShape) -> npt.NDArray[np.int64]:
-        """What a pod of the shape takes, as `vector` has it; not to be written to."""
-        # A resource never changes its index.
+        """The resource vector of a pod of the shape; read-only."""
+        # The index of a resource never changes.
         found: npt.NDArray[np.int64] | None = shape.template.memo(_VECTOR, None)
         if found is None:
             found = self.vector(shape.used)
@@ -535,7 +547,7 @@ class ClusterState:
 
 
 def _stays(pod: Pod, info: PodInfo) -> bool:
-    """Whether another version of a placed pod, equal in shape, is where it was and as it was."""
+    """Whether an update of a placed pod with the same shape leaves everything that counts unchanged."""
     return (
         pod.spec.node_name == info.node_name
         and (pod.metadata.deletion_timestamp is not None) is info.terminating

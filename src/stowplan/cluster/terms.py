@@ -1,15 +1,15 @@
 """Per-node counts of matching pods for each distinct term.
 
-What inter-pod affinity and topology spread need of 100,000 existing pods are counts a node. Two matrices hold them,
-one row a distinct term, one column a node, and follow every pod that comes or goes:
+What inter-pod affinity and topology spread need of 100,000 existing pods are counts per node. Two matrices, with one
+row per distinct term and one column per node, are updated with every placed or removed pod:
 
-* `MatchCounts`: how many pods of a node match a term of *some incoming pod*. Terms are registered when first asked
-  for and the least recently asked ones make room when there are too many.
-* `HeldCounts`: how many pods of a node *hold* an affinity term of their own (an existing pod's anti-affinity keeps
-  others off, its preferences pull them). Terms live as long as a pod shape that holds them.
+* `MatchCounts`: how many pods of a node match a term of *some incoming pod*. Terms are registered on first use; the
+  least recently used ones are dropped if there are too many.
+* `HeldCounts`: how many pods of a node *hold* an affinity term of their own (an existing pod's anti-affinity repels
+  others, its preferences attract them). Terms live as long as a pod shape that holds them.
 
-Matching is judged once per (term, pod shape), not per pod. A selector with an equality finds its shapes, and a shape
-its terms, through an index by label; only selectors without an equality are tried against all.
+Matching is evaluated once per (term, pod shape), not per pod. An index by label finds the shapes for a selector with an
+equality, and the terms for a shape; only selectors without an equality are compared with all.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ if TYPE_CHECKING:
     from stowplan.cluster.pod_table import PodTable
 
 Pair = tuple[str, str]
-#: Sums by domain that are kept current a slot; more than a few callers of one slot are rare.
+#: Per-domain sums kept up to date per slot; a slot rarely has more than a few readers.
 _SUMS_A_SLOT = 8
 
 
 def equality_of(selector: Selector) -> Pair | None:
-    """A label that every match must have, to look candidates up by; None when the selector names none."""
+    """A label that every match must have, used as an index key; None if the selector requires none."""
     for requirement in selector.requirements:
         if requirement.operator == "In" and len(requirement.values) == 1:
             return requirement.key, next(iter(requirement.values))
@@ -49,7 +49,7 @@ def equality_of(selector: Selector) -> Pair | None:
 class PodTerm:
     """Which existing pods count: those that match every clause.
 
-    A clause is (namespaces, selector), None standing for all namespaces. `live_only` leaves terminating pods out.
+    A clause is (namespaces, selector); None means all namespaces. `live_only` excludes terminating pods.
     """
 
     clauses: tuple[tuple[frozenset[str] | None, Selector], ...]
@@ -73,7 +73,7 @@ class PodTerm:
 
 
 class _Index:
-    """Ids filed under a label equality, or under "any"."""
+    """Ids by label equality, or under "any"."""
 
     def __init__(self) -> None:
         self._by_pair: dict[Pair, set[int]] = {}
@@ -91,7 +91,7 @@ class _Index:
             del self._by_pair[pair]
 
     def candidates(self, labels: Mapping[str, str]) -> list[int]:
-        """Ids that could concern something with these labels, ascending (so that results do not hang on hashing)."""
+        """Ids that may match these labels, ascending (so that results do not depend on hashing)."""
         found = set(self._any)
         for pair in labels.items():
             if pair in self._by_pair:
@@ -101,7 +101,7 @@ class _Index:
 
 @dataclass(eq=False, slots=True)
 class _DomainSums:
-    """A slot's counts summed up by the domains of a label, kept current."""
+    """The sums of a slot's counts by label value, kept up to date."""
 
     column: LabelColumn
     #: Rows that count; None: all that have the label.
@@ -115,19 +115,19 @@ class _Mark:
 
     versions: list[int]
     detached: int
-    #: Of held terms.
+    #: Version of the set of held terms.
     epoch: int = 0
 
 
 class _CountMatrix:
-    """A row of counts a slot, and what is derived from it."""
+    """One row of counts per slot, and what is derived from it."""
 
     def __init__(self, capacity: int) -> None:
-        #: Count of every row, a slot; shape (slots, capacity).
+        #: Counts per slot and row; shape (slots, capacity).
         self.counts: npt.NDArray[np.int32] = np.zeros((8, capacity), np.int32)
-        #: Changes whenever a count of the slot changed, or the slot changed hands.
+        #: Changes whenever a count of the slot changes, or the slot is reassigned.
         self.versions: list[int] = []
-        #: How often an array that readers may have kept stopped following its counts.
+        #: Number of times that an array which readers may hold was detached from its counts.
         self.detached = 0
         self._clock = 0
         self._sums: dict[int, list[_DomainSums]] = {}
@@ -135,9 +135,9 @@ class _CountMatrix:
     def sum_by_domain(
         self, slot: int, column: LabelColumn, rows: int, eligible: npt.NDArray[np.bool_] | None = None
     ) -> npt.NDArray[np.int64]:
-        """A slot's counts on the first `rows` rows by domain code; [0], for nodes without the label, is 0.
+        """The counts of a slot on the first `rows` rows, summed by label value; [0], for nodes without the label, is 0.
 
-        The array follows the counts from then on: to be read within the cycle, never written to.
+        The array keeps following the counts: read it within the cycle, and never write to it.
         """
         known = self._sums.setdefault(slot, [])
         for found in known:
@@ -151,17 +151,17 @@ class _CountMatrix:
         return sums
 
     def forget_sums(self) -> None:
-        """Nodes changed, and with them domains."""
+        """Drop all sums after a node change, which may have changed domains."""
         self._sums.clear()
 
     def saved_sums(self) -> Callable[[], None]:
-        """What restores the sums as they are now, once the counts are as they are now."""
+        """A function that restores the current sums, to be called once the counts are restored."""
         sums, detached = self._sums, self.detached
-        # Arrays of the same domains go on in a dictionary of their own.
+        # Arrays of the same domains continue in a new dictionary.
         self._sums = {}
 
         def restore() -> None:
-            # A slot that changed hands has another term's sums now.
+            # A reassigned slot has the sums of another term now.
             self._sums = sums if self.detached == detached else {}
 
         return restore
@@ -170,16 +170,16 @@ class _CountMatrix:
         return _Mark(list(self.versions), self.detached)
 
     def rewind(self, mark: _Mark) -> None:
-        """Give the slots the versions that they had at the mark: the changes since were undone.
+        """Restore the versions of the slots as of the mark, after the changes since were undone.
 
-        Slots that were registered since keep their own, newer versions. So do all when an array that a reader may have
-        kept stopped following its counts since: it did not see the changes undone.
+        Slots that were registered since keep their newer versions. So do all slots if an array that readers may hold
+        was detached since, because the undo did not reach it.
         """
         if self.detached == mark.detached:
             self.versions[: len(mark.versions)] = mark.versions
 
     def _add(self, slot: int, row: int, by: int) -> None:
-        """Change a count, and all that is derived from it."""
+        """Change a count, and everything derived from it."""
         self.counts[slot, row] += by
         self._touch(slot)
         for of_domain in self._sums.get(slot, ()):
@@ -203,7 +203,7 @@ class _CountMatrix:
 def domain_sums(
     column: LabelColumn, counts: npt.NDArray[np.integer], eligible: npt.NDArray[np.bool_] | None = None
 ) -> npt.NDArray[np.int64]:
-    """Counts a row, summed up by domain code; nodes without the label count nowhere."""
+    """Counts per row, summed by label code; nodes without the label do not count."""
     codes = column.codes[: len(counts)]
     if eligible is not None:
         counts = counts * eligible
@@ -217,7 +217,7 @@ def domain_sums(
 
 
 class MatchCounts(_CountMatrix):
-    """How many pods of each row match each registered `PodTerm`."""
+    """The number of pods per row that match each registered `PodTerm`."""
 
     def __init__(self, capacity: int, limit: int = 1024) -> None:
         super().__init__(capacity)
@@ -228,11 +228,11 @@ class MatchCounts(_CountMatrix):
         self._index = _Index()
         self._shapes: dict[int, PodShape] = {}
         self._shapes_with: dict[Pair, set[int]] = {}
-        #: Shape id -> slots of its terms: (counted always, counted unless terminating).
+        #: Shape id -> slots of matching terms: (counted always, counted unless terminating).
         self._slots_of: dict[int, tuple[list[int], list[int]]] = {}
 
     def slot(self, term: PodTerm, pods: PodTable) -> int:
-        """The slot that counts a term; counted from all pods when the term is new."""
+        """The slot of a term; a new term is counted over all pods."""
         self._clock += 1
         slot = self._slots.get(term)
         if slot is None:
@@ -303,7 +303,7 @@ class MatchCounts(_CountMatrix):
                 del self._shapes_with[pair]
 
     def count(self, shape: PodShape, row: int, sign: int, *, terminating: bool) -> None:
-        """Book a pod of this shape in or out of a row."""
+        """Add or remove pods of this shape on a row."""
         always, live = self._slots_of[shape.id]
         for slot in always:
             self._add(slot, row, sign)
@@ -311,7 +311,7 @@ class MatchCounts(_CountMatrix):
             self._add(slot, row, sign)
 
     def counts_pods_of(self, slot: int, shape: PodShape) -> bool:
-        """Whether pods of the shape move a slot's counts; also of a shape that no placed pod has."""
+        """Whether pods of the shape change a slot's counts; also for shapes without placed pods."""
         term = self._terms[slot]
         return term is not None and term.matches(shape)
 
@@ -320,7 +320,7 @@ class MatchCounts(_CountMatrix):
 
 
 class Role(Enum):
-    """The list of its owner that contains a term."""
+    """The affinity list that contains a term."""
 
     REQUIRED_AFFINITY = "required affinity"
     REQUIRED_ANTI_AFFINITY = "required anti-affinity"
@@ -330,25 +330,25 @@ class Role(Enum):
 
 @dataclass(frozen=True, slots=True)
 class HeldTerm:
-    """An affinity term of existing pods, in the role that it has there."""
+    """An affinity term of existing pods, with its role."""
 
     role: Role
     term: AffinityTerm
 
 
 class HeldCounts(_CountMatrix):
-    """How many times pods of each row hold each `HeldTerm`."""
+    """The number of times that pods of each row hold each `HeldTerm`."""
 
     def __init__(self, capacity: int) -> None:
         super().__init__(capacity)
-        #: Moves when the set of held terms changed.
+        #: Changes with the set of held terms.
         self.epoch = 0
         self.terms: list[HeldTerm | None] = []
         self._slots: dict[HeldTerm, int] = {}
         self._holders: list[int] = []
         self._free: list[int] = []
         self._index = _Index()
-        #: Shape id -> slots of the terms it holds, and how often it holds each.
+        #: Shape id -> slots of the terms it holds, with multiplicity.
         self._slots_of: dict[int, dict[int, int]] = {}
 
     def add_shape(self, shape: PodShape) -> None:
@@ -366,7 +366,7 @@ class HeldCounts(_CountMatrix):
             self._slots_of[shape.id] = times
 
     def _new_epoch(self) -> None:
-        # Never the number of another set, also when a transaction winds the epoch back.
+        # Never reused, not even when a transaction rewinds the epoch.
         self._clock += 1
         self.epoch = self._clock
 
@@ -397,7 +397,7 @@ class HeldCounts(_CountMatrix):
         return slot
 
     def remove_shape(self, shape: PodShape) -> None:
-        # Newest first, so that adding the shape again hands out the same slots.
+        # Newest first, so that adding the shape again assigns the same slots.
         for slot in reversed(self._slots_of.pop(shape.id, {})):
             self._holders[slot] -= 1
             held = self.terms[slot]
@@ -412,12 +412,12 @@ class HeldCounts(_CountMatrix):
                 self._free.append(slot)
 
     def count(self, shape: PodShape, row: int, sign: int) -> None:
-        """Book a pod of this shape in or out of a row."""
+        """Add or remove pods of this shape on a row."""
         for slot, times in self._slots_of.get(shape.id, {}).items():
             self._add(slot, row, sign * times)
 
     def matching(self, shape: PodShape, namespace_labels: Mapping[str, str]) -> list[tuple[int, HeldTerm]]:
-        """The held terms that a pod of this shape matches."""
+        """The held terms that match a pod of this shape."""
         found = []
         for slot in self._index.candidates(shape.labels):
             held = self.terms[slot]

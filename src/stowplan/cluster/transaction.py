@@ -1,14 +1,13 @@
 """Transactions on the cluster state, undone exactly.
 
-Inside a transaction every mutator may be used. Leaving it undoes all changes exactly, versions and change logs
-included, so what was worked out before stays reusable. `commit` keeps the changes instead. Transactions nest, and end
-in the reverse order of their beginning.
+Inside a transaction every mutator may be used. Leaving it undoes all changes exactly, including versions and change
+logs, so earlier results stay reusable. `commit` keeps the changes instead. Transactions nest, and end in reverse order.
 
-What a transaction restores is kept by *participants*: nodes and pods, lookup objects, nominations, pending pods, and
-whatever plugins register of their own. Each participant notes what it needs while a transaction is open, in its own
-way: a log of what undoes each change (`placements.py`), or a copy made before the first change (`CopiedBeforeChange`).
-Numbers of versions are wound back, but never given twice: a reader that remembers one from inside an undone
-transaction must not take it for another state of the cluster.
+What a transaction restores belongs to *participants*: nodes and pods, lookup objects, nominations, pending pods, and
+whatever plugins register. Each participant prepares for the undo in its own way while a transaction is open: with a log
+of inverse changes (`placements.py`), or a copy made before the first change (`CopiedBeforeChange`). Versions are
+rewound, but numbers are never reused: a reader that remembers a version from inside an undone transaction must not
+mistake it for another state of the cluster.
 """
 
 from __future__ import annotations
@@ -21,53 +20,53 @@ if TYPE_CHECKING:
 
 
 class TransactionError(RuntimeError):
-    """A transaction is used in a way that it cannot be."""
+    """Invalid use of a transaction."""
 
 
 class Participant(Protocol):
     """A part of the cluster's state that transactions restore.
 
-    `begin` is called when a transaction opens, and either `undo` or `keep` when it ends, with what `begin` returned.
-    Transactions nest: the last mark is the first to end. The participant that was registered last is undone first.
+    `begin` is called when a transaction opens, and either `undo` or `keep` when it ends, with the value that `begin`
+    returned. Transactions nest: the last mark ends first. The participant that was registered last is undone first.
     """
 
     def begin(self) -> Any:
-        """A mark to come back to."""
+        """A mark to return to."""
 
     def undo(self, mark: Any) -> None:
-        """Restore everything as it was at the mark."""
+        """Restore the state as of the mark."""
 
     def keep(self, mark: Any) -> None:
-        """The changes since the mark stay, unless an outer transaction undoes them."""
+        """Keep the changes since the mark, unless an outer transaction undoes them."""
 
     def changed_nodes(self, mark: Any) -> Iterable[str] | None:
-        """Nodes about which the part may say something else than at the mark; None when it cannot tell."""
+        """Nodes for which the state may differ from that at the mark; None if unknown."""
 
     def dump(self) -> Any:
-        """The whole part as plain data (API objects as they are), with every order that a decision depends on."""
+        """The whole state as plain data (API objects as they are), including every order that decisions depend on."""
 
     def load(self, dumped: Any) -> None:
-        """Replace the whole part by what was dumped."""
+        """Replace the whole state by a dump."""
 
 
 class Transactions:
-    """The participants of one cluster, and the transactions that are open, outermost first."""
+    """The participants of one cluster, and the open transactions, outermost first."""
 
     def __init__(self) -> None:
         self._participants: dict[str, Participant] = {}
         self._open: list[Transaction] = []
 
     def register(self, name: str, participant: Participant) -> None:
-        """Let transactions restore the participant, and dumps contain it under the name.
+        """Include the participant in transactions, and in dumps under the name.
 
-        A participant takes over the name of an earlier one: a profile's plugins may be built anew.
+        An earlier participant of the same name is replaced, because a profile's plugins may be rebuilt.
         """
         if self._open:
             raise TransactionError(f'participant "{name}" cannot be registered while a transaction is open')
         self._participants[name] = participant
 
     def unregister(self, prefix: str) -> None:
-        """Leave out, from now on, the participants whose names begin so."""
+        """Exclude the participants whose names have the prefix from now on."""
         if self._open:
             raise TransactionError(f'participants "{prefix}…" cannot go while a transaction is open')
         self._participants = {n: p for n, p in self._participants.items() if not n.startswith(prefix)}
@@ -77,7 +76,7 @@ class Transactions:
 
     @property
     def depth(self) -> int:
-        """Open transactions."""
+        """The number of open transactions."""
         return len(self._open)
 
     def opened(self, transaction: Transaction) -> None:
@@ -95,18 +94,18 @@ class Transactions:
         self._open.pop()
 
     def leave_inner(self, transaction: Transaction) -> bool:
-        """Undo the transactions inside this one that are still open; whether there were any."""
+        """Undo the open transactions inside this one; return whether there were any."""
         inner = self._open[self._open.index(transaction) + 1 :]
         for one in reversed(inner):
             one.end(undo=True)
         return bool(inner)
 
     def dump(self) -> dict[str, Any]:
-        """Every participant's part by its name."""
+        """Every participant's dump, by name."""
         return {name: participant.dump() for name, participant in self._participants.items()}
 
     def load(self, dumped: dict[str, Any]) -> None:
-        """Replace every participant's part."""
+        """Load every participant's dump."""
         if self._open:
             raise TransactionError("a dump cannot be loaded while a transaction is open")
         if set(dumped) != set(self._participants):
@@ -152,12 +151,12 @@ class Transaction:
         self.end(undo=False)
 
     def rollback(self) -> None:
-        """End the transaction and undo its changes, as leaving it does."""
+        """End the transaction and undo its changes, like leaving the context."""
         self._require_open()
         self.end(undo=True)
 
     def changed_nodes(self) -> set[str] | None:
-        """Nodes on which something may differ from the beginning, gone ones included; None when it is not known."""
+        """Nodes on which something may have changed, including removed ones; None if unknown."""
         self._require_open()
         found: set[str] = set()
         for _, participant, mark in self._marks:
@@ -182,12 +181,12 @@ class Transaction:
         self._transactions.closed(self)
         self._ended = True
         failed: list[tuple[str, BaseException]] = []
-        # Last registered, first undone: what plugins set aside is given back while the pods are still there.
+        # In reverse order of registration: plugins undo reservations while the pods still exist.
         for name, participant, mark in reversed(self._marks):
             try:
                 (participant.undo if undo else participant.keep)(mark)
             except BaseException as e:
-                # Whatever it is, the others must get their turn: half an undo is no state at all.
+                # Continue after any error: a partial undo would leave an inconsistent state.
                 failed.append((name, e))
         self._marks.clear()
         interrupted = next((e for _, e in failed if isinstance(e, KeyboardInterrupt)), None)
@@ -200,10 +199,10 @@ class Transaction:
 
 
 class CopiedAtBeginning:
-    """A participant so small that it is copied whenever a transaction begins."""
+    """A participant that is small enough to be copied at the start of each transaction."""
 
     def __init__(self, copy: Callable[[], Any], restore: Callable[[Any], None]) -> None:
-        """`copy` is asked for a copy that does not change any more; `restore` takes one over and leaves it as it is."""
+        """`copy` returns an immutable copy; `restore` takes one and must not modify it."""
         self._copy = copy
         self._restore = restore
 
@@ -227,7 +226,7 @@ class CopiedAtBeginning:
 
 
 class _Level:
-    """One open transaction as a `CopiedBeforeChange` sees it."""
+    """One open transaction, as seen by a `CopiedBeforeChange`."""
 
     __slots__ = ("copied", "copy", "outer")
 
@@ -240,7 +239,7 @@ class _Level:
 class CopiedBeforeChange:
     """A participant that copies itself before its first change in a transaction.
 
-    Mutators do `if self._uncopied: self._copy_now()` before they change anything.
+    Mutators run `if self._uncopied: self._copy_now()` before they change anything.
     """
 
     def __init__(self) -> None:
@@ -274,7 +273,7 @@ class CopiedBeforeChange:
     def keep(self, mark: _Level) -> None:
         outer = mark.outer
         if mark.copied and outer is not None and not outer.copied:
-            # Nothing had changed when the inner transaction began.
+            # Nothing had changed before the inner transaction began.
             outer.copied, outer.copy = True, mark.copy
         self._leave(mark)
 

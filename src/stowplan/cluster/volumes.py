@@ -1,8 +1,8 @@
 """Volumes mounted on each node: claims, and inline disks.
 
-Which disk stands behind a claim is a matter of lookup objects that change by themselves, so nothing of it is known
-here: a row has the ways in which its pods use volumes, and how many pods use each. Readers work out what they need a
-row at a time, and follow `changes` to see when to do it again.
+Which disk a claim refers to depends on lookup objects that change independently, so it is not tracked here. A row has
+the distinct volume uses of its pods, with the number of pods. Readers derive what they need per row, and follow
+`changes` to know when to recompute.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from stowplan.api.types import Pod, Volume
     from stowplan.cluster.pod_info import PodInfo
 
-#: Kinds of volumes inside a pod that are disks of a cloud.
+#: Volume sources that are cloud disks.
 _DISKS = (
     "gce_persistent_disk",
     "aws_elastic_block_store",
@@ -32,24 +32,24 @@ _NONE: dict[VolumeUse, int] = {}
 
 
 class VolumeUse(NamedTuple):
-    """How a pod uses a volume; pods that agree in it use the same volume."""
+    """A pod's use of a volume; pods with equal uses share the volume."""
 
     namespace: str
-    #: Name of the claim; None for a disk named in the pod.
+    #: Name of the claim; None for an inline disk.
     claim: str | None
-    #: (name, uid) of the pod for which the claim must have been made; None when it need not.
+    #: (name, uid) of the pod that must own the claim; None for any.
     owner: tuple[str, str] | None = None
     disk: Volume | None = None
 
 
 def volume_uses(info: PodInfo) -> tuple[VolumeUse, ...]:
-    """The pod's volumes that could be attached to a node, in its order."""
+    """The pod's attachable volumes, in order."""
     found = info.shape.volume_uses
     return uses_of(info.pod, info.namespace) if found is None else found
 
 
 def makes_claims(pod: Pod) -> bool:
-    """Whether claims are made for the pod itself, so that its volumes are no other pod's."""
+    """Whether the pod has generic ephemeral volumes, whose claims no other pod uses."""
     return any(v.persistent_volume_claim is None and v.ephemeral is not None for v in pod.spec.volumes)
 
 
@@ -71,11 +71,11 @@ class MountedVolumes:
 
     def __init__(self) -> None:
         self._rows: dict[int, Counter[VolumeUse]] = {}
-        #: Rows whose uses changed. What undoes a change is one more, so the log is never wound back.
+        #: Rows whose uses changed. Undoing a change is logged as another change, so the log is never rewound.
         self.changes: ChangeLog[int] = ChangeLog()
 
     def book(self, row: int, uses: Iterable[VolumeUse], sign: int) -> None:
-        """Add a pod's uses to a row, or take them off."""
+        """Add a pod's uses to a row, or remove them."""
         mounts = self._rows.get(row)
         if mounts is None:
             mounts = self._rows[row] = Counter()

@@ -6,12 +6,12 @@ Whatever a command does that takes time, it does in one event loop.
 from __future__ import annotations
 
 import asyncio
-import gc
 import sys
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from stowplan.klog import get_logger
+from stowplan.timing.garbage import collect_seldom
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Coroutine
@@ -26,8 +26,7 @@ _log = get_logger(__name__)
 
 def run(main: Coroutine[Any, Any, T]) -> T:
     """Run an event loop for it, the faster one where it installs."""
-    # Objects of a cluster are many and no cycles: looking for those less often is a tenth of a create.
-    gc.set_threshold(50_000, 20, 100)
+    collect_seldom()
     try:
         import uvloop
     except ImportError:

@@ -6,8 +6,8 @@ from html import escape
 from typing import TYPE_CHECKING
 
 from stowplan.compare.text import NO_DIFFERENCE, how_often, letters, spread, title_of
-from stowplan.scenarios.html import standing_page
-from stowplan.scenarios.pictures import WIDTH
+from stowplan.scenarios.report.html import standing_page
+from stowplan.scenarios.report.pictures import WIDTH
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -1,4 +1,4 @@
-"""Flags of kube-scheduler 1.16 to 1.22: a Policy or algorithm provider in place of a configuration file.
+"""Flags of kube-scheduler 1.16 to 1.22: a Policy or algorithm provider instead of a configuration file.
 
 Upstream: cmd/kube-scheduler/app/options/deprecated.go, pkg/scheduler/scheduler.go of 1.16 to 1.22.
 """
@@ -43,7 +43,7 @@ def configuration_of(
 
 
 class PolicyMapReader:
-    """Reads the ConfigMap that a configuration of v1alpha1 names for its policy."""
+    """Reads the ConfigMap that a v1alpha1 configuration names for its policy."""
 
     def __init__(self, master: str | None, stop: StopSignals) -> None:
         self._master = master

@@ -5,20 +5,20 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from stowplan.command_line.named_plugins import named_plugins
-from stowplan.framework.registry import installed_plugins
+from stowplan.framework.runtime.registry import installed_plugins
 from stowplan.guarding.guarded_plugins import guarded_registry
 from stowplan.in_tree.registry import in_tree_registry
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from stowplan.framework.registry import Registry
+    from stowplan.framework.runtime.registry import Registry
     from stowplan.guarding.guarded_plugins import Guard
 
 
 def registry_with(paths: Sequence[str], *, guard: Guard | None = None) -> Registry:
-    """With users' plugins called through a guard, if there is one; raise PluginLoadError for one that cannot be had."""
-    # A plugin that is named may be installed, too; it joins once.
+    """The registry, with user plugins called through the guard if there is one; raises PluginLoadError."""
+    # A named plugin may also be installed; it is registered once.
     plugins = dict.fromkeys((*installed_plugins(), *named_plugins(paths)))
     if guard is not None:
         return guarded_registry(plugins, guard)

@@ -1,21 +1,21 @@
 """A dump of the whole engine between two steps, as plain values.
 
-What goes on from a dump does so exactly as the dumped engine does: the same inputs give the same effects, byte for
-byte, with the same numbers. So a recording may begin with a dump, and whatever is tried out from one is what would have
-happened. The price: an engine that is in the middle of something is not dumped. What a plugin has begun (a generator, a
-coroutine, a `CycleState`, room that it has set aside) cannot be written down, and it cannot be wound back on the side,
-as the plugin keeps it. `Engine.unfinished` says what is under way; a driver that holds its turns back sees it end, but
-for what only time or a plugin's word ends.
+An engine loaded from a dump continues exactly like the dumped one: the same inputs give the same effects, byte for
+byte, with the same numbers. So a recording can start with a dump, and what is tried from it shows what would have
+happened. The restriction: an engine cannot be dumped while something is in progress. What a plugin has started (a
+generator, a coroutine, a `CycleState`, a reservation) cannot be serialized, and cannot be undone either, as the plugin
+holds it. `Engine.unfinished` lists what is in progress. A driver that pauses scheduling sees it end, except for what
+depends on time or on a plugin's decision.
 
-What is in it: the cluster with all its orders, and what plugins registered with it; the queue; nominations; preemptions
-whose victims are still to be seen to leave; statuses that are ahead of the watch; where sampling goes on and the state
-of chance; the numbers of effects. What is not: metrics, stories, and what is worked out anew when it is needed.
+Included: the cluster with all its orders, and what plugins registered with it; the queue; nominations; preemptions
+whose victims have not left yet; statuses that are ahead of the watch; the position of sampling and the state of the
+random source; the effect numbers. Not included: metrics, stories, and anything that can be recomputed.
 
     data = encode_dump(engine.dump())
     ...
-    other = Engine(config, ...)                    # with the same configuration, plugins and kind of chance
+    other = Engine(config, ...)                    # with the same configuration, plugins and type of random source
     other.load(decode_dump(data))
-    other.step(TICK, now)                          # says when it wants to be woken
+    other.step(TICK, now)                          # returns when to wake it
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from stowplan.api.meta import ApiStruct
 
-#: Changes when a dump is written otherwise.
+#: Changes with the format.
 DUMP_VERSION = 1
 
 #: The cluster's own participants of transactions.
@@ -44,11 +44,11 @@ _ASSUMED, _IN_FLIGHT = "assumed objects", "objects in flight"
 
 
 class DumpError(ValueError):
-    """A dump that cannot be loaded here; says why."""
+    """A dump that cannot be loaded into this engine; says why."""
 
 
 class UnfinishedError(RuntimeError):
-    """The engine cannot be dumped now; says what is under way."""
+    """The engine cannot be dumped now; says what is in progress."""
 
     def __init__(self, unfinished: Iterable[str]) -> None:
         self.unfinished = tuple(unfinished)
@@ -57,7 +57,7 @@ class UnfinishedError(RuntimeError):
         super().__init__(f"what is under way cannot be dumped: {listed}" + (f"; and {more} more" if more > 0 else ""))
 
 
-#: How much of what is under way is named.
+#: Maximum number of unfinished items that are listed.
 _LISTED = 10
 
 
@@ -65,20 +65,20 @@ class DumpedState(msgspec.Struct, frozen=True, kw_only=True):
     placements: DumpedPlacements
     #: (kind, object), kind by kind.
     objects: list[tuple[str, Any]]
-    #: The same of those that are assumed to be others, as what was written was not heard of yet.
+    #: Assumed objects, whose writes the watch has not delivered yet.
     assumed: list[tuple[str, Any]] = msgspec.field(default_factory=list)
-    #: Those that were written, of which the watch has not told yet.
+    #: Written objects that the watch has not delivered yet.
     in_flight: list[tuple[str, Any]] = msgspec.field(default_factory=list)
     #: Node -> pods, both in the order of nomination.
     nominations: list[tuple[str, list[Pod]]]
-    #: In the order in which their names came.
+    #: In order of appearance of their names.
     pending: list[Pod]
-    #: Participant of transactions -> what it says of itself.
+    #: Other participants of transactions -> their dumps.
     others: dict[str, Any]
 
 
 class DumpedStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """What the API server answered of a pod's status, which the watch has not come up to."""
+    """The API server's response to a pod status write that the watch has not delivered yet."""
 
     uid: str
     namespace: str
@@ -88,9 +88,9 @@ class DumpedStatus(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DumpedPreemption(msgspec.Struct, frozen=True, kw_only=True):
-    """A plan that was carried out, and whose victims are still to be seen to leave."""
+    """A completed plan, some of whose victims have not left yet."""
 
-    #: Of a group, one of its pods.
+    #: For a group, one of its pods.
     preemptor: Pod
     group: PodGroup | None = None
     node: str
@@ -101,32 +101,32 @@ class DumpedPreemption(msgspec.Struct, frozen=True, kw_only=True):
 
 class DumpedEvictions(msgspec.Struct, frozen=True, kw_only=True):
     preemptions: list[DumpedPreemption]
-    #: Preemptor's UID -> how many of its plans in a row were refused.
+    #: Preemptor's UID -> number of its plans in a row that were refused.
     refusals: dict[str, int]
 
 
 class DumpedOutbox(msgspec.Struct, frozen=True, kw_only=True):
     #: Of the last effect.
     number: int
-    #: The earliest time that the driver knows of.
+    #: The earliest wake-up time that the driver knows.
     told: float | None
 
 
 class DumpedTimer(msgspec.Struct, frozen=True, kw_only=True):
-    """When the queue is looked after."""
+    """The timer of the queue."""
 
-    #: Where a second begins.
+    #: Phase of the one-second interval.
     second: float
-    #: When it rings next; None: it does not.
+    #: When it fires next; None: not set.
     at: float | None
 
 
 class EngineDump(msgspec.Struct, frozen=True, kw_only=True):
     version: int = DUMP_VERSION
-    #: The time of the last step, and what the wall clock was ahead of it.
+    #: The time of the last step, and the offset of the wall clock.
     now: float
     ahead: float
-    #: Whether no pod is tried.
+    #: Whether scheduling is stopped.
     stopped: bool
     #: Profile -> plugins that are switched off.
     switched_off: dict[str, list[str]]
@@ -139,7 +139,7 @@ class EngineDump(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def set_chance(random: Any, state: Sequence[Any]) -> None:
-    """Set a `random.Random` to a state that may have been written down meanwhile."""
+    """Set a `random.Random` to a state that may have been serialized."""
     version, words, gauss = state
     random.setstate((version, tuple(words), gauss))
 
@@ -164,7 +164,7 @@ class _Head(msgspec.Struct):
 
 
 def dumped_state(parts: dict[str, Any]) -> DumpedState:
-    """Of what `ClusterState.dump` gives."""
+    """From the result of `ClusterState.dump`."""
     others = dict(parts)
     placements = others.pop(_PLACEMENTS)
     nodes = replace(placements.nodes, rows=[node and as_written(node) for node in placements.nodes.rows])
@@ -182,17 +182,17 @@ def dumped_state(parts: dict[str, Any]) -> DumpedState:
 
 
 def objects_of(dump: EngineDump) -> Iterator[tuple[str, ApiStruct]]:
-    """(kind, object) of all that the API server was heard to have."""
+    """(kind, object) of every object that the API server is known to have."""
     state = dump.state
     yield from (("Node", node) for node in state.placements.nodes.rows if node is not None)
-    # An assumed pod is as it was when it was tried; what was heard of it stands among the pending ones.
+    # An assumed pod is as it was tried; the version that the watch delivered is among the pending pods.
     yield from (("Pod", placed.pod) for placed in state.placements.pods if not placed.assumed)
     yield from (("Pod", pod) for pod in state.pending)
     yield from ((name, read_object(kind_named(name), content)) for name, content in state.objects)
 
 
 def restored_state(dumped: DumpedState) -> dict[str, Any]:
-    """What `ClusterState.load` takes."""
+    """To an argument of `ClusterState.load`."""
     return {
         _PLACEMENTS: dumped.placements,
         _OBJECTS: [read_object(kind_named(name), content) for name, content in dumped.objects],

@@ -38,7 +38,7 @@ class Dumping:
         self._queue_timer = queue_timer
 
     def unfinished(self) -> list[str]:
-        """What the engine is in the middle of, and cannot be dumped for."""
+        """What is in progress and prevents a dump."""
         return [
             *(["a transaction is open"] if self._parts.state.transactions.depth else ()),
             *(f"{cycle}: {cycle.stage.value}" for cycle in self._suspended.under_way.values()),
@@ -48,7 +48,7 @@ class Dumping:
         ]
 
     def dump(self, *, ahead: float, stopped: bool) -> EngineDump:
-        """`ahead`: what the wall clock is ahead of the engine's time; `stopped`: no pod is tried."""
+        """`ahead`: the offset of the wall clock from the engine's time; `stopped`: whether scheduling is stopped."""
         unfinished = self.unfinished()
         if unfinished:
             raise UnfinishedError(unfinished)
@@ -83,7 +83,7 @@ class Dumping:
         self._statuses.load(dump.statuses)
 
     def _check(self, dump: EngineDump) -> None:
-        """Raise DumpError if it cannot be loaded here, before anything has changed."""
+        """Raise DumpError if the dump cannot be loaded, before anything is changed."""
         if any(self._parts.state.version) or self._parts.outbox.number:
             raise DumpError("a dump can only be loaded into an engine that has not taken a step")
         theirs, ours = (", ".join(sorted(names)) for names in (dump.switched_off, self._algorithm.frameworks))

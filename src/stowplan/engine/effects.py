@@ -1,8 +1,8 @@
-"""What the engine wants done: numbered values that a driver carries out.
+"""Effects of the engine: numbered values that a driver carries out.
 
-The engine changes nothing outside itself. Each step answers with the effects that follow from it, in order. Those that
-end in an answer get it back as the input `Answer`, by their number. Effects about one object are carried out in their
-order (`Request.subject`); others in any.
+The engine changes nothing outside itself. Each step returns its effects, in order. The outcome of an effect that has
+one is passed back as the input `Answer`, with the effect's number. Effects on one object are carried out in order
+(`Request.subject`), others in any order.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from stowplan.framework.requests import Ask, Request
 
 
 class Tell(msgspec.Struct, frozen=True, tag=True, kw_only=True):
-    """Tell users of an object by an Event; there is no answer."""
+    """Record an Event about an object; there is no answer."""
 
     profile: str
     regarding: ObjectReference
@@ -28,37 +28,37 @@ class Tell(msgspec.Struct, frozen=True, tag=True, kw_only=True):
 
 
 class RunPlugin(msgspec.Struct, frozen=True, tag=True, kw_only=True):
-    """Run a plugin's coroutine for a pod that is on its way to a node; `Done` has its Status, or None."""
+    """Run a plugin's coroutine for a pod in its binding cycle; `Done` has its Status, or None."""
 
     profile: str
     #: PreBind, Bind or PostBind.
     point: str
     plugin: str
-    #: The pod's namespace/name, for people.
+    #: The pod's namespace/name, for logs.
     pod: str
     uid: str
     node: str
 
 
 class Wake(msgspec.Struct, frozen=True, tag=True):
-    """Give the engine a `Tick` at this time, or later; an earlier one may come, too."""
+    """Pass a `Tick` to the engine at this time or later; an earlier one is allowed."""
 
     at: float
 
 
 class Pause(msgspec.Struct, frozen=True, tag=True):
-    """Answer when other pods have had their turns: a cycle has more work to do than one turn should take."""
+    """Answer after other pods had their turns, because a cycle has more work than fits into one turn."""
 
 
 class Cancel(msgspec.Struct, frozen=True, tag=True):
-    """Break off an effect that is under way; its answer comes nevertheless."""
+    """Cancel an effect in progress; its answer is still required."""
 
     number: int
     why: str = ""
 
 
 class Withdraw(msgspec.Struct, frozen=True, tag=True):
-    """Drop an effect: nobody waits for its answer any more, and it need not be begun."""
+    """Drop an effect: its answer is no longer needed, and it need not be started."""
 
     number: int
 

@@ -1,9 +1,9 @@
 """The engine: inputs in, effects out.
 
-A cluster's state, the queue, the scheduling and binding cycles, failures, nominations and evictions, as one synchronous
-machine. It does no I/O, reads no clock and draws no chance but from what it was given; each step takes one input at a
-time and answers with effects, which a driver carries out. The same configuration, the same chance and the same inputs
-at the same times give the same effects, so that every run can be repeated.
+One synchronous machine for the cluster state, the queue, the scheduling and binding cycles, failures, nominations and
+evictions. It does no I/O, reads no clock, and uses only the random source that it was given. Each step takes one input
+at a given time and returns effects, which a driver carries out. The same configuration, random source and inputs at the
+same times give the same effects, so every run is reproducible.
 
     effects = engine.step(Changes(Pod, changes), now)
     while engine.wants_turn:
@@ -11,13 +11,13 @@ at the same times give the same effects, so that every run can be repeated.
     ...                                                  # a driver carries them out
     effects = engine.step(Answer(number, Done()), now)
 
-What plugins' coroutines do between steps (activate pods, allow or reject one, tell users something) comes in as inputs,
-too: the driver that is attached submits them.
+What plugins' coroutines do between steps (activate pods, allow or reject one, record an Event) is also passed as
+inputs, by the attached driver.
 
-Metrics have a stopwatch of their own that is never read back, and chance of their own.
+Metrics use a stopwatch that is never read back, and a random source of their own.
 
-Upstream: pkg/scheduler/scheduler.go and schedule_one.go; docs/behaviour.md, The scheduling cycle. The model of
-inputs and effects is that of dask.distributed's worker state machine.
+Upstream: pkg/scheduler/scheduler.go and schedule_one.go; docs/behaviour.md, The scheduling cycle. The model of inputs
+and effects is that of dask.distributed's worker state machine.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ from stowplan.engine.statuses import PodStatuses
 from stowplan.engine.suspension.portions import Portions
 from stowplan.engine.suspension.suspended_cycles import SuspendedCycles
 from stowplan.engine.validation import InvalidStateError, Validation
-from stowplan.framework.binding import call_plugin
+from stowplan.framework.runtime.binding import call_plugin
 from stowplan.framework.waiting_pods import PodsInPreBind, WaitingPods
 from stowplan.inspection.stories import NoStories, Stories
 from stowplan.klog import get_logger
@@ -96,13 +96,13 @@ if TYPE_CHECKING:
     from stowplan.engine.ports.plugin_inputs import Driver
     from stowplan.engine.settings import Chance, Meter
     from stowplan.framework.extender import Extender
-    from stowplan.framework.registry import Registry
-    from stowplan.framework.runtime import Framework
+    from stowplan.framework.runtime.framework import Framework
+    from stowplan.framework.runtime.registry import Registry
     from stowplan.framework.status import Status
     from stowplan.metrics.scheduler import SchedulerMetrics
     from stowplan.queue.queued_pod import QueuedPod
 
-#: Writes of binding cycles under way at a time. Deciding further ahead would only decide on older knowledge.
+#: Maximum number of concurrent writes of binding cycles. Deciding further ahead would only use an older state.
 MAX_BINDING_WRITES = 256
 
 SCHEDULE = Schedule()
@@ -127,23 +127,23 @@ class Engine:
         extenders: Sequence[Extender] | None = None,
         listener: DecisionListener | None = None,
     ) -> None:
-        """`now`: seconds since the epoch, like all times; `random` of None: ties go to the first.
+        """`now`: seconds since the epoch, like all times. `random` of None: ties go to the first node.
 
-        `metrics` of None: nothing is counted. `api` is what plugins' coroutines are handed;
-        `extenders` are in call order; None: those of the configuration.
+        `metrics` of None: nothing is counted. `api` is passed to plugins' coroutines. `extenders` are in call order;
+        None: those of the configuration.
         """
-        #: What it was built with, beside the configuration.
+        #: Construction arguments besides the configuration.
         self.features, self.random = features, random
         self.settings = settings = settings or EngineSettings()
         self._outbox = outbox = Outbox()
         outbox.now = now
-        #: What the wall clock is ahead of the engine's time.
+        #: The offset of the wall clock from the engine's time.
         self._ahead = 0.0
         self.plugins = PluginInputs(outbox)
-        #: Whether the pod that was tried last had been rejected before.
+        #: Whether the last pod tried had been rejected before.
         self.tried_again = False
         self.metrics = metrics
-        #: Metrics' own time runs beside the engine's.
+        #: The time of metrics is separate from the engine's.
         self._stopwatch = Stopwatch(meter, now)
         self._is_stopped = False
         self.state = ClusterState()
@@ -233,7 +233,7 @@ class Engine:
     def _begin_cycles(
         self, features: FeatureGates, settings: EngineSettings, listener: DecisionListener | None
     ) -> None:
-        """What pods and groups of pods go through."""
+        """Create the parts that handle pods and pod groups."""
         parts, metrics, stopwatch = self.parts, self.metrics, self._stopwatch.now
         attempts = NoAttemptMetrics(now=stopwatch) if metrics is None else AttemptMetrics(metrics, now=stopwatch)
         self._failures = FailureHandler(
@@ -287,7 +287,7 @@ class Engine:
         )
 
     def _takers(self) -> dict[type[Any], Callable[[Any], None]]:
-        """What each input is for."""
+        """The handler of each input type."""
         return {
             Changes: self._changes,
             Answer: self._answer,
@@ -305,17 +305,17 @@ class Engine:
         }
 
     def _register_participants(self, random: Any) -> None:
-        """Let transactions restore, and dumps contain, what decisions depend on beside the cluster."""
+        """Register everything besides the cluster that decisions depend on, for transactions and dumps."""
         register, sampling = self.state.transactions.register, self.algorithm.sampling
         register("sampling", CopiedAtBeginning(lambda: sampling.start, lambda start: setattr(sampling, "start", start)))
-        # A source of chance of somebody's own may not be able to go back; it goes on then.
+        # A custom random source may not support this; it is then not rewound.
         if hasattr(random, "getstate") and hasattr(random, "setstate"):
             register("random", CopiedAtBeginning(random.getstate, partial(set_chance, random)))
 
     # -- steps --------------------------------------------------------------------------------------------------------
 
     def step(self, input_: Input, now: float) -> list[Effect]:
-        """What follows from an input at that time, which must not be before the last step's."""
+        """Process an input at a time, which must not be earlier than the last step's, and return the effects."""
         outbox = self._outbox
         outbox.now = now
         self.plugins.stepping = True
@@ -331,9 +331,9 @@ class Engine:
 
     @property
     def wants_turn(self) -> bool:
-        """Whether a pod can be tried now: `Schedule` is worth a step."""
+        """Whether a pod can be tried now, so that `Schedule` does something."""
         return (
-            # The driver asks after every step: first what is mostly not so.
+            # The driver checks after every step, so the most likely False comes first.
             self.queue.can_pop
             and not self._is_stopped
             and not (self.suspended.under_way and self.suspended.holds_up)
@@ -373,7 +373,7 @@ class Engine:
         self.profiles.decline()
 
     def _adopted(self, input_: Adopted) -> None:
-        """Let other profiles take over: pods that theirs had judged are judged by them."""
+        """Switch to the offered profiles; pods that were judged by replaced profiles are judged again."""
         swapped = self.profiles.adopt(input_.lacking)
         config = self.profiles.configuration
         self.algorithm.reconfigure(percentage_of_nodes_to_score=config.percentage_of_nodes_to_score)
@@ -411,12 +411,12 @@ class Engine:
             self._try(queued)
 
     def _try(self, queued: QueuedPod) -> None:
-        """Run a popped pod's scheduling cycle, and set off its binding."""
+        """Run a popped pod's scheduling cycle, and start its binding."""
         pod = queued.pod
         if self.groups.cycle is not None and pod.pod.spec.scheduling_group is not None:
             self.groups.cycle.run(queued, started=self._stopwatch.now())
             return
-        logged = _log.v(3).enabled
+        logged = _log.verbosity >= 3
         if logged:
             _log.v(4).info("About to try and schedule pod", pod=pod)
         framework = self.frameworks.get(scheduler_name_of(pod.pod))
@@ -442,17 +442,17 @@ class Engine:
             self.settle(framework, queued, outcome, started=started)
 
     def settle(self, framework: Framework, queued: QueuedPod, outcome: Attempt | Failure, *, started: float) -> None:
-        """What follows from a scheduling cycle that is through."""
+        """Handle the outcome of a completed scheduling cycle."""
         if isinstance(outcome, Failure):
             if outcome.plan is not None:
-                # First: PreEnqueue holds the pod back from when it returns to the queue.
+                # First: PreEnqueue must hold the pod back when it returns to the queue.
                 self.evictions.carry_out(outcome.plan, framework.handle.event_recorder)
             self._failures.handle(framework, queued, outcome, started=started)
         else:
             self.bindings.begin(outcome)
 
     def skips(self, framework: Framework, pod: PodInfo) -> bool:
-        """Whether a pod is not to be tried."""
+        """Whether a pod should not be tried."""
         if pod.terminating:
             recorder = framework.handle.event_recorder
             if recorder is not None:
@@ -465,12 +465,12 @@ class Engine:
     # -- drivers and plugins' coroutines ------------------------------------------------------------------------------
 
     def run_plugin(self, action: RunPlugin) -> Coroutine[Any, Any, Status | None]:
-        """The coroutine behind the effect; it answers, or is cancelled."""
+        """The coroutine of the effect; its result, or its cancellation, is the answer."""
         attempt = self.bindings.under_way[action.uid].attempt
         return call_plugin(attempt.framework, action.point, action.plugin, attempt.state, attempt.pod, action.node)
 
     def attach(self, driver: Driver) -> None:
-        """Let the driver hand in what plugins do between steps."""
+        """Let the driver submit what plugins do between steps."""
         self.plugins.driver = driver
 
     @property
@@ -481,12 +481,12 @@ class Engine:
     # -- questions ----------------------------------------------------------------------------------------------------
 
     def framework_for(self, pod: PodInfo) -> Framework | None:
-        """The profile that is responsible for a pod."""
+        """The profile of a pod."""
         return self.algorithm.framework_for(pod)
 
     @contextmanager
     def asking(self, pod: PodInfo) -> Iterator[Question]:
-        """Ask about a pod of one of the profiles, between steps: nothing follows, and afterwards all is as before."""
+        """Ask about a pod of one of the profiles, between steps. Leaving the context restores everything."""
         framework = self.framework_for(pod)
         if framework is None:
             raise ValueError(f'pod {pod.key}: no profile for scheduler name "{pod.pod.spec.scheduler_name}"')
@@ -507,7 +507,7 @@ class Engine:
         version = self.state.version
         before, self.plugins.asking = self.plugins.asking, True
         try:
-            # The trial undoes what it does to the cluster; this undoes what it draws and what the question takes off.
+            # The trial undoes its changes of the cluster; this undoes random draws and the removal of pods.
             with self.state.transaction():
                 yield self.groups.question(group, version)
         finally:
@@ -516,9 +516,9 @@ class Engine:
     # -- invariants ---------------------------------------------------------------------------------------------------
 
     def validate(self) -> None:
-        """Raise InvalidStateError, with all problems, if anything that must hold between steps does not.
+        """Raise InvalidStateError, listing all problems, if an invariant is violated between steps.
 
-        For debugging and for tests: it looks at the whole cluster.
+        For debugging and tests: it checks the whole cluster.
         """
         validation = Validation(
             self.parts,
@@ -541,21 +541,21 @@ class Engine:
     # -- dump and load ------------------------------------------------------------------------------------------------
 
     def unfinished(self) -> list[str]:
-        """What the engine is in the middle of, and cannot be dumped for."""
+        """What is in progress and prevents a dump."""
         offered = [] if self.profiles.offer is None else ["a configuration is offered"]
         return [*offered, *self._dumping.unfinished(), *self.groups.unfinished()]
 
     def dump(self) -> EngineDump:
-        """The whole engine as a plain value, between two steps; UnfinishedError while it is in the middle of something.
+        """The whole engine as a plain value, between two steps; raises UnfinishedError while something is in progress.
 
-        What goes on from it, and what is not in it: see `stowplan.engine.dumped`.
+        For what is included, see `stowplan.engine.dumped`.
         """
         return self._dumping.dump(ahead=self._ahead, stopped=self._is_stopped)
 
     def load(self, dump: EngineDump) -> None:
-        """Go on where another engine was dumped, before the first step; DumpError if that was another kind of engine.
+        """Continue from another engine's dump, before the first step; DumpError if that engine was of another kind.
 
-        The driver begins with a `Tick`, to hear when the engine wants to be woken.
+        The driver must pass a `Tick` first, to learn when to wake the engine.
         """
         self._dumping.load(dump)
         self._ahead, self._is_stopped = dump.ahead, dump.stopped
@@ -563,26 +563,27 @@ class Engine:
     # -- the end ------------------------------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """End it, after its last step: report what is left to be reported, and have plugins give up what they hold."""
+        """Shut down after the last step: report what is still unreported, and close plugins."""
         self.statuses.close()
         self.profiles.close()
 
-    # -- for pages, metrics, drivers and tests ------------------------------------------------------------------------
+    # -- pages, metrics, drivers and tests
+    # --------------------------------------------------------------------------------
 
     def refresh_metrics(self) -> None:
-        """Set the gauges of sizes, before metrics are shown."""
+        """Set the gauges of sizes, before metrics are exported."""
         if self._sizes is not None:
             self._sizes.refresh()
 
     @property
     def resting(self) -> int:
-        """Cycles and evictions that only time, a plugin's word, or a change of some object moves on."""
+        """Cycles and evictions that only time, a plugin's decision, or a change of some object can advance."""
         asleep = self.bindings.asleep + self.suspended.asleep + self.groups.suspended.asleep
         return len(self.waiting_pods) + self.evictions.delayed_retries + asleep
 
     @property
     def under_way(self) -> int:
-        """Suspended and binding cycles, and evictions that are not over."""
+        """Suspended and binding cycles, and unfinished evictions."""
         suspended = len(self.suspended.under_way) + len(self.groups.suspended.trials)
         return suspended + len(self.bindings.under_way) + self.evictions.plans_under_way
 

@@ -1,11 +1,11 @@
 """Apply changes of API objects to the cluster state and the queue.
 
-Changes come in batches from the informers, between scheduling cycles, never within one. Each is applied to the
-cluster's state before the queue is told, so that hints judge the new state; only for a node that is deleted it is the
-other way round.
+Changes arrive in batches from the informers, between scheduling cycles, never within one. Each is applied to the
+cluster state before the queue is notified, so that hints see the new state; for a deleted node it is the other way
+round.
 
-Pods are ours (their schedulerName is a profile) or another scheduler's. The others count once they are on a node; ours
-are pending until then.
+Pods are ours (their schedulerName is a profile) or another scheduler's. The latter count once they are bound; ours are
+pending until then.
 
 Upstream: pkg/scheduler/eventhandlers.go; docs/behaviour.md, What a change does.
 """
@@ -43,14 +43,14 @@ if TYPE_CHECKING:
     from stowplan.engine.statuses import PodStatuses
     from stowplan.metrics.families import Histogram, HistogramVec
 
-#: Events that one handler each observes.
+#: Events observed by a single handler.
 _NODE_DELETE = ClusterEvent(NODE, Action.Delete).label
 _POD_ADD, _POD_UPDATE = UNSCHEDULABLE_POD_ADD.label, UNSCHEDULABLE_POD_UPDATE.label
 _POD_DELETE = ClusterEvent(UNSCHEDULABLE_POD, Action.Delete).label
 _ASSIGNED_ADD, _ASSIGNED_UPDATE = ASSIGNED_POD_ADD.label, ASSIGNED_POD_UPDATE.label
 _ASSIGNED_DELETE = ASSIGNED_POD_DELETE.label
 
-#: Changes of these are handled whoever registered for them.
+#: Kinds that are handled even without a registration.
 _ALWAYS_HANDLED = (Node, Pod)
 
 _SCHEDULED, _UNSCHEDULED = "scheduled pod", "unscheduled pod"
@@ -69,9 +69,9 @@ class EventHandlers:
         now: Callable[[], float],
         gangs: bool = False,
     ) -> None:
-        """`durations`: how long handling takes, by the event's label, by a monotonic clock; None: nobody counts.
+        """`durations`: observes the handling time by event label, with a monotonic clock; None: not measured.
 
-        `gangs`: whether pods wait for others of their group to come.
+        `gangs`: whether pods wait for the other pods of their group.
         """
         self._outbox = parts.outbox
         self._state = parts.state
@@ -82,17 +82,17 @@ class EventHandlers:
         self._algorithm = algorithm
         self._statuses = statuses
         self._gangs = gangs
-        #: Whether anybody counts how long handling takes.
+        #: Whether handling is timed.
         self._timed = durations is not None
         self._durations = durations
         self._now = now
-        #: The first of our pods that somebody else bound, and its node.
+        #: The first of our pods that another client bound, and its node.
         self.bound_by_others: tuple[str, str] | None = None
-        #: By label; made when they are needed, as series show from then on.
+        #: By label; created on first use, as a series is exported once it exists.
         self._by_label: dict[str, Histogram] = {}
 
     def handle(self, kind: type[Any], changes: Sequence[Change[Any]]) -> None:
-        """Apply what an informer delivered; an object that cannot be applied keeps out no other."""
+        """Apply the changes that an informer delivered; an object that fails does not affect the others."""
         take_in: Callable[[Any, Any], None] = self._object
         if kind is Pod:
             take_in = self._pod
@@ -115,24 +115,24 @@ class EventHandlers:
                 self._outbox.changed((kind.__name__, f"{metadata.namespace}/{metadata.name}"))
 
     def switch_off(self, plugins: frozenset[str]) -> None:
-        """The cluster does not serve what these plugins need: decide without them."""
+        """Disable these plugins, because the cluster does not serve the kinds that they need."""
         for framework in self._algorithm.frameworks.values():
             framework.switch_off(plugins)
         self._plugins_switched()
 
     def switch_on(self, plugins: frozenset[str]) -> None:
-        """What these plugins need is there."""
+        """Enable these plugins, because the kinds that they need are served."""
         for framework in self._algorithm.frameworks.values():
             framework.switch_on(plugins)
         self._plugins_switched()
 
     def _plugins_switched(self) -> None:
-        """Nothing that was worked out with the old set of plugins holds."""
+        """Drop everything that was derived with the previous set of plugins."""
         self._algorithm.forget()
         self._queue.register()
 
     def profiles_swapped(self) -> None:
-        """Forget the pods of profiles that are gone, but for those on their way to a node: their bindings end first."""
+        """Forget the pods of removed profiles, except for those in a binding cycle, which is completed first."""
         for info in tuple(self._state.pending.values()):
             if not self._ours(info.pod):
                 _log.v(3).info("Pod is left to the scheduler that now has its scheduler name", pod=info)
@@ -170,7 +170,7 @@ class EventHandlers:
             self._queue.move_all(event, old, new)
 
     def _tell_each(self, old: Any, new: Any, started: float) -> None:
-        """Tell the queue of an applied change; each of its events counts with the time that applying took."""
+        """Notify the queue of an applied change; each event's duration includes the time to apply it."""
         taken_in = self._now() - started
         for event in events_of_change(old, new):
             began = self._now()
@@ -189,9 +189,9 @@ class EventHandlers:
     # -- pods ---------------------------------------------------------------------------------------------------------
 
     def _worth_telling(self, added: Pod) -> Callable[[PodInfo], bool] | None:
-        """Which pods to tell of one that was added: those of its group not before the gang is complete.
+        """Which pods to notify of an added one: those of its group only once the gang is complete.
 
-        They would only be held back again, each by counting its group.
+        Otherwise they would only be held back again, each after counting its group.
         """
         group = group_key(added)
         found = self._state.objects.get(PodGroup, group) if group else None
@@ -202,7 +202,7 @@ class EventHandlers:
         return lambda info: info.pod.spec.scheduling_group != name or group_key(info.pod) != group
 
     def _ours(self, pod: Pod) -> bool:
-        # A profile may be gone while the last of its pods is on its way.
+        # A profile may be removed while its last pod is in a binding cycle.
         return scheduler_name_of(pod) in self._algorithm.frameworks or self._state.is_assumed(pod.metadata.uid)
 
     def _pod(self, old: Pod | None, new: Pod | None) -> None:
@@ -218,7 +218,7 @@ class EventHandlers:
             if new.metadata.deletion_timestamp is not None:
                 self._leaving.left(new.metadata.uid)
             self._tell_each(old, new, started)
-            # Parity: an update that is nothing in particular has this label already, and counts twice.
+            # Parity: an update without specific events has this label already, and is counted twice.
             self._handled(_ASSIGNED_UPDATE, started)
         elif new.spec.node_name:
             self._pod_bound(new)
@@ -233,20 +233,20 @@ class EventHandlers:
             self._queue.move_all(ASSIGNED_POD_ADD, None, pod)
             self._handled(_ASSIGNED_ADD, started)
         elif self._ours(pod):
-            if _log.v(3).enabled:
+            if _log.verbosity >= 3:
                 _log_change(_UNSCHEDULED, None, pod, pod=pod)
             info = self._state.pod_info(pod)
             self._state.pending.put(info)
             self._queue.add(info)
             if self._gangs:
-                # A gang may be complete now: its other pods hear of it.
+                # A gang may be complete now: notify its other pods.
                 self._queue.move_all(UNSCHEDULABLE_POD_ADD, None, pod, pre_check=self._worth_telling(pod))
             if self._timed:
                 self._handled(_POD_ADD, started)
 
     def _pod_bound(self, pod: Pod) -> None:
-        """A pod has come to a node: ours as we assumed, or by somebody else's hand."""
-        timed, logged = self._timed, _log.v(3).enabled
+        """A pod was bound: ours as assumed, or by another client."""
+        timed, logged = self._timed, _log.verbosity >= 3
         started = self._now() if timed else 0.0
         if logged:
             _log_change(_SCHEDULED, None, pod, pod=pod)
@@ -269,7 +269,7 @@ class EventHandlers:
             self._handled(_ASSIGNED_ADD, started)
         if ours:
             started = self._now() if timed else 0.0
-            # Parity: it left the pods without a node.
+            # Parity: the pod is removed from the pods without a node.
             if logged:
                 _log_change(_UNSCHEDULED, pod, None, pod=pod)
             self._queue.delete(info)
@@ -301,7 +301,7 @@ class EventHandlers:
     def _pod_deleted(self, pod: Pod) -> None:
         started = self._now() if self._timed else 0.0
         if pod.spec.node_name:
-            if _log.v(3).enabled:
+            if _log.verbosity >= 3:
                 _log_change(_SCHEDULED, pod, None, pod=pod)
             self._state.remove_pod(pod.metadata.uid)
             self._leaving.left(pod.metadata.uid)
@@ -329,7 +329,7 @@ class EventHandlers:
             self._leaving.left(info.uid)
 
     def _assumed_pod_goes(self, uid: str) -> None:
-        """A pod that we have put on a node, but the API server has not, is going away."""
+        """A pod that we have assumed, but that is not bound in the API server, is being deleted."""
         info = self._state.placed(uid)
         if info is None:
             return
@@ -340,7 +340,7 @@ class EventHandlers:
         self._queue.move_all(ASSIGNED_POD_DELETE, was, None)
 
     def _nomination_lost(self, pod: Pod, priority: int) -> None:
-        """The pod is no longer nominated to a node: pods that had to leave it room may have that."""
+        """A nomination was removed, which may free room for other pods."""
         self._queue.move_all(ASSIGNED_POD_DELETE, pod, None, pre_check=_no_more_important_than(priority))
 
 
@@ -353,7 +353,7 @@ def _log_change(what: str, old: object, new: object, **keys: object) -> None:
 
 
 def _log_place(old: Node | None, new: Node | None) -> None:
-    """Log a node that is added, deleted or changes its zone, as the reference's node tree does."""
+    """Log a node that is added, deleted or changes its zone, like the reference's node tree."""
     verbose = _log.v(2)
     if not verbose.enabled or (old is not None and new is not None and zone_of(old) == zone_of(new)):
         return
@@ -364,7 +364,7 @@ def _log_place(old: Node | None, new: Node | None) -> None:
 
 
 def _zone_text(node: Node) -> str:
-    # Parity: between the two is what no label has in it.
+    # Parity: the separator contains a character that labels cannot contain.
     region, zone = zone_of(node)
     return f"{region}:\0:{zone}" if region or zone else ""
 

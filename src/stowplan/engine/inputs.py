@@ -1,7 +1,7 @@
-"""Inputs of the engine: everything decisions depend on besides configuration and seed.
+"""Inputs of the engine: everything that decisions depend on besides configuration and seed.
 
-A driver hands inputs over one after the other, each with the time; the same inputs at the same times give the same
-effects. Where a turn of scheduling ends is an input, too: a `Schedule` tries one pod.
+A driver passes inputs one after the other, each with the time; the same inputs at the same times give the same effects.
+The length of a scheduling turn is an input, too: each `Schedule` tries one pod.
 """
 
 from __future__ import annotations
@@ -21,29 +21,29 @@ if TYPE_CHECKING:
 
 
 class Changes(msgspec.Struct, frozen=True):
-    """Objects of one kind have come, changed or gone, in this order."""
+    """Objects of one kind were added, changed or deleted, in this order."""
 
     kind: type[ApiStruct]
     changes: Sequence[Change[Any]]
 
 
 class Served(NamedTuple):
-    """The cluster serves what these plugins need from now on, or does not."""
+    """The kinds that these plugins need became available, or unavailable."""
 
     plugins: frozenset[str]
     served: bool
 
 
 class Started(NamedTuple):
-    """Pods are tried from now on: this scheduler leads."""
+    """Start scheduling: this scheduler is the leader."""
 
 
 class Stopped(NamedTuple):
-    """No pod is tried any more, and time moves none in the queue."""
+    """Stop scheduling; backoffs and timeouts in the queue are paused."""
 
 
 class Closing(NamedTuple):
-    """The end is near: what is still to be written is written now or never."""
+    """Shutdown is near: pending writes are written now or never."""
 
 
 class Schedule(NamedTuple):
@@ -51,27 +51,27 @@ class Schedule(NamedTuple):
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """How an effect ended."""
+    """The outcome of an effect."""
 
     number: int
     outcome: Outcome
 
 
 class Offered(NamedTuple):
-    """Another configuration may come into force: its profiles are built, and nothing is decided by them yet."""
+    """Build the profiles of a new configuration, without using them yet."""
 
-    #: As a file of v1 has it, complete.
+    #: As in a v1 file, complete.
     configuration: dict[str, Any]
 
 
 class Adopted(NamedTuple):
-    """What was offered last is in force from now on; the cluster does not serve what these plugins need."""
+    """Use the last offered configuration from now on; the kinds that these plugins need are not served."""
 
     lacking: frozenset[str]
 
 
 class Declined(NamedTuple):
-    """What was offered last will not come into force."""
+    """Drop the last offered configuration."""
 
 
 class Tick(NamedTuple):
@@ -79,43 +79,44 @@ class Tick(NamedTuple):
 
 
 class WallClock(NamedTuple):
-    """The wall clock is ahead of the engine's time by so many seconds."""
+    """The wall clock is ahead of the engine's time by this many seconds."""
 
     ahead: float
 
 
-# -- what plugins' coroutines do between steps; within a step the same calls need not be told --------------------------
+# -- calls of plugins' coroutines between steps; the same calls within a step are not inputs
+# -------------------------------
 
 
 class Activated(NamedTuple):
-    """These pods are to be tried soon: keys."""
+    """Activate these pods (keys)."""
 
     pods: tuple[str, ...]
 
 
 class Allowed(NamedTuple):
-    """A pod that waits on Permit has nothing to fear from this plugin."""
+    """A plugin allows a pod that waits on Permit."""
 
     uid: str
     plugin: str
 
 
 class Rejected(NamedTuple):
-    """A pod that waits on Permit is turned away."""
+    """Reject a pod that waits on Permit."""
 
     uid: str
     status: Status
 
 
 class Cancelled(NamedTuple):
-    """A pod in PreBind has to give way."""
+    """Cancel a pod in PreBind."""
 
     uid: str
     reason: str
 
 
 class Told(NamedTuple):
-    """An event for users."""
+    """Record an Event."""
 
     event: Tell
 

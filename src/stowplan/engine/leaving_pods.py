@@ -1,10 +1,10 @@
 """Pods being evicted, and the preemptors that wait for them.
 
-The API server's answer says that a pod was deleted; only the watch says that its room is free. A pod has left when it
-is on no node any more, or when it is being deleted by anybody: then it no longer blocks a preemptor. Code that changes
-the state for such a reason calls `left` before it informs the queue, so that the hints see the new state.
+The API server's response says that a pod was deleted; only the watch says that its room is free. A pod has left when it
+is no longer on a node, or when anyone is deleting it, as it then no longer blocks a preemptor. Code that changes the
+state for such a reason calls `left` before it notifies the queue, so that the hints see the new state.
 
-A listener of `ClusterState` would also see changes that transactions only try out.
+A listener of `ClusterState` would not do: it would also see changes that transactions only try out.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ class DepartureListener(Protocol):
 
 
 class LeavingPods:
-    """By UID, in the order in which they were expected to leave."""
+    """By UID, in the order in which they are expected to leave."""
 
     def __init__(self) -> None:
         self._listeners: dict[str, dict[DepartureListener, None]] = {}
 
     def expect(self, uid: str, listener: DepartureListener) -> None:
-        """Tell the listener once when the pod has left. Idempotent."""
+        """Notify the listener once when the pod has left. Idempotent."""
         self._listeners.setdefault(uid, {})[listener] = None
 
     def left(self, uid: str) -> None:
@@ -38,5 +38,5 @@ class LeavingPods:
 
     @property
     def listeners(self) -> Iterator[tuple[str, DepartureListener]]:
-        """(uid, listener) of all pods that are waited for."""
+        """(uid, listener) of all pods that have not left yet."""
         return ((uid, listener) for uid, listeners in self._listeners.items() for listener in listeners)

@@ -1,6 +1,6 @@
 """Pending effects, and the records that wait for their outcomes or for a time.
 
-A waiter is an object of the engine with a method for it, never a closure: so waits can be inspected and checked
+A waiter is an engine object with a method for the outcome, never a closure, so that waits can be inspected and verified
 (`Engine.validate`).
 """
 
@@ -21,13 +21,13 @@ if TYPE_CHECKING:
 
 
 class Waiter(Protocol):
-    """Waits for the answer to an effect."""
+    """Waits for the outcome of an effect."""
 
     def answered(self, number: int, outcome: Outcome, /) -> None: ...
 
 
 class Sleeper(Protocol):
-    """Waits for a time to come."""
+    """Waits for a time."""
 
     def woken(self) -> None: ...
 
@@ -39,7 +39,7 @@ class Alarm:
 
     def __init__(self, at: float, sleeper: Sleeper) -> None:
         self.at = at
-        #: None once it has rung or is not wanted any more.
+        #: None once it has fired or was cancelled.
         self.sleeper: Sleeper | None = sleeper
 
     def cancel(self) -> None:
@@ -48,22 +48,22 @@ class Alarm:
 
 class Outbox:
     def __init__(self) -> None:
-        #: The time of the step that is under way: the engine sets it.
+        #: The time of the current step, set by the engine.
         self.now = 0.0
-        #: Of the step that is under way.
+        #: Effects of the current step.
         self.effects: list[Effect] = []
         self._number = 0
         self._waiters: dict[int, Waiter] = {}
         self._alarms: list[tuple[float, int, Alarm]] = []
-        #: Alarms are told apart by it: at one time the first set is the first to ring.
+        #: Identifies alarms; of alarms for the same time, the first one set fires first.
         self._alarm_number = 0
-        #: The earliest time that the driver knows of.
+        #: The earliest wake-up time that the driver knows.
         self._told = inf
-        #: When alarms last rang, and the number of the last that was set before.
+        #: When alarms last fired, and the number of the last one set before.
         self._rung = (-inf, 0)
-        #: Who is to be woken before the step ends, in order, each once.
+        #: Sleepers to wake before the step ends, in order, without duplicates.
         self.waking: dict[Sleeper, None] = {}
-        #: Object -> who waits for it to change; and the other way round.
+        #: Object -> sleepers that wait for its change; and the reverse mapping.
         self.watched_by: dict[Key, dict[Sleeper, None]] = {}
         self._watched: dict[Sleeper, dict[Key, None]] = {}
 
@@ -76,19 +76,19 @@ class Outbox:
         return self._number
 
     def ask(self, action: Action, waiter: Waiter) -> int:
-        """Have something done; its answer goes to the waiter, in a later step."""
+        """Emit an effect; its outcome goes to the waiter, in a later step."""
         self._number = number = self._number + 1
         self.effects.append(Effect(number, action))
         self._waiters[number] = waiter
         return number
 
     def cancel(self, number: int, why: str) -> None:
-        """Break off what is under way; its waiter hears how it ended."""
+        """Cancel an effect in progress; its waiter gets the outcome."""
         if number in self._waiters:
             self.tell(Cancel(number, why))
 
     def withdraw(self, number: int) -> None:
-        """Nobody waits for the answer any more; what was not begun need not be."""
+        """The outcome is no longer needed; the driver need not start the effect."""
         if self._waiters.pop(number, None) is not None:
             self.tell(Withdraw(number))
 
@@ -99,13 +99,13 @@ class Outbox:
             waiter.answered(number, outcome)
 
     def take(self) -> list[Effect]:
-        """The effects since it was last asked."""
+        """Return and remove the effects since the last call."""
         effects, self.effects = self.effects, []
         return effects
 
     @property
     def number(self) -> int:
-        """Of the last effect."""
+        """The number of the last effect."""
         return self._number
 
     @property
@@ -113,14 +113,15 @@ class Outbox:
         """Effect number -> waiter."""
         return self._waiters
 
-    # -- at the end of the step ---------------------------------------------------------------------------------------
+    # -- end of step
+    # ------------------------------------------------------------------------------------------------------
 
     def soon(self, sleeper: Sleeper) -> None:
-        """Wake somebody before the step ends: when whatever calls just now, such as a plugin, is through."""
+        """Wake a sleeper before the step ends, after the current caller, such as a plugin, has finished."""
         self.waking[sleeper] = None
 
     def finish(self) -> None:
-        """Wake who is to be woken before the step ends."""
+        """Wake the sleepers that are due before the step ends."""
         while self.waking:
             soon, self.waking = self.waking, {}
             for sleeper in soon:
@@ -129,7 +130,7 @@ class Outbox:
     # -- objects ------------------------------------------------------------------------------------------------------
 
     def watch(self, key: Key, sleeper: Sleeper) -> None:
-        """Wake somebody once, when this or another object that it waits for changes, unless it is `unwatch` first."""
+        """Wake a sleeper once, when any object that it watches changes, unless it is passed to `unwatch` first."""
         self.watched_by.setdefault(key, {})[sleeper] = None
         self._watched.setdefault(sleeper, {})[key] = None
 
@@ -147,7 +148,7 @@ class Outbox:
         return ((key, sleeper) for key, sleepers in self.watched_by.items() for sleeper in sleepers)
 
     def changed(self, key: Key) -> None:
-        """An object has changed."""
+        """Wake the sleepers of a changed object."""
         for sleeper in tuple(self.watched_by.get(key, ())):
             self.unwatch(sleeper)
             self.soon(sleeper)
@@ -155,7 +156,7 @@ class Outbox:
     # -- alarms -------------------------------------------------------------------------------------------------------
 
     def wake(self, at: float, sleeper: Sleeper) -> Alarm:
-        """Wake a sleeper in the first step at that time or later."""
+        """Wake a sleeper in the first step at or after this time."""
         alarm = Alarm(at, sleeper)
         self._alarm_number += 1
         heapq.heappush(self._alarms, (at, self._alarm_number, alarm))
@@ -164,7 +165,7 @@ class Outbox:
         return alarm
 
     def ring(self) -> None:
-        """Wake everybody whose time has come; alarms that are set meanwhile ring in a later step."""
+        """Wake every sleeper that is due; alarms set in the process fire in a later step."""
         last, later = self._alarm_number, []
         self._told, self._rung = inf, (self.now, last)
         try:
@@ -183,7 +184,7 @@ class Outbox:
 
     @property
     def alarms(self) -> Iterator[Alarm]:
-        """Those that are still to ring, in no order."""
+        """Alarms that have not fired, in no particular order."""
         return (alarm for _, _, alarm in self._alarms if alarm.sleeper is not None)
 
     def _tell(self, at: float) -> None:
@@ -193,17 +194,17 @@ class Outbox:
     # -- dump and load ------------------------------------------------------------------------------------------------
 
     def dump(self) -> DumpedOutbox:
-        """Dump the numbers. There must be no waiters; owners of alarms dump these themselves."""
+        """The numbers. There must be no waiters; owners of alarms dump these themselves."""
         return DumpedOutbox(number=self._number, told=None if self._told == inf else self._told)
 
     def load(self, dumped: DumpedOutbox) -> None:
-        """Go on with these numbers; alarms are set anew after that, and tell the driver nothing that it was told."""
+        """Restore the numbers. Alarms are set again afterwards, without repeating wake-ups that the driver knows."""
         self._number, self._told = dumped.number, inf if dumped.told is None else dumped.told
 
     # -- invariants ---------------------------------------------------------------------------------------------------
 
     def problems(self) -> list[str]:
-        """Invariants that do not hold between steps."""
+        """Violated invariants between steps."""
         return [*self._problems_of_effects(), *self._problems_of_alarms()]
 
     def _problems_of_effects(self) -> Iterator[str]:

@@ -24,5 +24,5 @@ class Parts:
     leaving: LeavingPods
     stories: Stories
     reporter: Reporter
-    #: Set once there is one: plugins are built before it.
+    #: Set after the profiles are built, which plugins need first.
     queue: SchedulingQueue = None  # type: ignore[assignment]

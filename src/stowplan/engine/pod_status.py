@@ -1,9 +1,9 @@
 """Patches of pod conditions and the nominated node name.
 
-The patch is the difference between the status that is known and the wanted one, as a strategic merge patch: a condition
-that exists is named by its type and brings what changed in it, beside the order of all of them; one that is new
-brings everything. A condition's `lastTransitionTime` stays while its status does; that only `observedGeneration` moved
-is no reason to write.
+The patch is the difference between the known and the wanted status, as a strategic merge patch: an existing condition
+is identified by its type and has its changed fields, with the order of all conditions; a new one has all fields.
+`lastTransitionTime` stays unless the condition's status changes, and a change of `observedGeneration` alone is not
+written.
 
 Upstream: pkg/api/v1/pod/util.go (UpdatePodCondition), pkg/scheduler/util/utils.go (PatchPodStatus); docs/behaviour.md,
 Status patches.
@@ -26,8 +26,8 @@ def status_patch(
 ) -> dict[str, Any] | None:
     """The body of the patch; None if nothing would change.
 
-    Each condition's `last_transition_time` is the time to write if its status changes. A nominated node of None leaves
-    it as it is, "" clears it.
+    Each condition's `last_transition_time` is the time to write if its status changes. A nominated node of None keeps
+    the current one, "" clears it.
     """
     renominated = nominated_node_name is not None and nominated_node_name != status.nominated_node_name
     wanted = {one.type: one for one in conditions}
@@ -57,7 +57,7 @@ def _differs(old: PodCondition | None, new: PodCondition) -> bool:
 
 
 def _difference(old: PodCondition | None, new: PodCondition) -> dict[str, Any]:
-    """The fields to send; empty if there are none."""
+    """The fields to send; empty if nothing changed."""
     wanted = _fields(new)
     if old is None:
         return wanted
@@ -67,7 +67,7 @@ def _difference(old: PodCondition | None, new: PodCondition) -> dict[str, Any]:
 
 
 def _fields(condition: PodCondition) -> dict[str, Any]:
-    """The condition as Go writes it: times are there even when they are null."""
+    """The condition as Go encodes it, with null times included."""
     fields: dict[str, Any] = {
         "lastProbeTime": condition.last_probe_time,
         "lastTransitionTime": condition.last_transition_time,

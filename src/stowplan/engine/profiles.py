@@ -1,12 +1,12 @@
-"""The profiles in force, and those of an offered configuration.
+"""The active profiles, and those of an offered configuration.
 
-A configuration is swapped in two steps, as what its plugins need to know of the cluster has to be fetched in between:
+A configuration is replaced in two steps, because objects that its plugins need have to be fetched in between:
 
-    offered    its profiles are built beside those in force, and decide nothing
-    adopted    they take over, all at once, between two steps
+    offered    its profiles are built next to the active ones, without being used
+    adopted    they become active, all at once, between two steps
 
-A profile that is the same in both stays as it is, with all that its plugins know. One that is replaced, or gone, stays
-until the last binding cycle that began with it is over; then its plugins are closed.
+A profile that is equal in both stays as it is, with the state of its plugins. A profile that is replaced or removed is
+kept until the last binding cycle that began with it is over; then its plugins are closed.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from stowplan.config import ConfigError, load_config
 from stowplan.extenders.http_extender import configured_extenders
-from stowplan.framework.line_up import PluginInitError
-from stowplan.framework.runtime import Framework
+from stowplan.framework.runtime.framework import Framework
+from stowplan.framework.runtime.line_up import PluginInitError
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -26,21 +26,21 @@ if TYPE_CHECKING:
     from stowplan.engine.reporter import Reporter
     from stowplan.framework.extender import Extender
     from stowplan.framework.handle import Handle
-    from stowplan.framework.registry import Registry
+    from stowplan.framework.runtime.registry import Registry
 
 
 @dataclass(frozen=True, kw_only=True)
 class Offer:
-    """A configuration that may come into force."""
+    """A configuration that may become active."""
 
     configuration: Configuration
-    #: By name, in its order; those that stay are those in force.
+    #: By name, in the configuration's order; unchanged profiles are the active ones.
     frameworks: Mapping[str, Framework]
     extenders: tuple[Extender, ...]
 
 
 class HandleMaker(Protocol):
-    """Makes what plugins are handed: `handles.Handles`."""
+    """Creates handles for plugins: `handles.Handles`."""
 
     def new(self, profile: str, extenders: Sequence[Extender], /, *, in_force: bool) -> Handle: ...
 
@@ -56,7 +56,7 @@ class Profiles:
         extenders: Sequence[Extender] | None,
         reporter: Reporter,
     ) -> None:
-        """`extenders` are those of every configuration; None: each has its own."""
+        """`extenders` are shared by all configurations; None: each has its own."""
         self._registry = registry
         self._features = features
         self._handles = handles
@@ -64,7 +64,7 @@ class Profiles:
         self._reporter = reporter
         self.configuration = configuration
         self._extenders = self._extenders_of(configuration)
-        #: By name; this mapping stays, and everybody who has to know of a swap has it.
+        #: By name. This mapping object is shared and updated in place, so that its readers see replaced profiles.
         self.in_force: dict[str, Framework] = {
             profile.scheduler_name: Framework(
                 profile, registry, handles.new(profile.scheduler_name, self._extenders, in_force=True)
@@ -72,25 +72,26 @@ class Profiles:
             for profile in configuration.profiles
         }
         self.offer: Offer | None = None
-        #: Why what was offered last cannot come into force; "" if it can.
+        #: Why the last offered configuration cannot be used; "" if it can.
         self.refusal = ""
-        #: Replaced, and perhaps still in use.
+        #: Replaced profiles that may still be in use.
         self.retired: list[Framework] = []
 
     def _extenders_of(self, configuration: Configuration) -> tuple[Extender, ...]:
         return configured_extenders(configuration) if self._given is None else self._given
 
-    # -- from one configuration to the next ---------------------------------------------------------------------------
+    # -- replacing the configuration
+    # --------------------------------------------------------------------------------------
 
     def take_offer(self, configuration: Mapping[str, Any]) -> None:
-        """Build the profiles of a configuration; `refusal` says so if that cannot be done."""
+        """Build the profiles of a configuration; sets `refusal` if that fails."""
         self.decline()
         try:
             self.offer, self.refusal = self._built(configuration), ""
         except (ConfigError, PluginInitError) as e:
             self.refusal = str(e)
         except Exception as e:
-            # A user's plugin that is like no plugin.
+            # A user plugin that is malformed.
             self.refusal = f"{type(e).__name__}: {e}"
 
     def _built(self, given: Mapping[str, Any]) -> Offer:
@@ -107,7 +108,7 @@ class Profiles:
                     found[name] = known
                     continue
                 found[name] = Framework(profile, self._registry, self._handles.new(name, extenders, in_force=False))
-                # The queue asks again; it must not be the first to hear that they cannot be registered.
+                # The queue calls this again, and must not be the first to find that it fails.
                 found[name].registered_events()
         except BaseException:
             self._close(self._new(found))
@@ -121,9 +122,9 @@ class Profiles:
             self.offer = None
 
     def adopt(self, lacking: Collection[str]) -> frozenset[str]:
-        """Let what was offered take over, without the plugins that lack something; the profiles that are new or gone.
+        """Activate the offered profiles, and return those that are new or removed. A changed profile is both.
 
-        A profile that is another one now is both.
+        `lacking`: the plugins whose kinds are not served.
         """
         offer, self.offer = self.offer, None
         if offer is None:
@@ -145,7 +146,8 @@ class Profiles:
     def _new(self, frameworks: Mapping[str, Framework]) -> list[Framework]:
         return [framework for name, framework in frameworks.items() if self.in_force.get(name) is not framework]
 
-    # -- the end ------------------------------------------------------------------------------------------------------
+    # -- closing
+    # ----------------------------------------------------------------------------------------------------------
 
     def close_unused(self, used: Collection[Framework]) -> None:
         """Close the replaced profiles that no binding cycle uses any more."""

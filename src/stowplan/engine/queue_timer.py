@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 class QueueTimer:
     def __init__(self, parts: Parts, *, second: float) -> None:
-        """`second`: where a second begins. Backoffs that end in whole seconds do so for all pods at once."""
+        """`second`: the phase of the interval. Backoffs in whole seconds end at the same time for all pods."""
         self._parts = parts
         self._second = second
         self._alarm: Alarm | None = None
@@ -23,7 +23,7 @@ class QueueTimer:
 
     @property
     def is_set(self) -> bool:
-        """Whether it will ring, or has not been asked to yet."""
+        """Whether it will fire, or has not been set for the first time yet."""
         return self._alarm is None or self._alarm.sleeper is self
 
     def woken(self) -> None:

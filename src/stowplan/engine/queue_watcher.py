@@ -29,17 +29,16 @@ class QueueWatcher(QueueObserver):
     def moved(self, queued: QueuedPod, place: Place, cause: str) -> None:
         if self._stories.kept:
             self._stories.moved(queued, place, cause)
-        verbose = _log.v(5)
-        if not verbose.enabled or place not in QUEUE_NAMES:
+        if _log.verbosity < 5 or place not in QUEUE_NAMES:
             return
         text = "Pod moved to an internal scheduling queue"
         if place is Place.UNSCHEDULABLE:
             if queued.gated:
                 text += ", because the pod is gated"
             elif cause == SCHEDULE_ATTEMPT_FAILURE:
-                # The queue itself logs more of these.
+                # Logged in more detail by the queue itself.
                 return
-        verbose.info(text, pod=queued.pod, event=cause, queue=QUEUE_NAMES[place])
+        _log.v(5).info(text, pod=queued.pod, event=cause, queue=QUEUE_NAMES[place])
 
     def woken(self, pods: Sequence[QueuedPod], event: ClusterEvent, changed: Any) -> None:
         self._stories.woken(pods, event.label, changed)

@@ -1,4 +1,4 @@
-"""Problems that are nobody's answer, such as a plugin that fails to give back what it reserved."""
+"""Report problems that are not part of any result, such as a failing Unreserve."""
 
 from __future__ import annotations
 

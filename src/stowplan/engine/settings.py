@@ -1,4 +1,4 @@
-"""Settings of an engine, and its sources of chance and time."""
+"""Settings of an engine, and its sources of randomness and time."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class Chance(Protocol):
 
 
 class Meter(Protocol):
-    """What metrics are made with: a stopwatch, and chance for those that are sampled."""
+    """For metrics: a stopwatch, and random numbers for sampling."""
 
     def clock(self) -> float: ...
 
@@ -24,22 +24,22 @@ class Meter(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class EngineSettings:
-    """What is not in KubeSchedulerConfiguration."""
+    """Settings that are not in KubeSchedulerConfiguration."""
 
     max_in_unschedulable: float = 300.0
-    #: Whether what happened to pods is remembered, and told to users.
+    #: Whether stories of pods are kept and Events recorded.
     stories: bool = True
     events: bool = True
-    #: Whether rejections that no plugin stands for are logged as errors, as the reference does.
+    #: Whether rejections without a rejecting plugin are logged as errors, as in the reference.
     rejections_are_errors: bool = True
     #: Whether equal pods share results.
     reuse: bool = True
-    #: Whether other pods are decided while one waits for an extender.
+    #: Whether other pods are tried while one waits for an extender.
     overlaps: bool = False
 
 
 class Stopwatch:
-    """Time for metrics that is comparable with the engine's: it goes on within a step."""
+    """Time for metrics, comparable with the engine's, but advancing within a step."""
 
     def __init__(self, meter: Meter, now: float) -> None:
         self._clock = meter.clock

@@ -1,20 +1,20 @@
-"""Pod status patches: the newest per pod, sent below binds.
+"""Pod status patches: the newest per pod, with lower priority than bindings.
 
-`write` notes what a pod's status shall say and returns. Pods with a note stand in line, and a few at a time are written
-in the status lane. Notes for a pod that waits, or come while an earlier patch of it is under way, are merged into one.
-So ten thousand pods that fail at once are ten thousand notes, and a pod that fails again before its turn costs nothing
-more. `patch` is for who waits for the end of it; it does not stand in line.
+`write` records a note with the wanted change of a pod's status and returns. Pods with a note wait in line, and a few at
+a time are written in the status lane. Notes for a pod that is waiting, or that has a patch in progress, are merged into
+one. So ten thousand pods that fail at once are ten thousand notes, and a pod that fails again before its turn costs
+nothing more. `patch` is for callers that wait for the result; it bypasses the line.
 
-A patch is computed when it is sent, against the newest known status: the informer's, or the last patch's answer, which
-may be ahead of the informer.
+A patch is computed when it is sent, against the newest known status: the informer's, or the response to the last patch,
+which may be ahead of the informer.
 
-A note that cannot be sent is dropped after a few tries, as the pod's next failure writes it again. For a pod that is
-about to be bound, `withdraw` makes sure that no older note is sent after the binding.
+A note that cannot be sent is dropped after a few attempts, because the pod's next failure writes it again. For a pod
+that is about to be bound, `withdraw` guarantees that no older note is sent after the binding.
 
-    idle         nothing to write; the last answer is ahead of the informer
+    idle         nothing to write; the last response is ahead of the informer
     in line      there is a note
-    under way    a patch is sent; what is noted meanwhile is sent when its answer has come
-    resting      it failed and is tried again at a time; what is noted meanwhile goes with it
+    under way    a patch was sent; further notes are sent after its response
+    resting      it failed and is retried later; further notes are included
 
 Upstream: PatchPodStatus in pkg/scheduler/util/utils.go; merging as in pkg/scheduler/framework/api_calls.
 """
@@ -55,13 +55,13 @@ RETRIABLE = (Unreachable, InternalError, ServiceUnavailable, Conflict)
 
 
 class StatusListener(Protocol):
-    """Waits for the end of a patch."""
+    """Waits for the result of a patch."""
 
     def status_written(self, failed: Exception | None, /) -> None: ...
 
 
 class WithdrawalListener(Protocol):
-    """Waits until nothing of a pod's status is under way."""
+    """Waits until no patch of a pod is in progress."""
 
     def withdrawn(self) -> None: ...
 
@@ -74,21 +74,21 @@ class Stage(Enum):
 
 
 class Note:
-    """What is to be written of a pod."""
+    """The pending change of a pod's status."""
 
     __slots__ = ("conditions", "listeners", "nominated_node_name", "tries")
 
     def __init__(self) -> None:
-        #: By type. Their `last_transition_time` is when they were noted.
+        #: By type. Their `last_transition_time` is when they were recorded.
         self.conditions: dict[str, PodCondition] = {}
         self.nominated_node_name: str | None = None
-        #: Who wants to know how it ends; such a note passes the line.
+        #: Callers that wait for the result; such a note bypasses the line.
         self.listeners: list[StatusListener] = []
-        #: Patches sent since the newest of it was noted.
+        #: Patches sent since the note was last changed.
         self.tries = 0
 
     def add(self, condition: PodCondition | None, nominated_node_name: str | None) -> None:
-        """Note something newer."""
+        """Merge a newer change."""
         if condition is not None:
             earlier = self.conditions.get(condition.type)
             if earlier is not None and earlier.status == condition.status:
@@ -113,12 +113,12 @@ class Note:
         return bool(self.listeners)
 
     def woken(self) -> None:
-        """It was dropped."""
+        """The note was dropped."""
         self.end()
 
 
 class PodWrites:
-    """A pod of which something is to be written, or was written and did not come back from the informer yet."""
+    """A pod with a pending change, or with a response that is ahead of the informer."""
 
     __slots__ = (
         "ahead",
@@ -148,20 +148,20 @@ class PodWrites:
         self.status: PodStatus = pod.status
         self.version = _version(pod)
         self.bound = bool(pod.spec.node_name)
-        #: Whether the status is from an answer that the informer has not come up to.
+        #: Whether the status is from a response that the informer has not delivered yet.
         self.ahead = False
-        #: The pod is gone, or about to be bound: only the patch under way keeps it here.
+        #: The pod is gone, or about to be bound: the record only exists for the patch in progress.
         self.forgotten = False
-        #: What is still to be sent, or sent again.
+        #: The change to send, or to retry.
         self.note: Note | None = None
-        #: What the patch under way says, and the effect's number.
+        #: The change in the patch in progress, and the effect's number.
         self.sent: Note | None = None
         self.number = 0
-        #: When it is tried again, while it rests.
+        #: Fires at the retry, while resting.
         self.alarm: Alarm | None = None
-        #: While tries fail.
+        #: Set while attempts fail.
         self.backoff: Backoff | None = None
-        #: Who waits for the end of the patch under way.
+        #: Waiters for the end of the patch in progress.
         self.withdrawals: list[WithdrawalListener] = []
 
     @property
@@ -172,12 +172,12 @@ class PodWrites:
         return f"status of pod {self.key}"
 
     def see(self, pod: Pod, *, answer: bool = False) -> None:
-        """Take over what somebody knows of the pod, if it is not older."""
+        """Use another version of the pod, unless it is older."""
         version = _version(pod)
         if version < self.version or _uid(pod) != self.uid:
             return
         self.bound = bool(pod.spec.node_name)
-        # A bound pod is written to once, if at all: its answer is not worth keeping.
+        # A bound pod is patched at most once, so its response need not be kept.
         self.ahead = answer and version > self.version and not self.bound
         self.status, self.version = pod.status, version
 
@@ -185,7 +185,7 @@ class PodWrites:
         self.owner.answered(self, outcome)
 
     def woken(self) -> None:
-        """It has rested."""
+        """The delay before the retry is over."""
         self.owner.rested(self)
 
 
@@ -198,41 +198,41 @@ class PodStatuses:
         random: Callable[[], float],
         report: Callable[[str], None],
     ) -> None:
-        """`wall_clock`: seconds since the epoch; `random`: uniform in [0, 1), for the pauses between tries."""
+        """`wall_clock`: seconds since the epoch; `random`: uniform in [0, 1), for the jitter of retries."""
         self._outbox = outbox
         self._wall_clock = wall_clock
         self._random = random
         self._reports = Reports(report, clock=self._now)
         self._known: dict[str, PodWrites] = {}
-        #: Pods with a note that nobody listens to, by UID.
+        #: Pods with a note that nobody waits for, by UID.
         self._line: OrderedDict[str, PodWrites] = OrderedDict()
         #: UIDs of pods that were taken from the line, until their note is written or dropped.
         self._slots: set[str] = set()
-        #: Whether this is woken at the end of the step.
+        #: Whether a wake-up at the end of the step is scheduled.
         self._begins = False
         self._last_try = False
-        #: Patches whose answers have not come.
+        #: Number of patches in progress.
         self.under_way = 0
 
     @property
     def listeners(self) -> Iterator[StatusListener]:
-        """Who waits for the end of a patch, each as often as it waits."""
+        """Waiters for patches, with multiplicity."""
         for writes in self._known.values():
             for note in (writes.sent, writes.note):
                 yield from () if note is None else note.listeners
 
     @property
     def withdrawal_listeners(self) -> Iterator[WithdrawalListener]:
-        """Who waits until nothing of a pod's status is under way."""
+        """Waiters for withdrawals."""
         return (listener for writes in self._known.values() for listener in writes.withdrawals)
 
     @property
     def idle(self) -> bool:
-        """Whether nothing is under way or can begin before time passes."""
+        """Whether nothing is in progress or can start before time passes."""
         return not self.under_way and not self._can_begin
 
     def write(self, pod: Pod, *, condition: PodCondition | None = None, nominated_node_name: str | None = None) -> None:
-        """Have the status changed, some time soon. A nominated node of None leaves it as it is, "" clears it."""
+        """Record a status change, to be written soon. A nominated node of None keeps the current one, "" clears it."""
         if _uid(pod) not in self._known:
             conditions = () if condition is None else (condition,)
             if status_patch(pod.status, conditions=conditions, nominated_node_name=nominated_node_name) is None:
@@ -249,7 +249,7 @@ class PodStatuses:
         condition: PodCondition | None = None,
         nominated_node_name: str | None = None,
     ) -> None:
-        """Change the status now, and tell how it ended: maybe before this returns. It takes along what waits."""
+        """Change the status now, including pending changes. The listener may be called before this returns."""
         writes, note = self._noted(pod, condition, nominated_node_name)
         note.listeners.append(listener)
         if writes.stage is not Stage.UNDER_WAY:
@@ -257,13 +257,13 @@ class PodStatuses:
             self._send(writes)
 
     def observe(self, pod: Pod) -> None:
-        """Hear what the informer says of a pod."""
+        """Process a pod that the informer delivered."""
         writes = self._known.get(_uid(pod))
         if writes is None:
             return
         writes.see(pod)
         if pod.spec.node_name and writes.note is not None and not writes.note.listeners:
-            # That it could not be scheduled is no longer true.
+            # The pod was bound, so "unschedulable" is no longer true.
             self._drop(writes)
         self._tidy(writes)
 
@@ -278,9 +278,9 @@ class PodStatuses:
         self._tidy(writes)
 
     def withdraw(self, uid: str, listener: WithdrawalListener) -> bool:
-        """Drop what waits: the pod is about to be bound. Whether the listener has to wait for what is under way.
+        """Drop pending changes of a pod that is about to be bound; return whether the listener has to wait for a patch.
 
-        What was written stays known: if the binding fails, the next patch builds on it.
+        The known status is kept: if the binding fails, the next patch builds on it.
         """
         writes = self._known.get(uid)
         if writes is None:
@@ -294,7 +294,7 @@ class PodStatuses:
         return True
 
     def last_try(self) -> None:
-        """Send what rests now, and try nothing again: the end is near."""
+        """Send what is waiting for a retry, and stop retrying: shutdown is near."""
         self._last_try = True
         for writes in tuple(self._known.values()):
             if writes.alarm is not None:
@@ -302,7 +302,7 @@ class PodStatuses:
                 self.rested(writes)
 
     def close(self) -> None:
-        """Report what was not reported yet."""
+        """Report what has not been reported yet."""
         self._reports.close()
 
     # -- notes --------------------------------------------------------------------------------------------------------
@@ -324,7 +324,10 @@ class PodStatuses:
         return writes, note
 
     def _drop(self, writes: PodWrites) -> None:
-        """Give up what waits; who listens hears it at the end of the step, as others are in the middle of something."""
+        """Drop a pending change.
+
+        Listeners are notified at the end of the step, as callers are in the middle of something.
+        """
         note, writes.note = writes.note, None
         if writes.stage is not Stage.UNDER_WAY:
             self._leave(writes)
@@ -333,7 +336,7 @@ class PodStatuses:
 
     @staticmethod
     def _give_up(writes: PodWrites) -> None:
-        """Try what is under way not again."""
+        """Do not retry the patch in progress."""
         if writes.sent is not None:
             writes.sent.tries = MAX_TRIES
 
@@ -351,7 +354,7 @@ class PodStatuses:
         self._begin_soon()
 
     def _leave(self, writes: PodWrites) -> None:
-        """Leave the line, or end the rest."""
+        """Leave the line, or end the wait for a retry."""
         self._line.pop(writes.uid, None)
         if writes.alarm is not None:
             writes.alarm.cancel()
@@ -368,13 +371,13 @@ class PodStatuses:
         return bool(self._line) and len(self._slots) < MAX_CONCURRENT_PATCHES
 
     def _begin_soon(self) -> None:
-        """Begin at the end of the step: what else it brings for a pod goes with the same patch."""
+        """Start at the end of the step, so that further changes of a pod in this step go into the same patch."""
         if not self._begins and self._can_begin:
             self._begins = True
             self._outbox.soon(self)
 
     def woken(self) -> None:
-        """Begin with as many as may be under way."""
+        """Start as many patches as allowed."""
         self._begins = False
         while self._can_begin:
             _, writes = self._line.popitem(last=False)
@@ -423,7 +426,7 @@ class PodStatuses:
             self._over(writes, note, outcome.error)
 
     def _is_tried_again(self, writes: PodWrites, note: Note, outcome: Outcome) -> bool:
-        # Like upstream's "connection refused": it was not carried out.
+        # Like upstream's "connection refused": the request was not carried out.
         retriable = isinstance(outcome, Refused) and isinstance(outcome.error, RETRIABLE)
         outdated = writes.bound and not note.listeners
         return retriable and note.tries < MAX_TRIES and not self._last_try and not outdated
@@ -438,16 +441,16 @@ class PodStatuses:
         writes.alarm = self._outbox.wake(self._now() + writes.backoff.next(), writes)
 
     def rested(self, writes: PodWrites) -> None:
-        """Try it again."""
+        """Retry."""
         writes.alarm, writes.stage = None, Stage.IDLE
         self._send(writes)
 
     def _over(self, writes: PodWrites, note: Note, failed: Exception | None) -> None:
-        """The note was written, or cannot be; what came meanwhile is next."""
+        """A change was written, or failed for good; continue with what was recorded in the meantime."""
         writes.stage, writes.backoff = Stage.IDLE, None
         self._free_slot(writes)
         withdrawals, writes.withdrawals = writes.withdrawals, []
-        # First, as the others may have something sent.
+        # First, because the other listeners may send another patch.
         for listener in withdrawals:
             listener.withdrawn()
         if not note.end(failed) and failed is not None:
@@ -455,7 +458,7 @@ class PodStatuses:
         self._go_on(writes)
 
     def _go_on(self, writes: PodWrites) -> None:
-        # Who listened may have had something else sent.
+        # A listener may have sent another patch.
         if writes.stage is not Stage.IDLE or writes.note is None:
             self._tidy(writes)
         elif writes.note.listeners:
@@ -465,12 +468,12 @@ class PodStatuses:
 
     def _report_failure(self, writes: PodWrites, failed: Exception) -> None:
         if isinstance(failed, NotFound):
-            # A pod that is gone has no status.
+            # The pod is gone.
             return
         if isinstance(failed, _FAILURES):
             self._reports.say("A pod's status cannot be written", f"{writes.key}: {failed}")
         else:
-            # A bug.
+            # Indicates a bug.
             self._reports.say("Writing a pod's status fails", f"{writes.key}: {failed!r}")
 
     def _now(self) -> float:
@@ -480,11 +483,11 @@ class PodStatuses:
 
     @property
     def unfinished(self) -> Iterator[str]:
-        """Pods of which something is still to be written."""
+        """Pods with pending changes."""
         return (f"{writes}: {writes.stage.value}" for writes in self._known.values() if writes.stage is not Stage.IDLE)
 
     def dump(self) -> list[DumpedStatus]:
-        """What is ahead of the informer; nothing may be unfinished."""
+        """The responses that are ahead of the informer; nothing may be unfinished."""
         return [
             DumpedStatus(
                 uid=writes.uid,
@@ -504,10 +507,11 @@ class PodStatuses:
             writes = self._known[one.uid] = PodWrites(self, Pod(metadata=metadata, status=one.status))
             writes.ahead = True
 
-    # -- checking -----------------------------------------------------------------------------------------------------
+    # -- invariants
+    # -------------------------------------------------------------------------------------------------------
 
     def problems(self) -> list[str]:
-        """What does not hold between two steps, though it always must."""
+        """Violated invariants between steps."""
         return [*self._problems_of_pods(), *self._problems_of_sums(), *self._problems_of_the_outbox()]
 
     def _problems_of_pods(self) -> Iterator[str]:
@@ -564,6 +568,6 @@ def _uid(pod: Pod) -> str:
 
 
 def _version(pod: Pod) -> int:
-    """Of two objects with the same UID the one with the larger is newer, as Kubernetes promises."""
+    """Of two objects with the same UID, the one with the larger resourceVersion is newer."""
     version = pod.metadata.resource_version
     return int(version) if version.isdecimal() else 0

@@ -1,14 +1,14 @@
-"""Check the invariants of an engine.
+"""Verify the invariants of an engine.
 
-Most of what the engine knows is kept in two places, so that either can be asked: where a pod waits, what its requests
-add up to, who waits for an answer. Each part has `problems()` for what it keeps alone. Here is what holds between them:
+Much of the engine's state is stored twice, for access from either side: where a pod waits, the sums of requests, who
+waits for an answer. Each part verifies its own state in `problems()`. Here is what must hold between them:
 
-* A pending pod of ours is exactly one of these: waiting in the queue; in flight; on its way, when its binding does
-  not need the queue any more; on a node, when its binding is over and has not been seen yet. A pod that is
-  terminating may be nowhere, as it is not tried, or wait while its last binding ends.
-* A pod is in flight as long as its scheduling cycle is suspended, and its binding is announced or waits on Permit.
-* Who waits until a status is written is known to the statuses, and the other way round.
-* Every answer and every alarm goes to one of the parts' own records.
+* A pending pod of ours is exactly one of these: waiting in the queue; in flight; in a binding cycle that no longer
+  needs the queue; on a node, when its binding is over and has not been observed yet. A pod that is terminating may be
+  nowhere, as it is not tried, or wait while its last binding ends.
+* A pod is in flight as long as its scheduling cycle is suspended, or its binding is announced or waits on Permit.
+* Waiters for status writes are known to the statuses, and the other way round.
+* Every outcome and every alarm goes to a record of one of the parts.
 
 Upstream has no such check. The model is `validate_state` of dask.distributed's worker state machine.
 """
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 
 class InvalidStateError(RuntimeError):
-    """The engine contradicts itself, which only a bug can bring about; says in what."""
+    """The engine's state is inconsistent, which indicates a bug; lists the violations."""
 
     def __init__(self, problems: Iterable[str]) -> None:
         self.problems = tuple(problems)
@@ -52,7 +52,7 @@ class InvalidStateError(RuntimeError):
 
 
 class Validation:
-    """The parts of one engine, to be compared between its steps."""
+    """Compares the parts of an engine between steps."""
 
     def __init__(
         self,
@@ -76,7 +76,7 @@ class Validation:
         self._queue_timer = queue_timer
 
     def problems(self) -> list[str]:
-        """Invariants that do not hold between steps."""
+        """Violated invariants between steps."""
         return [
             *problems_of_state(self._parts.state),
             *self._parts.queue.problems(),
@@ -105,7 +105,7 @@ class Validation:
                 yield f"pod {info.key} ({info.uid}): pending, and {' and '.join(places) or 'nowhere'}"
 
     def _places_of(self, info: PodInfo) -> Iterator[str]:
-        """What becomes of a pending pod: one thing."""
+        """The places of a pending pod; there should be exactly one."""
         queue, state = self._parts.queue, self._parts.state
         queued = queue.get(info.key)
         if queued is not None and queued.pod.uid == info.uid:
@@ -149,7 +149,8 @@ class Validation:
             if assumed and state.pending.by_uid(info.uid) is None and info.uid not in self._bindings.under_way:
                 yield f"pod {info.key} ({info.uid}): assumed on {info.node_name}, but neither pending nor on its way"
 
-    # -- who waits for whom -------------------------------------------------------------------------------------------
+    # -- waiters
+    # ----------------------------------------------------------------------------------------------------------
 
     def _problems_of_listeners(self) -> Iterator[str]:
         announcing = [binding for binding in self._bindings.under_way.values() if binding.stage is Stage.ANNOUNCING]
@@ -159,7 +160,7 @@ class Validation:
         yield from _differing("a status to be withdrawn", withdrawing, self._statuses.withdrawal_listeners)
 
     def _problems_of_waiters(self) -> Iterator[str]:
-        """Whether each of its records is known, every part says itself."""
+        """Check that all waiters belong to known records; each part verifies that its records are registered."""
         outbox = self._parts.outbox
         for number, waiter in outbox.awaited.items():
             if not isinstance(waiter, PodWrites | GroupPatch | Eviction | PluginCall | Need | Portions):

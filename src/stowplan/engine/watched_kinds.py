@@ -1,11 +1,11 @@
 """The kinds to watch, and the plugins to disable if a kind is not served.
 
-Pods, nodes and namespaces every scheduler needs. Of the others a kind is watched when an enabled plugin declares that
-it needs or reads it, or registered events of it. A plugin that needs a kind is switched off while the cluster does not
-serve it; one that reads it goes on as in a cluster that has no such objects.
+Every scheduler needs pods, nodes and namespaces. Another kind is watched if an enabled plugin declares that it needs or
+reads it, or registered events of it. A plugin that needs a kind is disabled while the cluster does not serve it; one
+that reads it works as in a cluster without such objects.
 
-Upstream: pkg/scheduler/eventhandlers.go (addAllEventHandlers) and the plugins' factories; docs/behaviour.md,
-Informers and kinds.
+Upstream: pkg/scheduler/eventhandlers.go (addAllEventHandlers) and the plugins' factories; docs/behaviour.md, Informers
+and kinds.
 """
 
 from __future__ import annotations
@@ -21,28 +21,28 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from stowplan.api.meta import ApiStruct
-    from stowplan.framework.runtime import Framework
+    from stowplan.framework.runtime.framework import Framework
 
     #: Kind -> names of plugins.
     _Plugins = dict[type[ApiStruct], set[str]]
 
-#: Finished pods leave as if they were deleted.
+#: Finished pods are removed as if they were deleted.
 UNFINISHED = "status.phase!=Succeeded,status.phase!=Failed"
 
-#: Kinds that every API server has; without them there is nothing to do but wait.
+#: Kinds that every API server has, and without which scheduling cannot start.
 CORE: tuple[type[ApiStruct], ...] = (t.Node, t.Pod, t.Namespace)
 
 _KIND_OF = {resource: kind for kind, resource in RESOURCES.items()}
-#: Events of these come from kinds that are watched anyway.
+#: Events of kinds that are always watched.
 _ALWAYS = frozenset((POD, ASSIGNED_POD, UNSCHEDULABLE_POD, NODE))
 
 
 @dataclass(frozen=True, slots=True)
 class WatchedKind:
     kind: type[ApiStruct]
-    #: Enabled plugins that are switched off while the cluster does not serve the kind.
+    #: Enabled plugins that are disabled while the cluster does not serve the kind.
     needed_by: frozenset[str] = frozenset()
-    #: Enabled plugins that go on without.
+    #: Enabled plugins that work without the kind.
     read_by: frozenset[str] = frozenset()
 
     @property
@@ -55,12 +55,12 @@ class WatchedKind:
 
 
 def watched_kinds(frameworks: Iterable[Framework], *, report: Callable[[str], None]) -> tuple[WatchedKind, ...]:
-    """The kinds that these profiles need, the core ones first; `report` hears of events of what is no resource."""
+    """The kinds that these profiles need, the core ones first; `report` gets registrations for unknown resources."""
     profiles = tuple(frameworks)
     needed, read = _declared(profiles)
     registered = _registered(profiles, report)
     for kind, names in registered.items():
-        # Events of a custom resource are why it exists here; events of a built-in kind only wake pods up.
+        # A plugin that registers for a custom resource depends on it; events of a built-in kind only requeue pods.
         waiting = names - read.get(kind, set()) if issubclass(kind, CustomObject) else set()
         needed.setdefault(kind, set()).update(waiting)
     found = (
@@ -72,12 +72,12 @@ def watched_kinds(frameworks: Iterable[Framework], *, report: Callable[[str], No
 
 
 def _declared(frameworks: Iterable[Framework]) -> tuple[_Plugins, _Plugins]:
-    """Kind -> enabled plugins that declare to need it, and kind -> those that declare to read it."""
+    """Kind -> enabled plugins that need it, and kind -> those that read it."""
     needed: _Plugins = {}
     read: _Plugins = {}
     for framework in frameworks:
         if framework.handle.features.enabled("GenericWorkload"):
-            # The scheduler itself reads them.
+            # Read by the scheduler itself.
             read.setdefault(t.PodGroup, set())
         for name, declaration in framework.declarations.items():
             for kind in declaration.needs:
@@ -88,7 +88,7 @@ def _declared(frameworks: Iterable[Framework]) -> tuple[_Plugins, _Plugins]:
 
 
 def _registered(frameworks: Iterable[Framework], report: Callable[[str], None]) -> _Plugins:
-    """Kind -> plugins that registered events of it, beyond those that are watched anyway."""
+    """Kind -> plugins that registered events of it, except for kinds that are always watched."""
     found: _Plugins = {}
     wrong: set[tuple[str, str]] = set()
     for framework in frameworks:
@@ -105,7 +105,7 @@ def _registered(frameworks: Iterable[Framework], report: Callable[[str], None]) 
 
 
 def _spelt_out(resources: Iterable[str]) -> set[str]:
-    """The resources but for those that are always watched; ANY is all that there are events of."""
+    """The resources except for those that are always watched; ANY is expanded to all."""
     found = set(resources)
     if ANY in found:
         found |= {registered.event.resource for registered in EVERYTHING}
@@ -113,7 +113,7 @@ def _spelt_out(resources: Iterable[str]) -> set[str]:
 
 
 def _kind_of(resource: str) -> type[ApiStruct] | None:
-    """The kind that is behind an event's resource; None if it names none."""
+    """The kind of an event's resource; None if it names none."""
     try:
         return _KIND_OF.get(resource) or custom_resource(resource)
     except ValueError:

@@ -1,7 +1,7 @@
-"""API objects in logs and dumps, each with its kind.
+"""API objects in recordings and dumps, each with its kind.
 
-Fields that the scheduler does not read, such as the environment of containers, are not there; nor is what kubectl notes
-of them.
+Without the fields that the scheduler does not read, such as the environment of containers, and without kubectl's
+last-applied annotation.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ if TYPE_CHECKING:
 
     from stowplan.api.meta import ApiStruct
 
-#: Where kubectl keeps the object as it was applied, with the fields that are left out here.
+#: kubectl's copy of the object as it was applied, including the fields that are left out here.
 LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 
 
 @cache
 def name_of(kind: type[ApiStruct]) -> str:
-    """Custom kinds have a dot in their name; those of objects that are in no namespace begin with a slash."""
+    """The kind's name. Custom kinds have a dot in it; cluster-scoped ones start with a slash."""
     if not issubclass(kind, CustomObject):
         return kind.__name__
     return kind.resource if kind.namespaced else f"/{kind.resource}"
@@ -43,20 +43,20 @@ _STRUCTS |= {struct.__name__: struct for struct in KINDS.values()}
 
 
 def writer_of(name: str) -> Callable[[Any], Any]:
-    """What JSON is to have of objects whose kind has that name.
+    """The function that makes JSON-able values of objects whose kind has this name.
 
-    Told by the name: to ask a struct for its class takes longer than to encode a small one.
+    Selected by name: getting the class of a struct takes longer than encoding a small one.
     """
     return _written_custom if "." in name else _written
 
 
 def as_written(obj: ApiStruct) -> Any:
-    """What JSON is to have of an object."""
+    """The JSON-able value of an object."""
     return writer_of(name_of(type(obj)))(obj)
 
 
 def with_name(obj: ApiStruct) -> tuple[str, Any]:
-    """The name of its kind, and what JSON is to have of it."""
+    """The name of its kind, and its JSON-able value."""
     return name_of(type(obj)), as_written(obj)
 
 
@@ -77,5 +77,5 @@ def _without_last_applied(obj: Any) -> dict[str, str]:
 
 
 def read_object(kind: type[ApiStruct], content: Any) -> ApiStruct:
-    """The object that was written, or its decoded JSON."""
+    """The object for a JSON-able value, or its decoded JSON."""
     return content if isinstance(content, kind) else convert(content, kind)

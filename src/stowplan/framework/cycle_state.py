@@ -13,23 +13,23 @@ if TYPE_CHECKING:
     from collections.abc import Collection
 
     from stowplan.cluster.pod_info import PodInfo
-    from stowplan.framework.metrics import PluginTimes
+    from stowplan.framework.runtime.metrics import PluginTimes
 
-#: Where `PodsToActivate` is kept; plugins must not use the key for anything else.
+#: Key of `PodsToActivate`; plugins must not store anything else under it.
 PODS_TO_ACTIVATE = "kubernetes.io/pods-to-activate"
 
 
 class NotFoundError(KeyError):
-    """Nothing was written under the key."""
+    """No value is stored under the key."""
 
     def __str__(self) -> str:
         return "not found"
 
 
 class PodsToActivate:
-    """Pods that plugins want tried soon, should this attempt succeed; shared by the state's clones.
+    """Pods to activate if this attempt succeeds. Shared by all clones of the state.
 
-    The scheduler takes them out after a successful scheduling cycle, and again after a successful binding cycle.
+    The scheduler takes them after a successful scheduling cycle, and again after a successful binding cycle.
     """
 
     def __init__(self) -> None:
@@ -42,31 +42,31 @@ class PodsToActivate:
         self._pods[pod.key] = pod
 
     def take(self) -> list[PodInfo]:
-        """The pods in the order in which they were first named; none are left."""
+        """Remove and return the pods, in the order in which they were added."""
         pods, self._pods = self._pods, {}
         return list(pods.values())
 
 
 class CycleState(Memos):
-    """A key-value store for one scheduling attempt; memos on it live as long as equal pods share results."""
+    """A key-value store for one scheduling attempt. Its memos live as long as equal pods share results."""
 
     def __init__(self, *, asking: bool = False) -> None:
         super().__init__()
-        #: Whether the attempt only answers a question, such as `stowplan explain`: nothing may follow from it. No
-        #: metric moves, no chance is drawn on (ties go to the first), no decision is logged, nothing is begun.
+        #: Whether this attempt only answers a question, such as `stowplan explain`. It must have no side effects: no
+        #: metrics, no random draws (ties go to the first), no decision logs, no asynchronous work.
         self.asking = asking
         self._data: dict[str, Any] = {}
-        #: Keys whose values have a `clone`.
+        #: Keys whose values have a `clone` method.
         self._cloning: set[str] = set()
-        #: The plugin whose PreFilter or PreScore runs; "" otherwise.
+        #: The plugin whose PreFilter or PreScore is running; "" otherwise.
         self.writer = ""
         #: Key -> the plugin whose PreFilter or PreScore wrote it.
         self._writers: dict[str, str] = {}
-        #: Plugins whose PreFilter said Skip: their Filter and pod extensions are not called.
+        #: Plugins whose PreFilter returned Skip; their Filter and pod extensions are not called.
         self.skip_filter: set[str] = set()
-        #: Plugins whose PreScore said Skip.
+        #: Plugins whose PreScore returned Skip.
         self.skip_score: set[str] = set()
-        #: Times the calls of plugins; None in cycles that were not drawn for it.
+        #: Times the calls of plugins; None in cycles that are not sampled.
         self.plugin_times: PluginTimes | None = None
 
     def read(self, key: str) -> Any:
@@ -76,7 +76,7 @@ class CycleState(Memos):
             raise NotFoundError(key) from None
 
     def get(self, key: str) -> Any:
-        """Like `read`, None when nothing was written."""
+        """Like `read`, but None if there is no value."""
         return self._data.get(key)
 
     def write(self, key: str, value: Any) -> None:
@@ -86,7 +86,7 @@ class CycleState(Memos):
             self._writers[key] = self.writer
 
     def forget(self, plugins: Collection[str]) -> None:
-        """Drop what these plugins wrote in PreFilter and PreScore, which are to run again; and all memos."""
+        """Drop what these plugins wrote in PreFilter and PreScore, because both will run again; drop all memos."""
         for key in [key for key, writer in self._writers.items() if writer in plugins]:
             self.delete(key)
             del self._writers[key]
@@ -98,23 +98,23 @@ class CycleState(Memos):
 
     @property
     def pods_to_activate(self) -> PodsToActivate:
-        """Pods that are to be tried when this attempt succeeds."""
+        """Pods to activate if this attempt succeeds."""
         found = self._data.get(PODS_TO_ACTIVATE)
         if not isinstance(found, PodsToActivate):
             found = self._data[PODS_TO_ACTIVATE] = PodsToActivate()
         return found
 
     def take_pods_to_activate(self) -> list[PodInfo]:
-        """Those that were named until now; none are left."""
+        """Remove and return the pods to activate."""
         if PODS_TO_ACTIVATE not in self._data:
             return []
         found = self._data.get(PODS_TO_ACTIVATE)
         return found.take() if isinstance(found, PodsToActivate) else []
 
     def clone(self) -> CycleState:
-        """A copy whose pod extensions may change it; skip sets travel along, and so does timing.
+        """A copy that pod extensions may modify. Skip sets and timing are copied as well.
 
-        State that extensions change must have a `clone` method; anything else is shared by the copies.
+        State that pod extensions modify must have a `clone` method; other values are shared between the copies.
         """
         copy = CycleState(asking=self.asking)
         copy._data = data = self._data.copy()

@@ -1,4 +1,4 @@
-"""Why no node is feasible, derived from the filters' masks.
+"""Why no node is feasible, computed from the filters' masks.
 
 Upstream: pkg/scheduler/framework/types.go (Diagnosis, FitError).
 """
@@ -27,21 +27,21 @@ _NOT_TRIED = Status(Code.UnschedulableAndUnresolvable)
 
 @dataclass
 class Diagnosis:
-    """Filter's verdict on every node of one attempt."""
+    """The filters' verdict on every node in one attempt."""
 
     #: Rows that hold a node.
     valid: npt.NDArray[np.bool_]
-    #: Rows that Filter looked at; the others have the `absent` status.
+    #: Rows on which Filter ran; the others have the `absent` status.
     examined: npt.NDArray[np.bool_]
-    #: Each Filter's rejections over all rows, in the order of the plugins.
+    #: Each Filter plugin's rejections over all rows, in plugin order.
     filtered: list[tuple[str, Rejections]] = field(default_factory=list)
-    #: Statuses that nominated pods brought about, by row; they stand before `filtered`.
+    #: Statuses caused by nominated pods, by row; they take precedence over `filtered`.
     nominated: dict[int, Status] = field(default_factory=dict)
     absent: Status = _NOT_TRIED
     pre_filter_message: str = ""
-    #: Plugins that narrowed the nodes or refused the pod as a whole.
+    #: Plugins that restricted the nodes or rejected the pod in PreFilter.
     pre_filter_plugins: frozenset[str] = frozenset()
-    #: What PostFilter worked out from it; equal pods that fail for the same reasons share them.
+    #: What PostFilter derived from this diagnosis; shared by equal pods that fail for the same reasons.
     memos: Memos = field(default_factory=Memos, repr=False, compare=False)
 
     @cached_property
@@ -55,7 +55,7 @@ class Diagnosis:
 
     @cached_property
     def _firsts(self) -> list[tuple[str, Rejections, npt.NDArray[np.bool_]]]:
-        """For each plugin, the rows that it was the first to refuse."""
+        """For each plugin, the rows that it was the first to reject."""
         left = self.examined & self.valid
         left[list(self.nominated)] = False
         firsts = []
@@ -73,17 +73,17 @@ class Diagnosis:
 
     @cached_property
     def pending_plugins(self) -> frozenset[str]:
-        """Plugins that answered Pending somewhere: their pods come back without backoff."""
+        """Plugins that returned Pending for some node: their pods skip backoff when requeued."""
         return frozenset(plugin for plugin, e, hit in self.entries() if e.code == Code.Pending and (e.mask & hit).any())
 
     def entries(self) -> Iterator[tuple[str, Entry, npt.NDArray[np.bool_]]]:
-        """(plugin, entry, rows that the plugin was the first to refuse)."""
+        """(plugin, entry, rows that the plugin was the first to reject)."""
         for plugin, rejections, hit in self._firsts:
             for entry in rejections.entries:
                 yield plugin, entry, hit
 
     def status(self, row: int) -> Status | None:
-        """The status of a row; None when it is feasible."""
+        """The status of a row; None if it is feasible."""
         if row in self.nominated:
             return self.nominated[row]
         if not self.examined[row]:
@@ -95,7 +95,7 @@ class Diagnosis:
 
     @cached_property
     def codes(self) -> npt.NDArray[np.int8]:
-        """Status code of every row: 0 where the pod fits, and on rows without a node."""
+        """The status code of every row; 0 for feasible rows and rows without a node."""
         codes = np.zeros(len(self.valid), np.int8)
         codes[self.valid & ~self.examined] = int(self.absent.code)
         for _, entry, hit in self.entries():
@@ -106,7 +106,10 @@ class Diagnosis:
         return codes
 
     def snapshot(self) -> Diagnosis:
-        """A copy of plain data: reasons are read off the nodes when first asked for, here that is now."""
+        """A copy as plain data.
+
+        Reasons are computed from the nodes on first access, so all of them are computed now.
+        """
         return Diagnosis(
             self.valid.copy(),
             self.examined.copy(),
@@ -118,7 +121,7 @@ class Diagnosis:
         )
 
     def histogram(self) -> Counter[str]:
-        """Reason -> nodes that have it."""
+        """Reason -> number of nodes."""
         counts: Counter[str] = Counter()
         for _, entry, hit in self.entries():
             nodes = int(np.count_nonzero(entry.mask & hit))
@@ -132,7 +135,7 @@ class Diagnosis:
         return counts
 
     def message(self, post_filter_message: str = "") -> str:
-        """Upstream's text of a failed attempt."""
+        """The message of a failed attempt, in upstream's format."""
         return f"{self._text} {post_filter_message}" if post_filter_message else self._text
 
     @cached_property
@@ -146,5 +149,5 @@ class Diagnosis:
 
 
 def histogram_text(counts: Counter[str]) -> str:
-    """`"<count> <reason>"` items, sorted as plain strings."""
+    """`"<count> <reason>"` items, sorted as strings."""
     return ", ".join(sorted(f"{count} {reason}" for reason, count in counts.items()))

@@ -1,7 +1,7 @@
-"""What installed packages offer.
+"""Entry points of installed packages.
 
-To look for it, Python reads a file of each package: milliseconds, for every cluster that somebody makes. So what was
-found holds until a package comes or goes, which the folders that Python looks into show.
+Finding them reads a file per package, which takes milliseconds. The result is therefore cached until a package is
+installed or removed, which is detected from the directories on `sys.path`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from functools import lru_cache
 
 
 def entry_points(*, group: str) -> tuple[importlib.metadata.EntryPoint, ...]:
-    """The entry points of the group, of all that is installed now."""
+    """All installed entry points of the group."""
     return _found(group, tuple((path, _changed_at(path)) for path in sys.path))
 
 

@@ -1,7 +1,7 @@
 """Cluster events, as plugins register for them.
 
-A change of an object is one or several events; a plugin registers the events that may help a pod that it refused,
-each with a hint that judges pod by pod.
+A change of an object is one or several events. A plugin registers the events that may make a pod schedulable that it
+rejected, each with an optional queueing hint that decides per pod.
 
 Upstream: pkg/scheduler/framework/events.go and types.go; docs/behaviour.md, Events and hints.
 """
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class Action(IntFlag):
-    """What happened to an object; bits so that a registration can name several."""
+    """What happened to an object. A bit set, so that a registration can name several actions."""
 
     Add = 1
     Delete = 2
@@ -47,7 +47,7 @@ class Action(IntFlag):
 POD, ASSIGNED_POD, UNSCHEDULABLE_POD, NODE = "Pod", "AssignedPod", "UnschedulablePod", "Node"
 ANY = "*"
 
-#: Event resource of a kind other than pods and nodes.
+#: Event resource of each kind except pods and nodes.
 RESOURCES: dict[type[Any], str] = {
     t.PersistentVolume: "PersistentVolume",
     t.PersistentVolumeClaim: "PersistentVolumeClaim",
@@ -61,7 +61,7 @@ RESOURCES: dict[type[Any], str] = {
     t.DeviceClass: "resource.k8s.io/DeviceClass",
     t.DeviceTaintRule: "resource.k8s.io/DeviceTaintRule",
     t.PodGroup: "scheduling.k8s.io/PodGroup",
-    # Upstream has no such event since 1.23, when its last plugin of services went.
+    # Upstream dropped this event in 1.23, along with its last plugin that used services.
     t.Service: "Service",
 }
 PV, PVC = RESOURCES[t.PersistentVolume], RESOURCES[t.PersistentVolumeClaim]
@@ -76,25 +76,25 @@ DEVICE_TAINT_RULE = RESOURCES[t.DeviceTaintRule]
 
 @dataclass(frozen=True, slots=True)
 class ClusterEvent:
-    """Something that can happen to a kind of object."""
+    """A kind of object and what may happen to it."""
 
     resource: str
     action: Action
-    #: Shown instead of the resource and the action.
+    #: Label to use in place of resource and action.
     custom_label: str = ""
 
     @property
     def label(self) -> str:
-        """Name in logs and metrics, such as AssignedPodDelete."""
+        """The event's name in logs and metrics, such as AssignedPodDelete."""
         return self.custom_label or _label(self.resource, self.action)
 
     @property
     def is_wildcard(self) -> bool:
-        """Whether it matches any event of any object."""
+        """Whether it matches every event."""
         return self.resource == ANY and self.action == Action.All
 
     def covers(self, incoming: ClusterEvent) -> bool:
-        """Whether a registration of this event matches the incoming one."""
+        """Whether a registration for this event matches the incoming one."""
         same = self.resource in (ANY, incoming.resource) or (
             self.resource == POD and incoming.resource in (ASSIGNED_POD, UNSCHEDULABLE_POD)
         )
@@ -109,7 +109,7 @@ def _label(resource: str, action: Action) -> str:
 
 @cache
 def _event(resource: str, action: Action) -> ClusterEvent:
-    """The same event is the same object: there are few, and they are made for every change."""
+    """An interned event; they are few, and needed for every change."""
     return ClusterEvent(resource, action)
 
 
@@ -119,24 +119,24 @@ ASSIGNED_POD_DELETE = _event(ASSIGNED_POD, Action.Delete)
 UNSCHEDULABLE_POD_ADD = _event(UNSCHEDULABLE_POD, Action.Add)
 UNSCHEDULABLE_POD_UPDATE = _event(UNSCHEDULABLE_POD, Action.Update)
 
-#: A pod is woken by name, and whoever refused it is not asked.
+#: The pod was activated explicitly (`Handle.activate`); the plugins that rejected it are not asked.
 FORCE_ACTIVATE = ClusterEvent(ANY, Action.All, "ForceActivate")
-#: A pod was refused so long ago that it is tried again for no other reason.
+#: The pod has been unschedulable for too long and is retried without any other event.
 UNSCHEDULABLE_TIMEOUT = ClusterEvent(ANY, Action.All, "UnschedulableTimeout")
 
-#: The pod's profile is another one now.
+#: The pod's profile was replaced.
 PROFILE_SWAPPED = ClusterEvent(ANY, Action.All, "ProfileSwapped")
-#: Work that was shared with an equal pod is done.
+#: Work shared with an equal pod is done.
 EQUAL_POD_DECIDED = ClusterEvent(ANY, Action.All, "EqualPodDecided")
 
-#: Causes of moves that are no cluster events.
+#: Causes of moves that are not cluster events.
 SCHEDULE_ATTEMPT_FAILURE = "ScheduleAttemptFailure"
 BACKOFF_COMPLETE = "BackoffComplete"
 POP_FROM_BACKOFF_Q = "PopFromBackoffQ"
 
 
 class Hint(Enum):
-    """Whether an event makes a pod worth another try."""
+    """The result of a queueing hint: whether an event makes a pod worth retrying."""
 
     SKIP = "Skip"
     QUEUE = "Queue"
@@ -148,28 +148,28 @@ HintFunction = "Callable[[PodInfo, Any, Any], Hint]"
 
 @dataclass(frozen=True, slots=True)
 class NamedObjects:
-    """How pods name the objects of a kind, such as their claims.
+    """How pods refer to objects of a kind, such as their claims.
 
-    A hint that says Skip to every pod that does not name the changed object need not be called for them: thousands of
-    pods may wait, each for a claim of its own.
+    Declares that a hint returns Skip for all pods that do not refer to the changed object, so that it is not called for
+    them. Thousands of pods may each wait for a claim of their own.
     """
 
-    #: `namespace/name` of the objects that a pod names; it may read nothing but the pod.
+    #: The `namespace/name` of each object that a pod refers to; must depend on the pod alone.
     of_pod: Callable[[PodInfo], Iterable[str]]
-    #: (old object, new object) -> whether the change concerns other pods, too. By default none does.
+    #: (old object, new object) -> whether the change matters to other pods, too. By default it does not.
     concerns_all: Callable[[Any, Any], bool] | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class ClusterEventWithHint:
-    """A registered event; without a hint function it always means Queue."""
+    """A registered event. Without a hint function, the pod is always requeued."""
 
     event: ClusterEvent
     hint: Callable[[PodInfo, Any, Any], Hint] | None = None
-    #: Whether all that the hint reads of a pod is its `shape`, and whether it is the changed object itself. Pods of one
-    #: shape are then asked about once. What else a hint may read: the changed object, and the cluster.
+    #: Whether the hint reads nothing of the pod but its `shape`, and whether the pod is the changed object. Pods of one
+    #: shape then share one call. A hint may also read the changed object and the cluster.
     by_shape: bool = False
-    #: If given, the hint says Skip to pods that do not name the changed object.
+    #: If set, the hint returns Skip for pods that do not refer to the changed object.
     named: NamedObjects | None = None
 
 
@@ -192,7 +192,7 @@ def queue_if(condition: bool) -> Hint:
 
 
 def events_of_change(old: Any, new: Any) -> list[ClusterEvent]:
-    """The events that a change is: added (no old), deleted (no new) or updated."""
+    """The events of a change: added (no old), deleted (no new) or updated."""
     obj = old if new is None else new
     if isinstance(obj, t.Pod):
         return _pod_events(old, new)
@@ -215,9 +215,9 @@ def _pod_events(old: t.Pod | None, new: t.Pod | None) -> list[ClusterEvent]:
     if old is None or new is None:
         return [_event(resource, _plain_action(old, new))]
     if new.spec.node_name and not old.spec.node_name:
-        # Binding is the arrival of an assigned pod.
+        # A binding is reported as the addition of an assigned pod.
         return [_event(ASSIGNED_POD, Action.Add)]
-    # In the order in which plugins hear of them.
+    # In the order in which plugins are notified.
     changes = (
         (Action.UpdatePodLabel, old.metadata.labels != new.metadata.labels),
         (Action.UpdatePodScaleDown, _scaled_down(old, new)),
@@ -231,7 +231,7 @@ def _pod_events(old: t.Pod | None, new: t.Pod | None) -> list[ClusterEvent]:
 
 def _scaled_down(old: t.Pod, new: t.Pod) -> bool:
     if _requested(old) == _requested(new):
-        # Most updates of pods are about something else, and sums take longer than comparing what they are made of.
+        # Most updates of pods change something else, and comparing the inputs is cheaper than computing the sums.
         return False
     before = pod_requests(old, use_status=True, pod_level_resize=True)
     after = pod_requests(new, use_status=True, pod_level_resize=True)
@@ -239,7 +239,7 @@ def _scaled_down(old: t.Pod, new: t.Pod) -> bool:
 
 
 def _requested(pod: t.Pod) -> tuple[Any, ...]:
-    """All that the sum of a pod's requests is made of."""
+    """Everything that the sum of a pod's requests is computed from."""
     spec, status = pod.spec, pod.status
     statuses = (*status.container_statuses, *status.init_container_statuses)
     resizing = [(c.name, c.resources, c.allocated_resources) for c in statuses if c.resources is not None]
@@ -272,7 +272,7 @@ def _node_events(old: t.Node | None, new: t.Node | None) -> list[ClusterEvent]:
 
 
 def same_amounts(old: Mapping[str, t.QuantityValue], new: Mapping[str, t.QuantityValue]) -> bool:
-    """Whether two resource lists mean the same, however they are written."""
+    """Whether two resource lists are equal in value, whatever their notation."""
     return old.keys() == new.keys() and all(parse_quantity(old[k]) == parse_quantity(new[k]) for k in old)
 
 
@@ -280,14 +280,15 @@ def _conditions(node: t.Node) -> dict[str, str]:
     return {c.type: c.status for c in node.status.conditions}
 
 
-# -- who listens ----------------------------------------------------------------------------------------------------
+# -- registrations
+# ------------------------------------------------------------------------------------------------------
 
 
 def with_implied(events: Iterable[ClusterEventWithHint]) -> list[ClusterEventWithHint]:
-    """A plugin's registrations, with what the framework adds to them.
+    """A plugin's registrations, plus those that the framework adds.
 
-    Who waits for new nodes but not for taints hears of taints too, and always queues: a node may be added tainted
-    and lose the taint later.
+    A plugin that registers for new nodes but not for taint updates also gets the latter, without a hint: a node may be
+    added with a taint that is removed later.
     """
     registered = list(events)
     nodes = [r.event.action for r in registered if r.event.resource == NODE]
@@ -296,7 +297,7 @@ def with_implied(events: Iterable[ClusterEventWithHint]) -> list[ClusterEventWit
     return registered
 
 
-#: What plugins hear that do not say what they wait for.
+#: Registrations of plugins that do not declare any.
 EVERYTHING: tuple[ClusterEventWithHint, ...] = tuple(
     on(resource, Action.All)
     for resource in (

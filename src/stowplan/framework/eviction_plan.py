@@ -1,8 +1,8 @@
-"""The pods to evict so that a pod fits on a node, or a pod group in the cluster.
+"""Eviction plans: the pods to evict so that a pod fits on a node, or a pod group in the cluster.
 
-A PostFilter decides on a plan and returns it in its `PostFilterResult`, or `PodGroupPostFilterResult` for a group;
-deciding changes nothing. The live scheduler carries the plan out after the decision. Whoever only asks, or schedules in
-memory, leaves it at that.
+A PostFilter plugin decides on a plan and returns it in its `PostFilterResult` (`PodGroupPostFilterResult` for a group).
+Deciding has no side effects. The live scheduler carries the plan out after the decision; questions and in-memory
+scheduling do not.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A node that would take the pod once its victims have left."""
+    """A node that would fit the pod once the victims have left."""
 
     node_name: str
     #: Most important first.
@@ -27,26 +27,26 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EvictionPlan:
-    """A decision to evict pods from a node for the sake of another."""
+    """A decision to evict pods from a node in favor of a pod."""
 
     preemptor: PodInfo
     node_name: str
-    #: Most important first. The last one is evicted once all others are through.
+    #: Most important first. The last one is evicted after all others are done.
     victims: tuple[PodInfo, ...]
-    #: Name of the plugin that decided; metrics and messages to pods that wait on Permit name it.
+    #: The plugin that decided; used in metrics and in messages to pods that wait on Permit.
     plugin: str
-    #: How many of the evictions exceed what a PodDisruptionBudget allows.
+    #: Number of evictions that violate a PodDisruptionBudget.
     pdb_violations: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupEvictionPlan:
-    """A decision to evict pods, on whichever nodes they are, for the sake of a pod group."""
+    """A decision to evict pods, on any nodes, in favor of a pod group."""
 
     group: PodGroup
-    #: The members that were tried, at least one.
+    #: The group members that were tried; at least one.
     pods: tuple[PodInfo, ...]
-    #: Most important first; pods that are evicted as a unit come one after the other.
+    #: Most important first; pods that are evicted as a unit are adjacent.
     victims: tuple[PodInfo, ...]
-    #: Name of the plugin that decided.
+    #: The plugin that decided.
     plugin: str

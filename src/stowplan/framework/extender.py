@@ -1,17 +1,17 @@
 """The engine's interface to extenders.
 
-An extender does no I/O here. For each point that it takes part in it makes a question, a plain value that JSON can
-hold; the engine hands that out as an `Ask`, and its driver puts it to whoever answers; days later, as it were, the
-extender reads the answer, a plain value again. What is read names nodes and pods as they were called when the question
-was made: the engine looks at what has become of them.
+An extender does no I/O here. For each verb that it supports it builds a question, a plain JSON-able value. The engine
+emits the question as an `Ask`, its driver delivers it, and the extender later parses the answer, again a plain value.
+Answers refer to nodes and pods by the names that they had when the question was built; the engine checks what has
+changed since.
 
-    filter      which of the nodes that all Filter plugins left the pod may go to
-    prioritize  points for those nodes, added to what the Score plugins gave
-    preempt     which candidates of preemption are left, and who has to leave there
+    filter      which of the nodes that passed all Filter plugins remain
+    prioritize  scores for those nodes, added to those of the Score plugins
+    preempt     which preemption candidates remain, and their victims
     bind        write the binding, in place of the Bind plugins
 
-Reading raises for an answer that is none. An attempt fails with the error of a question that failed, unless the
-extender is ignorable; what prioritize cannot answer never fails an attempt.
+Parsing raises for an invalid answer. If a question fails, the attempt fails with that error, unless the extender is
+ignorable. A failed prioritize never fails the attempt.
 
 Upstream: staging/src/k8s.io/kube-scheduler/framework (Extender), pkg/scheduler/extender.go.
 """
@@ -32,15 +32,15 @@ if TYPE_CHECKING:
     from stowplan.framework.eviction_plan import Candidate
     from stowplan.framework.requests import Outcome
 
-#: Who has refused a pod that no extender left a node, for the queue and for people.
+#: Reported as the rejecting plugin of a pod for which extenders left no node.
 EXTENDER = "Extender"
 
-#: The best that an extender gives a node; it does not have to keep to that.
+#: The highest score of an extender; not enforced.
 MAX_EXTENDER_SCORE = 10
 
 
 class OvertakenError(Exception):
-    """Meanwhile others took what an answer was about: the attempt has to begin anew.
+    """The cluster changed while waiting, so the answer no longer applies: the attempt must restart.
 
     PostFilter plugins that wait may raise it, too.
     """
@@ -51,36 +51,36 @@ class OvertakenError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Filtered:
-    """What an extender makes of the nodes that it was asked about."""
+    """An extender's filter result."""
 
-    #: Names of the nodes that are left.
+    #: Names of the nodes that remain.
     kept: Collection[str]
-    #: Node -> why not; evicting pods may help.
+    #: Node -> reason; preemption may help.
     failed: Mapping[str, str] = field(default_factory=dict)
-    #: Node -> why not, whoever leaves.
+    #: Node -> reason; preemption cannot help.
     unresolvable: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class Victims:
-    """The victims on a node, by UID, most important first."""
+    """A node's victims by UID, most important first."""
 
     uids: tuple[str, ...]
     pdb_violations: int = 0
 
 
 class Extender(ABC):
-    """Answers to the points that it says it takes part in; the methods of others are not called."""
+    """An extender. Methods for verbs that it does not support are not called."""
 
-    #: To whom `Ask` is addressed; no two extenders share it.
+    #: Address of its `Ask`s; unique among extenders.
     name: str
-    #: Whether attempts go on without it when it fails.
+    #: Whether attempts continue without it if it fails.
     ignorable: bool = False
     filters: bool = False
     prioritizes: bool = False
     preempts: bool = False
     binds: bool = False
-    #: Multiplies its scores.
+    #: Multiplier of its scores.
     weight: int = 1
 
     def is_interested(self, pod: PodInfo) -> bool:
@@ -91,24 +91,24 @@ class Extender(ABC):
 
     @abstractmethod
     def read_filtered(self, answer: Any, asked: Sequence[str]) -> Filtered:
-        """`asked`: the names of the nodes in the question."""
+        """Parse a filter answer. `asked`: the names of the nodes in the question."""
 
     @abstractmethod
     def prioritize_question(self, pod: PodInfo, nodes: Sequence[Node]) -> Any: ...
 
     @abstractmethod
     def read_scores(self, answer: Any) -> Mapping[str, int]:
-        """Node -> points, 0…10; a node that is not named gets none."""
+        """Node -> score, 0…10; nodes that are missing score 0."""
 
     @abstractmethod
     def preempt_question(self, pod: PodInfo, candidates: Sequence[Candidate]) -> Any: ...
 
     @abstractmethod
     def read_candidates(self, answer: Any) -> Mapping[str, Victims]:
-        """Node -> who has to leave there; nodes that are not named are no candidates any more."""
+        """Node -> victims; nodes that are missing are no longer candidates."""
 
     def bind_question(self, pod: PodInfo, node_name: str) -> Any:
-        """To be written for one that `binds`."""
+        """Required of extenders that bind."""
         raise NotImplementedError(f"{self.name} does not bind")
 
     def read_bound(self, answer: Any) -> None:
@@ -117,7 +117,7 @@ class Extender(ABC):
 
 
 def answer_of(outcome: Outcome) -> Any:
-    """What was answered; raise the error of a question without an answer."""
+    """The answer; raises if the question failed."""
     if isinstance(outcome, Done):
         return outcome.value
     raise outcome.error

@@ -1,7 +1,7 @@
-"""The handle that plugins get to the scheduler.
+"""The handle through which plugins access the scheduler.
 
-One handle a profile, given to every plugin when it is built. What a live scheduler has and an offline one lacks (a
-queue, waiting pods, extenders) is injected; without it the handle answers as a scheduler would in which nothing waits.
+There is one handle per profile, passed to every plugin's constructor. What only a live scheduler has (queue, waiting
+pods, extenders) is injected; without it, the handle behaves as if nothing is waiting.
 
 Upstream: staging/src/k8s.io/kube-scheduler/framework (Handle).
 """
@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Protocol
 
 from stowplan.cluster.view import Nodes
-from stowplan.framework.nominated_pods import statuses_with_nominated_pods
+from stowplan.framework.runtime.nominated_pods import statuses_with_nominated_pods
 from stowplan.framework.waiting_pods import PodsInPreBind, WaitingPods
 
 if TYPE_CHECKING:
@@ -29,20 +29,20 @@ if TYPE_CHECKING:
     from stowplan.config import FeatureGates
     from stowplan.framework.cycle_state import CycleState
     from stowplan.framework.extender import Extender
-    from stowplan.framework.metrics import FrameworkMetrics
     from stowplan.framework.requests import Request
-    from stowplan.framework.runtime import Framework
+    from stowplan.framework.runtime.framework import Framework
+    from stowplan.framework.runtime.metrics import FrameworkMetrics
     from stowplan.framework.status import Status
 
 
 class Random(Protocol):
-    """The part of `random.Random` that decisions draw on; injected, so that a decision can be repeated."""
+    """The part of `random.Random` that decisions use; injected, so that decisions are reproducible."""
 
     def randrange(self, stop: int, /) -> int: ...
 
 
 class EventRecorder(Protocol):
-    """Tells users what happened to their objects, as Events in the API; never waits, never fails."""
+    """Records Events about objects. Never blocks and never fails."""
 
     def event(
         self, regarding: ApiStruct, *, type_: str, reason: str, action: str, note: str, related: ApiStruct | None = None
@@ -53,10 +53,10 @@ class Preemptions(Protocol):
     """The eviction plans that are being carried out."""
 
     def under_way(self, pod: PodInfo) -> bool:
-        """Whether a plan for the pod is still being carried out, so that the pod need not be tried."""
+        """Whether a plan for the pod is still being carried out, so that the pod should not be tried yet."""
 
     def group_under_way(self, group: PodGroup) -> bool:
-        """Whether a plan for the pod group is still being carried out, so that its pods need not be tried."""
+        """Whether a plan for the pod group is still being carried out, so that its pods should not be tried yet."""
 
 
 def _no_time() -> float:
@@ -72,7 +72,7 @@ class Activation(Protocol):
 
 
 class Handle:
-    """The cluster, the profile, what waits, and the injected sources of chance."""
+    """Access to the cluster, the profile, waiting pods, and the injected sources of randomness and time."""
 
     def __init__(
         self,
@@ -93,38 +93,38 @@ class Handle:
         metrics: FrameworkMetrics | None = None,
         in_force: bool = True,
     ) -> None:
-        """`in_force`: whether the profile decides from the beginning; if not, from `take_over` on."""
-        #: Nodes, pods and lookup objects; plugins read, the scheduler writes.
+        """`in_force`: whether the profile is active from the start; otherwise it is after `take_over`."""
+        #: Nodes, pods and lookup objects. Read-only for plugins; only the scheduler writes.
         self.cluster = cluster
         self.profile_name = profile_name
         self.features = features
-        #: None: ties go to the first.
+        #: None: ties go to the first node.
         self.random = random
-        #: Pods that wait on Permit, of all profiles: iterate, `get(uid)`, `reject(uid)`. Offline nobody waits, and the
-        #: clock of the default stands still.
+        #: Pods of all profiles that wait on Permit: iterate, `get(uid)`, `reject(uid)`. Offline there are none, and the
+        #: default's clock stands still.
         self.waiting_pods = WaitingPods(now=lambda: 0.0) if waiting_pods is None else waiting_pods
-        #: Pods whose PreBind runs, of all profiles: `get(uid)` and `cancel(reason)`.
+        #: Pods of all profiles whose PreBind is running: `get(uid)` and `cancel(reason)`.
         self.pods_in_pre_bind = PodsInPreBind() if pods_in_pre_bind is None else pods_in_pre_bind
-        #: The API server, for what is asynchronous (pre-bind, bind, post-bind); None offline.
+        #: The API server, for asynchronous points (PreBind, Bind, PostBind); None offline.
         self.api = api
         #: None offline.
         self.event_recorder = event_recorder
-        #: None offline, where no eviction plan is carried out.
+        #: None offline, where eviction plans are not carried out.
         self.preemptions = preemptions
-        #: Seconds since the epoch, as of the step that is being taken; it stands still where no time passes.
+        #: Seconds since the epoch at the start of the current step; constant where time does not pass.
         self.wall_clock: Callable[[], float] = wall_clock or _no_time
-        #: None offline: nothing is counted or timed.
+        #: None offline, where nothing is counted or timed.
         self.metrics = metrics
         self._activation = activation
         self._carry_out = carry_out
         self._extenders = tuple(extenders)
-        #: What takes part in transactions once the profile decides; None: it does.
+        #: What will take part in transactions once the profile is active; None if it already does.
         self._participants: dict[str, Participant] | None = None if in_force else {}
         self._framework: Framework | None = None
 
     @property
     def framework(self) -> Framework:
-        """The profile's framework, to run other plugins with; there once all plugins are built."""
+        """The profile's framework, to run other plugins. Available once all plugins are built."""
         assert self._framework is not None, "the framework is not built yet"
         return self._framework
 
@@ -133,28 +133,31 @@ class Handle:
 
     @property
     def nominator(self) -> Nominator:
-        """Which pods are nominated to which node."""
+        """The nominator: which pods are nominated to which node."""
         return self.cluster.nominator
 
     def node(self, name: str) -> NodeInfo | None:
-        """The node of that name, None if there is none; valid until the call that asked returns."""
+        """The node of this name, or None. Valid only until the current plugin call returns."""
         row = self.cluster.table.row_of.get(name)
         return None if row is None else Nodes(self.cluster).info(row)
 
     def nodes(self) -> list[NodeInfo]:
-        """All nodes as they are, also while preemption tries out evictions; valid until the call that asked returns."""
+        """All nodes, including the hypothetical state while preemption simulates evictions.
+
+        Valid only until the current plugin call returns.
+        """
         view = Nodes(self.cluster)
         return [view.info(i) for i in view.positions()]
 
     def register_participant(self, name: str, participant: Participant) -> None:
-        """Let transactions on the cluster restore what a plugin keeps, and dumps contain it."""
+        """Include a plugin's state in cluster transactions (restored on undo) and in dumps."""
         if self._participants is None:
             self.cluster.transactions.register(f"{self.profile_name}/{name}", participant)
         else:
             self._participants[name] = participant
 
     def take_over(self) -> None:
-        """The profile decides from now on: what its plugins registered takes part in transactions."""
+        """Make the profile active: the registered state of its plugins takes part in transactions from now on."""
         participants, self._participants = self._participants or {}, None
         for name, participant in participants.items():
             self.register_participant(name, participant)
@@ -163,26 +166,26 @@ class Handle:
         return self.cluster.pod_info(pod)
 
     def activate(self, pods: Iterable[PodInfo]) -> None:
-        """Have pending pods tried soon, if nothing but time keeps them; nothing happens where there is no queue."""
+        """Move pending pods to the active queue, whatever they wait for; no-op without a queue."""
         wanted = list(pods)
         if self._activation is not None and wanted:
             self._activation.activate(wanted)
 
     def activate_group(self, group: str) -> None:
-        """Have the pods of a pod group tried soon that wait; it costs nothing for those that are just being tried."""
+        """Activate the waiting pods of a pod group. No-op for those that are being tried."""
         if self._activation is not None:
             self._activation.activate_group(group)
 
     def carry_out(self, request: Request) -> None:
-        """Have a request carried out that nobody waits for, as Unreserve cannot; dropped where there is no API server.
+        """Send a request without waiting for its outcome, as in Unreserve. Dropped without an API server.
 
-        Only within a call of the framework, and not for questions.
+        Only valid within a call from the framework; ignored while a question is answered.
         """
         if self._carry_out is not None:
             self._carry_out(request)
 
     def extenders(self) -> tuple[Extender, ...]:
-        """The configured extenders, in call order; offline there are none."""
+        """The configured extenders, in call order; none offline."""
         return self._extenders
 
     @contextmanager
@@ -194,14 +197,14 @@ class Handle:
             self._extenders = before
 
     def sign_pod(self, pod: PodInfo) -> Any:
-        """A hashable value, equal for pods that the profile cannot tell apart; None for a pod like no other."""
+        """A hashable signature, equal for pods that the profile cannot tell apart; None if results cannot be shared."""
         return self.framework.signature(pod)
 
     def run_filter_plugins_with_nominated_pods(
         self, state: CycleState, pod: PodInfo, nodes: Nodes
     ) -> Mapping[str, Status] | Status:
-        """The profile's filters over some nodes, with room left for nominated pods: refused nodes by name, and why.
+        """Run the profile's filters over some nodes, with nominated pods added: rejected node names and their statuses.
 
-        `state` is one that PreFilter has been through. A Status is an error that ends the attempt.
+        PreFilter must have run with `state`. A returned Status is an error that ends the attempt.
         """
         return statuses_with_nominated_pods(self.framework, state, pod, nodes)

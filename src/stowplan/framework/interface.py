@@ -1,14 +1,15 @@
-"""The extension points as base classes.
+"""The extension points, as base classes.
 
-A plugin is a class with a `name`, built with its typed arguments (or None) and a `Handle`; it derives from the class
-of each extension point that it implements. Plugins work at one of two levels:
+A plugin is a class with a `name`. It is built with its typed arguments (or None) and a `Handle`, and derives from the
+class of each extension point that it implements. Filter and Score exist at two levels:
 
-* column level (all in-tree plugins): `filter` and `score` see many nodes at once through a `Nodes` view and return
-  arrays of its length;
-* node level (`NodeFilterPlugin`, `NodeScorePlugin`): define `filter_node` or `score_node`, and the framework loops
-  over the nodes that are still in question.
+* column level (all in-tree plugins): `filter` and `score` get many nodes at once as a `Nodes` view and return arrays of
+  the same length;
+* node level (`NodeFilterPlugin`, `NodeScorePlugin`): implement `filter_node` or `score_node`, and the framework loops
+  over the remaining nodes.
 
-Everything that may wait for the outside world (permit, pre-bind, bind, post-bind) is asynchronous; the rest is not.
+PreBind, Bind and PostBind may do I/O and are asynchronous (or generators of steps, see `framework.requests`); all other
+points are synchronous.
 
 Upstream: staging/src/k8s.io/kube-scheduler/framework/interface.go.
 """
@@ -26,6 +27,7 @@ import numpy as np
 
 from stowplan.cluster.object_dependencies import ANY_OBJECT
 from stowplan.framework.rejections import Rejections, from_statuses
+from stowplan.framework.requests import Done
 from stowplan.framework.status import Code, Status, error, unexpected, well_formed
 
 if TYPE_CHECKING:
@@ -48,58 +50,59 @@ if TYPE_CHECKING:
     from stowplan.framework.explanations.inspection import Inspection
     from stowplan.framework.explanations.preemption import Preemption
     from stowplan.framework.handle import Handle
-    from stowplan.framework.placements import Placement, PodGroupAssignments, PodGroupInfo
     from stowplan.framework.pod_shift import PodShift
-    from stowplan.framework.requests import Ask, Outcome, Request, Steps, Wait
+    from stowplan.framework.requests import Ask, Bind, Outcome, Request, Steps, Wait
+    from stowplan.framework.runtime.placements import Placement, PodGroupAssignments, PodGroupInfo
 
 MIN_SCORE, MAX_SCORE = 0, 100
 _WHOLE = (int, np.integer)
 
 
 class Reads(Enum):
-    """What Filter and Score depend on besides the pod; decides what is recomputed when pods change."""
+    """What Filter and Score depend on besides the pod. Determines what is recomputed after pods change."""
 
-    #: Node objects alone.
+    #: Node objects only.
     NODES = "nodes"
-    #: Node objects, and how many pods the node in question has and what they request in sum.
+    #: Node objects, and the number of pods and the sum of requests on the node being judged.
     NODE_SUMS = "node sums"
-    #: Node objects and the pods of the node in question.
+    #: Node objects and the pods on the node being judged.
     NODE_PODS = "node pods"
-    #: Pods anywhere; the plugin says itself whether its state still holds (`CountsPods`).
+    #: Pods on any node; the plugin reports whether its state is still valid (`CountsPods`).
     CLUSTER_PODS = "cluster pods"
-    #: Unknown: worked out anew in every cycle.
+    #: Unknown: recomputed in every cycle.
     ANYTHING = "anything"
 
 
 def _not_inherited(cls: type, promise: str, default: Callable[..., Any], *, unless: tuple[str, ...]) -> None:
-    """Take back what a parent promises of methods that a class now has of its own, if it does not promise it anew."""
+    """Reset an inherited declaration about a method if the class overrides the method but not the declaration."""
     own = vars(cls)
     if promise not in own and any(name in own for name in unless):
         setattr(cls, promise, default)
 
 
 class Plugin(ABC):
-    """What every plugin has."""
+    """Base class of all plugins."""
 
     name: ClassVar[str]
-    #: What an in-tree plugin declares instead of the three attributes below. A plugin that derives from it inherits the
-    #: type of arguments and the kinds, and adds to them by these attributes.
+    #: What an in-tree plugin declares instead of the three attributes below. A derived plugin inherits the argument
+    #: type and the kinds, and can add to them with these attributes.
     declaration: ClassVar[PluginDeclaration | None] = None
-    #: Type of the arguments in the configuration, a msgspec struct or a dataclass; None leaves them as the file has
-    #: them.
+    #: Type of the arguments in the configuration, a msgspec struct or a dataclass; None passes them undecoded.
     args_type: ClassVar[type[Any] | None] = None
-    #: Kinds without which the plugin cannot work: it is switched off while the cluster does not serve them.
+    #: Kinds that the plugin requires: it is disabled while the cluster does not serve them.
     needs_kinds: ClassVar[tuple[type[ApiStruct], ...]] = ()
-    #: Kinds that the plugin looks up, and goes on without.
+    #: Kinds that the plugin looks up if they are served.
     reads_kinds: ClassVar[tuple[type[ApiStruct], ...]] = ()
-    #: Keys of the annotations that the plugin reads, of any kind: recordings keep these, of others that they changed.
+    #: Annotation keys that the plugin reads, of any kind. Recordings keep their values; of other annotations only the
+    #: fact that they changed.
     reads_annotations: ClassVar[tuple[str, ...]] = ()
-    #: The framework takes the word of a plugin only as far as it can (`trusted_reads`).
+    #: Trusted only as far as the plugin's interface allows (`trusted_reads`).
     reads: Reads = Reads.ANYTHING
-    #: Whether a pod on a node can only take room from equal pods without a node, and only there: these find as many
-    #: nodes whichever they take first. Asked of plugins whose PreFilter did not skip the pod.
+    #: Whether adding a pod to a node only reduces the room for equal pods, and only on that node. The number of equal
+    #: pods that fit then does not depend on which nodes are filled first. Read for plugins whose PreFilter did not skip
+    #: the pod.
     pods_only_take_room: ClassVar[bool] = False
-    #: Title of the plugin's column in tables of scores; "" for its name.
+    #: Column title in score tables; "" for the plugin's name.
     short_name: ClassVar[str] = ""
 
     def __init__(self, args: Any, handle: Handle) -> None:
@@ -107,38 +110,38 @@ class Plugin(ABC):
         self.handle = handle
 
     def sums_question(self, pod: PodInfo) -> Hashable:
-        """For `Reads.NODE_SUMS`: what the answers hang on besides the node; pods that agree in it share them."""
+        """For `Reads.NODE_SUMS`: what the result depends on besides the node. Pods with equal values share results."""
         return pod.shape
 
     def explanation(self, inspection: Inspection) -> Explanation | None:
-        """How the plugin's refusals of one pod are explained, and what would lift them; None: by their reasons alone.
+        """How to explain the plugin's rejections of one pod, and what would resolve them; None: by their reasons alone.
 
-        Asked by `explain` only. What it needs should be imported here, so that scheduling does without.
+        Called by `explain` only. Import what it needs inside this method, so that scheduling does not load it.
         """
         return None
 
     def reads_objects(self, pod: PodInfo) -> Collection[ObjectDependency]:
         """The lookup objects that PreFilter, Filter, PreScore and Score depend on for this pod.
 
-        Asked once for all pods of a signature, and for `Reads.NODE_SUMS` once for all with the same question, so they
-        must agree in it. What `sign_pod` looks up and puts into its fragment need not be named again. Plugins that
-        read `Reads.ANYTHING` are asked anew in each cycle, and not about this.
+        Called once for all pods of a signature, and for `Reads.NODE_SUMS` once for all pods with the same question, so
+        the result must be the same for these. Objects that `sign_pod` looks up and includes in its fragment can be
+        omitted. Not called for plugins with `Reads.ANYTHING`, which run in every cycle anyway.
         """
         return (ANY_OBJECT,)
 
     def close(self) -> None:  # noqa: B027 - most plugins have nothing to close
-        """Called once at shutdown."""
+        """Release resources; called once at shutdown, or after the profile was replaced."""
 
 
 class ReadsNoObjects(Plugin):
-    """A plugin that looks up no objects beside nodes and pods, or none beyond what it signs."""
+    """A plugin that looks up no objects besides nodes and pods, or only those that it includes in its signature."""
 
     def reads_objects(self, pod: PodInfo) -> Collection[ObjectDependency]:
         return ()
 
 
 class EnqueueExtensions(ABC):
-    """Which cluster changes may make a pod schedulable that this plugin refused."""
+    """Registers the cluster events that may make pods schedulable that this plugin rejected."""
 
     @abstractmethod
     def events_to_register(self) -> Sequence[ClusterEventWithHint]: ...
@@ -147,12 +150,12 @@ class EnqueueExtensions(ABC):
 class PreEnqueuePlugin(Plugin):
     @abstractmethod
     def pre_enqueue(self, pod: PodInfo) -> Status | None:
-        """Anything but success keeps the pod out of the active queue. Must be cheap."""
+        """Any status but success keeps the pod out of the active queue. Must be cheap."""
 
 
 class QueueSortPlugin(Plugin):
-    #: Whether `less` compares priorities, highest first, then timestamps, and nothing else. Then the queue sorts pods
-    #: without asking, and knows which of them are equals. Not inherited by a class with a `less` of its own.
+    #: Whether `less` compares priorities (highest first), then timestamps, and nothing else. The queue can then sort
+    #: pods without calling it, and knows which pods are equals. Reset in a subclass that overrides `less`.
     by_priority_and_time: ClassVar[bool] = False
 
     def __init_subclass__(cls, **keys: Any) -> None:
@@ -162,12 +165,12 @@ class QueueSortPlugin(Plugin):
 
     @abstractmethod
     def less(self, a: Any, b: Any) -> bool:
-        """Whether queued pod `a` is scheduled before `b`."""
+        """Whether queued pod `a` should be scheduled before `b`."""
 
 
 @dataclass(frozen=True, slots=True)
 class PreFilterResult:
-    """The nodes that remain in question by name; None stands for all."""
+    """The names of the nodes to consider; None for all nodes."""
 
     node_names: frozenset[str] | None = None
 
@@ -175,12 +178,12 @@ class PreFilterResult:
 class PreFilterPlugin(Plugin):
     @abstractmethod
     def pre_filter(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> PreFilterResult | Status | None:
-        """Prepare the attempt. Skip leaves the plugin's Filter out, a rejection ends the attempt."""
+        """Prepare the attempt. Skip disables the plugin's Filter for this pod; a rejection ends the attempt."""
 
     def skips(self, shape: PodShape) -> bool:
-        """Whether `pre_filter` says Skip of every pod of the shape, whatever happens.
+        """Whether `pre_filter` always returns Skip for pods of the shape.
 
-        Not inherited by a class with a `pre_filter` of its own.
+        Reset in a subclass that overrides `pre_filter`.
         """
         return False
 
@@ -190,34 +193,34 @@ class PreFilterPlugin(Plugin):
 
 
 class CountsPods(ABC):
-    """For plugins that read pods anywhere (`Reads.CLUSTER_PODS`): whether what they wrote still holds."""
+    """For plugins that read pods on any node (`Reads.CLUSTER_PODS`): reports whether their state is still valid."""
 
     @abstractmethod
     def filter_holds(self, state: CycleState, pod: PodInfo) -> bool:
-        """Whether PreFilter and Filter would say the same again."""
+        """Whether PreFilter and Filter would return the same results again."""
 
     @abstractmethod
     def score_holds(self, state: CycleState, pod: PodInfo, feasible_moved: bool) -> bool:
-        """Whether PreScore and Score would say the same again; `feasible_moved`: the feasible nodes are others."""
+        """Whether PreScore and Score would return the same again; `feasible_moved`: the feasible nodes changed."""
 
     def untouched_by(self, state: CycleState, pod: PodInfo, shapes: Collection[PodShape]) -> bool:
-        """Whether all this holds however many pods of these shapes come, wherever, and whichever nodes stay feasible.
+        """Whether the state stays valid whatever pods of these shapes are added, and whichever nodes stay feasible.
 
-        Asked when it holds now. Answer False where that is not certain.
+        Called while the state is valid. Return False if in doubt.
         """
         return False
 
 
 class PodExtensions(ABC):
-    """For PreFilter plugins whose state depends on pods of the node in question."""
+    """For PreFilter plugins whose state depends on the pods of the node being judged."""
 
     @abstractmethod
     def shift_pods(self, state: CycleState, pod: PodInfo, shift: PodShift) -> Status | None:
-        """Adjust the (cloned) state as if pods had come to, or left, some nodes."""
+        """Adjust the (cloned) state as if pods were added to, or removed from, some nodes."""
 
 
 class NodePodExtensions(ABC):
-    """The same, one pod and one node at a time (upstream's AddPod and RemovePod)."""
+    """Pod extensions for one pod and one node at a time (upstream's AddPod and RemovePod)."""
 
     @abstractmethod
     def add_pod(self, state: CycleState, pod: PodInfo, added: PodInfo, node: NodeInfo) -> Status | None: ...
@@ -229,11 +232,11 @@ class NodePodExtensions(ABC):
 class FilterPlugin(Plugin):
     @abstractmethod
     def filter(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> Rejections | Status | None:
-        """Which nodes of the view do not take the pod; None when all do, an Error status to end the attempt."""
+        """The nodes of the view that do not fit the pod; None if all fit; an Error status ends the attempt."""
 
 
 class NodeFilterPlugin(FilterPlugin):
-    """A Filter that looks at one node at a time."""
+    """A Filter plugin that judges one node at a time."""
 
     def filter(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> Rejections | Status | None:
         refused: dict[int, Status] = {}
@@ -252,62 +255,62 @@ class NodeFilterPlugin(FilterPlugin):
 
 @dataclass(frozen=True, slots=True)
 class PostFilterResult:
-    """What a PostFilter decided: a status, which node the pod is nominated to, and which pods are to be evicted.
+    """The result of a PostFilter plugin: a status, the nominated node, and the pods to evict.
 
-    `nominated_node_name` None leaves the pod's nomination as it is, "" clears it.
+    A `nominated_node_name` of None keeps the pod's nomination, "" clears it.
     """
 
     status: Status
     nominated_node_name: str | None = None
-    #: For `PostFilterPlugin.preemption`, which explains the answer.
+    #: Passed to `PostFilterPlugin.preemption`, which explains the result.
     detail: Any = None
-    #: Carried out by the live scheduler after the decision; only with status Success.
+    #: Carried out by the live scheduler after the decision; only valid with status Success.
     plan: EvictionPlan | None = None
 
 
-#: What a PostFilter plugin waits for step by step, and its answer at the end.
+#: A generator of what a PostFilter plugin waits for; its return value is the result.
 PostFilterSteps = Generator["Request | Wait | Ask", "Outcome", PostFilterResult]
 
 
 class PostFilterPlugin(Plugin):
-    #: Whether `post_filter` only computes its answer. Plugins with effects are not called for questions such as
-    #: `stowplan explain`, whose answer then names them.
+    #: Whether `post_filter` has no side effects. Other plugins are not called for questions such as `stowplan explain`;
+    #: the answer lists them.
     effect_free = False
 
     @abstractmethod
     def post_filter(self, state: CycleState, pod: PodInfo, diagnosis: Diagnosis) -> PostFilterResult | PostFilterSteps:
-        """Try to help a pod that fits nowhere; or a generator of steps (`framework.requests`).
+        """Try to make an unschedulable pod schedulable. May return a generator of steps (`framework.requests`).
 
-        With steps, state and diagnosis are the attempt's own, and the diagnosis is of when the steps began; questions
-        are not put to such a plugin.
+        With steps, state and diagnosis belong to the attempt, and the diagnosis is of the time when the steps began.
+        Such a plugin is not called for questions.
         """
 
     def repeats(self, result: PostFilterResult, pods: Sequence[PodInfo]) -> bool:
-        """Whether pods that are equal to the one that got this answer, and asked right after it, would get it as well.
+        """Whether pods equal to the one with this result would get it, too, if called right after it.
 
-        Then they are not asked. Not inherited by a class with a `post_filter` of its own.
+        They are then not called. Reset in a subclass that overrides `post_filter`.
         """
         return False
 
     def repeated(self, result: PostFilterResult, pods: Sequence[PodInfo]) -> None:
-        """These pods have got the answer again; for plugins that count or log their answers."""
+        """Notifies that these pods got the same result; for plugins that count or log their results."""
 
     def __init_subclass__(cls, **keys: Any) -> None:
         super().__init_subclass__(**keys)
         _not_inherited(cls, "repeats", PostFilterPlugin.repeats, unless=("post_filter",))
 
     def preemption(self, result: PostFilterResult) -> Preemption | None:
-        """How the plugin came to its answer: the candidates, or why evicting pods would not help; None: no more to say.
+        """Explain the result: the candidates, or why preemption does not help; None: nothing to add.
 
-        Asked by `explain` only, while the cluster is as the plugin saw it. What it needs should be imported here, so
-        that scheduling does without.
+        Called by `explain` only, while the cluster is as it was in the call. Import what it needs inside this method,
+        so that scheduling does not load it.
         """
         return None
 
 
 @dataclass(frozen=True, slots=True)
 class PodGroupPostFilterResult:
-    """What was decided for a pod group that fits nowhere: Success if it will fit once the plan is carried out."""
+    """The result for an unschedulable pod group: Success if the group will fit once the plan has been carried out."""
 
     status: Status
     #: Only with status Success.
@@ -318,7 +321,7 @@ PodGroupPostFilterSteps = Generator["Sequence[PodInfo]", Status, PodGroupPostFil
 
 
 class PodGroupPostFilterPlugin(Plugin):
-    """Asked for a pod group as a whole, behind the gate WorkloadAwarePreemption; DefaultPreemption is the only one."""
+    """Called for a pod group as a whole, behind the gate WorkloadAwarePreemption. DefaultPreemption is the only one."""
 
     @abstractmethod
     def pod_group_post_filter(
@@ -326,37 +329,40 @@ class PodGroupPostFilterPlugin(Plugin):
     ) -> PodGroupPostFilterSteps:
         """Find pods whose eviction lets the group fit; a generator.
 
-        It yields pods on nodes, and is sent the result of a trial of the group with exactly those pods removed. A trial
-        may wait for extenders, so the cluster may have changed in between. `pods_only_take_room` says whether a group
-        that fits next to some pods also fits next to fewer of them.
+        It yields pods on nodes, and receives the result of trying the group with exactly those pods removed. A trial
+        may wait for extenders, so the cluster may have changed in between. `pods_only_take_room`: whether a group that
+        fits next to some pods also fits next to fewer of them.
         """
 
 
 class PreScorePlugin(Plugin):
     @abstractmethod
     def pre_score(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> Status | None:
-        """Prepare scoring; `nodes.candidates` marks the feasible ones. Skip leaves the plugin's Score out."""
+        """Prepare scoring. `nodes.candidates` marks the feasible nodes.
+
+        Skip disables the plugin's Score for this pod.
+        """
 
 
 class ScorePlugin(Plugin):
-    #: Whether `normalize` does anything; without it raw scores must lie in 0…100.
+    #: Whether `normalize` does anything; if not, raw scores must be within 0…100.
     normalizes: ClassVar[bool] = False
-    #: Whether scores are in range by construction, so that they need no check.
+    #: Whether scores are always in range, so that they are not checked.
     in_range: ClassVar[bool] = False
 
     @abstractmethod
     def score(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> npt.NDArray[np.int64] | Status:
-        """A score for every node of the view; what it says of nodes that are no candidates is not looked at."""
+        """Score every node of the view. Scores of nodes that are not candidates are ignored."""
 
     def normalize(
         self, state: CycleState, pod: PodInfo, scores: npt.NDArray[np.int64], feasible: npt.NDArray[np.bool_]
     ) -> npt.NDArray[np.int64] | Status:
-        """The scores brought into 0…100, judged over the feasible nodes."""
+        """Bring the scores into 0…100, based on the feasible nodes."""
         return scores
 
 
 class NodeScorePlugin(ScorePlugin):
-    """A Score that looks at one node at a time."""
+    """A Score plugin that scores one node at a time."""
 
     def score(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> npt.NDArray[np.int64] | Status:
         scores = np.zeros(len(nodes), np.int64)
@@ -374,11 +380,11 @@ class NodeScorePlugin(ScorePlugin):
 
 
 class ReservePlugin(Plugin):
-    #: Whether pods are assumed as `assumed` says.
+    #: Whether `assumed` is called before Reserve.
     changes_assumed_pods = False
 
     def assumed(self, state: CycleState, pod: PodInfo, node_name: str) -> Pod:
-        """The pod as it is counted on its node, before Reserve; asked for with `changes_assumed_pods` only."""
+        """The pod as it should be accounted on its node, before Reserve. Only called with `changes_assumed_pods`."""
         return pod.pod
 
     @abstractmethod
@@ -386,13 +392,13 @@ class ReservePlugin(Plugin):
 
     @abstractmethod
     def unreserve(self, state: CycleState, pod: PodInfo, node_name: str) -> None:
-        """Undo `reserve`; must be idempotent and may come without it."""
+        """Undo `reserve`. Must be idempotent, and may be called without a prior `reserve`."""
 
     def reserves_nothing(self, shape: PodShape) -> bool:
-        """Whether `reserve` always lets pods of the shape have their node, and sets nothing aside but in their state.
+        """Whether `reserve` always succeeds for pods of the shape, and reserves nothing outside the pod's CycleState.
 
-        A plugin that has a `pre_bind` as well has nothing to do there for them, either. Not inherited by a class with a
-        `reserve` or `unreserve` of its own.
+        If the plugin also has a `pre_bind`, that must do nothing for these pods. Reset in a subclass that overrides
+        `reserve` or `unreserve`.
         """
         return False
 
@@ -404,13 +410,13 @@ class ReservePlugin(Plugin):
 class PermitPlugin(Plugin):
     @abstractmethod
     def permit(self, state: CycleState, pod: PodInfo, node_name: str) -> tuple[Status | None, float]:
-        """Let the pod pass, refuse it, or answer Wait with a timeout in seconds."""
+        """Approve the pod, reject it, or return Wait with a timeout in seconds."""
 
     def quorum(self, pod: PodInfo) -> int | None:
-        """How many pods of the pod's group must have nodes for `permit` to let the group's pods pass; None: not said.
+        """The number of the group's pods that need nodes before `permit` approves the group; None: unknown.
 
-        With fewer, `permit` always answers Wait in the same words, and to ask it once is as good as to ask it for each
-        pod. With so many it does nothing but let them pass. Not inherited by a class with a `permit` of its own.
+        Below that number `permit` always returns the same Wait, so one call is enough for all pods of the group. From
+        that number on it only approves. Reset in a subclass that overrides `permit`.
         """
         return None
 
@@ -428,7 +434,7 @@ class PreBindPlugin(Plugin):
     def pre_bind_pre_flight(
         self, state: CycleState, pod: PodInfo, node_name: str
     ) -> PreBindPreFlightResult | Status | None:
-        """Whether `pre_bind` has anything to do (Skip if not), and may do it beside others; no side effects."""
+        """Whether `pre_bind` has anything to do (Skip if not), and may run in parallel with others. No side effects."""
         return PreBindPreFlightResult()
 
     @abstractmethod
@@ -439,13 +445,28 @@ class PreBindPlugin(Plugin):
 class BindPlugin(Plugin):
     @abstractmethod
     def bind(self, state: CycleState, pod: PodInfo, node_name: str) -> Coroutine[Any, Any, Status | None] | Steps:
-        """Bind the pod, or answer Skip to leave it to the next plugin; `async def`, or a generator of steps."""
+        """Bind the pod, or return Skip to leave it to the next plugin; `async def`, or a generator of steps."""
+
+
+class RequestBinder(BindPlugin):
+    """Binds by one request and nothing else, so that who calls it needs no generator to wait in."""
+
+    @abstractmethod
+    def bind_request(self, pod: PodInfo, node_name: str) -> Bind:
+        """What is asked of the API server."""
+
+    def bind_answer(self, outcome: Outcome) -> Status | None:
+        """What its outcome means."""
+        return None if isinstance(outcome, Done) else error(outcome.error)
+
+    def bind(self, state: CycleState, pod: PodInfo, node_name: str) -> Steps:
+        return self.bind_answer((yield self.bind_request(pod, node_name)))
 
 
 class PostBindPlugin(Plugin):
     @abstractmethod
     def post_bind(self, state: CycleState, pod: PodInfo, node_name: str) -> Coroutine[Any, Any, None] | Steps:
-        """Hear that the pod is bound; `async def`, or a generator of steps."""
+        """Called after the pod is bound; `async def`, or a generator of steps."""
 
 
 class SignPlugin(Plugin):
@@ -453,22 +474,23 @@ class SignPlugin(Plugin):
     def sign_pod(self, pod: PodInfo) -> Mapping[str, Any] | Status:
         """What the plugin reads of a pod beyond its template, as hashable values by name; {} for nothing.
 
-        The template is the pod's namespace and spec without the names of claims; not its labels, annotations and owner.
-        What depends on such a name (does the claim exist?) is as good as the name. Pods that agree in the template and
-        in all fragments share results. A rejection makes the pod unshareable.
+        The template is the pod's namespace and spec without the names of claims; labels, annotations and owner are not
+        part of it. Facts that depend on a claim's name (does the claim exist?) can stand in for the name. Pods with
+        equal templates and fragments share results. Return a rejection if the pod cannot share results.
         """
 
     def signs_nothing(self, shape: PodShape) -> bool:
-        """Whether `sign_pod` says {} of every pod of the shape, whatever happens: then it is not asked about them.
+        """Whether `sign_pod` always returns {} for pods of the shape; it is then not called for them.
 
-        Not inherited by a class with a `sign_pod` of its own.
+        Reset in a subclass that overrides `sign_pod`.
         """
         return False
 
     def sign_version(self, pod: PodInfo) -> Hashable:
-        """What `sign_pod` depends on beyond the pod's shape: while it is equal, pods of the shape are signed alike.
+        """The version of what `sign_pod` depends on beyond the pod's shape.
 
-        None: the plugin does not say, and signs every pod. Not inherited by a class with a `sign_pod` of its own.
+        Pods of a shape keep their signature while it is equal. None: unknown, `sign_pod` is called for every pod. Reset
+        in a subclass that overrides `sign_pod`.
         """
         return None
 
@@ -479,14 +501,17 @@ class SignPlugin(Plugin):
 
 
 class ShapeSigned(SignPlugin):
-    """A plugin that reads nothing of a pod beyond its spec, labels and controller; it need not be asked."""
+    """A plugin that reads nothing of a pod beyond its spec, labels and controller. `sign_pod` is not called."""
 
     def sign_pod(self, pod: PodInfo) -> Mapping[str, Any] | Status:
         return {}
 
 
 class TemplateSigned(ShapeSigned):
-    """A plugin that reads nothing of a pod beyond its template: pods that differ in labels or claims still share."""
+    """A plugin that reads nothing of a pod beyond its template.
+
+    Pods with different labels or claims still share results.
+    """
 
 
 class PlacementGeneratePlugin(Plugin):
@@ -494,7 +519,7 @@ class PlacementGeneratePlugin(Plugin):
     def generate_placements(
         self, group_state: CycleState, group: PodGroupInfo, parent: Placement
     ) -> Sequence[Placement] | Status:
-        """The sets of nodes within `parent` on which the group may be tried, in that order."""
+        """The sets of nodes within `parent` to try the group on, in order."""
 
 
 class PlacementScorePlugin(Plugin):
@@ -502,17 +527,17 @@ class PlacementScorePlugin(Plugin):
     def score_placement(
         self, group_state: CycleState, group: PodGroupInfo, assignments: PodGroupAssignments
     ) -> int | Status:
-        """What it is worth to have the group's pods where they were put on trial."""
+        """Score a placement, given the nodes that the group's pods got in the trial."""
 
     def normalize_placements(
         self, group_state: CycleState, group: PodGroupInfo, scores: Sequence[int]
     ) -> Sequence[int] | Status:
-        """The scores of all placements brought into 0…100, in the same order."""
+        """Bring the scores of all placements into 0…100, in the same order."""
         return scores
 
 
 async def awaited(method: Callable[..., Any], *args: Any) -> Any:
-    """The answer of a method that is to be `async def`; raise for one that is not."""
+    """Await the result of a method that must be `async def`; raise if it is not."""
     found = method(*args)
     if not isawaitable(found):
         raise unexpected(f"{method.__name__} to be `async def` or a generator of steps", found)
@@ -520,10 +545,10 @@ async def awaited(method: Callable[..., Any], *args: Any) -> Any:
 
 
 def trusted_reads(plugin: Plugin) -> Reads:
-    """What a plugin reads, where its word is enough to keep its answers.
+    """What a plugin reads, as far as its declaration is sufficient to keep its results.
 
-    A node-level plugin is only asked about nodes that are in question, so what it said tells nothing of the others. A
-    plugin that counts pods anywhere must say when its state no longer holds, and have a step that renews it.
+    A node-level plugin is only called for remaining nodes, so it has no results for the others. A plugin that counts
+    pods on any node must report when its state becomes invalid, and have an extension point that renews it.
     """
     if isinstance(plugin, NodeFilterPlugin | NodeScorePlugin):
         return Reads.ANYTHING
@@ -534,7 +559,7 @@ def trusted_reads(plugin: Plugin) -> Reads:
     return plugin.reads if isinstance(plugin, CountsPods) and renews_filter and renews_score else Reads.ANYTHING
 
 
-#: Extension point (its key in the configuration) -> class that implements it.
+#: Extension point (the key in the configuration) -> class that implements it.
 EXTENSION_POINTS: dict[str, type[Plugin]] = {
     "preEnqueue": PreEnqueuePlugin,
     "queueSort": QueueSortPlugin,
@@ -554,5 +579,5 @@ EXTENSION_POINTS: dict[str, type[Plugin]] = {
 
 
 def extension_points(plugin: type[Plugin]) -> frozenset[str]:
-    """The points that a plugin class implements."""
+    """The extension points that a plugin class implements."""
     return frozenset(point for point, base in EXTENSION_POINTS.items() if issubclass(plugin, base))

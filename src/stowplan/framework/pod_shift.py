@@ -1,7 +1,7 @@
 """Pods hypothetically added to or removed from nodes, one per node.
 
-Preemption takes pods off thousands of nodes and tries to put them back one rank at a time; what a plugin must know of
-each is its shape, so amounts are worked out once a distinct shape and spread over the nodes as an array.
+Preemption removes pods from thousands of nodes and tries to add them back one rank at a time. What plugins need of each
+pod depends on its shape, so amounts are computed once per distinct shape and spread over the nodes as an array.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class PodShift:
-    """`pods[i]` comes to (sign 1) or leaves (sign −1) table row `rows[i]`; rows are distinct."""
+    """`pods[i]` is added to (sign 1) or removed from (sign −1) table row `rows[i]`; rows are distinct."""
 
     rows: npt.NDArray[np.intp]
     sign: int
@@ -35,13 +35,13 @@ class PodShift:
         self.pods = pods
         self.sign = sign
         index: dict[PodShape, int] = {}
-        #: Index into `shapes`, a pod.
+        #: Index into `shapes`, per pod.
         self.shape_index = np.array([index.setdefault(p.shape, len(index)) for p in pods], np.intp)
         self.shapes: list[PodShape] = list(index)
 
     @classmethod
     def of_slots(cls, table: PodTable, rows: npt.NDArray[np.intp], slots: npt.NDArray[np.int64], sign: int) -> PodShift:
-        """The same for pods given by their slots: shapes are told apart by id, without touching every pod."""
+        """A shift of pods given by their slots; shapes are compared by id, without accessing every pod."""
         shift = cls.__new__(cls)
         shift.rows, shift.sign, shift._table, shift._slots = rows, sign, table, slots
         _, first, shift.shape_index = np.unique(table.shape[slots], return_index=True, return_inverse=True)
@@ -53,6 +53,6 @@ class PodShift:
         return [info for slot in self._slots.tolist() if (info := self._table.infos[slot])]
 
     def amounts(self, of_shape: Callable[[PodShape], int]) -> npt.NDArray[np.int64] | None:
-        """What each pod adds at its row, by shape, with the shift's sign; None when it is nothing everywhere."""
+        """The amount that each pod adds at its row, by shape, with the shift's sign; None if it is zero everywhere."""
         per_shape = np.array([of_shape(shape) for shape in self.shapes], np.int64)
         return self.sign * per_shape[self.shape_index] if per_shape.any() else None

@@ -1,8 +1,8 @@
 """Filter results for many nodes.
 
-A few (mask, code, reason) entries instead of an object a node: the statuses of single nodes, the message with its
-counts and the diagnosis are all read off the masks. Entries are made when somebody reads them; a cycle that finds a
-node never does.
+A few (mask, code, reason) entries instead of one object per node. The status of a node, the message with its counts and
+the diagnosis are all computed from the masks. Entries are created on first access, so a cycle that finds a node never
+creates any.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Entry(NamedTuple):
-    """The nodes (view positions) that one reason refuses."""
+    """The nodes (view positions) that are rejected for one reason."""
 
     mask: npt.NDArray[np.bool_]
     code: Code
@@ -28,7 +28,7 @@ class Entry(NamedTuple):
 
 
 class Rejections:
-    """Nodes that a plugin refuses: `mask` now, the reasons on demand."""
+    """The nodes that a plugin rejects: `mask` is available at once, the reasons on demand."""
 
     __slots__ = ("_entries", "mask")
 
@@ -47,19 +47,19 @@ class Rejections:
         return self._entries
 
     def snapshot(self) -> Rejections:
-        """A copy with all reasons made."""
+        """A copy with all reasons computed."""
         entries = tuple(Entry(entry.mask.copy(), entry.code, entry.reason) for entry in self.entries)
         return Rejections(self.mask.copy(), entries)
 
     def status(self, i: int) -> Status:
-        """The status of the i-th node; the hardest code among its reasons decides."""
+        """The status of the i-th node; the most severe code among its reasons wins."""
         hits = [e for e in self.entries if e.mask[i]]
         code = max((e.code for e in hits), default=Code.Unschedulable)
         return Status(code, tuple(str(e.reason) for e in hits), records=tuple(e.reason for e in hits))
 
 
 def from_statuses(statuses: dict[int, Status], length: int) -> Rejections:
-    """Rejections of a plugin that looked at the nodes one by one."""
+    """The rejections of a plugin that judged the nodes one by one."""
     mask = np.zeros(length, np.bool_)
     mask[list(statuses)] = True
     return Rejections(mask, lambda: _grouped(statuses, length))

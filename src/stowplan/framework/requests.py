@@ -1,8 +1,8 @@
 """API requests as values, and their outcomes.
 
-Whoever decides does not wait: a request is handed out, a driver carries it out, and its outcome comes back later.
-Plugins that wait in PreBind or Bind may do so as *steps*: a generator that yields requests, or a `Wait`, and is resumed
-with the outcome. Unlike a coroutine, steps run alike on a real cluster and in simulated time, and can be repeated.
+Deciding code does not wait: it emits a request, a driver carries it out, and the outcome is passed back later. Plugins
+that wait in PreBind or Bind can do so in *steps*: a generator that yields requests, or a `Wait`, and is resumed with
+the outcome. Unlike a coroutine, steps run the same on a real cluster and in simulated time, and can be replayed.
 
     def bind(self, state, pod, node_name):
         outcome = yield Bind(namespace=pod.namespace, name=..., uid=..., node=node_name)
@@ -29,12 +29,12 @@ class Request(msgspec.Struct, frozen=True, tag=True):
 
     @property
     def subject(self) -> str:
-        """The object that it is about: requests about one object are carried out in their order."""
+        """The object of the request; requests about one object are carried out in order."""
         raise NotImplementedError
 
 
 class Bind(Request, frozen=True, tag=True, kw_only=True):
-    """Put a pod on a node; the UID keeps it from another pod of the same name."""
+    """Bind a pod to a node; the UID guards against another pod of the same name."""
 
     namespace: str
     name: str
@@ -55,7 +55,7 @@ class Create(Request, frozen=True, tag=True, kw_only=True):
 
 
 class Update(Request, frozen=True, tag=True, kw_only=True):
-    """Replace an object, if it still has this resourceVersion."""
+    """Replace an object if it still has this resourceVersion."""
 
     obj: ApiStruct
 
@@ -79,7 +79,7 @@ class Patch(Request, frozen=True, tag=True, kw_only=True):
 
 
 class Delete(Request, frozen=True, tag=True, kw_only=True):
-    """Delete the object if it is the one with this UID and resource version; "" for any."""
+    """Delete the object if it has this UID and resourceVersion; "" matches any."""
 
     kind: type[ApiStruct]
     namespace: str
@@ -93,7 +93,7 @@ class Delete(Request, frozen=True, tag=True, kw_only=True):
 
 
 class Read(Request, frozen=True, tag=True, kw_only=True):
-    """What the API server has now, where what is known may be too old."""
+    """Read the current object from the API server, if the cached one may be stale."""
 
     kind: type[ApiStruct]
     namespace: str
@@ -105,7 +105,7 @@ class Read(Request, frozen=True, tag=True, kw_only=True):
 
 
 def problem_of(request: Request) -> Exception | None:
-    """Why nobody can carry a plugin's request out: it is about no object."""
+    """Why a plugin's request is invalid: it does not name an object."""
     try:
         _ = request.subject
     except Exception as e:
@@ -118,26 +118,26 @@ def _subject(kind: type[ApiStruct], namespace: str, name: str) -> str:
 
 
 class Ask(msgspec.Struct, frozen=True, tag=True, kw_only=True):
-    """Put a question to somebody outside, such as an extender; `Done` has what it answers. Both are plain values."""
+    """Ask an external party, such as an extender; the answer is in `Done`. Both are plain values."""
 
     who: str
-    #: filter, prioritize, preempt, bind; or what else there is to ask.
+    #: filter, prioritize, preempt, bind, or another verb.
     verb: str
     question: Any
 
 
-#: A kind, and the `namespace/name` of an object of it; `/name` where there are no namespaces.
+#: A kind and the `namespace/name` of an object; `/name` for cluster-scoped kinds.
 Key = tuple[str, str]
 
 
 class Wait(msgspec.Struct, frozen=True, kw_only=True):
-    """Go on when one of these objects has changed, or at a time.
+    """Resume when one of these objects has changed, or after a time.
 
-    The outcome is `Done` in either case, and its value the seconds that it took.
+    The outcome is `Done` in either case; its value is the elapsed time in seconds.
     """
 
     keys: frozenset[Key] = frozenset()
-    #: Seconds from now; None: however long it takes.
+    #: Timeout in seconds; None: unlimited.
     seconds: float | None = None
 
     def __post_init__(self) -> None:
@@ -148,32 +148,32 @@ class Wait(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Done(msgspec.Struct, frozen=True, tag=True):
-    """It was carried out."""
+    """The request was carried out."""
 
-    #: The object as the API server answered, where it answers with one.
+    #: The object that the API server returned, if any.
     value: Any = None
 
 
 class Refused(msgspec.Struct, frozen=True, tag=True):
-    """It was not carried out: the API server said no, or could not be reached."""
+    """The request was not carried out: the API server refused it, or was unreachable."""
 
     error: Exception
 
 
 class Unknown(msgspec.Struct, frozen=True, tag=True):
-    """It may or may not have been carried out: the answer was lost, or cannot be read."""
+    """The request may or may not have been carried out: the response was lost or unreadable."""
 
     error: Exception
 
 
 Outcome = Done | Refused | Unknown
 
-#: What a plugin waits for step by step, and its answer at the end.
+#: A generator of what a plugin waits for; its return value is the status.
 Steps = Generator["Request | Wait | Ask", Outcome, "Status | None"]
 
 
 class OddStepError(TypeError):
-    """A plugin's steps yield something other than a request or Wait."""
+    """A plugin's steps yielded something other than a request or Wait."""
 
     def __init__(self, yielded: object) -> None:
         super().__init__(f"yielded a {type(yielded).__name__}, want a request or a Wait")

@@ -1,7 +1,7 @@
 """Status: a plugin's result code, reasons, and name.
 
-"Does not fit" is a value, not an exception. A `Reason` is a constant with a stable code, upstream's words and
-parameters; the text is rendered last, so messages, explanations and metrics come from one record.
+"Does not fit" is a value, not an exception. A `Reason` is a constant with a stable code, upstream's text and
+parameters. The text is rendered last, so messages, explanations and metrics share one record.
 
 Upstream: staging/src/k8s.io/kube-scheduler/framework (Status, Code).
 """
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Code(IntEnum):
-    """Names and numbers are upstream's; the names are metric labels too."""
+    """Names and numbers are upstream's; the names are also metric labels."""
 
     Success = 0
     Error = 1
@@ -34,14 +34,14 @@ REJECTED = frozenset((Code.Unschedulable, Code.UnschedulableAndUnresolvable, Cod
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """Why something was refused: a stable code, upstream's words, and what they speak of."""
+    """Why something was rejected: a stable code, upstream's text, and its parameters."""
 
     code: str
     text: str
     detail: tuple[tuple[str, Any], ...] = ()
 
     def of(self, **detail: Any) -> Reason:
-        """The reason about something: its text takes the values by name."""
+        """The reason with parameters; the text refers to them by name."""
         return replace(self, text=self.text.format(**detail), detail=tuple(detail.items()))
 
     def __str__(self) -> str:
@@ -50,13 +50,13 @@ class Reason:
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """The outcome of an extension point; success is None wherever a status may be absent."""
+    """The result of an extension point. Where a status is optional, None means success."""
 
     code: Code
     reasons: tuple[str, ...] = ()
     plugin: str = ""
     error: Exception | None = None
-    #: The reasons as records, where they came from constants.
+    #: The reasons as records, if they were created from constants.
     records: tuple[Reason, ...] = field(default=(), compare=False)
 
     @property
@@ -65,7 +65,7 @@ class Status:
 
     @property
     def shown_reasons(self) -> tuple[str, ...]:
-        """The error's text, if there is one, then the reasons."""
+        """The error's text, if any, then the reasons."""
         return self.reasons if self.error is None else (str(self.error), *self.reasons)
 
     @property
@@ -74,7 +74,7 @@ class Status:
 
     @property
     def cause(self) -> Exception:
-        """The status as an exception: the one it carries, or one made of its message."""
+        """The status as an exception: the one that it wraps, or a new one with its message."""
         return self.error if self.error is not None else RuntimeError(self.message)
 
     def with_plugin(self, plugin: str) -> Status:
@@ -93,13 +93,13 @@ def unschedulable(*reasons: str | Reason) -> Status:
 
 
 def unresolvable(*reasons: str | Reason) -> Status:
-    """Rejected, and no eviction can help."""
+    """Rejected, and preemption cannot help."""
     return _status(Code.UnschedulableAndUnresolvable, reasons)
 
 
-#: What a plugin raises costs the attempt, not the process; that goes for sys.exit(), too.
+#: Exceptions that fail the attempt but not the process, including sys.exit().
 RAISED = (Exception, SystemExit)
-#: Synchronous calls of plugins let only these through; a cancellation can only be the plugin's own there.
+#: The only exceptions that synchronous plugin calls let through; a CancelledError there can only be the plugin's own.
 PROPAGATED = (KeyboardInterrupt, GeneratorExit)
 
 
@@ -114,7 +114,7 @@ def error(what: str | BaseException) -> Status:
 
 
 def raised(what: BaseException) -> Status:
-    """The Error of a plugin's call that raised: what a user's code raised comes with its type, file and line."""
+    """The Error for a plugin call that raised; exceptions from user code include type, file and line."""
     text = described(what)
     if text == str(what):
         return error(what)
@@ -124,7 +124,7 @@ def raised(what: BaseException) -> Status:
 
 
 def promised(promise: Callable[[], bool]) -> bool:
-    """What a plugin promises of itself; one that fails over it promises nothing."""
+    """Evaluate a plugin's declaration about itself; if it raises, the declaration is false."""
     try:
         return promise()
     except PROPAGATED:
@@ -134,23 +134,23 @@ def promised(promise: Callable[[], bool]) -> bool:
 
 
 def described(what: BaseException) -> str:
-    """An exception in words; one that users' code raised, or let through, with its type and where that was.
+    """An exception as text; if user code raised it or let it through, with its type and location.
 
-    In-tree plugins say what went wrong in the reference's words: theirs stay as they are.
+    In-tree plugins use the reference's messages, which stay unchanged.
     """
     place = place_of(what)
     return f"{type(what).__name__}: {what} ({place})" if place else str(what)
 
 
-#: Packages whose frames are not users' code.
+#: Packages whose frames are not user code.
 _OURS = frozenset(("stowplan", "stowplan_cluster"))
 
 
 def place_of(raised: BaseException) -> str:
-    """Where users' code raised, or called what raised: the innermost line of the first package that is not ours.
+    """Where user code raised, or called what raised: the innermost line of the first package that is not ours.
 
-    A library that a plugin calls is of no interest: its author looks for a line of their own. "" where nothing but
-    our code is involved.
+    Frames of libraries that a plugin calls are skipped: its author looks for a line of their own. "" if only our code
+    is involved.
     """
     package, place = "", ""
     traceback = raised.__traceback__
@@ -160,7 +160,7 @@ def place_of(raised: BaseException) -> str:
         if module not in _OURS and (not place or module == package):
             package = module
             code = frame.f_code
-            # Without its folder, which differs from host to host.
+            # Without the directory, which differs from host to host.
             file = code.co_filename.rpartition("/")[2]
             place = f"{file}:{traceback.tb_lineno} in {code.co_name}"
         traceback = traceback.tb_next
@@ -168,7 +168,7 @@ def place_of(raised: BaseException) -> str:
 
 
 def well_formed(answer: Status | None) -> Status | None:
-    """Raise for what no plugin may answer: nobody checks the types of users' plugins."""
+    """Raise for an invalid status; plugins are not type-checked."""
     if answer is not None and not isinstance(answer, Status):
         raise unexpected("a Status or None", answer)
     return answer
@@ -176,14 +176,14 @@ def well_formed(answer: Status | None) -> Status | None:
 
 def unexpected(wanted: str, answer: object) -> TypeError:
     if iscoroutine(answer):
-        # Nobody will await it, and Python would complain about that.
+        # It will never be awaited, which Python would warn about.
         answer.close()
         return TypeError(f"want {wanted}, got a coroutine: this method is not `async def`")
     return TypeError(f"want {wanted}, got {answer!r}")
 
 
 def wrapped(text: str, status: Status) -> Status:
-    """The Error that a failing status becomes when words are put before its own."""
+    """An Error with a prefix before the text of a failed status."""
     cause = status.cause
     whole = RuntimeError(f"{text}: {cause}")
     whole.__cause__ = cause

@@ -1,10 +1,10 @@
-"""Work of a plugin that may take long, and is done in portions so that other pods are tried in between.
+"""Long-running work of a plugin, done in portions so that other pods are tried in between.
 
-A Filter plugin that has more to do than one call should take returns `unfinished(text, portions)`: the error that the
-attempt ends with if the plugin may not go on. Where scheduling cycles can be suspended, the plugin is asked again, up
-to that many times per attempt; it goes on where it stopped. Everywhere else the status is an error like any other.
+A Filter plugin that has more to do than one call should take returns `unfinished(text, portions)`: an error status,
+used as such if the plugin may not continue. Where scheduling cycles can be suspended, the plugin is called again, up to
+that many times per attempt, and continues where it stopped. Everywhere else the status is an error like any other.
 
-How much a portion is must not depend on a clock: a recorded run has to be repeated.
+The size of a portion must not depend on a clock, because recordings must be reproducible.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class UnfinishedError(Exception):
     """A plugin has more to do."""
 
     def __init__(self, text: str, portions: int | None) -> None:
-        """`portions`: how many it may take per attempt; None: any number."""
+        """`portions`: the maximum number per attempt; None: unlimited."""
         super().__init__(text)
         self.portions = portions
 
@@ -31,7 +31,7 @@ def unfinished(text: str, portions: int | None) -> Status:
 
 
 def unfinished_of(status: Status | None) -> UnfinishedError | None:
-    """The plugin's word that it has more to do, whatever was put before it; None if the status says something else."""
+    """The UnfinishedError in a status, however it was wrapped; None if there is none."""
     if status is None or status.code != Code.Error:
         return None
     return next((cause for cause in _causes(status.error) if isinstance(cause, UnfinishedError)), None)

@@ -1,11 +1,11 @@
 """Pods that wait on Permit or are in PreBind.
 
-A Permit plugin can make a pod wait until the plugin allows it, somebody rejects it, or its time is up. Each plugin has
-its own deadline, the pod goes on when none is left pending, and the first signal wins. The objects here are state
-alone: they read an injected clock when they are asked, and tell whoever registered with `on_decided`. The engine
-has an alarm for each pod's `next_deadline` and calls `expire` when it rings.
+A Permit plugin can make a pod wait until the plugin allows it, the pod is rejected, or a timeout expires. Each plugin
+has its own deadline. The pod proceeds when no plugin is pending, and the first signal wins. The objects here only hold
+state: they read an injected clock when called, and notify listeners registered with `on_decided`. The engine has an
+alarm for each pod's `next_deadline` and calls `expire` when it fires.
 
-A pod in PreBind can still be stopped by preemption, until PreBind is through: `PodInPreBind` decides that race.
+A pod in PreBind can be cancelled by preemption until PreBind completes: `PodInPreBind` decides that race.
 
 Upstream: pkg/scheduler/framework/runtime/waiting_pods_map.go and pods_in_prebind_map.go.
 """
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from stowplan.cluster.pod_info import PodInfo
 
-#: Said to a waiting pod that is deleted.
+#: Rejection message for a waiting pod that is deleted.
 REMOVED = "removed"
 
 
@@ -31,7 +31,7 @@ def timeout_message(plugin: str, seconds: float) -> str:
 
 
 class Outside(Protocol):
-    """Takes signals in that come between the engine's steps, as inputs; each says whether it did."""
+    """Accepts signals that arrive between the engine's steps, as inputs; each method returns whether it did."""
 
     def allowed(self, uid: str, plugin: str, /) -> bool: ...
 
@@ -41,17 +41,17 @@ class Outside(Protocol):
 
 
 class WaitingPod:
-    """A pod that waits on Permit, with the plugins it waits for."""
+    """A pod that waits on Permit, and the plugins that it waits for."""
 
     def __init__(
         self, pod: PodInfo, timeouts: Mapping[str, float], *, now: Callable[[], float], outside: Outside | None = None
     ) -> None:
         self.pod = pod
         self._outside = outside
-        #: Success, a rejection (Unschedulable) or a preemption (Error); None while the pod waits.
+        #: Success, a rejection (Unschedulable) or a preemption (Error); None while the pod is waiting.
         self.decision: Status | None = None
         self._now = now
-        #: Plugin -> (deadline, seconds that it was given); in the order of the plugins.
+        #: Plugin -> (deadline, timeout in seconds), in plugin order.
         self._pending = {plugin: (now() + timeout, timeout) for plugin, timeout in timeouts.items()}
         self._listeners: list[Callable[[Status], None]] = []
 
@@ -66,20 +66,20 @@ class WaitingPod:
 
     @property
     def next_deadline(self) -> float | None:
-        """When the pod's patience ends, on the injected clock; None once it is decided."""
+        """When the pod's first timeout expires, on the injected clock; None once it is decided."""
         if self.decision is not None:
             return None
         return min((deadline for deadline, _ in self._pending.values()), default=None)
 
     def on_decided(self, listener: Callable[[Status], None]) -> None:
-        """Call once with the decision; at once if it is there already."""
+        """Call the listener once with the decision; at once if there already is one."""
         if self.decision is not None:
             listener(self.decision)
         else:
             self._listeners.append(listener)
 
     def allow(self, plugin: str) -> None:
-        """The plugin has no objection any more; the pod goes on when it was the last one."""
+        """Allow the pod on behalf of the plugin; it proceeds if no other plugin is pending."""
         if self._outside is not None and self._outside.allowed(self.uid, plugin):
             return
         self.expire()
@@ -88,15 +88,15 @@ class WaitingPod:
             self._decide(SUCCESS)
 
     def reject(self, plugin: str, message: str) -> bool:
-        """Turn the pod away; False when something else was decided before."""
+        """Reject the pod; False if it was already decided otherwise."""
         return self.turn_away(Status(Code.Unschedulable, (message,), plugin))
 
     def preempt(self, plugin: str, message: str) -> bool:
-        """Make the pod give way to another, and try again later; False when something else was decided before."""
+        """Preempt the pod, so that it is retried later; False if it was already decided otherwise."""
         return self.turn_away(Status(Code.Error, (message,), plugin))
 
     def turn_away(self, status: Status) -> bool:
-        """End the wait with this; False when something else was decided before."""
+        """End the wait with this status; False if it was already decided otherwise."""
         undecided = self.decision is None
         if self._outside is not None and self._outside.rejected(self.uid, status):
             return undecided and self.decision == status
@@ -104,9 +104,9 @@ class WaitingPod:
         return self._decide(status)
 
     def expire(self) -> bool:
-        """Reject the pod if its time is up; whether that was so.
+        """Reject the pod if its timeout has expired; return whether it did.
 
-        Every signal looks at the clock first: a deadline that has passed wins, also when its timer comes late.
+        Every signal checks the clock first: an expired deadline wins, even if its timer fires late.
         """
         deadline = self.next_deadline
         if deadline is None or deadline > self._now():
@@ -115,7 +115,7 @@ class WaitingPod:
 
     @property
     def timeout(self) -> Status:
-        """The status after a timeout: rejected by the plugin whose timeout is first."""
+        """The status after a timeout: rejected by the plugin with the earliest deadline."""
         plugin, (_, timeout) = min(self._pending.items(), key=lambda item: item[1][0])
         return Status(Code.Unschedulable, (timeout_message(plugin, timeout),), plugin)
 
@@ -130,7 +130,7 @@ class WaitingPod:
 
 
 def permit_outcome(decision: Status) -> Status | None:
-    """What a decision means for the binding: go on, rejected, or an error."""
+    """What a decision means for the binding: success, a rejection, or an error."""
     if decision.code == Code.Success:
         return None
     if decision.rejected:
@@ -139,10 +139,10 @@ def permit_outcome(decision: Status) -> Status | None:
 
 
 class WaitingPods:
-    """The pods that wait on Permit, by UID; one map for all profiles."""
+    """The pods that wait on Permit, by UID; shared by all profiles."""
 
     def __init__(self, *, now: Callable[[], float], outside: Outside | None = None) -> None:
-        #: Seconds on a clock that only goes forward.
+        #: Monotonic seconds.
         self._now = now
         self._outside = outside
         self._pods: dict[str, WaitingPod] = {}
@@ -151,11 +151,11 @@ class WaitingPods:
         return len(self._pods)
 
     def __iter__(self) -> Iterator[WaitingPod]:
-        """The pods as they are now; they may be decided, or leave, while somebody iterates."""
+        """Iterate over a snapshot; pods may be decided or removed during the iteration."""
         return iter(tuple(self._pods.values()))
 
     def add(self, pod: PodInfo, timeouts: Mapping[str, float]) -> WaitingPod:
-        """Let a pod wait for plugins, each for its seconds from now on."""
+        """Make a pod wait for plugins, each with a timeout in seconds from now."""
         waiting = self._pods[pod.uid] = WaitingPod(pod, timeouts, now=self._now, outside=self._outside)
         return waiting
 
@@ -163,11 +163,11 @@ class WaitingPods:
         return self._pods.get(uid)
 
     def remove(self, uid: str) -> None:
-        """The pod waits no longer; whoever waited for the decision has it."""
+        """Remove a pod once its decision has been received."""
         self._pods.pop(uid, None)
 
     def reject(self, uid: str) -> bool:
-        """Turn away a pod that is being deleted; False when it does not wait (any more)."""
+        """Reject a pod that is being deleted; False if it is not waiting."""
         waiting = self._pods.get(uid)
         return waiting is not None and waiting.reject("", REMOVED)
 
@@ -183,18 +183,18 @@ class WaitingPods:
 
 
 class PodInPreBind:
-    """A pod whose PreBind runs; either it gets through, or it is cancelled before."""
+    """A pod whose PreBind is running: it either completes or is cancelled first."""
 
     def __init__(self, uid: str, cancel: Callable[[str], None], *, outside: Outside | None = None) -> None:
         self._uid = uid
         self._cancel = cancel
         self._outside = outside
-        #: Why the pod was cancelled; None while it was not.
+        #: Why the pod was cancelled; None if it was not.
         self.cancelled_for: str | None = None
         self.prebound = False
 
     def cancel(self, reason: str) -> bool:
-        """Stop the pod's binding; False when PreBind is through. Of several reasons the first counts."""
+        """Stop the pod's binding; False if PreBind has completed. The first reason wins."""
         if self.prebound:
             return False
         if self._outside is not None and self._outside.cancelled(self._uid, reason):
@@ -205,13 +205,13 @@ class PodInPreBind:
         return True
 
     def mark_prebound(self) -> bool:
-        """PreBind is through; False when the pod was cancelled meanwhile."""
+        """Mark PreBind as completed; False if the pod was cancelled."""
         self.prebound = self.cancelled_for is None
         return self.prebound
 
 
 class PodsInPreBind:
-    """The pods whose PreBind runs, by UID; one map for all profiles."""
+    """The pods whose PreBind is running, by UID; shared by all profiles."""
 
     def __init__(self, *, outside: Outside | None = None) -> None:
         self._outside = outside
@@ -221,7 +221,7 @@ class PodsInPreBind:
         return list(self._pods)
 
     def add(self, uid: str, cancel: Callable[[str], None]) -> PodInPreBind:
-        """`cancel` stops the pod's binding; it is called at most once, with the reason."""
+        """`cancel` stops the pod's binding; called at most once, with the reason."""
         found = self._pods[uid] = PodInPreBind(uid, cancel, outside=self._outside)
         return found
 

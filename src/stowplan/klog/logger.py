@@ -103,14 +103,15 @@ _enabled = cache(_Enabled)
 class Logger:
     def __init__(self, name: str) -> None:
         self.name = name
-        self._threshold = _STATE.threshold_of(name)
+        #: Up to this level lines are written. Paths that every pod takes compare it rather than ask `v`.
+        self.verbosity = _STATE.threshold_of(name)
 
     def v(self, level: int) -> Verbose:
-        return _enabled(level) if level <= self._threshold else _DISABLED
+        return _enabled(level) if level <= self.verbosity else _DISABLED
 
     def named(self, name: str) -> dict[str, Any]:
         """The key that names upstream's logger: around plugins it has a name where the log is verbose."""
-        return {"logger": name} if self._threshold >= _NAMES_LOGGERS else {}
+        return {"logger": name} if self.verbosity >= _NAMES_LOGGERS else {}
 
     def info(self, message: str, /, **keys: Any) -> None:
         _write("I", 0, message, True, None, keys)
@@ -163,4 +164,4 @@ def configure(*, sink: Sink | None = None, verbosity: int = 0, modules: Sequence
 def set_verbosity(verbosity: int) -> None:
     _STATE.verbosity = verbosity
     for logger in _STATE.loggers.values():
-        logger._threshold = _STATE.threshold_of(logger.name)
+        logger.verbosity = _STATE.threshold_of(logger.name)

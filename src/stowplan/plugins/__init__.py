@@ -1,4 +1,23 @@
-"""The plugin authors' API; see docs/plugins.md."""
+"""The API for writing scheduler plugins. See docs/plugins.md for a guide.
+
+A plugin is a class that derives from the base class of each extension point that it implements:
+
+    class OnlyEvenNodes(NodeFilterPlugin):
+        name = "OnlyEvenNodes"
+
+        def filter_node(self, state, pod, node):
+            return None if int(node.name[-1]) % 2 == 0 else unschedulable("node number is odd")
+
+Extension points   PreEnqueuePlugin, QueueSortPlugin, PreFilterPlugin, FilterPlugin, NodeFilterPlugin, PostFilterPlugin,
+                   PreScorePlugin, ScorePlugin, NodeScorePlugin, ReservePlugin, PermitPlugin, PreBindPlugin, BindPlugin,
+                   PostBindPlugin, PlacementGeneratePlugin, PlacementScorePlugin
+Results            Status (None is success), unschedulable, unresolvable, error, SKIP, Reason, Rejections
+Context            Handle, CycleState, PodInfo, NodeInfo, Nodes
+Events             EnqueueExtensions, ClusterEventWithHint, on, queue_if, Hint
+Requests           Bind, Create, Update, Patch, Delete, Read and Wait, for generators in PreBind, Bind and PostBind
+Reuse of results   Reads, CountsPods, SignPlugin, ShapeSigned, TemplateSigned, ReadsNoObjects
+Explanations       Explanation, Remedy, Change, Dial
+"""
 
 from stowplan.api.custom_objects import CustomObject, custom_resource
 from stowplan.cluster.node_info import NodeInfo
@@ -61,9 +80,7 @@ from stowplan.framework.interface import (
     SignPlugin,
     TemplateSigned,
 )
-from stowplan.framework.placements import Placement, PodGroupAssignments, PodGroupInfo, ProposedAssignment
 from stowplan.framework.pod_shift import PodShift
-from stowplan.framework.registry import PluginLoadError
 from stowplan.framework.rejections import Entry, Rejections
 from stowplan.framework.requests import (
     Bind,
@@ -79,6 +96,8 @@ from stowplan.framework.requests import (
     Update,
     Wait,
 )
+from stowplan.framework.runtime.placements import Placement, PodGroupAssignments, PodGroupInfo, ProposedAssignment
+from stowplan.framework.runtime.registry import PluginLoadError
 from stowplan.framework.status import SKIP, Code, Reason, Status, error, unresolvable, unschedulable
 from stowplan.framework.waiting_pods import PodInPreBind, WaitingPod
 

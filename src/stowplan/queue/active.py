@@ -25,7 +25,7 @@ class ActiveQueue:
         #: How many rejected pods are popped before a new one of their priority; 0: no limit.
         self._limit = rejected_in_a_row
         self.pods = PodHeap(key)
-        #: Those of them that were never rejected, from when one was first to be popped before its turn; else None.
+        #: The never-rejected pods, maintained from the first time that one of them was popped out of order; else None.
         self._new: PodHeap | None = None
         #: Rejected pods that were popped since the last new one.
         self.in_a_row = 0
@@ -47,7 +47,7 @@ class ActiveQueue:
             self._new.discard(name)
 
     def pop(self) -> QueuedPod | None:
-        # New pods have no turns of their own as long as they are all there are.
+        # New pods need no turns of their own if there are only new pods.
         turns = self._new is not None or self.in_a_row >= self._limit > 0
         queued = self._next_in_turn() if turns else self.pods.pop()
         if queued is not None:

@@ -1,7 +1,7 @@
 """Unschedulable pods by the objects that they name, such as their claims.
 
-A change of a claim matters to the pods that name it. Where a thousand pods wait for a claim each, and the claims come
-one by one, asking the hint of each pod about each claim would be a million calls.
+A change of a claim matters to the pods that name it. If a thousand pods wait for a claim each, and the claims are
+created one by one, calling the hint of each pod for each claim would be a million calls.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class PodsByName:
-    """Pods of one group, by what `named` says of each."""
+    """The pods of one group, indexed by the names that `named` returns."""
 
     def __init__(self, named: NamedObjects) -> None:
         self._named = named
@@ -44,7 +44,7 @@ class PodsByName:
         return dict(self._pods.get(name, ()))
 
     def _of(self, queued: QueuedPod) -> tuple[str, ...]:
-        # Once each, as a pod may mount a claim twice.
+        # Without duplicates, as a pod may mount a claim twice.
         return tuple(dict.fromkeys(self._named.of_pod(queued.pod)))
 
     def problems(self, pods: dict[str, QueuedPod]) -> Iterator[str]:

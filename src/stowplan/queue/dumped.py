@@ -1,6 +1,6 @@
 """The queue in a dump, as encodable values.
 
-Pods in flight are in none: an attempt that is under way cannot be written down.
+Pods in flight are not included: an attempt in progress cannot be dumped.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class DumpedQueuedPod(msgspec.Struct, frozen=True, kw_only=True):
-    """A waiting pod; which it is stands among the pending pods. For the fields see `QueuedPod`."""
+    """A waiting pod. The pod itself is among the pending pods. For the fields see `QueuedPod`."""
 
     key: str
     place: str
@@ -35,7 +35,7 @@ class DumpedQueuedPod(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DumpedQueue(msgspec.Struct, frozen=True, kw_only=True):
-    #: Place by place, in each in the order in which it lists them.
+    #: By place, in the order in which each place lists them.
     pods: list[DumpedQueuedPod]
     arrivals: int
     #: Rejected pods that were popped since the last new one.

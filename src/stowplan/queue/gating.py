@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from stowplan.framework.interface import PreEnqueuePlugin
-    from stowplan.framework.metrics import PluginTimes
-    from stowplan.framework.runtime import Framework
+    from stowplan.framework.runtime.framework import Framework
+    from stowplan.framework.runtime.metrics import PluginTimes
     from stowplan.queue.observer import QueueObserver
     from stowplan.queue.queued_pod import QueuedPod
 
@@ -69,7 +69,7 @@ class Gate:
         return ""
 
     def _plugins(self, framework: Framework, queued: QueuedPod) -> Sequence[PreEnqueuePlugin]:
-        """The one that gated the pod last is the first to be asked."""
+        """The plugin that gated the pod last comes first."""
         plugins, first = framework.pre_enqueue, queued.gating_plugin
         order = self._orders.get((plugins, first))
         if order is None:

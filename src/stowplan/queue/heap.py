@@ -57,7 +57,7 @@ class PodHeap:
             self._drop_removed()
 
     def those(self, which: Callable[[QueuedPod], bool]) -> PodHeap:
-        """A heap of some of them, with the sort keys that they have here."""
+        """A heap of a subset, with the sort keys that they have here."""
         found = PodHeap(self._key)
         found._pushed = self._pushed
         found.entries = {name: entry for name, entry in self.entries.items() if which(entry[3])}

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 #: Events that may stay in the list though no longer needed, so that it is not shifted each time.
 _SLACK = 256
 
-#: Label under which pods are counted among the events.
+#: Label under which in-flight pods are counted among the events.
 POD_POPPED = "PodPopped"
 
 
@@ -81,7 +81,7 @@ class InFlight:
         return known[1]
 
     def _drop(self) -> None:
-        """Forget events that nobody in flight needs."""
+        """Drop events that no pod in flight needs."""
         oldest = next(iter(self.by_uid.values()), None)
         self._needed = self._first + len(self._events) if oldest is None else oldest[0]
         dropped = self._needed - self._first
@@ -90,7 +90,7 @@ class InFlight:
             self._first = self._needed
 
     def counts(self) -> Counter[str]:
-        """Events by label, and pods; worked out when asked."""
+        """Events by label, and pods; computed on demand."""
         found = Counter(happened.event.label for happened in self._events[self._needed - self._first :])
         if self.by_uid:
             found[POD_POPPED] = len(self.by_uid)

@@ -15,15 +15,15 @@ if TYPE_CHECKING:
 
 
 class QueueObserver:
-    """Does nothing; override what is needed."""
+    """Does nothing; override as needed."""
 
     def moved(self, queued: QueuedPod, place: Place, cause: str) -> None:
         """A pod moved to a place."""
 
     def woken(self, pods: Sequence[QueuedPod], event: ClusterEvent, changed: Any) -> None:
-        """An event brought pods back that plugins had refused; who refused them is still known.
+        """An event requeued pods that plugins had rejected; the rejecting plugins are still recorded on them.
 
-        `changed`: the object that the event is about, None if there is none.
+        `changed`: the object of the event, None if there is none.
         """
 
     def problem(self, text: str) -> None:

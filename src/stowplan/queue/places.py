@@ -112,7 +112,7 @@ class Places:
             self._metrics.came("unschedulable", cause)
 
     def judge_anew(self, queued: QueuedPod, cause: str) -> None:
-        """Put a waiting pod where other plugins leave it: who was ready stays so unless they gate it."""
+        """Re-evaluate a waiting pod with changed plugins: a ready pod stays ready unless it is gated."""
         ready = queued.place is Place.ACTIVE
         self.take_out(queued)
         self.requeue(queued, Strategy.IMMEDIATELY if ready else Strategy.AFTER_BACKOFF, cause)
@@ -120,7 +120,7 @@ class Places:
     def rearrange(
         self, settings: QueueSettings, sort_key: Callable[[QueuedPod], Any], *, rejected_in_a_row: int
     ) -> None:
-        """Let pods wait in another order, and back off by other rules; each stays where it is."""
+        """Change the order and the backoff settings; each pod stays where it is."""
         active, backing_off = self.active, self.backoff
         self.active = ActiveQueue(sort_key, rejected_in_a_row=rejected_in_a_row)
         self.active.in_a_row = active.in_a_row
@@ -129,7 +129,7 @@ class Places:
         for queued in sorted(active, key=lambda queued: queued.arrival):
             self.active.put(queued)
         for queued in self._queued.values():
-            # Worked out again by the new rules.
+            # Recomputed with the new settings.
             queued.backoff_expiration = None
         for queued in sorted(backing_off, key=lambda queued: queued.arrival):
             self._leave(queued)
@@ -285,7 +285,7 @@ class Places:
     # -- dump and load ------------------------------------------------------------------------------------------------
 
     def restore(self, queued: QueuedPod) -> None:
-        """Put a pod back to its place as it was there; all of a place in their order."""
+        """Restore a pod to its place; to be called in the order of each place."""
         self._enter(queued)
         if queued.place is Place.UNSCHEDULABLE:
             self.unschedulable.put(queued)

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from stowplan.cluster.pod_info import PodInfo
     from stowplan.framework.events import NamedObjects
-    from stowplan.framework.runtime import Framework
+    from stowplan.framework.runtime.framework import Framework
     from stowplan.queue.in_flight import Happened
     from stowplan.queue.metrics import QueueMetrics
     from stowplan.queue.observer import QueueObserver
@@ -63,7 +63,7 @@ class Question(NamedTuple):
     named: tuple[NamedObjects, ...]
 
     def concerns_all(self, happened: Happened) -> bool:
-        """Whether pods that do not name the changed object have to be asked, too."""
+        """Whether the hint has to be called for pods that do not name the changed object, too."""
         if not self.named:
             return True
         return any(n.concerns_all is not None and n.concerns_all(happened.old, happened.new) for n in self.named)
@@ -96,7 +96,7 @@ class Interest:
 
 
 class Requeueing:
-    """The registrations of all profiles, and what they say of pods and events."""
+    """The registrations of all profiles, and their results for pods and events."""
 
     def __init__(self, frameworks: Mapping[str, Framework], metrics: QueueMetrics, observer: QueueObserver) -> None:
         self._frameworks = frameworks
@@ -108,7 +108,7 @@ class Requeueing:
         """Read the events that all plugins register; drop what was derived from earlier ones."""
         self._registered = {name: _registered(framework) for name, framework in self._frameworks.items()}
         self._interests: dict[ClusterEvent, Interest] = {}
-        #: (plugin, event) of hints that raised; one report each, or one broken hint would flood the log.
+        #: (plugin, event) of hints that raised; each is reported once, or a broken hint would flood the log.
         self._reported: set[tuple[str, str]] = set()
         self._events_of: dict[str, tuple[ClusterEvent, ...]] = {}
         for plugins in self._registered.values():

@@ -5,8 +5,8 @@ rejection it is *unschedulable* until an event occurs that may help, according t
 rejected it. A pod that is requeued *backs off* before it is active again if its last attempt is too recent. Pods that a
 PreEnqueue plugin gates are unschedulable until an event that this plugin registered for.
 
-The queue owns no clock and no loop: `now` is the time, and `flush` does what is due. The observer is told of every move
-and its cause; the same calls at the same times give the same moves.
+The queue has no clock and no loop: `now` is the time, and `flush` does what is due. The observer is notified of every
+move and its cause; the same calls at the same times give the same moves.
 
 Upstream: pkg/scheduler/backend/queue/scheduling_queue.go, docs/behaviour.md, The queue.
 """
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from stowplan.cluster.pending_pods import PendingPods
     from stowplan.cluster.pod_info import PodInfo
     from stowplan.framework.interface import QueueSortPlugin
-    from stowplan.framework.runtime import Framework
+    from stowplan.framework.runtime.framework import Framework
     from stowplan.queue.metrics import QueueMetrics
     from stowplan.queue.requeueing import Interest
 
@@ -117,7 +117,7 @@ class SchedulingQueue:
         self._next_leftovers = now()
         #: Pods popped so far.
         self.scheduling_cycle = 0
-        #: Whether the pods in flight were given up: who comes back is taken in all the same.
+        #: Whether the in-flight pods were released; pods that return are accepted all the same.
         self.closed = False
         #: (plugin, profile) -> waiting pods that it rejected: scheduler_unschedulable_pods.
         self.rejected_by = self._places.rejected_by
@@ -131,7 +131,7 @@ class SchedulingQueue:
     def update(self, old: Pod, info: PodInfo) -> None:
         """Take over the new version of a pending pod."""
         if info.uid in self._in_flight:
-            # It returns with its newest version; the hints for the change are asked then.
+            # It returns in its newest version; the hints for the change are called then.
             for event in events_of_change(old, info.pod):
                 self._in_flight.record(Happened(event, old, info.pod))
             return
@@ -260,7 +260,7 @@ class SchedulingQueue:
             )
 
     def _strategy_after_attempt(self, queued: QueuedPod) -> tuple[Strategy, Happened | None]:
-        """And the event during the attempt by which it is so, if it is one."""
+        """The strategy, and the event during the attempt that determines it, if there is one."""
         if queued.failed_with_error or queued.with_group:
             return Strategy.AFTER_BACKOFF, None
         verbose = _log.v(5)
@@ -274,7 +274,7 @@ class SchedulingQueue:
                 inFlightPodsSize=len(self._in_flight.pods()),
             )
         events = self._in_flight.since(queued.pod.uid)
-        # After `done` (in PreBind) events were no longer recorded for the pod.
+        # After `done` (in PreBind) events are no longer recorded for the pod.
         if events is None:
             return Strategy.AFTER_BACKOFF, None
         return self._requeueing.strategy_after(queued, events)
@@ -286,7 +286,7 @@ class SchedulingQueue:
     ) -> None:
         """Requeue the unschedulable pods (that pass `pre_check`) that the event may help."""
         if not (self._in_flight.by_uid or self._places.unschedulable.by_key):
-            # Nobody waits for anything, which is the rule.
+            # The common case: no pod waits for anything.
             return
         interest = self._requeueing.interest(event)
         if not interest.listeners:
@@ -328,7 +328,7 @@ class SchedulingQueue:
         return [queued.pod for queued in self._places.of_group(group)]
 
     def _is_member(self, info: PodInfo) -> bool:
-        """Whether the pod is scheduled with its group: then what happens while it is in flight does not matter."""
+        """Whether the pod is scheduled with its group; events during its attempt then do not matter."""
         return self._pod_groups and info.pod.spec.scheduling_group is not None
 
     def _activate(self, info: PodInfo) -> bool:
@@ -354,8 +354,8 @@ class SchedulingQueue:
             self._places.requeue_unschedulable(queued, Strategy.AFTER_BACKOFF, PLUGINS_CHANGED)
 
     def reconfigure(self, settings: QueueSettings, swapped: Collection[str]) -> None:
-        """Go on with other settings, and with other plugins in these profiles: they have not judged any pod yet."""
-        # All profiles have the same QueueSort; the configuration sees to that.
+        """Use other settings, and other plugins in the swapped profiles, which have not judged any pod yet."""
+        # All profiles have the same QueueSort; the configuration is validated for that.
         order = next(iter(self._frameworks.values())).queue_sort[0]
         self._requeueing.read_registrations()
         if settings != self._settings or order is not self._order:
@@ -363,7 +363,7 @@ class SchedulingQueue:
             key = sort_key(order, self._observer)
             self._places.rearrange(settings, key, rejected_in_a_row=_in_a_row(settings, order))
         if swapped and self._in_flight:
-            # Whoever refuses one of them does so as a plugin of before.
+            # Pods in flight may be rejected by plugins of the replaced profile.
             self._in_flight.record(Happened(PROFILE_SWAPPED, None, None))
         for queued in sorted(self.pending(), key=lambda queued: queued.arrival):
             if queued.profile in swapped:
@@ -372,7 +372,7 @@ class SchedulingQueue:
                 queued.gating_plugin_events = self._requeueing.events_of(queued.gating_plugin)
 
     def give_back(self, queued: QueuedPod, event: ClusterEvent) -> None:
-        """Take back a pod in flight that was not tried to the end: it is tried again without delay."""
+        """Return a pod in flight that was not tried to the end: it is retried without delay."""
         self._in_flight.end(queued.pod.uid)
         self._places.count_rejectors(queued, 1)
         self._places.move_to_active(queued, event.label)
@@ -446,7 +446,7 @@ class SchedulingQueue:
         return self._in_flight.pods()
 
     def in_flight_events(self) -> Mapping[str, int]:
-        """Events that are kept for pods in flight, by label, and these pods: scheduler_inflight_events."""
+        """Number of recorded events by label, and of pods in flight: scheduler_inflight_events."""
         return self._in_flight.counts()
 
     def counts(self) -> Mapping[str, int]:
@@ -481,7 +481,7 @@ class SchedulingQueue:
     # -- dump and load ------------------------------------------------------------------------------------------------
 
     def dump(self) -> DumpedQueue:
-        """The waiting pods, and all that is remembered of them; no pod may be in flight."""
+        """The waiting pods with their queue state; no pod may be in flight."""
         places = self._places
         return DumpedQueue(
             pods=[dumped_pod(queued) for queued in self.pending()],
@@ -495,7 +495,7 @@ class SchedulingQueue:
         )
 
     def load(self, dumped: DumpedQueue, pending: PendingPods) -> None:
-        """Fill the queue, which must be empty; `pending` has the pods already, and profiles their plugins."""
+        """Fill the queue, which must be empty; `pending` must be loaded and the profiles built."""
         places = self._places
         self._requeueing.read_registrations()
         for one in dumped.pods:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def sort_key(plugin: QueueSortPlugin, observer: QueueObserver) -> Callable[[QueuedPod], Any]:
-    """A key that sorts pods as the plugin does."""
+    """A sort key that gives the plugin's order."""
     if plugin.by_priority_and_time:
         return _by_priority
     order = _Order(plugin, observer)
@@ -33,7 +33,7 @@ def _by_priority(queued: QueuedPod) -> tuple[int, float]:
 
 
 class _Order:
-    """A plugin's order of two pods."""
+    """A plugin's comparison of two pods."""
 
     def __init__(self, plugin: QueueSortPlugin, observer: QueueObserver) -> None:
         self._plugin = plugin
@@ -56,7 +56,7 @@ class _Order:
 
 
 class _Ranked:
-    """A pod as it was when it was queued."""
+    """A pod as of the time it was queued."""
 
     __slots__ = ("_order", "_queued")
 

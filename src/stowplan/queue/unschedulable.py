@@ -1,9 +1,9 @@
 """Unschedulable pods, indexed by the plugins that rejected them.
 
 There may be thousands of them while hundreds of events occur per second. So pods are grouped by profile, rejecting
-plugins and gating plugin, groups are found by their rejecting plugins, and within a group pods are kept by shape, and
-by the objects that they name where a hint is about those: the cost of an event depends on the registrations for it, not
-on the number of pods.
+plugins and gating plugin, and groups are found by their rejecting plugins. Within a group pods are indexed by shape,
+and by the objects that they name if a hint is about those. The cost of an event depends on the registrations for it,
+not on the number of pods.
 
 Upstream: pkg/scheduler/backend/queue/unschedulable_pods.go, a map that is walked for each event.
 """
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class Rejection(NamedTuple):
-    """What decides which registrations can requeue a pod."""
+    """What determines which registrations can requeue a pod."""
 
     profile: str
     unschedulable_plugins: frozenset[str]
@@ -53,7 +53,7 @@ class Group:
     def __init__(self, rejection: Rejection) -> None:
         self.rejection = rejection
         self.by_shape: dict[PodShape, dict[str, QueuedPod]] = {}
-        #: Made when first asked.
+        #: Created on first use.
         self._by_name: dict[NamedObjects, PodsByName] = {}
 
     def pods(self) -> dict[str, QueuedPod]:

@@ -1,18 +1,38 @@
-"""What is wrong with a scenario, for the person who wrote it."""
+"""Errors in a scenario."""
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
 
 class ScenarioError(ValueError):
-    """A scenario that cannot be run: one line for each problem, with its place."""
+    """An invalid scenario: one line per problem, with its location."""
 
     def __init__(self, *problems: str, hints: Sequence[str] = ()) -> None:
         super().__init__("\n".join(problems))
         self.problems = problems
-        #: What may help.
+        #: Suggestions.
         self.hints = tuple(hints)
+
+
+class Problems:
+    """Collects problems, so that all of them are reported at once."""
+
+    def __init__(self) -> None:
+        self._found: list[str] = []
+
+    @contextmanager
+    def collected(self) -> Iterator[None]:
+        """Continue after the block if it raises a ScenarioError."""
+        try:
+            yield
+        except ScenarioError as error:
+            self._found += error.problems
+
+    def raise_any(self) -> None:
+        if self._found:
+            raise ScenarioError(*self._found)

@@ -1,12 +1,12 @@
-"""A simulation of a scenario: the engine in virtual time, the models around it, and what is told of them.
+"""A simulation of a scenario: the engine in virtual time, the models of its environment, and the results.
 
     found = simulate_scenario("week.yaml")               # rows are kept in memory
     found.summary.waits.p95
-    simulate_scenario("week.yaml", folder=Path("out"))     # rows go to files as they come
+    simulate_scenario("week.yaml", folder=Path("out"))     # rows are written to files continuously
 
-The same scenario gives the same rows on every machine: nothing reads a clock, each model draws on chance of its own
-that the seed begins, and arrivals and lifetimes do not depend on what is decided. So two configurations meet the same
-pods at the same times.
+The same scenario gives the same rows on every machine: nothing reads a clock, each model has a random source of its own
+derived from the seed, and arrivals and lifetimes do not depend on decisions. So two configurations get the same pods at
+the same times.
 """
 
 from __future__ import annotations
@@ -31,33 +31,33 @@ from stowplan.engine.settings import EngineSettings
 from stowplan.engine.watched_kinds import watched_kinds
 from stowplan.extenders.asking import asking, extenders_without_binders
 from stowplan.extenders.calls import Calls
-from stowplan.framework.registry import installed_plugins, load_plugin
 from stowplan.framework.requests import Create
+from stowplan.framework.runtime.registry import installed_plugins, load_plugin
 from stowplan.in_tree.registry import in_tree_registry
 from stowplan.offline.extender_calls import post_to_extender
 from stowplan.page.configuration import configuration_record
 from stowplan.page.course_file import NAME as COURSE
 from stowplan.page.course_file import CourseHeader, CourseWriter, RerunRecord
-from stowplan.scenarios.autoscaler import Autoscaler
-from stowplan.scenarios.budgets import BudgetKeeper
-from stowplan.scenarios.daemons import DaemonKeeper
-from stowplan.scenarios.drains import Drains
-from stowplan.scenarios.errors import ScenarioError
+from stowplan.scenarios.definition.load import load_scenario
+from stowplan.scenarios.errors import Problems, ScenarioError
 from stowplan.scenarios.faults import Faults
-from stowplan.scenarios.feeds import feed_of, size_of
-from stowplan.scenarios.fleet import Fleet
-from stowplan.scenarios.kubelet import Kubelets
-from stowplan.scenarios.ledger import CALM, Ledger, Origin
-from stowplan.scenarios.load import load_scenario
-from stowplan.scenarios.output import Digest, Folder, Kept, Nowhere
-from stowplan.scenarios.page import report_page
-from stowplan.scenarios.records import CauseRecord, SummaryRecord, WaitsRecord
-from stowplan.scenarios.rollouts import rollouts_of
-from stowplan.scenarios.series import Sampler
+from stowplan.scenarios.nodes.autoscaler import Autoscaler
+from stowplan.scenarios.nodes.budgets import BudgetKeeper
+from stowplan.scenarios.nodes.drains import Drains
+from stowplan.scenarios.nodes.fleet import Fleet
+from stowplan.scenarios.nodes.kubelet import Kubelets
+from stowplan.scenarios.nodes.taint_eviction import TaintEvictions
+from stowplan.scenarios.report.page import report_page
+from stowplan.scenarios.report.series import Sampler
+from stowplan.scenarios.results.ledger import CALM, Ledger, Origin
+from stowplan.scenarios.results.output import Digest, Folder, Kept, Nowhere
+from stowplan.scenarios.results.records import CauseRecord, SummaryRecord, WaitsRecord
 from stowplan.scenarios.start import objects_at_start
-from stowplan.scenarios.taint_eviction import TaintEvictions
-from stowplan.scenarios.templates import template_of
-from stowplan.scenarios.workloads import Adopted
+from stowplan.scenarios.workloads.daemons import DaemonKeeper
+from stowplan.scenarios.workloads.feeds import feed_of, size_of
+from stowplan.scenarios.workloads.owners import Adopted
+from stowplan.scenarios.workloads.rollouts import rollouts_of
+from stowplan.scenarios.workloads.templates import template_of
 from stowplan.scenarios.world import World
 from stowplan.simulate.driver import VirtualTime
 from stowplan.simulate.latency import NO_LATENCY, Latency
@@ -72,48 +72,48 @@ if TYPE_CHECKING:
 
     from stowplan.config.declaration import Declarations
     from stowplan.framework.interface import Plugin
-    from stowplan.scenarios.amounts import Distribution
-    from stowplan.scenarios.load import Located
-    from stowplan.scenarios.output import Sink
-    from stowplan.scenarios.records import DecisionRow, SampleRow
-    from stowplan.scenarios.schema import ModelsSpec, Scenario
-    from stowplan.scenarios.workloads import Template
+    from stowplan.scenarios.definition.amounts import Distribution
+    from stowplan.scenarios.definition.load import Located
+    from stowplan.scenarios.definition.schema import ModelsSpec, Scenario
+    from stowplan.scenarios.results.output import Sink
+    from stowplan.scenarios.results.records import DecisionRow, SampleRow
+    from stowplan.scenarios.workloads.owners import Template
 
 GivenConfig = "Mapping[str, Any] | str | os.PathLike[str] | Configuration | None"
 _NAMESPACES = ("default", "kube-node-lease", "kube-public", "kube-system")
 _NAME_LABEL = "kubernetes.io/metadata.name"
-#: Without a duration it ends when nothing but waiting has happened for so many seconds: more than any pod waits to be
-#: tried again.
+#: Without a duration, the simulation ends when pods have only been waiting for this many seconds, which is longer than
+#: any pod waits for a retry.
 _QUIET = 700.0
-#: Parts of the time between two samples, after each of which progress is told.
+#: Number of progress reports between two samples.
 _PARTS = 64
 _DIGITS = 6
 
 
 @dataclass(frozen=True)
 class Progress:
-    """How far a simulation is."""
+    """The progress of a simulation."""
 
-    #: Seconds since its beginning, and when it ends if that is known.
+    #: Seconds since its start, and when it ends if that is known.
     time: float
     duration: float | None
     arrived: int
-    #: About how many pods will arrive, if that is known.
+    #: The approximate number of pods that will arrive, if known.
     expected: int | None
 
 
 @dataclass
 class SimulationResult:
-    """What a simulation told."""
+    """The results of a simulation."""
 
     summary: SummaryRecord
     series: list[SampleRow]
-    #: None if they went to a folder, or nobody wanted them.
+    #: None if they were written to a folder, or not requested.
     decisions: list[DecisionRow] | None = field(repr=False, default=None)
     folder: Path | None = None
 
     def to_frame(self) -> Any:
-        """The decisions as a DataFrame of pandas or polars."""
+        """The decisions as a pandas or polars DataFrame."""
         from stowplan.inspection.frames import to_frame
 
         if self.decisions is None:
@@ -121,7 +121,7 @@ class SimulationResult:
         return to_frame(self.decisions)
 
     def report(self) -> str:
-        """A page of HTML that stands alone; only of one that wrote no folder."""
+        """A self-contained HTML page; only without a folder."""
         return self.page
 
     page: str = field(repr=False, default="")
@@ -137,13 +137,15 @@ def simulate_scenario(
     decisions: bool = True,
     progress: Callable[[Progress, Simulation], object] | None = None,
 ) -> SimulationResult:
-    """Run a scenario to its end; raise ScenarioError, or ConfigError for the configuration.
+    """Run a scenario to its end; raises ScenarioError, or ConfigError for the configuration.
 
-    `config` and `seed` take the place of the scenario's, `plugins` are classes beside its own. With `folder` rows are
-    written there as they come; otherwise they are kept, unless `decisions` is False. `progress` is told now and then,
+    `config` and `seed` override the scenario's; `plugins` are classes in addition to its own. With `folder`, rows are
+    written there continuously; otherwise they are kept, unless `decisions` is False. `progress` is called periodically,
     and may `stop` the simulation.
     """
     simulation = Simulation(scenario, config=config, seed=seed, plugins=plugins)
+    # Before results of an earlier run in the folder are deleted.
+    simulation.prepare()
     kept = Kept()
     out = None if folder is None else Folder(folder)
     sink: Sink = kept if out is None else out
@@ -173,9 +175,9 @@ def simulated_until(
     plugins: Sequence[type[Plugin]],
     stopped: Callable[[], bool],
 ) -> Simulation:
-    """Run a scenario again up to the time of one of its course's looks: the engine is as it was then.
+    """Run a scenario again up to the time of one of its course's frames; return the engine at that time.
 
-    `stopped`: whether nobody wants it any more. Raise as `simulate_scenario`.
+    `stopped`: whether the result is no longer needed. Raises like `simulate_scenario`.
     """
 
     def look(progress: Progress, simulation: Simulation) -> None:
@@ -188,7 +190,7 @@ def simulated_until(
 
 
 class Simulation:
-    """One run; to be used once."""
+    """One run; single use."""
 
     def __init__(
         self,
@@ -208,7 +210,7 @@ class Simulation:
             self._registry.register(plugin)
         self._features = DEFAULT_FEATURES.with_gates(self.scenario.scheduler.feature_gates)
         self.config = self._configuration(config)
-        self._stopped = False
+        self._stopped = self._is_prepared = False
         self._course: CourseWriter | None = None
 
     def _configuration(self, given: Any) -> Configuration:
@@ -222,18 +224,18 @@ class Simulation:
 
     @property
     def declarations(self) -> Declarations:
-        """What its configuration may name."""
+        """The plugins that its configuration may name."""
         return self._registry.declarations
 
     def stop(self) -> None:
-        """Go to no later moment; what has happened so far is told."""
+        """Stop the clock; the results so far are reported."""
         self._stopped = True
         if hasattr(self, "_time"):
             self._time.halted = True
 
     @contextmanager
     def writing_course(self, folder: Path) -> Iterator[None]:
-        """While it runs, write what `stowplan ui --simulation` plays into this folder. Raise ScenarioError."""
+        """While it runs, write what `stowplan ui --simulation` plays to this folder. Raises ScenarioError."""
         declarations = self._registry.declarations
         header = CourseHeader(
             title=self.scenario.name,
@@ -260,13 +262,20 @@ class Simulation:
             plugins=tuple(f"{plugin.__module__}:{plugin.__qualname__}" for plugin in self._plugins),
         )
 
-    # -- putting it together ------------------------------------------------------------------------------------------
+    # -- setup
+    # ------------------------------------------------------------------------------------------------------------
 
-    def _build(self, sink: Sink) -> None:
+    def prepare(self) -> None:
+        """Build the initial cluster; raises the errors of the inputs."""
+        self._build()
+        self._begin()
+        self._is_prepared = True
+
+    def _build(self) -> None:
         scenario = self.scenario
         start = parse_timestamp(scenario.start)
         store = ObjectStore()
-        self._digest = Digest(sink)
+        self._digest = Digest()
         self.ledger = ledger = Ledger(start, now=lambda: time.now, row=self._digest.decision)
         self.engine = Engine(
             self.config,
@@ -312,7 +321,7 @@ class Simulation:
         self._early_notes = (*getattr(self, "_early_notes", ()), text)
 
     def _begin(self) -> None:
-        """The cluster as it is at the beginning, and what will happen to it."""
+        """Start the initial cluster, and schedule the events."""
         scenario, world = self.scenario, self.world
         objects, notes = objects_at_start(scenario.cluster, self._folder, self._watched)
         for note in (*getattr(self, "_early_notes", ()), *notes):
@@ -327,17 +336,14 @@ class Simulation:
 
     def _begin_workloads(self, classes: Sequence[PriorityClass]) -> None:
         scenario, world = self.scenario, self.world
-        rolled = {event.rollout.workload for event in scenario.events if event.rollout is not None}
+        templates = self._templates(classes)
         keepers: dict[str, list[Any]] = {}
-        templates: dict[str, Template] = {}
         for spec in scenario.workloads:
-            if spec.trace is not None:
+            template = templates.get(spec.name)
+            if template is None:
                 self._time.feed(feed_of(world, spec, self._folder, scenario.duration))
                 continue
-            template, problems = template_of(spec, self._folder, classes, rolls=spec.name in rolled)
-            templates[spec.name], of_workload = template, keepers.setdefault(spec.name, [])
-            for problem in problems:
-                world.note(problem)
+            of_workload = keepers[spec.name] = []
             if template.kind == "DaemonSet":
                 of_workload.append(DaemonKeeper(world, template))
                 of_workload[0].begin()
@@ -346,9 +352,23 @@ class Simulation:
         rollouts = rollouts_of(scenario, templates, keepers, self._folder, classes)
         self.faults.begin(scenario, keepers, rollouts)
 
+    def _templates(self, classes: Sequence[PriorityClass]) -> dict[str, Template]:
+        """Workload -> template, for workloads that are not traces."""
+        rolled = {event.rollout.workload for event in self.scenario.events if event.rollout is not None}
+        templates: dict[str, Template] = {}
+        problems = Problems()
+        for spec in self.scenario.workloads:
+            if spec.trace is None:
+                with problems.collected():
+                    templates[spec.name], notes = template_of(spec, self._folder, classes, rolls=spec.name in rolled)
+                    for note in notes:
+                        self.world.note(note)
+        problems.raise_any()
+        return templates
+
     def _begin_with(self, objects: Sequence[Any]) -> None:
         adopted = Adopted(self.world)
-        # As an API server's lists: nodes first, and pods by namespace and name.
+        # In the order of an API server's lists: nodes first, and pods by namespace and name.
         for obj in sorted(objects, key=_list_order):
             if isinstance(obj, Node):
                 self.fleet.put(obj)
@@ -370,8 +390,9 @@ class Simulation:
     # -- running ------------------------------------------------------------------------------------------------------
 
     def run(self, sink: Sink, progress: Callable[[Progress, Simulation], object] | None = None) -> SimulationResult:
-        self._build(sink)
-        self._begin()
+        if not self._is_prepared:
+            self.prepare()
+        self._digest.go_to(sink)
         if self._course is not None:
             self._course.begin(self.engine.state, self.ledger.waits)
         expected = self._expected()
@@ -400,7 +421,7 @@ class Simulation:
         return self._finish()
 
     def _advance(self, until: float, tell: Callable[[], None]) -> None:
-        """To that time, in parts: somebody may want to break it off."""
+        """Advance to that time in parts, so that it can be stopped."""
         begin = self._passed
         for part in range(1, _PARTS + 1):
             to = until if part == _PARTS else begin + (until - begin) * part / _PARTS
@@ -416,7 +437,7 @@ class Simulation:
         return round(self._time.now - self.world.start, _DIGITS)
 
     def _sweep(self) -> None:
-        """Pods that a feed has put in and the store has refused."""
+        """Pods of a feed that the store has rejected."""
         for _, request, error in self._time.refused:
             if isinstance(request, Create) and isinstance(request.obj, Pod):
                 self.ledger.refuse(request.obj, str(error))
@@ -516,7 +537,7 @@ class _Drawn:
 
 
 class _Grace(_Drawn):
-    """What a pod takes to end: at most what it is given."""
+    """The termination time of a pod: at most its grace period."""
 
     def __call__(self, about: Any) -> float:
         given = about.spec.termination_grace_period_seconds

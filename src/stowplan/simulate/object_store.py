@@ -1,13 +1,15 @@
 """A small object store that applies the scheduler's requests, without JSON and admission.
 
 Objects are the structs of `stowplan.api`, by kind, namespace and name. Each write gives the object the next resource
-version, one series for all kinds, and answers with the `Change` that it was: that is what watchers are told. An object
-that is not written to is shared with whoever put it in. Refusals are the errors of an API server, and change nothing.
+version, one series for all kinds, and returns its changes, which are delivered to watchers. Each write is one change,
+except a pod's deletion: like an API server, it marks the pod first, even without a grace period. An unchanged object is
+shared with the caller that added it. Refusals are the errors of an API server, and change nothing.
 
-Left out: admission, most of validation, defaults but for a UID and the time of creation, what a kind's strategy fills
-in on writes of its status, generations but for pods', managed fields, earlier versions.
+Left out: admission, most of validation, defaults except for UID and creation time, changes that a kind's strategy makes
+on status writes, generations except for those of pods, managed fields, earlier versions.
 
-Upstream: pkg/registry/core/pod/storage/storage.go (binding), k8s.io/apiserver/pkg/registry/generic/registry/store.go.
+Upstream: pkg/registry/core/pod/storage/storage.go (binding), k8s.io/apiserver/pkg/registry/generic/registry/store.go,
+k8s.io/apiserver/pkg/registry/rest/delete.go.
 """
 
 from __future__ import annotations
@@ -24,12 +26,12 @@ from stowplan.api.custom_objects import CustomObject
 from stowplan.api.meta import ApiStruct, ObjectMeta
 from stowplan.api.pod import FINISHED, Pod, PodCondition
 from stowplan.api.resources import resource_of
-from stowplan.api.timestamps import timestamp
+from stowplan.api.timestamps import parse_timestamp, timestamp
 from stowplan.framework.requests import Bind, Create, Delete, Patch, Update
 from stowplan.simulate.patching import patched
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from stowplan.framework.requests import Request
 
@@ -46,31 +48,30 @@ class ObjectStore:
         self._objects: dict[type[ApiStruct], dict[Key, Any]] = {}
         #: The resource version of the last write.
         self.version = 0
-        #: The conditions of pods that are bound now, which most share.
+        #: The conditions of pods that are bound at the current time, which most of them share.
         self._scheduled: tuple[PodCondition, ...] = ()
         self._writes: dict[type[Request], Callable[[Any, float], Change[Any]]] = {
             Bind: self.bind,
             Create: self.create,
             Update: self.update,
             Patch: self.patch,
-            Delete: self.delete,
         }
 
     # -- reading ------------------------------------------------------------------------------------------------------
 
     def get(self, kind: type[T], namespace: str, name: str) -> T:
-        """The object; NotFound if there is none."""
+        """The object; raises NotFound."""
         found = self.find(kind, namespace, name)
         if found is None:
             raise _not_found(kind, name)
         return found
 
     def find(self, kind: type[T], namespace: str, name: str) -> T | None:
-        """The object; None if there is none."""
+        """The object, or None."""
         return cast("T | None", self._of(kind).get((namespace or _default_namespace(kind), name)))
 
     def list(self, kind: type[T], namespace: str = "") -> list[T]:
-        """The objects of a kind, of one namespace if it is given, as an API server lists them."""
+        """The objects of a kind, optionally in one namespace, in the order of an API server."""
         objects = self._of(kind)
         return [objects[key] for key in sorted(objects) if not namespace or key[0] == namespace]
 
@@ -78,7 +79,7 @@ class ObjectStore:
         return len(self._of(kind))
 
     def _of(self, kind: type[ApiStruct]) -> dict[Key, Any]:
-        """The objects of a kind; who keeps them elsewhere answers with something like a dict of them."""
+        """The objects of a kind; a subclass may return another mapping."""
         found = self._objects.get(kind)
         if found is None:
             found = self._objects[kind] = {}
@@ -86,12 +87,14 @@ class ObjectStore:
 
     # -- writing ------------------------------------------------------------------------------------------------------
 
-    def write(self, request: Request, now: float) -> Change[Any]:
-        """Carry a request out; old and new object are the same one if it changes nothing."""
-        return self._writes[type(request)](request, now)
+    def write(self, request: Request, now: float) -> Sequence[Change[Any]]:
+        """Carry a request out. If it changes nothing, the old and new object of the change are identical."""
+        if type(request) is Delete:
+            return self.delete(request, now)
+        return (self._writes[type(request)](request, now),)
 
     def create(self, request: Create, now: float) -> Change[Any]:
-        """Put a new object in; a UID and the time of creation are its own, if it brings them."""
+        """Add a new object; its UID and creation time are kept if it has them."""
         obj: Any = request.obj
         metadata: ObjectMeta = obj.metadata
         kind: type[ApiStruct] = type(obj)
@@ -117,7 +120,7 @@ class ObjectStore:
         return Change(None, obj)
 
     def update(self, request: Update, now: float) -> Change[Any]:
-        """Replace an object. Its metadata keeps what is the server's to say."""
+        """Replace an object. Metadata fields that the server owns are kept."""
         obj: Any = request.obj
         metadata: ObjectMeta = obj.metadata
         old: Any = self.get(type(obj), metadata.namespace, metadata.name)
@@ -152,27 +155,51 @@ class ObjectStore:
         )
         return Change(old, new)
 
-    def delete(self, request: Delete, now: float, grace: float = 0.0) -> Change[Any]:
-        """Take an object out. With finalizers, or a pod that runs with seconds of grace, it is only marked."""
+    def delete(self, request: Delete, now: float, grace: float | None = 0.0) -> Sequence[Change[Any]]:
+        """Delete an object. With finalizers, or a running pod with a grace period, it is only marked.
+
+        `grace`: None keeps the period of a deletion in progress.
+        """
         old: Any = self.get(request.kind, request.namespace, request.name)
         metadata: ObjectMeta = old.metadata
         self._check(request.kind, metadata, request.uid, request.resource_version)
-        if not runs(old):
-            grace = 0.0
-        if not grace and not metadata.finalizers:
-            return self._remove(old)
-        if metadata.deletion_timestamp:
-            return Change(old, old)
+        if type(old) is Pod:
+            return self._delete_pod(old, now, grace)
+        if not metadata.finalizers:
+            return (self._remove(old),)
+        return (Change(old, old if metadata.deletion_timestamp else self._mark(old, now, 0)),)
+
+    def _delete_pod(self, pod: Pod, now: float, grace: float | None) -> Sequence[Change[Any]]:
+        metadata = pod.metadata
+        left = metadata.deletion_grace_period_seconds or 0
+        if not metadata.deletion_timestamp:
+            period = grace or 0.0 if runs(pod) else 0.0
+            new = self._mark(pod, now + period, ceil(period))
+        elif grace is not None and ceil(grace) < left:
+            # Counted from the first deletion, and never extended.
+            due, period = parse_timestamp(metadata.deletion_timestamp) - left + ceil(grace), ceil(grace)
+            new = self._mark(pod, due, period) if due >= now else self._mark(pod, now, min(period, 1))
+        else:
+            new = pod
+        if metadata.finalizers or new.metadata.deletion_grace_period_seconds:
+            return (Change(pod, new),)
+        return (self._remove(pod),) if new is pod else (Change(pod, new), self._remove(new))
+
+    def _mark(self, old: Any, due: float, period: int) -> Any:
+        metadata: ObjectMeta = old.metadata
+        generation = metadata.generation
+        if generation and not metadata.deletion_timestamp:
+            generation += 1
         marked = replace(
             metadata,
-            deletion_timestamp=timestamp(now + grace),
-            deletion_grace_period_seconds=ceil(grace),
-            generation=metadata.generation + bool(metadata.generation),
+            deletion_timestamp=timestamp(due),
+            deletion_grace_period_seconds=period,
+            generation=generation,
         )
-        return Change(old, self._keep(_with_metadata(old, self._next_version(marked))))
+        return self._keep(_with_metadata(old, self._next_version(marked)))
 
     def end(self, kind: type[ApiStruct], namespace: str, name: str, uid: str) -> Change[Any] | None:
-        """Delete the object with this UID for good, as its owner would, unless it has finalizers."""
+        """Remove the object with this UID, as its owner would, unless it has finalizers."""
         old: Any = self._of(kind).get((namespace, name))
         if old is None or old.metadata.uid != uid:
             return None
@@ -181,12 +208,13 @@ class ObjectStore:
         return self._replace(old, _with_metadata(old, replace(old.metadata, deletion_grace_period_seconds=0)))
 
     def restore(self, obj: ApiStruct) -> None:
-        """Put an object in as it was elsewhere, with its version; the next write has a later one."""
+        """Add an object with its original version; the next write has a later one."""
         version = self._keep(obj).metadata.resource_version
         if version.isdecimal():
             self.version = max(self.version, int(version))
 
-    # -- how it is kept -----------------------------------------------------------------------------------------------
+    # -- storage
+    # ----------------------------------------------------------------------------------------------------------
 
     def _next_version(self, metadata: ObjectMeta) -> ObjectMeta:
         self.version += 1
@@ -206,7 +234,7 @@ class ObjectStore:
             if new.spec != old.spec:
                 metadata = replace(metadata, generation=metadata.generation + 1)
         if metadata.deletion_timestamp and not metadata.finalizers and not metadata.deletion_grace_period_seconds:
-            # The last finalizer is gone.
+            # The last finalizer was removed.
             return self._remove(old)
         return Change(old, self._keep(_with_metadata(new, self._next_version(metadata))))
 
@@ -217,7 +245,7 @@ class ObjectStore:
         return Change(old, None)
 
     def _bound(self, conditions: tuple[PodCondition, ...], now: float) -> tuple[PodCondition, ...]:
-        """The conditions of a pod that was bound now."""
+        """The conditions of a pod that is bound now."""
         at = timestamp(now)
         if not conditions:
             if not self._scheduled or self._scheduled[0].last_transition_time != at:
@@ -230,7 +258,8 @@ class ObjectStore:
             return (*conditions, scheduled)
         return tuple(scheduled if one is known else one for one in conditions)
 
-    # -- checks -------------------------------------------------------------------------------------------------------
+    # -- validation
+    # -------------------------------------------------------------------------------------------------------
 
     def _check_name(self, kind: type[ApiStruct], metadata: ObjectMeta) -> None:
         if not metadata.name and not metadata.generate_name:
@@ -239,7 +268,7 @@ class ObjectStore:
             raise invalid(resource.kind, resource.group, "", [missing])
 
     def _check(self, kind: type[ApiStruct], have: ObjectMeta, uid: str, version: str) -> None:
-        """Conflict for preconditions that the object does not meet; "" is none."""
+        """Raise Conflict for preconditions that the object does not meet; "" is no precondition."""
         resource = resource_of(kind)
         if uid and uid != have.uid:
             raise _uid_conflict(resource.plural, resource.group, have, uid)
@@ -248,7 +277,7 @@ class ObjectStore:
 
 
 def runs(obj: Any) -> bool:
-    """Whether it is a pod on a node that has not finished, which only its kubelet deletes."""
+    """Whether it is an unfinished pod on a node, which only its kubelet removes."""
     return type(obj) is Pod and bool(obj.spec.node_name) and obj.status.phase not in FINISHED
 
 
@@ -286,7 +315,7 @@ def _default_namespace(kind: type[ApiStruct]) -> str:
 
 
 def _servers_own(metadata: ObjectMeta, old: ObjectMeta) -> ObjectMeta:
-    """The metadata, with what a client cannot change as it was."""
+    """The metadata, with the old values of fields that clients cannot change."""
     return replace(
         metadata,
         name=old.name,
@@ -303,7 +332,7 @@ def _servers_own(metadata: ObjectMeta, old: ObjectMeta) -> ObjectMeta:
 def _with_metadata(obj: T, metadata: ObjectMeta) -> T:
     if type(obj) is Pod or not isinstance(obj, CustomObject):
         return replace(obj, metadata=metadata)
-    # Its content says the same once more, beside metadata that we do not know.
+    # The content also has these fields, next to metadata that we do not parse.
     known = obj.content.get("metadata") or {}
     unknown = {name: value for name, value in known.items() if name not in ObjectMeta.__struct_encode_fields__}
     content = {**obj.content, "metadata": {**unknown, **msgspec.to_builtins(metadata)}}

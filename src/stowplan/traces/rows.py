@@ -1,20 +1,24 @@
-"""Read rows of plain or gzipped CSV files; errors name file and line."""
+"""Read rows of CSV files, plain or packed by gzip, bzip2 or xz; errors name file and line."""
 
 from __future__ import annotations
 
+import bz2
 import csv
 import gzip
+import lzma
+import zlib
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, NamedTuple, TextIO, cast
+from typing import TYPE_CHECKING, NamedTuple, TextIO
 
 from stowplan.config.hints import did_you_mean
 from stowplan.traces.trace import TraceError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
     from pathlib import Path
 
-_GZIP = b"\x1f\x8b"
+#: The first bytes of packed files -> what opens them.
+_PACKED: dict[bytes, Callable[..., TextIO]] = {b"\x1f\x8b": gzip.open, b"BZ": bz2.open, b"\xfd7": lzma.open}
 
 
 class Row(NamedTuple):
@@ -61,20 +65,16 @@ class CsvFile:
         counted = _Counted()
         try:
             with path.open("rb") as raw:
-                packed = raw.read(2) == _GZIP
-            with (
-                gzip.open(path, "rt", newline="", encoding="utf-8-sig")
-                if packed
-                else path.open(newline="", encoding="utf-8-sig") as file
-            ):
-                yield counted.of(cast("TextIO", file))
-        except OSError as e:
-            # gzip.BadGzipFile has no strerror.
-            raise TraceError(f"{path}: cannot be read after line {counted.line}: {e.strerror or e}") from None
+                opened = _PACKED.get(raw.read(2), open)
+            with opened(path, "rt", newline="", encoding="utf-8-sig") as file:
+                yield counted.of(file)
         except EOFError:
-            raise TraceError(f"{path}: ends in the middle of the packed data, after line {counted.line}") from None
+            raise TraceError(f"{path}: ends in the middle of the packed data{counted.after}") from None
+        except (OSError, zlib.error, lzma.LZMAError) as e:
+            # Those of the unpackers have no strerror.
+            raise TraceError(f"{path}: {getattr(e, 'strerror', None) or e}{counted.after}") from None
         except UnicodeDecodeError:
-            raise TraceError(f"{path}: not UTF-8 text after line {counted.line}") from None
+            raise TraceError(f"{path}: not UTF-8 text{counted.after}") from None
         except csv.Error as e:
             raise TraceError(f"{path}: line {counted.line}: {e}") from None
 
@@ -84,6 +84,10 @@ class _Counted:
 
     def __init__(self) -> None:
         self.line = 0
+
+    @property
+    def after(self) -> str:
+        return f" after line {self.line}" if self.line else ""
 
     def of(self, file: TextIO) -> Iterator[str]:
         for line in file:

@@ -5,15 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from stowplan.compare.text import amount, spread, title_of
-from stowplan.explain.tables import Grid, Line
+from stowplan.explain.text.tables import Grid, Line
 from stowplan.framework.explanations.formatting import count
-from stowplan.scenarios.spans import span_text
+from stowplan.scenarios.report.spans import span_text
 from stowplan.tuning.records import BETTER, NOT_JUDGED
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from stowplan.explain.tables import Block
+    from stowplan.explain.text.tables import Block
     from stowplan.tuning.records import JudgedRecord, TuningRecord
 
 _SHOWN = 5
@@ -24,7 +24,7 @@ def tuning_page(found: TuningRecord) -> list[Block]:
 
 
 def verdict_text(found: TuningRecord) -> str:
-    """What the held-out part says of the best trial, in a sentence."""
+    """The verdict of the held-out part on the best trial, in one sentence."""
     if found.best is None:
         return "No trial is done."
     if found.verdict == NOT_JUDGED:

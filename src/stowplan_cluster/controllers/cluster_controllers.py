@@ -8,22 +8,22 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from stowplan_cluster.controllers.device_driver import FakeDeviceDriver
-from stowplan_cluster.controllers.device_readiness import FakeDeviceReadiness
-from stowplan_cluster.controllers.device_taint_eviction import DeviceTaintEvictionController
-from stowplan_cluster.controllers.disruption import DisruptionController
-from stowplan_cluster.controllers.ephemeral_volumes import EphemeralVolumeController
-from stowplan_cluster.controllers.event_ttl import EventTTLController
-from stowplan_cluster.controllers.garbage_collector import GarbageCollector
-from stowplan_cluster.controllers.kubelet import Kubelet
-from stowplan_cluster.controllers.namespace import NamespaceController
-from stowplan_cluster.controllers.node_lifecycle import NodeLifecycleController
-from stowplan_cluster.controllers.pod_gc import PodGCController
-from stowplan_cluster.controllers.provisioner import Provisioner
-from stowplan_cluster.controllers.resource_claims import ResourceClaimController
-from stowplan_cluster.controllers.taint_eviction import TaintEvictionController
-from stowplan_cluster.controllers.volume_binder import VolumeBinder
-from stowplan_cluster.controllers.volume_protection import ClaimProtectionController, VolumeProtectionController
+from stowplan_cluster.controllers.cleanup.event_ttl import EventTTLController
+from stowplan_cluster.controllers.cleanup.garbage_collector import GarbageCollector
+from stowplan_cluster.controllers.cleanup.namespace import NamespaceController
+from stowplan_cluster.controllers.cleanup.pod_gc import PodGCController
+from stowplan_cluster.controllers.devices.device_driver import FakeDeviceDriver
+from stowplan_cluster.controllers.devices.device_readiness import FakeDeviceReadiness
+from stowplan_cluster.controllers.devices.device_taint_eviction import DeviceTaintEvictionController
+from stowplan_cluster.controllers.devices.resource_claims import ResourceClaimController
+from stowplan_cluster.controllers.disruption.disruption import DisruptionController
+from stowplan_cluster.controllers.kubelet.kubelet import Kubelet
+from stowplan_cluster.controllers.nodes.node_lifecycle import NodeLifecycleController
+from stowplan_cluster.controllers.nodes.taint_eviction import TaintEvictionController
+from stowplan_cluster.controllers.volumes.ephemeral_volumes import EphemeralVolumeController
+from stowplan_cluster.controllers.volumes.provisioner import Provisioner
+from stowplan_cluster.controllers.volumes.volume_binder import VolumeBinder
+from stowplan_cluster.controllers.volumes.volume_protection import ClaimProtectionController, VolumeProtectionController
 
 if TYPE_CHECKING:
     from stowplan_cluster.apiserver.registry import Registry

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from stowplan_cluster.controllers.daemon_set import DaemonSetController
-from stowplan_cluster.controllers.deployment import DeploymentController
-from stowplan_cluster.controllers.job import JobController
-from stowplan_cluster.controllers.replica_set import ReplicaSetController, ReplicationControllerController
-from stowplan_cluster.controllers.stateful_set import StatefulSetController
-from stowplan_cluster.controllers.ttl_after_finished import TTLAfterFinishedController
+from stowplan_cluster.controllers.workloads.daemon_set import DaemonSetController
+from stowplan_cluster.controllers.workloads.deployment import DeploymentController
+from stowplan_cluster.controllers.workloads.job import JobController
+from stowplan_cluster.controllers.workloads.replica_set import ReplicaSetController, ReplicationControllerController
+from stowplan_cluster.controllers.workloads.stateful_set import StatefulSetController
+from stowplan_cluster.controllers.workloads.ttl_after_finished import TTLAfterFinishedController
 
 if TYPE_CHECKING:
     from stowplan_cluster.apiserver.registry import Registry

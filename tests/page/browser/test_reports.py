@@ -1,6 +1,6 @@
 """Reports of compare and tune in a browser: light, dark and on a phone, with numbers read off their pictures as drawn.
 
-The report of a simulation has tests of its own (tests/scenarios/test_page.py).
+The report of a simulation has tests of its own (tests/scenarios/report/test_page.py).
 """
 
 import pytest

@@ -3,7 +3,7 @@
 import pytest
 
 from stowplan_cluster.controllers.cluster_controllers import cluster_controllers
-from stowplan_cluster.controllers.disruption import BUDGETS
+from stowplan_cluster.controllers.disruption.disruption import BUDGETS
 from stowplan_cluster.controllers.loop import select_controllers
 from stowplan_cluster.controllers.workload_controllers import workload_controllers
 from support.api.storage_objects import claim, protected, storage_class

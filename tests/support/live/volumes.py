@@ -1,8 +1,8 @@
 """Who binds claims and makes volumes beside a live scheduler: the embedded cluster's controllers, a step at a time."""
 
 from stowplan_cluster.controllers.loop import Loop
-from stowplan_cluster.controllers.provisioner import Provisioner
-from stowplan_cluster.controllers.volume_binder import VolumeBinder
+from stowplan_cluster.controllers.volumes.provisioner import Provisioner
+from stowplan_cluster.controllers.volumes.volume_binder import VolumeBinder
 
 
 class StorageControllers:

@@ -9,9 +9,8 @@ from stowplan.engine.decision.attempt import Attempt
 from stowplan.engine.decision.attempt_metrics import NoAttemptMetrics
 from stowplan.engine.effects import Cancel, RunPlugin
 from stowplan.engine.outbox import Outbox
-from stowplan.framework.binding import call_plugin
-from stowplan.framework.metrics import NO_FRAMEWORK_METRICS
 from stowplan.framework.requests import Done
+from stowplan.framework.runtime.binding import call_plugin
 from stowplan.framework.status import error
 from stowplan.framework.waiting_pods import PodsInPreBind, WaitingPods
 from stowplan.inspection.stories import NoStories
@@ -40,7 +39,6 @@ class _Calls(Bindings):
         attempt = Attempt(
             queued=None,
             framework=framework,
-            metrics=framework.metrics or NO_FRAMEWORK_METRICS,
             pod=pod,
             node_name=node_name,
             started=0.0,

@@ -143,11 +143,12 @@ class EngineByHand:
 
     def _written(self, request, grace):
         if isinstance(request, Delete):
-            change = self.store.delete(request, self.now, grace)
+            changes = self.store.delete(request, self.now, grace)
         else:
-            change = self.store.write(request, self.now)
-        self.changed(change)
-        return change.new or change.old
+            changes = self.store.write(request, self.now)
+        for change in changes:
+            self.changed(change)
+        return changes[-1].new or changes[-1].old
 
     def changed(self, change):
         if change is not None and change.old is not change.new:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from stowplan.engine.binding.bindings import Bindings
     from stowplan.engine.parts import Parts
 
-#: How many calls of plugins are under way in a stage.
+#: Number of plugin calls in progress per stage.
 _CALLS = {Stage.PRE_BIND: (1, inf), Stage.BIND: (1, 1), Stage.POST_BIND: (1, 1)}
 
 
@@ -23,7 +23,7 @@ class BindingChecks:
         self._bindings = bindings
 
     def problems(self) -> list[str]:
-        """Invariants that do not hold between steps."""
+        """Violated invariants between steps."""
         return [
             *(text for uid, binding in self._bindings.under_way.items() for text in self._problems_of(uid, binding)),
             *self._problems_of_waiting_pods(),
@@ -75,7 +75,7 @@ class BindingChecks:
             yield f"{call}: counted as a write, but no effect is under way"
 
     def _problems_of_place(self, binding: Binding) -> Iterator[str]:
-        """On its way a pod is assumed, or seen on a node by somebody else's hand, unless it is going away."""
+        """A pod in its binding cycle is assumed, or was bound by another client, unless it is terminating."""
         attempt = binding.attempt
         placed, newest = self._parts.state.placed(binding.uid), self._parts.state.newest(binding.uid)
         if binding.stage is Stage.POST_BIND or newest is None or newest.metadata.deletion_timestamp is not None:

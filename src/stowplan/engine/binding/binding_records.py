@@ -1,6 +1,6 @@
 """Records of binding cycles, and of the plugin calls they wait for.
 
-They know where they are and who moves them on; what happens in a stage is in `bindings.py`.
+A record has its stage and the object that advances it; what each stage does is in `bindings.py`.
 """
 
 from __future__ import annotations
@@ -14,13 +14,14 @@ if TYPE_CHECKING:
     from stowplan.engine.decision.attempt import Attempt
     from stowplan.engine.outbox import Alarm, Outbox
     from stowplan.framework.extender import Extender
+    from stowplan.framework.interface import RequestBinder
     from stowplan.framework.requests import Outcome, Steps
     from stowplan.framework.status import Status
     from stowplan.framework.waiting_pods import PodInPreBind, WaitingPod
 
 
 class Stage(Enum):
-    # Members are keys of the hot path, and Enum's own hash runs Python.
+    # Members are keys on the hot path, and Enum's own hash is Python code.
     __hash__ = object.__hash__
 
     BEGUN = "begun"
@@ -33,16 +34,16 @@ class Stage(Enum):
     OVER = "over"
 
 
-#: The stages in which the pod is in flight: events that might help it are still kept.
+#: The stages in which the pod is in flight: events that may help it are still recorded.
 IN_FLIGHT = (Stage.ANNOUNCING, Stage.PERMIT)
 
 
-#: Nobody is asked.
+#: No binder.
 _NOBODY: Iterator[str | Extender] = iter(())
 
 
 class Mover(Protocol):
-    """Moves bindings on."""
+    """Advances bindings."""
 
     outbox: Outbox
 
@@ -58,14 +59,15 @@ class Mover(Protocol):
 
 
 class PluginCall:
-    """A plugin's PreBind, Bind or PostBind that is under way: a coroutine of the driver's, or steps of ours.
+    """A PreBind, Bind or PostBind call in progress: a coroutine that the driver runs, a request, or steps.
 
-    Or an extender that is to bind.
+    Also used for an extender that binds.
     """
 
     __slots__ = (
         "_woken_by",
         "asleep_since",
+        "binder",
         "binding",
         "is_extenders",
         "number",
@@ -77,16 +79,18 @@ class PluginCall:
 
     def __init__(self, binding: Binding, plugin: str, *, is_extenders: bool = False) -> None:
         self.binding = binding
-        #: Its name, or the extender's.
+        #: The name of the plugin or extender.
         self.plugin = plugin
         self.is_extenders = is_extenders
         self.steps: Steps | None = None
-        #: The effect that it waits for; 0 while it waits for none.
+        #: The binder whose request is in progress, if the call is only a request.
+        self.binder: RequestBinder | None = None
+        #: The effect that it waits for; 0 if none.
         self.number = 0
-        #: Whether that effect writes.
+        #: Whether that effect is a write.
         self.writes = False
         self.started = 0.0
-        #: When it began to wait for objects or a time.
+        #: When it started to wait for objects or a time.
         self.asleep_since = 0.0
         self._woken_by: Alarm | None = None
 
@@ -95,14 +99,14 @@ class PluginCall:
 
     @property
     def is_asleep(self) -> bool:
-        """Whether it waits for nothing that the driver does."""
+        """Whether it waits for something other than the driver."""
         return self.steps is not None and not self.number
 
     def answered(self, number: int, outcome: Outcome) -> None:
         self.binding.owner.call_answered(self.binding, self, outcome)
 
     def woken(self) -> None:
-        """What it waited for has come, or its time."""
+        """An object that it waits for has changed, or its time has come."""
         self.binding.owner.call_woken(self.binding, self)
 
     def sleep(self, alarm: Alarm | None) -> None:
@@ -137,19 +141,19 @@ class Binding:
         self.owner = owner
         self.attempt = attempt
         self.stage = Stage.BEGUN
-        #: When the present stage began, by the stopwatch.
+        #: When the current stage began, by the stopwatch.
         self.started = 0.0
         self.waiting: WaitingPod | None = None
         self.timer: Alarm | None = None
-        #: Plugins of PreBind that are still to run, group by group.
+        #: PreBind plugins that have not run yet, group by group.
         self.groups: list[tuple[str, ...]] = []
         self.stoppable: PodInPreBind | None = None
         self.calls: list[PluginCall] = []
-        #: Whether a group of PreBind is just being begun.
+        #: Whether a group of PreBind plugins is being started.
         self.begins = False
-        #: What ended the present stage before its time.
+        #: The failure that ends the current stage early.
         self.failed: Status | None = None
-        #: Extenders and plugins of Bind, or plugins of PostBind, that are still to be asked.
+        #: The extenders and Bind plugins, or PostBind plugins, that have not run yet.
         self.binders = _NOBODY
         self.problems: list[str] = []
 
@@ -162,24 +166,24 @@ class Binding:
 
     @property
     def is_broken_off(self) -> bool:
-        """Whether no further PreBind plugin will be called."""
+        """Whether PreBind is being aborted, so that no further plugin is called."""
         return self.failed is not None or (self.stoppable is not None and self.stoppable.cancelled_for is not None)
 
     def status_written(self, failed: Exception | None) -> None:
-        """The pod's status says where it goes; or it cannot be told."""
+        """The pod's status was written, or writing it failed."""
         self.owner.announced(self, failed)
 
     def withdrawn(self) -> None:
-        """Nothing of the pod's status is under way any more."""
+        """No write of the pod's status is in progress any more."""
         self.owner.bind(self)
 
     def decided(self, decision: Status) -> None:
-        """Permit has decided, inside another call: continue at the end of the step."""
+        """Permit was decided within another call: continue at the end of the step."""
         self.owner.outbox.soon(self)
 
     def woken(self) -> None:
         self.owner.woken(self)
 
     def stop(self, reason: str) -> None:
-        """Preemption needs the pod's room more; it is in the middle of something."""
+        """Abort for preemption. Called while something else is in progress."""
         self.owner.outbox.soon(self)

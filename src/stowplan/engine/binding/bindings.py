@@ -1,18 +1,18 @@
 """The binding cycle: from an assumed pod to a bound one.
 
-One record per pod (`binding_records.py`). It waits (for its status to be written, for Permit, for PreBind, for the API
-server) and goes on with the answer, so the pod may be deleted, preempted, or bound by another scheduler meanwhile. Any
-failure undoes what was reserved and leaves the pod to the failure handler.
+One record per pod (`binding_records.py`). It waits for something (a status write, Permit, PreBind, the API server) and
+continues with the outcome, so in the meantime the pod may be deleted, preempted, or bound by another scheduler. Any
+failure undoes the reservation and passes the pod to the failure handler.
 
-    announcing    the pod's status says where it will go, as that takes a while
+    announcing    write the chosen node to the pod's status, as the binding will take a while
     permit        plugins make it wait
-    pre-bind      plugins prepare it, group by group
-    withdrawing   an earlier status of the pod is under way, and must not be written after the binding
-    bind          by an extender that is interested, else by the first plugin that does not leave it to the next
-    post-bind     plugins hear of it
+    pre-bind      plugins prepare the binding, group by group
+    withdrawing   an earlier status write is in progress, and must not take effect after the binding
+    bind          by an interested extender, else by the first plugin that does not return Skip
+    post-bind     plugins are notified
 
-Upstream: bindingCycle and handleBindingCycleError in pkg/scheduler/schedule_one.go;
-docs/behaviour.md, Assume, Reserve, Permit, bind.
+Upstream: bindingCycle and handleBindingCycleError in pkg/scheduler/schedule_one.go; docs/behaviour.md, Assume, Reserve,
+Permit, bind.
 """
 
 from __future__ import annotations
@@ -20,10 +20,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from stowplan.engine.binding.binding_records import Binding, PluginCall, Stage
-from stowplan.engine.cycle.scheduling_cycle import activate, failure_of
+from stowplan.engine.binding.extenders import bound_by
+from stowplan.engine.cycle.scheduling_cycle import failure_of
 from stowplan.engine.decision.attempt import Failure, on_node
 from stowplan.engine.effects import RunPlugin
-from stowplan.framework.binding import (
+from stowplan.framework.events import ASSIGNED_POD_DELETE
+from stowplan.framework.requests import Ask, Bind, Done, OddStepError, Request, Wait, problem_of
+from stowplan.framework.runtime.binding import (
     OTHER_PRE_BIND_FAILED,
     PreFlight,
     failure_at,
@@ -32,11 +35,18 @@ from stowplan.framework.binding import (
     run_unreserve,
     steps_of,
 )
-from stowplan.framework.events import ASSIGNED_POD_DELETE
-from stowplan.framework.extender import answer_of
-from stowplan.framework.metrics import NO_FRAMEWORK_METRICS, ended
-from stowplan.framework.requests import Ask, Bind, Done, OddStepError, Request, Wait, problem_of
-from stowplan.framework.status import PROPAGATED, SKIP, Code, Status, described, error, raised, well_formed
+from stowplan.framework.runtime.metrics import ended
+from stowplan.framework.status import (
+    PROPAGATED,
+    SKIP,
+    Code,
+    Status,
+    described,
+    error,
+    raised,
+    unexpected,
+    well_formed,
+)
 from stowplan.framework.waiting_pods import permit_outcome
 from stowplan.klog import get_logger
 
@@ -51,15 +61,16 @@ if TYPE_CHECKING:
     from stowplan.engine.parts import Parts
     from stowplan.engine.statuses import PodStatuses
     from stowplan.framework.extender import Extender
-    from stowplan.framework.requests import Outcome, Steps
-    from stowplan.framework.runtime import Framework
+    from stowplan.framework.interface import RequestBinder
+    from stowplan.framework.requests import Outcome
+    from stowplan.framework.runtime.framework import Framework
     from stowplan.framework.waiting_pods import WaitingPod
 
 _log = get_logger(__name__)
 
 
 class Bindings:
-    """The binding cycles that are under way."""
+    """The binding cycles in progress."""
 
     def __init__(
         self,
@@ -83,20 +94,20 @@ class Bindings:
         self._metrics = metrics
         #: By the pod's UID.
         self.under_way: dict[str, Binding] = {}
-        #: Writes whose answers have not come.
+        #: Writes without an outcome yet.
         self.writes = 0
 
     @property
     def asleep(self) -> int:
-        """Those that wait for a time, or for objects to change."""
+        """Bindings that wait for a time, or for objects to change."""
         return sum(bool(b.calls) and all(call.is_asleep for call in b.calls) for b in self.under_way.values())
 
     def begin(self, attempt: Attempt) -> None:
         self._metrics.binding_began()
         pod, framework = attempt.pod, attempt.framework
         binding = self.under_way[pod.uid] = Binding(self, attempt)
-        if not attempt.permit_timeouts and framework.metrics is None and not framework.concerned(pod.shape).pre_bind:
-            # As most pods: it waits for nobody, and nobody has anything to prepare, or counts that.
+        if attempt.goes_straight:
+            # The common case: no Permit wait, no PreBind work, and no metrics for either.
             self._parts.queue.done(pod.uid)
             self._withdraw(binding)
             return
@@ -113,8 +124,8 @@ class Bindings:
         if acts and _announces_node(framework):
             self._announce(binding)
         elif binding.waiting is not None and _announces_node(framework):
-            # A gang that is complete goes with the last of its pods, in this step: nobody needs to hear of a wait. The
-            # reference writes a status for each of the others.
+            # A complete gang proceeds with the last of its pods, in this step, so the wait need not be announced. The
+            # reference writes a status for each of the other pods.
             self.outbox.soon(binding)
         else:
             self._wait(binding)
@@ -124,7 +135,7 @@ class Bindings:
         self._statuses.patch(binding.attempt.pod.pod, binding, nominated_node_name=binding.attempt.node_name)
 
     def _pre_flights(self, attempt: Attempt) -> tuple[Status | None, Sequence[PreFlight]]:
-        """Which PreBind plugins will act; without the feature gate all of them, one after the other."""
+        """The PreBind plugins that will act; without the feature gate all of them, one after the other."""
         framework = attempt.framework
         if not framework.pre_bind:
             return None, ()
@@ -157,7 +168,7 @@ class Bindings:
         binding.timer = None if deadline is None else self.outbox.wake(deadline, binding)
 
     def woken(self, binding: Binding) -> None:
-        """Permit has decided, or its time may be up; or PreBind was stopped; or the step ends in which it began."""
+        """Permit was decided or may have timed out, PreBind was aborted, or the step of the binding's start ends."""
         if binding.stage is Stage.BEGUN:
             assert binding.waiting is not None
             if binding.waiting.decision is None:
@@ -167,10 +178,10 @@ class Bindings:
         elif binding.stage is Stage.PERMIT:
             assert binding.waiting is not None
             if binding.waiting.expire():
-                # It comes again, as Permit has decided now.
+                # Permit was decided now, which wakes the binding again.
                 return
             if binding.waiting.decision is None:
-                # Which moment it is may move while plugins allow it.
+                # The next deadline changes as plugins allow the pod.
                 self._set_timer(binding, binding.waiting)
             else:
                 self._decide(binding, binding.waiting.decision)
@@ -196,9 +207,11 @@ class Bindings:
 
     def _prepare(self, binding: Binding) -> None:
         """Run PreBind, if any plugin acts; the metric is recorded either way."""
-        # From here on failures are errors; events that came during the attempt do not matter any more.
+        # From here on failures are errors, and events during the attempt no longer matter.
         self._parts.queue.done(binding.uid)
-        binding.stage, binding.started = Stage.PRE_BIND, binding.attempt.metrics.now()
+        binding.stage = Stage.PRE_BIND
+        if (metrics := binding.attempt.framework.metrics) is not None:
+            binding.started = metrics.now()
         if binding.groups:
             binding.stoppable = self._pods_in_pre_bind.add(binding.uid, binding.stop)
         self._next_group(binding)
@@ -214,14 +227,14 @@ class Bindings:
         binding.calls, binding.begins = calls, True
         for call in tuple(calls):
             if binding.is_broken_off:
-                # By one before it, which ended at once.
+                # By an earlier call of the group, which failed at once.
                 calls.remove(call)
             else:
                 self._call(binding, call)
         binding.begins = False
 
     def _stop(self, binding: Binding, reason: str) -> None:
-        """Break PreBind off."""
+        """Abort PreBind."""
         self._break_off(binding, reason)
         if not binding.calls:
             self._prepared(binding)
@@ -240,14 +253,15 @@ class Bindings:
             if not stoppable.mark_prebound():
                 failed = error(stoppable.cancelled_for or "")
             self._pods_in_pre_bind.remove(binding.uid)
-        binding.attempt.metrics.points["PreBind"].ran(binding.started, ended(failed))
+        if (metrics := binding.attempt.framework.metrics) is not None:
+            metrics.points["PreBind"].ran(binding.started, ended(failed))
         if failed is not None:
             self._fail(binding, Failure(status=failed))
         else:
             self._withdraw(binding)
 
     def _withdraw(self, binding: Binding) -> None:
-        """The status of an earlier attempt must not be written after the binding."""
+        """Prevent a status write of an earlier attempt from taking effect after the binding."""
         binding.stage = Stage.WITHDRAWING
         if not self._statuses.withdraw(binding.attempt.pod.uid, binding):
             self.bind(binding)
@@ -256,8 +270,13 @@ class Bindings:
 
     def bind(self, binding: Binding) -> None:
         attempt = binding.attempt
-        binding.stage, binding.started = Stage.BIND, attempt.metrics.now()
         framework = attempt.framework
+        binding.stage = Stage.BIND
+        if framework.metrics is not None:
+            binding.started = framework.metrics.now()
+        if framework.request_binder is not None:
+            self._request(binding, framework.request_binder)
+            return
         binders: Sequence[str | Extender] = framework.points["bind"]
         if extenders := framework.handle.extenders():
             try:
@@ -279,14 +298,14 @@ class Bindings:
 
     def _ask_extender(self, binding: Binding, extender: Extender) -> None:
         call = PluginCall(binding, extender.name, is_extenders=True)
-        call.steps = _bound_by(extender, binding.attempt)
+        call.steps = bound_by(extender, binding.attempt)
         binding.calls = [call]
         self._step(binding, call, None)
 
     def _bound(self, binding: Binding, failed: Status | None) -> None:
         attempt = binding.attempt
-        if attempt.metrics is not NO_FRAMEWORK_METRICS:
-            attempt.metrics.points["Bind"].ran(binding.started, ended(failed))
+        if (metrics := attempt.framework.metrics) is not None:
+            metrics.points["Bind"].ran(binding.started, ended(failed))
         if failed is None:
             self._succeeded(binding)
         else:
@@ -300,10 +319,38 @@ class Bindings:
         binding.calls = [call]
         self._call(binding, call)
 
+    def _request(self, binding: Binding, binder: RequestBinder) -> None:
+        """Call a Bind plugin that only sends a request: no generator is needed."""
+        attempt = binding.attempt
+        call = PluginCall(binding, binder.name)
+        call.binder, call.started = binder, binding.started
+        binding.calls = [call]
+        try:
+            asked = binder.bind_request(attempt.pod, attempt.node_name)
+            if type(asked) is not Bind:
+                raise unexpected("a Bind", asked)
+        except PROPAGATED:
+            raise
+        except BaseException as e:
+            self._answered(binding, call, raised(e))
+            return
+        call.number, call.writes = self.outbox.ask(asked, call), True
+        self.writes += 1
+
+    def _request_ended(self, binding: Binding, call: PluginCall, binder: RequestBinder, outcome: Outcome) -> None:
+        try:
+            answer = well_formed(binder.bind_answer(outcome))
+        except PROPAGATED:
+            raise
+        except BaseException as e:
+            answer = raised(e)
+        self._answered(binding, call, answer)
+
     def _call(self, binding: Binding, call: PluginCall) -> None:
         attempt, point = binding.attempt, _POINTS[binding.stage]
         if call.plugin in attempt.framework.stepping[point]:
-            call.started = attempt.metrics.now()
+            if attempt.framework.metrics is not None:
+                call.started = attempt.framework.metrics.now()
             try:
                 call.steps = steps_of(
                     attempt.framework, point, call.plugin, attempt.state, attempt.pod, attempt.node_name
@@ -328,7 +375,7 @@ class Bindings:
         self.writes += call.writes
 
     def _step(self, binding: Binding, call: PluginCall, outcome: Outcome | None) -> None:
-        """Let steps go on with an outcome, to the next thing that they wait for."""
+        """Resume steps with an outcome, up to the next thing that they wait for."""
         assert call.steps is not None
         answer: Status | None
         try:
@@ -345,19 +392,23 @@ class Bindings:
             if isinstance(asked, Wait):
                 self._sleep(call, asked)
                 return
-            # What a Bind is about can be told whatever it holds.
+            # The subject of a Bind is always valid.
             if type(asked) is Bind or (call.is_extenders and isinstance(asked, Ask)):
                 odd = None
             else:
                 odd = problem_of(asked) if isinstance(asked, Request) else OddStepError(asked)
             if odd is None:
                 call.number = self.outbox.ask(asked, call)
-                # An extender that does not answer keeps nobody else from being bound.
+                # An extender that does not answer must not block other bindings.
                 call.writes = not call.is_extenders
                 self.writes += call.writes
                 return
             self._end_steps(binding, call)
             answer = error(odd)
+        self._answered(binding, call, answer)
+
+    def _answered(self, binding: Binding, call: PluginCall, answer: Status | None) -> None:
+        """A call that is not a coroutine of the driver has ended."""
         times = binding.attempt.state.plugin_times
         if times is not None and not call.is_extenders:
             times.ended(_POINTS[binding.stage], call.plugin, call.started, answer)
@@ -366,7 +417,7 @@ class Bindings:
     @staticmethod
     def _answer_of_steps(binding: Binding, answer: Status) -> Status | None:
         if binding.stage is Stage.POST_BIND:
-            # Nothing is to be said by it.
+            # PostBind has no result.
             return None
         try:
             return well_formed(answer)
@@ -382,7 +433,9 @@ class Bindings:
     def call_answered(self, binding: Binding, call: PluginCall, outcome: Outcome) -> None:
         self.writes -= call.writes
         call.writes, call.number = False, 0
-        if call.steps is not None:
+        if call.binder is not None:
+            self._request_ended(binding, call, call.binder, outcome)
+        elif call.steps is not None:
             self._step(binding, call, outcome)
         elif isinstance(outcome, Done):
             self._call_ended(binding, call, outcome.value)
@@ -396,7 +449,7 @@ class Bindings:
             self._step(binding, call, Done(self.outbox.now - call.asleep_since))
 
     def _end_steps(self, binding: Binding, call: PluginCall) -> None:
-        """Break steps off where they wait."""
+        """Close steps while they are waiting."""
         call.sleep(None)
         self.outbox.unwatch(call)
         if call.number:
@@ -433,21 +486,21 @@ class Bindings:
             self._group_member_ended(binding, failed)
 
     def _group_member_ended(self, binding: Binding, failed: Status | None) -> None:
-        """The first failure of a group counts; the others are broken off for it."""
+        """The first failure of a group wins; the other calls are cancelled."""
         if failed is not None and binding.failed is None:
             binding.failed = failed
             self._break_off(binding, OTHER_PRE_BIND_FAILED)
         if not binding.calls and not binding.begins:
             self._next_group(binding)
 
-    # -- the two ends -------------------------------------------------------------------------------------------------
+    # -- success and failure
+    # ----------------------------------------------------------------------------------------------
 
     def _succeeded(self, binding: Binding) -> None:
         attempt = binding.attempt
         pod, node_name, queued = attempt.pod, attempt.node_name, attempt.queued
-        verbose = _log.v(2)
-        if verbose.enabled:
-            verbose.info(
+        if _log.verbosity >= 2:
+            _log.v(2).info(
                 "Successfully bound pod to node",
                 pod=pod,
                 node=node_name,
@@ -469,9 +522,11 @@ class Bindings:
         recorder = attempt.framework.handle.event_recorder
         if recorder is not None:
             note = f"Successfully assigned {pod.key} to {node_name}"
-            # Parity: about the pod as it was tried, even if its binding has been seen already.
+            # Parity: the event refers to the pod as it was tried, even if its binding has already been observed.
             recorder.event(queued.pod.pod, type_="Normal", reason="Scheduled", action="Binding", note=note)
-        binding.stage, binding.started = Stage.POST_BIND, attempt.metrics.now()
+        binding.stage = Stage.POST_BIND
+        if attempt.framework.metrics is not None:
+            binding.started = attempt.framework.metrics.now()
         if listeners := attempt.framework.points["postBind"]:
             binding.binders = iter(listeners)
             self._next_listener(binding)
@@ -487,11 +542,12 @@ class Bindings:
 
     def _done(self, binding: Binding) -> None:
         attempt = binding.attempt
-        if attempt.metrics is not NO_FRAMEWORK_METRICS:
-            attempt.metrics.points["PostBind"].ran(binding.started)
+        if (metrics := attempt.framework.metrics) is not None:
+            metrics.points["PostBind"].ran(binding.started)
         for problem in binding.problems:
             self._reporter.report(problem)
-        activate(self._parts.queue, attempt.state)
+        if pods := attempt.state.take_pods_to_activate():
+            self._parts.queue.activate(pods)
         self._over(binding)
 
     def _fail(self, binding: Binding, failure: Failure) -> None:
@@ -506,7 +562,7 @@ class Bindings:
         if failure.status.rejected:
             self._failures.handle(attempt.framework, attempt.queued, failure, started=attempt.started)
             if forgotten:
-                # The pod itself must not be woken by its own leaving.
+                # The pod must not be woken by its own removal.
                 self._parts.queue.move_all(ASSIGNED_POD_DELETE, was, None, pre_check=_anyone_but(pod.uid))
         else:
             if forgotten:
@@ -514,7 +570,7 @@ class Bindings:
             self._failures.handle(attempt.framework, attempt.queued, failure, started=attempt.started)
 
     def _forget(self, pod: PodInfo) -> bool:
-        """Take the assumed pod back; False when it is bound after all, by any scheduler."""
+        """Remove the assumed pod; False if it has been bound by any scheduler."""
         try:
             self._state.forget(pod)
         except ValueError as e:
@@ -532,21 +588,6 @@ class Bindings:
 
 
 _POINTS = {Stage.PRE_BIND: "PreBind", Stage.BIND: "Bind", Stage.POST_BIND: "PostBind"}
-
-
-def _bound_by(extender: Extender, attempt: Attempt) -> Steps:
-    """Let an extender write the binding; SKIP: somebody else is to do it."""
-    try:
-        question = extender.bind_question(attempt.pod, attempt.node_name)
-        outcome = yield Ask(who=extender.name, verb="bind", question=question)
-        extender.read_bound(answer_of(outcome))
-    except Exception as e:
-        if not extender.ignorable:
-            return error(e)
-        text = "Skipping extender in bind as it returned error and has ignorable flag set"
-        _log.info(text, extender=extender.name, err=str(e))
-        return SKIP
-    return None
 
 
 def _announces_node(framework: Framework) -> bool:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from stowplan.engine.decision.decision_listener import DecisionListener
     from stowplan.engine.reporter import Reporter
     from stowplan.engine.statuses import PodStatuses
-    from stowplan.framework.runtime import Framework
+    from stowplan.framework.runtime.framework import Framework
     from stowplan.queue.queued_pod import QueuedPod
     from stowplan.queue.scheduling_queue import SchedulingQueue
 
@@ -46,10 +46,10 @@ class FailureHandler:
         listener: DecisionListener | None = None,
         rejections_are_errors: bool = True,
     ) -> None:
-        """`rejections_are_errors`: whether rejections without a refusing plugin are logged as errors.
+        """`rejections_are_errors`: whether rejections without a rejecting plugin are logged as errors.
 
-        Such are those of pods that a gang holds back. The reference logs them so; who places pods to answer a question
-        is told of them by the answer.
+        These are pods that their gang holds back. The reference logs them as errors; offline callers get the decision
+        instead.
         """
         self._listener = listener
         self._rejections_are_errors = rejections_are_errors
@@ -75,7 +75,7 @@ class FailureHandler:
         newest = self._state.pending.get(queued.pod.key)
         pod = None if newest is None else newest.pod
         if pod is not None and pod.metadata.uid != tried.metadata.uid:
-            # The pod is gone, and another one has its name: that one has its own place in the queue.
+            # The pod was replaced by another one of the same name, which has its own entry in the queue.
             _log.v(2).info(
                 "Pod was recreated while handling scheduling failure. Skip requeueing and status updates.",
                 pod=tried,
@@ -108,7 +108,7 @@ class FailureHandler:
             )
 
     def _leave(self, pod: PodInfo) -> None:
-        """The pod's profile was taken out of the configuration while the pod was on its way."""
+        """Handle a pod whose profile was removed from the configuration during the attempt."""
         self._state.pending.remove(pod.key)
         self._statuses.forget(pod.uid)
         self._queue.done(pod.uid)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from stowplan.framework.binding import run_permit, run_reserve, run_unreserve
+from stowplan.framework.runtime.binding import run_permit, run_reserve, run_unreserve
 from stowplan.framework.status import Code, Status
 
 if TYPE_CHECKING:
@@ -16,27 +16,30 @@ if TYPE_CHECKING:
 
     from stowplan.cluster.pod_info import PodInfo
     from stowplan.framework.cycle_state import CycleState
-    from stowplan.framework.runtime import Framework
+    from stowplan.framework.runtime.framework import Framework
 
 
 @dataclass(slots=True, eq=False)
 class Reservation:
     """The result of Reserve and Permit for a pod on a node."""
 
-    #: Why the pod does not get the node: a rejection, or an error. Everything was given back.
+    #: Why the pod cannot use the node: a rejection or an error. Everything was unreserved.
     failed: Status | None = None
-    #: What Permit said, if the pod has to wait.
+    #: Permit's status if the pod has to wait.
     wait: Status | None = None
-    #: Permit plugins that make the pod wait -> seconds.
+    #: Permit plugins that make the pod wait -> timeout in seconds.
     permit_timeouts: Mapping[str, float] = field(default_factory=dict)
-    #: What went wrong while giving back.
+    #: Failures of Unreserve.
     problems: list[str] = field(default_factory=list)
 
 
-def reserve(framework: Framework, state: CycleState, pod: PodInfo, node_name: str) -> Reservation:
-    """Assume the pod on the node and ask Reserve and Permit.
+def reserve(framework: Framework, state: CycleState, pod: PodInfo, node_name: str) -> Reservation | None:
+    """Assume the pod on the node and run Reserve and Permit.
 
-    Raise ValueError if the cluster already has the pod on a node.
+    None: the pod has the node, and its binding cycle can begin with Bind. No Reserve, Permit or PreBind plugin has
+    anything to do for it, and there are no metrics for their calls.
+
+    Raises ValueError if the pod is already on a node.
     """
     cluster = framework.handle.cluster
     for plugin in framework.assuming:
@@ -44,6 +47,10 @@ def reserve(framework: Framework, state: CycleState, pod: PodInfo, node_name: st
         if changed is not pod.pod:
             pod.pod, pod.shape = changed, cluster.pod_info(changed).shape
     cluster.assume(pod, node_name)
+    if framework.metrics is None and not framework.permit:
+        concerned = framework.concerned(pod.shape)
+        if not concerned.reserve and not concerned.pre_bind:
+            return None
     result = Reservation()
     result.failed = run_reserve(framework, state, pod, node_name, problems=result.problems)
     if result.failed is None:

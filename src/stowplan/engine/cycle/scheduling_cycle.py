@@ -1,8 +1,8 @@
 """The scheduling cycle of one pod: decide, assume, reserve, permit.
 
-Everything here is synchronous: between the pod's pop and the end of its cycle nothing else happens to the cluster as
-the scheduler sees it. What comes out is an `Attempt` on its way to the binding cycle, or a `Failure`. Deciding may take
-longer where somebody outside is asked (`suspended_cycles`); what comes after that is the same.
+Synchronous: nothing else changes the cluster state between the pod's pop and the end of its cycle. The result is an
+`Attempt`, which proceeds to the binding cycle, or a `Failure`. If an extender or plugin has to be waited for, the
+decision is made in a suspended cycle (`suspended_cycles`); the rest is the same.
 
 Upstream: schedulingCycle in pkg/scheduler/schedule_one.go; docs/behaviour.md, The scheduling cycle.
 """
@@ -16,7 +16,6 @@ from stowplan.engine.cycle.reservation import reserve
 from stowplan.engine.decision.attempt import Attempt, Failure, refused_by_node
 from stowplan.engine.decision.attempt_outcome import attempt_outcome
 from stowplan.framework.cycle_state import CycleState
-from stowplan.framework.metrics import NO_FRAMEWORK_METRICS
 from stowplan.framework.status import Code, Status, error, raised
 from stowplan.framework.unfinished import unfinished_of
 from stowplan.klog import get_logger
@@ -29,7 +28,7 @@ if TYPE_CHECKING:
     from stowplan.engine.decision.attempt_metrics import AttemptMetrics
     from stowplan.engine.decision.decision_listener import DecisionListener
     from stowplan.engine.reporter import Reporter
-    from stowplan.framework.runtime import Framework
+    from stowplan.framework.runtime.framework import Framework
     from stowplan.framework.waiting_pods import WaitingPods
     from stowplan.inspection.stories import Stories
     from stowplan.queue.queued_pod import QueuedPod
@@ -61,8 +60,9 @@ class SchedulingCycle:
         self._reporter = reporter
 
     def run(self, framework: Framework, queued: QueuedPod, *, started: float) -> Attempt | Failure | None:
-        """None: a plugin has more to do, and the cycle has to go on later. `started`: now."""
-        (framework.metrics or NO_FRAMEWORK_METRICS).begin_cycle()
+        """Run the cycle. None: a plugin has more to do, and the cycle continues later. `started`: now."""
+        if framework.metrics is not None:
+            framework.metrics.begin_cycle()
         try:
             decision = self._algorithm.schedule(framework, queued.pod)
         except Exception as e:
@@ -72,7 +72,10 @@ class SchedulingCycle:
         return self.conclude(framework, queued, decision, started=started)
 
     def broken(self, queued: QueuedPod, cause: Exception, *, started: float) -> Failure:
-        """Such as by a plugin that answers with what is no answer: this pod's attempt fails, not the scheduler."""
+        """The failure for an unexpected exception, such as a plugin returning an invalid value.
+
+        Only this attempt fails.
+        """
         self._metrics.decided(started)
         _log.error(cause, "the scheduling cycle failed", trace=True, pod=queued.pod)
         return Failure(status=raised(cause))
@@ -100,16 +103,15 @@ class SchedulingCycle:
     def assume(
         self, framework: Framework, queued: QueuedPod, decision: Decision, *, started: float
     ) -> Attempt | Failure:
-        """Give the pod the node that was chosen, if Reserve and Permit let it have it."""
+        """Place the pod on the chosen node, if Reserve and Permit succeed."""
         attempt = Attempt(
             queued=queued,
             framework=framework,
-            metrics=framework.metrics or NO_FRAMEWORK_METRICS,
-            # The cluster keeps this one up to date; the queue's stays as it was tried.
+            # The cluster keeps this copy up to date; the queue's stays as it was tried.
             pod=PodInfo(queued.pod.pod, queued.pod.shape),
             node_name=decision.node_name,
             started=started,
-            # Equal pods share the decision's state; from here on plugins write into it.
+            # Equal pods share the decision's state; plugins write to it from here on.
             state=CycleState() if decision.state is None else decision.state.clone(),
             evaluated=decision.evaluated,
             feasible=decision.feasible,
@@ -117,16 +119,20 @@ class SchedulingCycle:
         failure = self._take(attempt)
         if failure is not None:
             return failure
-        activate(self._queue, attempt.state)
+        if pods := attempt.state.take_pods_to_activate():
+            self._queue.activate(pods)
         return attempt
 
     def _take(self, attempt: Attempt) -> Failure | None:
-        """Assume the pod and ask Reserve and Permit; whoever fails, all is given back."""
+        """Assume the pod and run Reserve and Permit; undo everything on failure."""
         try:
             reservation = reserve(attempt.framework, attempt.state, attempt.pod, attempt.node_name)
         except ValueError as e:
             _log.error(e, "Scheduler cache AssumePod failed", pod=attempt.pod)
             return Failure(status=error(e))
+        if reservation is None:
+            attempt.goes_straight = True
+            return None
         for problem in reservation.problems:
             self._reporter.report(problem)
         if reservation.failed is not None:
@@ -143,19 +149,13 @@ class SchedulingCycle:
         )
 
 
-def activate(queue: SchedulingQueue, state: CycleState) -> None:
-    """Have the pods tried that plugins stashed away for the case that this attempt succeeds."""
-    if pods := state.take_pods_to_activate():
-        queue.activate(pods)
-
-
 def failure_of(status: Status) -> Failure:
-    """What a failing Reserve, Permit or wait on Permit makes of the attempt."""
+    """The failure for a rejection or error of Reserve, Permit, or waiting on Permit."""
     return refused_by_node(status) if status.rejected else Failure(status=status)
 
 
 def _log_filters(framework: Framework, decision: Decision) -> None:
-    """Tell what plugins before and after the search said."""
+    """Log the statuses of plugins before and after filtering."""
     pod, diagnosis = decision.pod, decision.diagnosis
     verbose = _log.v(5)
     if verbose.enabled and diagnosis is not None and diagnosis.pre_filter_message:
@@ -180,7 +180,7 @@ def _post_filter_message(decision: Decision) -> str:
 
 
 def undecided(decision: Decision) -> Failure:
-    """What a decision for no node makes of the attempt."""
+    """The failure for a decision without a node."""
     assert decision.status is not None
     if decision.diagnosis is None:
         return Failure(status=decision.status)

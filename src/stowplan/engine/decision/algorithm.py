@@ -1,7 +1,7 @@
 """The scheduling algorithm for one pod: a node, or the reasons and a preemption plan.
 
-`SchedulingAlgorithm` holds one framework per profile and the evaluations that equal pods share. It decides and changes
-nothing; placing the pod is the caller's next step.
+`SchedulingAlgorithm` has one framework per profile and the evaluations that equal pods share. It decides without side
+effects; placing the pod is up to the caller.
 
 Upstream: pkg/scheduler/schedule_one.go; docs/behaviour.md, The scheduling cycle.
 """
@@ -21,7 +21,7 @@ from stowplan.engine.evaluation.evaluation import Evaluation
 from stowplan.engine.evaluation.node_sums import NodeSums
 from stowplan.engine.evaluation.sampling import Found, Sampling
 from stowplan.engine.evaluation.scoring import INFEASIBLE
-from stowplan.framework.metrics import ended, timed
+from stowplan.framework.runtime.metrics import ended, timed
 from stowplan.framework.status import Code, Status, promised
 from stowplan.inspection.frames import to_frame as frame_of
 
@@ -40,38 +40,39 @@ if TYPE_CHECKING:
     from stowplan.framework.eviction_plan import EvictionPlan
     from stowplan.framework.handle import Random
     from stowplan.framework.interface import PostFilterPlugin, PostFilterResult
-    from stowplan.framework.runtime import Framework
+    from stowplan.framework.runtime.framework import Framework
 
     Rows = npt.NDArray[np.intp]
 
-#: Attributes of an enumeration take their time.
+#: Attribute access on an Enum is slow.
 _SUCCESS, _ERROR = Code.Success, Code.Error
 
 NO_NODES = "no nodes available to schedule pods"
 POST_FILTERS_SKIPPED = "All PostFilter plugins are skipped"
 
-#: Evaluations that are kept at least and at most; in between, as many as these rows allow: each holds per-node arrays.
+#: Limits of the number of cached evaluations; in between, the number of rows is limited, because each holds per-node
+#: arrays.
 _MIN_EVALUATIONS, _MAX_EVALUATIONS, _MAX_ROWS = 64, 256, 1 << 18
 
 
-# Not frozen: one is made for each attempt, and a frozen one takes four times as long to make.
+# Not frozen: one is created per attempt, and creating a frozen one takes four times as long.
 @dataclass(slots=True, eq=False, repr=False)
 class Decision:
-    """What became of one attempt; not to be written to."""
+    """The result of one attempt; read-only."""
 
     pod: PodInfo
-    #: The chosen node; "" when there is none.
+    #: The chosen node; "" if there is none.
     node_name: str = ""
-    #: Why there is none: a rejection, or an error.
+    #: Why there is none: a rejection or an error.
     status: Status | None = None
     diagnosis: Diagnosis | None = None
-    #: What PostFilter plugins said, by plugin, in the order in which they ran.
+    #: Results of PostFilter plugins, by plugin, in call order.
     post_filter: tuple[tuple[str, PostFilterResult], ...] = ()
-    #: What plugins wrote in this attempt. Equal pods share it: who goes on with it works on a clone.
+    #: What plugins wrote in this attempt. Equal pods share it: clone before use.
     state: CycleState | None = None
-    #: Nodes that were judged.
+    #: Number of evaluated nodes.
     evaluated: int = 0
-    #: Nodes that the choice was made from.
+    #: Number of nodes that the choice was made from.
     feasible: int = 0
 
     def __repr__(self) -> str:
@@ -80,7 +81,7 @@ class Decision:
         return f"<Decision: {self.pod.key} goes nowhere: {self.message}>"
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON-able: what became of the pod."""
+        """The decision as JSON-able data."""
         return {
             "pod": self.pod.key,
             "node": self.node_name,
@@ -92,28 +93,28 @@ class Decision:
         }
 
     def to_frame(self) -> Any:
-        """A data frame with one row; `stowplan.to_frame` takes a list of decisions. Of pandas or polars."""
+        """A pandas or polars data frame with one row; `stowplan.to_frame` takes a list of decisions."""
         return frame_of([self])
 
     def _repr_html_(self) -> str:
-        """A table for notebooks; the scores and refusals of each node are in what `Cluster.explain` returns."""
+        """An HTML table for notebooks. For scores and rejections of each node use `Cluster.explain`."""
         cells = {**self.to_dict(), "plugins": ", ".join(sorted(self.unschedulable_plugins))}
         rows = (f"<tr><th>{name}</th><td>{escape(str(value))}</td></tr>" for name, value in cells.items() if value)
         return f"<table>{''.join(rows)}</table>"
 
     @property
     def message(self) -> str:
-        """The reference's text for a pod that found no node; "" for one that did."""
+        """The reference's message for an unschedulable pod; "" if there is a node."""
         return "" if self.status is None else self.status.message
 
     @property
     def nominated_node_name(self) -> str | None:
-        """The node that preemption makes room on; "" when a nomination must go, None when it stays as it is."""
+        """The node that preemption clears; "" removes the nomination, None keeps it."""
         if not self.post_filter:
             return ""
         last = self.post_filter[-1][1]
         if last.status.code in (Code.Unschedulable, Code.Pending):
-            # Nobody had the last word: of those who said anything of a nomination, the last one counts.
+            # No result ended PostFilter, so the last one with a nomination wins.
             said = (result.nominated_node_name for _, result in reversed(self.post_filter))
             return next((name for name in said if name is not None), None)
         decided = last.status.code in (Code.Success, Code.UnschedulableAndUnresolvable)
@@ -121,7 +122,7 @@ class Decision:
 
     @property
     def plan(self) -> EvictionPlan | None:
-        """The evictions that make room on the nominated node; None when there are none to make."""
+        """The evictions that clear the nominated node; None if there are none."""
         return self.post_filter[-1][1].plan if self.post_filter else None
 
     @property
@@ -135,27 +136,27 @@ class Decision:
 
 @dataclass(slots=True, eq=False)
 class Judged:
-    """A decision from which nothing follows, and what it was made from; good until the cluster changes."""
+    """A decision for a question, and its intermediate results; valid until the cluster changes."""
 
     decision: Decision
-    #: What is said of each node; None when none was looked at, or looking failed.
+    #: The verdict on each node; None if no node was evaluated, or filtering failed.
     diagnosis: Diagnosis | None = None
     #: Rows that passed every filter.
     feasible: npt.NDArray[np.bool_] = field(default_factory=lambda: np.zeros(0, np.bool_))
-    #: Of all feasible rows; None when there are none, or scoring failed.
+    #: The scores of all feasible rows; None if there are none, or scoring failed.
     scored: Scored | None = None
-    #: Whether the pod is nominated to the chosen node: then scores do not matter.
+    #: Whether the pod is nominated to the chosen node, so that scores do not matter.
     nominated: bool = False
-    #: Extender -> what it adds to the scores.
+    #: Extender -> its addition to the scores.
     points: dict[str, npt.NDArray[np.int64]] = field(default_factory=dict)
-    #: What further PostFilter plugins would have said, had not one before them ended it with an error.
+    #: Results of further PostFilter plugins that were not run because an earlier one failed.
     unheard: tuple[tuple[str, PostFilterResult], ...] = ()
 
 
 class SchedulingAlgorithm:
     """Decides for pods of several profiles on one cluster.
 
-    `percentage_of_nodes_to_score` is for profiles that do not name their own; 0 stands for all.
+    `percentage_of_nodes_to_score` applies to profiles without their own; 0 means all nodes.
     """
 
     def __init__(
@@ -176,17 +177,17 @@ class SchedulingAlgorithm:
         self._evaluations: OrderedDict[tuple[str, Any], Evaluation] = OrderedDict()
 
     def reconfigure(self, *, percentage_of_nodes_to_score: int) -> None:
-        """The profiles are others now."""
+        """Update after the profiles were replaced."""
         self.sampling.reconfigure(percentage_of_nodes_to_score)
         self.forget()
 
     def forget(self) -> None:
-        """Drop everything that equal pods share: a profile's plugins are others now."""
+        """Drop all shared results, because the set of active plugins changed."""
         self._evaluations.clear()
         self._sums = {name: NodeSums(framework) for name, framework in self.frameworks.items()}
 
     def framework_for(self, pod: PodInfo) -> Framework | None:
-        """The profile that is responsible for a pod."""
+        """The profile of a pod."""
         return self.frameworks.get(scheduler_name_of(pod.pod))
 
     def schedule(
@@ -194,7 +195,7 @@ class SchedulingAlgorithm:
     ) -> Decision:
         """Find the best node for a pod.
 
-        `within`: the rows that it may be on; None: all. Without `helped`, no PostFilter plugin is asked.
+        `within`: the rows to consider; None: all. Without `helped`, PostFilter does not run.
         """
         if not (self.cluster.table.count if within is None else len(within)):
             return without_nodes(pod)
@@ -216,10 +217,10 @@ class SchedulingAlgorithm:
         return self._chosen(framework, evaluation, outcome.state, pod, found)
 
     def filled(self, framework: Framework, pods: Sequence[PodInfo], *, within: Rows | None = None) -> list[Decision]:
-        """Decide for pods that share an evaluation (`signature`) as if each stayed on its node; nobody is placed.
+        """Decide for equal pods (by `signature`) as if each were placed in turn; none actually is.
 
-        These are the decisions that `schedule` would make, for as many of the first pods as can be told so: all of
-        them, or those that fit, or none. They share a state.
+        Returns the same decisions as `schedule` would, for as many pods as possible, counted from the first: all of
+        them, those that fit, or none. The decisions share a state.
         """
         listed = None if within is None else len(within)
         nodes = self.cluster.table.count if listed is None else listed
@@ -249,9 +250,9 @@ class SchedulingAlgorithm:
     def refused(
         self, framework: Framework, like: Decision, pods: Sequence[PodInfo], *, within: Rows | None = None
     ) -> list[Decision]:
-        """The decisions about pods that are equal to one that was refused just now, if they are refused alike; or none.
+        """Decisions for pods equal to one that was just rejected, if they are rejected the same way; otherwise none.
 
-        Nothing has changed since, and `like` is what `schedule` said of it.
+        Nothing has changed since, and `like` is the result of `schedule` for that pod.
         """
         if not pods or like.status is None or not like.status.rejected or like.diagnosis is None:
             return []
@@ -276,21 +277,21 @@ class SchedulingAlgorithm:
     def searched(
         self, framework: Framework, pod: PodInfo, tried: int | None, within: Rows | None = None
     ) -> tuple[Evaluation, Outcome, Found | Status]:
-        """The verdict on the nodes, and those that the choice is made from; `tried`: a row that wins if it fits."""
+        """The diagnosis and the nodes to choose from; `tried`: a row that wins if it is feasible."""
         evaluation, seconds = self._looked_up(framework, pod)
         return evaluation, *self._searched(framework, evaluation, pod, tried, within, seconds)
 
     def _looked_up(self, framework: Framework, pod: PodInfo) -> tuple[Evaluation, float]:
-        """The pod's evaluation, and the seconds that it took to find it; 0.0 where nobody measures."""
+        """The pod's evaluation, and the seconds that the lookup took; 0.0 without metrics."""
         if framework.metrics is None:
             return self.evaluation(framework, pod), 0.0
         started = framework.metrics.now()
         return self.evaluation(framework, pod), framework.metrics.now() - started
 
     def _again(self, framework: Framework, evaluation: Evaluation, pod: PodInfo, seconds: float) -> Decision | None:
-        """The decision, if an equal pod has left nearly all of it; None if the nodes have to be searched.
+        """The decision if an equal pod's results can be reused; None if the nodes have to be searched.
 
-        `seconds`: what it took to find the evaluation.
+        `seconds`: the duration of the lookup of the evaluation.
         """
         metrics = framework.metrics
         if self.sampling.stops_early(framework) or (metrics is not None and metrics.sample is not None):
@@ -328,7 +329,7 @@ class SchedulingAlgorithm:
         early, failed = outcome.ended_early, isinstance(found, Status)
         metrics.points["PreFilter"].took(outcome.preparing, ended(early))
         if early is None:
-            # What PreFilter took is no part of it.
+            # Excluding PreFilter.
             metrics.points["Filter"].ran(started + outcome.preparing, _ERROR if failed else _SUCCESS)
             placed = not failed and outcome.diagnosis is None
             metrics.hinted(outcome.reused, seconds=seconds, used=placed)
@@ -342,7 +343,7 @@ class SchedulingAlgorithm:
         outcome = evaluation.filter(pod, one_by_one=not early, within=within)
         found = self._found(framework, evaluation, outcome, pod, tried, listed, early=early)
         if isinstance(found, Found) and not found.feasible_count and outcome.diagnosis is None:
-            # Plugins that look at nodes one by one left none: now the reasons count.
+            # Plugins that judge nodes one by one rejected all of them: now the reasons are needed.
             preparing = outcome.preparing
             outcome = evaluation.filter(pod, within=within)
             outcome.preparing += preparing
@@ -360,13 +361,13 @@ class SchedulingAlgorithm:
         *,
         early: bool,
     ) -> Found | Status:
-        """The nodes that the choice is made from; none when nothing fits. `listed`: how many there are; None: all."""
+        """The nodes to choose from; none if the pod fits nowhere. `listed`: the number of nodes; None: all."""
         if outcome.error is not None:
             return outcome.error
         feasible, seen = outcome.feasible, outcome.seen
         if outcome.diagnosis is None:
             if tried is not None and feasible[tried] and evaluation.passes(pod, tried):
-                # It wins without scoring, and the search has not begun.
+                # It wins without scoring, and sampling has not started.
                 only = np.zeros(len(feasible), np.bool_)
                 only[tried] = True
                 return Found(only, 1, 1)
@@ -387,7 +388,7 @@ class SchedulingAlgorithm:
         self, framework: Framework, evaluation: Evaluation, state: CycleState, pod: PodInfo, found: Found
     ) -> Decision:
         if found.feasible_count == 1:
-            # A single feasible node is taken without scoring.
+            # A single feasible node is chosen without scoring.
             row = int(found.feasible.argmax())
         else:
             scored = scored_nodes(framework, evaluation, pod, found.feasible)
@@ -397,13 +398,14 @@ class SchedulingAlgorithm:
         name = self.cluster.table.names[row]
         return Decision(pod, name, state=state, evaluated=found.evaluated, feasible=found.feasible_count)
 
-    # -- asking -------------------------------------------------------------------------------------------------------
+    # -- questions
+    # --------------------------------------------------------------------------------------------------------
 
     def judge(self, framework: Framework, pod: PodInfo, extenders: ExtenderWords | None = None) -> Judged:
-        """Decide with every node and every plugin's word, as if it were asked for; see `CycleState.asking`.
+        """Decide for a question, with every node and the result of every plugin; see `CycleState.asking`.
 
-        Sampling leaves nothing out and does not move on, nothing is shared with equal pods, no chance is drawn on.
-        `extenders` of None: they have no say.
+        There is no sampling (and its position does not change), no sharing with equal pods, and no randomness.
+        `extenders` of None excludes them.
         """
         if not self.cluster.table.count:
             return Judged(without_nodes(pod))
@@ -438,7 +440,7 @@ class SchedulingAlgorithm:
     def _left(
         self, extenders: ExtenderWords, diagnosis: Diagnosis, feasible: npt.NDArray[np.bool_]
     ) -> npt.NDArray[np.bool_]:
-        """The rows that extenders leave of these; the diagnosis says why not the others."""
+        """The rows that pass the extenders; their rejections are added to the diagnosis."""
         table = self.cluster.table
         rows = table.order.rows[feasible[table.order.rows]]
         names = set(extenders.left([node for row in rows.tolist() if (node := table.nodes[row]) is not None]))
@@ -448,7 +450,7 @@ class SchedulingAlgorithm:
         return left
 
     def _points(self, extenders: ExtenderWords, feasible: npt.NDArray[np.bool_]) -> dict[str, npt.NDArray[np.int64]]:
-        """Extender -> what it adds to the scores; a single node is not scored."""
+        """Extender -> its addition to the scores; a single node is not scored."""
         table = self.cluster.table
         rows = np.flatnonzero(feasible).tolist()
         if len(rows) < 2:
@@ -462,14 +464,14 @@ class SchedulingAlgorithm:
 
     @staticmethod
     def filtered(framework: Framework, pod: PodInfo) -> tuple[Evaluation, Outcome]:
-        """What the filters say of every node when they are only asked."""
+        """The filters' results for every node, for a question."""
         evaluation = Evaluation(framework, asking=True, reusable=False)
         return evaluation, evaluation.filter(pod)
 
     # -- parts --------------------------------------------------------------------------------------------------------
 
     def evaluation(self, framework: Framework, pod: PodInfo) -> Evaluation:
-        """The nodes as the pod's equals see them."""
+        """The evaluation that the pod shares with its equals."""
         signature = framework.signature(pod) if self._reuse else None
         if signature is None:
             return Evaluation(framework, reusable=False)
@@ -488,7 +490,10 @@ class SchedulingAlgorithm:
         return min(max(_MIN_EVALUATIONS, affordable), _MAX_EVALUATIONS)
 
     def best(self, totals: npt.NDArray[np.int64]) -> int:
-        """The row with the highest total; among equals the first, or any when there is chance."""
+        """The row with the highest total.
+
+        Ties go to the first, or to a random one if there is a source of randomness.
+        """
         best = int(totals.argmax())
         if self._random is None:
             return best
@@ -497,7 +502,7 @@ class SchedulingAlgorithm:
 
 
 def scored_nodes(framework: Framework, evaluation: Evaluation, pod: PodInfo, feasible: npt.NDArray[np.bool_]) -> Scored:
-    """What the feasible nodes are worth; good until the evaluation is used again."""
+    """The scores of the feasible nodes; valid until the evaluation is used again."""
     metrics = framework.metrics
     if metrics is None or evaluation.asking or not framework.score:
         return evaluation.score(pod, feasible)
@@ -511,29 +516,29 @@ def scored_nodes(framework: Framework, evaluation: Evaluation, pod: PodInfo, fea
 
 
 def without_nodes(pod: PodInfo) -> Decision:
-    """The decision where there is no node at all."""
+    """The decision if there are no nodes at all."""
     return Decision(pod, status=Status(Code.UnschedulableAndUnresolvable, error=RuntimeError(NO_NODES)))
 
 
 def row_tried_first(cluster: ClusterState, pod: PodInfo) -> int | None:
-    """The node that the pod is nominated to: if it takes the pod now, it wins without scoring."""
+    """The row of the pod's nominated node, which wins without scoring if it is feasible."""
     name = cluster.nominator.node_of(pod.uid) or pod.pod.status.nominated_node_name
     return cluster.table.row_of.get(name) if name else None
 
 
 def post_filtered(framework: Framework, state: CycleState, pod: PodInfo, diagnosis: Diagnosis) -> Decision:
-    """Let PostFilter plugins try to help a pod that fits nowhere; a question is not put to those with effects."""
+    """Run PostFilter for an unschedulable pod. For a question, plugins with side effects are skipped."""
     plugins, run = framework.post_filter, _timed_post_filter
     if state.asking:
         plugins, run = framework.effect_free_post_filter, _run_post_filter
     if not plugins:
         return PostFilterAnswers().decision(state, pod, diagnosis)
-    state = state.clone()  # equal pods are refused with the same state: what a plugin writes is this pod's alone
+    state = state.clone()  # rejected equal pods share the state, but a plugin writes for this pod alone
     return run(framework, plugins, state, pod, diagnosis).decision(state, pod, diagnosis)
 
 
 def unhelped(state: CycleState, pod: PodInfo, diagnosis: Diagnosis) -> Decision:
-    """The decision about a pod that fits nowhere, where no PostFilter plugin is to help it."""
+    """The decision for an unschedulable pod without PostFilter."""
     status = Status(Code.Unschedulable, (diagnosis.message(POST_FILTERS_SKIPPED),))
     return Decision(pod, "", status, diagnosis, (), state, diagnosis.evaluated)
 
@@ -541,7 +546,7 @@ def unhelped(state: CycleState, pod: PodInfo, diagnosis: Diagnosis) -> Decision:
 def _unheard(
     framework: Framework, state: CycleState, pod: PodInfo, diagnosis: Diagnosis, decision: Decision
 ) -> tuple[tuple[str, PostFilterResult], ...]:
-    """What plugins after the last that was asked say; those that would help do not, as they are not asked."""
+    """Results of the PostFilter plugins after the last one that ran; those that might succeed are not called."""
     plugins = framework.effect_free_post_filter[len(decision.post_filter) :]
     if not decision.post_filter or decision.post_filter[-1][1].status.code != Code.Error:
         return ()
@@ -550,14 +555,14 @@ def _unheard(
 
 
 class PostFilterAnswers:
-    """What PostFilter plugins said, up to the one that had the last word, and their messages."""
+    """Results of PostFilter plugins up to the one that ended the point, and their messages."""
 
     def __init__(self) -> None:
         self._results: list[tuple[str, PostFilterResult]] = []
         self._messages: list[str] = []
 
     def add(self, plugin: PostFilterPlugin, result: PostFilterResult) -> bool:
-        """Whether that was the last word."""
+        """Add a result; return whether it ends PostFilter."""
         self._results.append((plugin.name, result))
         if result.status.code == Code.Success:
             return True
@@ -570,7 +575,7 @@ class PostFilterAnswers:
 
     @property
     def code(self) -> Code:
-        """How the point ended; some plugin has answered."""
+        """The status code of the point, after at least one result."""
         last = self._results[-1][1].status.code
         if last == Code.Pending:
             return Code.Unschedulable

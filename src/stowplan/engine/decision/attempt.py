@@ -21,8 +21,7 @@ if TYPE_CHECKING:
     from stowplan.cluster.pod_info import PodInfo
     from stowplan.framework.cycle_state import CycleState
     from stowplan.framework.eviction_plan import EvictionPlan
-    from stowplan.framework.metrics import FrameworkMetrics, NoFrameworkMetrics
-    from stowplan.framework.runtime import Framework
+    from stowplan.framework.runtime.framework import Framework
     from stowplan.queue.queued_pod import QueuedPod
 
 _NOBODY: frozenset[str] = frozenset()
@@ -30,37 +29,37 @@ _NOBODY: frozenset[str] = frozenset()
 
 @dataclass(slots=True, kw_only=True)
 class Attempt:
-    """A pod that was popped, on its way to a node."""
+    """A popped pod on its way to a node."""
 
     queued: QueuedPod
     framework: Framework
-    #: The framework's.
-    metrics: FrameworkMetrics | NoFrameworkMetrics
-    #: The pod as the cluster has it: once it is assumed, with what the API server says of it. As it was when the
-    #: attempt began, whatever changed since, it is `queued.pod`.
+    #: The pod as the cluster has it; updated by the watch once it is assumed. The pod as of the start of the attempt is
+    #: `queued.pod`.
     pod: PodInfo
     node_name: str
     #: When the attempt began.
     started: float
-    #: The attempt's own: nobody shares it.
+    #: The attempt's own state, not shared.
     state: CycleState
-    #: Plugins that make the pod wait on Permit -> seconds.
+    #: Permit plugins that make the pod wait -> timeout in seconds.
     permit_timeouts: Mapping[str, float] = field(default_factory=dict)
     evaluated: int = 0
     feasible: int = 0
+    #: Whether its binding cycle begins with Bind: no plugin makes it wait or prepares it, and nobody counts that.
+    goes_straight: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failure:
-    """How an attempt ended without a bound pod, and what follows from it."""
+    """How an attempt ended without binding the pod, and the consequences."""
 
     status: Status
-    #: Plugins that refused the pod: whose events wake it up. Without any the pod counts as failed by an error.
+    #: Plugins that rejected the pod, whose events requeue it. If empty, the pod failed with an error.
     unschedulable_plugins: frozenset[str] = _NOBODY
     pending_plugins: frozenset[str] = _NOBODY
-    #: The node that the pod is nominated to from now on; "": none any more; None: as before.
+    #: The node that the pod is nominated to; "" removes the nomination; None keeps it.
     nominated_node_name: str | None = ""
-    #: The evictions that make room there.
+    #: The evictions that clear that node.
     plan: EvictionPlan | None = None
 
     @property
@@ -74,10 +73,10 @@ class Failure:
 
 
 def refused_by_node(status: Status) -> Failure:
-    """A rejection by Reserve, Permit or whoever the pod waited for: a fit error about one node."""
+    """A rejection by Reserve, Permit or a plugin that the pod waited for: a fit error for one node."""
     listed = histogram_text(Counter(status.shown_reasons))
     text = f"0/1 nodes are available: {listed}." if listed else "0/1 nodes are available:"
-    # Parity: a pod that was turned away because it goes has a rejector without a name, whom no event wakes.
+    # Parity: a pod rejected because it is being deleted has a rejecting plugin without a name, so no event requeues it.
     plugins = frozenset((status.plugin,))
     return Failure(
         status=Status(status.code, (text,), status.plugin),
@@ -87,5 +86,5 @@ def refused_by_node(status: Status) -> Failure:
 
 
 def on_node(pod: Pod, node_name: str) -> Pod:
-    """The pod as if it were bound."""
+    """A copy of the pod, bound to the node."""
     return msgspec.structs.replace(pod, spec=msgspec.structs.replace(pod.spec, node_name=node_name))

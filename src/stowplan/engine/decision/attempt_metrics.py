@@ -1,6 +1,6 @@
-"""Metrics of scheduling attempts: results, durations, and how many attempts a pod needed.
+"""Metrics of scheduling attempts: results, durations, and attempts per pod.
 
-Upstream: pkg/scheduler/metrics/profile_metrics.go; the moments are those of pkg/scheduler/schedule_one.go.
+Upstream: pkg/scheduler/metrics/profile_metrics.go; observed at the same points as in pkg/scheduler/schedule_one.go.
 """
 
 from __future__ import annotations
@@ -17,24 +17,24 @@ if TYPE_CHECKING:
     from stowplan.metrics.scheduler import SchedulerMetrics
     from stowplan.queue.queued_pod import QueuedPod
 
-#: More attempts than these are counted together.
+#: Higher attempt counts share a label.
 _MAX_ATTEMPTS_LABEL = 15
 
 
 class AttemptMetrics:
-    """`now` is the clock of the queue, as a pod's waiting begins there."""
+    """`now` is the queue's clock, because a pod's waiting time starts there."""
 
     def __init__(self, metrics: SchedulerMetrics, *, now: Callable[[], float]) -> None:
         self._metrics = metrics
         self.now = now
-        #: (result, profile) -> how many, how long; made when they are needed, as series show from then on.
+        #: (result, profile) -> count and duration; created on first use, as a series is exported once it exists.
         self._ended: dict[tuple[str, str], tuple[Counter, Histogram]] = {}
-        #: Attempts -> how long pods that needed so many waited in all.
+        #: Attempts -> total waiting time of pods that needed as many.
         self._sli: dict[int, Histogram] = {}
 
     @cached_property
     def binding(self) -> Gauge:
-        """Binding cycles that are under way."""
+        """Number of binding cycles in progress."""
         return self._metrics.goroutines.with_label_values("binding")
 
     def binding_began(self) -> None:
@@ -44,11 +44,11 @@ class AttemptMetrics:
         self.binding.value -= 1
 
     def decided(self, started: float) -> None:
-        """Called once the pod's node, or that there is none, is decided."""
+        """Called after a node was chosen, or none was found."""
         self._metrics.scheduling_algorithm_duration_seconds.observe(self.now() - started)
 
     def scheduled(self, queued: QueuedPod, *, profile: str, started: float) -> None:
-        """The pod is bound."""
+        """The pod was bound."""
         now = self.now()
         self._end("scheduled", profile, now - started)
         self._metrics.pod_scheduling_attempts.observe(queued.attempts)
@@ -68,7 +68,7 @@ class AttemptMetrics:
         self._end("unschedulable" if status.rejected else "error", profile, self.now() - started)
 
     def waited(self, decision: Status, started: float) -> None:
-        """A pod's wait on Permit is over."""
+        """A pod's wait on Permit ended."""
         permits = self._metrics.permit_wait_duration_seconds
         permits.with_label_values(Code(decision.code).name).observe(self.now() - started)
 
@@ -83,7 +83,7 @@ class AttemptMetrics:
 
 
 class NoAttemptMetrics(AttemptMetrics):
-    """Counts nothing; stories are told how long attempts took all the same."""
+    """Counts nothing, but returns durations for stories."""
 
     def __init__(self, *, now: Callable[[], float]) -> None:
         self.now = now

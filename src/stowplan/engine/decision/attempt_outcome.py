@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 _MAX_VICTIMS = 10
 
-#: Memo key of a diagnosis for what its stories say of it.
+#: Memo key for the story summary of a diagnosis.
 _SUMMARY = "story"
 
 
@@ -35,7 +35,7 @@ def attempt_outcome(decision: Decision, *, time: float, attempt: int, seconds: f
 
 def _failure(decision: Decision) -> dict[str, Any]:
     found: dict[str, Any] = {
-        # Thousands of equal pods fail with equal words: one string for all of them.
+        # Thousands of equal pods have equal messages; share one string.
         "message": sys.intern(decision.message[:LONGEST_TEXT]),
         "code": "" if decision.status is None else decision.status.code.name,
     }
@@ -47,7 +47,7 @@ def _failure(decision: Decision) -> dict[str, Any]:
 
 
 def _summary(diagnosis: Diagnosis) -> dict[str, Any]:
-    """Worked out once for all the pods that fail for the same reasons."""
+    """Computed once for all pods that fail for the same reasons."""
     known: dict[str, Any] | None = diagnosis.memos.memo(_SUMMARY, None)
     if known is None:
         known = {
@@ -61,7 +61,7 @@ def _summary(diagnosis: Diagnosis) -> dict[str, Any]:
 
 def _refused(diagnosis: Diagnosis) -> Iterator[tuple[str, int]]:
     counts: Counter[str] = Counter(status.plugin for status in diagnosis.nominated.values())
-    # A plugin's entries share the rows that it was the first to refuse.
+    # A plugin's entries share the mask of rows that it was the first to reject.
     counts.update({plugin: int(np.count_nonzero(rows)) for plugin, _, rows in diagnosis.entries()})
     absent = diagnosis.nodes - diagnosis.evaluated
     if absent:

@@ -1,4 +1,4 @@
-"""Listeners to decisions, such as a simulation or `Cluster.schedule`."""
+"""Listeners of decisions, such as a simulation or `Cluster.schedule`."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ if TYPE_CHECKING:
 
 class DecisionListener(Protocol):
     def decided(self, decision: Decision, /) -> None:
-        """Called once a pod's node, or that there is none, is decided."""
+        """Called after a node was chosen for the pod, or none was found."""
 
     def failed(self, queued: QueuedPod, failure: Failure, /) -> None:
-        """An attempt has failed, at whatever point; the pod is put back."""
+        """An attempt failed at any point; the pod was requeued."""
 
     def bound(self, attempt: Attempt, /) -> None:
-        """A pod has its node."""
+        """A pod was bound."""

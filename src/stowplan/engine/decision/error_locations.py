@@ -1,7 +1,7 @@
 """Log the stack trace of an error once per code location.
 
-What the API server refuses is not an error in code. The rest is, mostly of a plugin: its author would see nothing but
-"'team'" of a KeyError without the trace.
+Refusals by the API server are not code errors. Other errors are mostly a plugin's: without the stack trace, its author
+would only see "'team'" for a KeyError.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class LoggedLocations:
         self._logged: set[tuple[str, int]] = set()
 
     def first_error_at(self, status: Status) -> BaseException | None:
-        """The status's original exception, if none of its location was returned before."""
+        """The exception of the status, if it is the first one from its location."""
         found: BaseException | None = status.error
         while found is not None and found.__cause__ is not None:
             found = found.__cause__

@@ -1,8 +1,8 @@
-"""Extender results in a verdict: the remaining nodes, and scores.
+"""Extender results for a question: the remaining nodes, and scores.
 
-Questions take time, and a question to the engine must not: so the pod is judged again and again, each time with the
-answers that are there by then. `wanted` names what is still to be asked; once there is nothing, the judgement is
-whole. Extenders are asked to filter and to prioritize; to preempt and to bind only in attempts.
+Requests take time, and a question to the engine must not wait. So the pod is judged repeatedly, each time with the
+answers received so far. `wanted` lists the requests that are still missing; the judgement is complete once it is empty.
+Questions use only the verbs filter and prioritize; preempt and bind are only used in attempts.
 """
 
 from __future__ import annotations
@@ -29,50 +29,50 @@ if TYPE_CHECKING:
     from stowplan.framework.extender import Extender, Filtered
     from stowplan.framework.requests import Outcome
 
-#: What one point of an extender is worth, at weight 1.
+#: What one point of an extender adds to a score, at weight 1.
 SCORE_FACTOR = MAX_SCORE // MAX_EXTENDER_SCORE
 
-#: The extender, and what it was asked for.
+#: Extender and verb.
 Asked = tuple[str, str]
 
 
 @dataclass(frozen=True, slots=True)
 class ExtenderWord:
-    """What one extender said to one question."""
+    """An extender's answer to one request."""
 
     extender: str
     #: filter or prioritize.
     verb: str
-    #: Nodes that it was asked about.
+    #: Number of nodes in the request.
     asked: int
-    #: Of a filter: node -> why not; "" for those that were left out without a word.
+    #: For filter: node -> reason; "" for nodes that were omitted without a reason.
     refused: Mapping[str, str] = field(default_factory=dict)
-    #: Of a prioritize: node -> what is added to its score.
+    #: For prioritize: node -> what is added to its score.
     points: Mapping[str, int] = field(default_factory=dict)
-    #: Why it said nothing; "" if it did.
+    #: Why there is no answer; "" if there is one.
     failed: str = ""
 
 
 class ExtenderWords:
-    """The answers to questions about one pod, as far as they are known."""
+    """The known answers for one pod."""
 
     def __init__(self, extenders: Sequence[Extender], pod: PodInfo, answers: Mapping[Asked, Outcome]) -> None:
         self._extenders = [extender for extender in extenders if extender.is_interested(pod)]
         self._pod = pod
         self._answers = answers
-        #: What is to be asked before the pod can be judged.
+        #: Requests that are needed before the pod can be judged.
         self.wanted: tuple[Ask, ...] = ()
         self.words: list[ExtenderWord] = []
-        #: The attempt would end with it.
+        #: The error that would end an attempt.
         self.error: Status | None = None
-        #: Node -> why an extender refused it.
+        #: Node -> the rejection by an extender.
         self.refused: dict[str, Status] = {}
         self.narrowed = False
 
     # -- filter -------------------------------------------------------------------------------------------------------
 
     def left(self, nodes: Sequence[Node]) -> list[str]:
-        """The nodes that are left, by name; not all is known while something is `wanted`."""
+        """The names of the remaining nodes; incomplete while there are `wanted` requests."""
         by_name = {node.metadata.name: node for node in nodes}
         for extender in self._extenders:
             if not extender.filters or not by_name:
@@ -131,7 +131,7 @@ class ExtenderWords:
 
 
 def refusals_of(filtered: Filtered) -> dict[str, Status]:
-    """Node -> why not."""
+    """Node -> reason."""
     refused = {name: unschedulable(why).with_plugin(EXTENDER) for name, why in filtered.failed.items()}
     return refused | {name: unresolvable(why).with_plugin(EXTENDER) for name, why in filtered.unresolvable.items()}
 
@@ -144,9 +144,9 @@ def refuse(
     *,
     narrowed: bool,
 ) -> None:
-    """Write into a diagnosis that extenders refused these rows, which all filters had left."""
+    """Add the extenders' rejections of rows that had passed all filters to a diagnosis."""
     statuses = {row: refused[names[row]] for row in rows.tolist() if names[row] in refused}
-    # Nodes that were left out without a word count with those that nobody looked at.
+    # Nodes that were omitted without a reason count like nodes that were not examined.
     silent = np.zeros(len(diagnosis.examined), np.bool_)
     silent[[row for row in rows.tolist() if row not in statuses]] = True
     diagnosis.examined = diagnosis.examined & ~silent

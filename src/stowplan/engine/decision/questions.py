@@ -1,15 +1,15 @@
 """Judge a pod without side effects.
 
-A question is about one pod and the cluster as it is, without the pod if that has a node already, be it only an assumed
-one. It is judged by the algorithm that schedules, which then looks at every node, whatever sampling would do, and has
-every plugin say its word; `CycleState.asking` tells everybody who takes part that nothing may follow. Who cannot be
-asked like that is named with the reason, such as PostFilter plugins that do not declare themselves free of effects.
+A question is about one pod and the current cluster; a placed or assumed pod is judged as if it were not on its node.
+The scheduling algorithm judges it, on every node regardless of sampling, and runs every plugin. `CycleState.asking`
+tells plugins that there must be no side effects. Plugins that cannot be run this way are listed with the reason, such
+as PostFilter plugins that do not declare themselves `effect_free`.
 
-Extenders take time to answer: whoever asks puts the questions that a judgement names (`wanted`), and asks again with
-the answers, until it names none.
+Extenders take time to answer: the caller sends the requests that a judgement lists (`wanted`), and asks again with the
+answers until the list is empty.
 
-The same question may be put with another version of the pod, or on a cluster that somebody changes in a transaction:
-so suggestions are tried out.
+The same question may be asked for another version of the pod, or on a cluster that is changed in a transaction. That is
+how suggestions are verified.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ if TYPE_CHECKING:
     from stowplan.framework.extender import Extender
     from stowplan.framework.interface import PostFilterResult
     from stowplan.framework.requests import Ask, Outcome
-    from stowplan.framework.runtime import Framework
+    from stowplan.framework.runtime.framework import Framework
     from stowplan.framework.status import Status
 
-#: Why a PostFilter plugin was not asked.
+#: Why a PostFilter plugin was not run.
 NOT_EFFECT_FREE = "its PostFilter does not declare itself free of effects (effect_free)"
 
 _NOT_ASKED = "an attempt asks it, a question was not to; its {verbs} may change this"
@@ -50,18 +50,18 @@ _log = get_logger(__name__)
 
 @dataclass(kw_only=True)
 class Judgement:
-    """What the scheduler thinks of a pod on every node: a snapshot but for `post_filter`."""
+    """The scheduler's verdict on a pod on every node: a snapshot, except for `post_filter`."""
 
     pod: PodInfo
-    #: Node names by row; "" where no node is.
+    #: Node names by row; "" for rows without a node.
     names: list[str]
-    #: The node that the pod would go to; "" when there is none.
+    #: The node that the pod would be placed on; "" if there is none.
     node_name: str = ""
-    #: The pod is nominated to that node, which takes it: it is chosen without comparing scores.
+    #: The pod is nominated to that node and fits there, so it is chosen regardless of scores.
     nominated: bool = False
-    #: PreEnqueue refused the pod: it does not get as far as an attempt.
+    #: The PreEnqueue rejection that keeps the pod from being tried.
     gated: Status | None = None
-    #: The attempt ended with an error.
+    #: The error that ended the attempt.
     error: Status | None = None
     diagnosis: Diagnosis | None = None
     #: Rows that passed every filter.
@@ -69,26 +69,26 @@ class Judgement:
     #: Plugin -> normalized scores times weight, by row; skipped plugins are absent.
     scores: dict[str, npt.NDArray[np.int64]] = field(default_factory=dict)
     totals: npt.NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
-    #: The reference's text when nothing is feasible, before PostFilter adds to it.
+    #: The reference's message if no node is feasible, without PostFilter's part.
     message: str = ""
-    #: The same with what PostFilter added: the condition's message on a live cluster.
+    #: The message including PostFilter's part, as in the condition on a live cluster.
     full_message: str = ""
-    #: What PostFilter plugins answered, by plugin, in order; to be read while the question lasts.
+    #: Results of PostFilter plugins by plugin, in order; only valid during the question.
     post_filter: tuple[tuple[str, PostFilterResult], ...] = ()
-    #: PostFilter plugins and extenders that an attempt would ask and the question did not -> why.
+    #: PostFilter plugins and extenders that an attempt would call and the question did not -> why.
     not_asked: Mapping[str, str] = field(default_factory=dict)
-    #: What extenders said, in order.
+    #: Answers of extenders, in order.
     extenders: tuple[ExtenderWord, ...] = ()
-    #: What has to be asked of extenders before the judgement is whole.
+    #: Extender requests that are needed to complete the judgement.
     wanted: tuple[Ask, ...] = ()
-    #: The node that holds the pod now, when it was placed already and judged as if it were not.
+    #: The pod's current node, if it was placed and judged as if it were not.
     current_node: str = ""
-    #: The version of the cluster that was judged.
+    #: The version of the judged cluster.
     version: tuple[int, ...] = ()
 
 
 class Question:
-    """One pod, and the cluster without it; to be used while `Engine.asking` lasts."""
+    """One pod, and the cluster without it; only valid within `Engine.asking`."""
 
     def __init__(
         self,
@@ -99,7 +99,7 @@ class Question:
         current_node: str,
         version: tuple[int, ...],
     ) -> None:
-        """`current_node`: the one that the pod was taken off, and `version` the cluster's before that."""
+        """`current_node`: the node that the pod was removed from; `version`: the cluster's before that."""
         self._algorithm = algorithm
         self._current_node = current_node
         self._version = version
@@ -108,7 +108,7 @@ class Question:
         self.pod = unplaced(self.cluster, pod)
 
     def judgement(self, answers: Mapping[Asked, Outcome] | None = None) -> Judgement:
-        """The whole of it, but for what is `wanted` beyond these answers; None: extenders are not asked."""
+        """The judgement, complete except for `wanted` requests without answers; None: ignore extenders."""
         found = Judgement(
             pod=self.pod,
             names=list(self.cluster.table.names),
@@ -129,7 +129,7 @@ class Question:
             if words.wanted:
                 return
         decision, scored = judged.decision, judged.scored
-        # The evaluation's arrays are its own; the judgement keeps what they say now.
+        # The arrays belong to the evaluation and change when it is used again.
         found.feasible = judged.feasible.copy()
         if judged.diagnosis is not None:
             found.diagnosis = judged.diagnosis.snapshot()
@@ -147,7 +147,7 @@ class Question:
         found.not_asked = dict(self._not_asked(found.feasible, asked=words is not None))
 
     def _not_asked(self, feasible: npt.NDArray[np.bool_], *, asked: bool) -> Iterator[tuple[str, str]]:
-        """Whose word an attempt with these feasible nodes would hear in addition; `asked`: extenders were."""
+        """Plugins and extenders that an attempt would also have called; `asked`: extenders were."""
         nodes = int(np.count_nonzero(feasible))
         if not nodes:
             framework = self.framework
@@ -164,10 +164,11 @@ class Question:
             if verbs and is_interested(extender, self.pod):
                 yield extender.name, not_asked_to(verbs)
 
-    # -- the same about another version of the pod, or of the cluster -------------------------------------------------
+    # -- variants of the pod or the cluster
+    # -------------------------------------------------------------------------------
 
     def gated(self, pod: PodInfo) -> Status | None:
-        """Why PreEnqueue keeps the pod back; None if it does not."""
+        """The PreEnqueue rejection of the pod; None if there is none."""
         return self.framework.run_pre_enqueue(pod)
 
     def feasible(self, pod: PodInfo) -> npt.NDArray[np.bool_]:
@@ -176,7 +177,7 @@ class Question:
         return outcome.feasible if outcome.error is None else np.zeros(self.cluster.table.n, np.bool_)
 
     def diagnosis(self, pod: PodInfo) -> Diagnosis | None:
-        """What filters say of every node; None after an error."""
+        """The filters' verdict on every node; None after an error."""
         evaluation, outcome = self._algorithm.filtered(self.framework, pod)
         if outcome.error is not None:
             return None
@@ -184,7 +185,7 @@ class Question:
 
 
 def unplaced(state: ClusterState, info: PodInfo) -> PodInfo:
-    """The pod without its node: spec.nodeName would otherwise bind it there. Always a pod of the question's own."""
+    """A copy of the pod without its node, because spec.nodeName would bind it there."""
     pod = info.pod
     if not pod.spec.node_name:
         return PodInfo(pod, info.shape)
@@ -192,7 +193,7 @@ def unplaced(state: ClusterState, info: PodInfo) -> PodInfo:
 
 
 def not_asked_to(verbs: Sequence[str]) -> str:
-    """Why an extender was left out."""
+    """Why an extender was not called."""
     return _NOT_ASKED.format(verbs=" and ".join(verbs))
 
 

@@ -1,8 +1,8 @@
 """Gauges of queue and cache sizes, set when scraped.
 
-Series that were there once stay, at zero.
+Series stay once they exist, with the value zero.
 
-Upstream: pkg/scheduler/metrics/metric_recorder.go, which moves gauges along with each change, and updateMetrics in
+Upstream: pkg/scheduler/metrics/metric_recorder.go, which updates gauges with each change, and updateMetrics in
 pkg/scheduler/backend/cache/cache.go, which sets them once a second.
 """
 
@@ -22,13 +22,13 @@ if TYPE_CHECKING:
 
 
 class SizeMetrics:
-    """The queue's and the cluster's."""
+    """The gauges of queue and cluster."""
 
     def __init__(self, metrics: SchedulerMetrics, *, queue: SchedulingQueue, state: ClusterState) -> None:
         self._metrics = metrics
         self._queue = queue
         self._state = state
-        #: What was in flight at some time.
+        #: All labels of in-flight events seen so far.
         self._in_flight: dict[str, int] = {POD_POPPED: 0}
 
     def refresh(self) -> None:

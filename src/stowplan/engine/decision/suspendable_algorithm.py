@@ -1,21 +1,21 @@
 """The scheduling algorithm for pods that may wait for extenders or PostFilter plugins.
 
-It takes the same steps as `SchedulingAlgorithm.schedule`, as a generator that yields requests and is resumed with their
-outcomes. If nobody has to be asked, it runs through at once and decides alike.
+The same steps as `SchedulingAlgorithm.schedule`, as a generator that yields requests and is resumed with their
+outcomes. If there is nothing to wait for, it runs to the end at once, with the same decision.
 
-    filter      extenders, one after the other, remove nodes from those that all filters left
-    prioritize  extenders, side by side, score the remaining nodes after the Score plugins
+    filter      extenders, one after the other, remove nodes from those that passed all filters
+    prioritize  extenders, in parallel, score the remaining nodes after the Score plugins
     PostFilter  plugins may wait in steps; DefaultPreemption waits for extenders (`preemption.extenders`)
 
-Other pods may be tried while a cycle waits. So a waiting cycle holds only what is its own: nodes by name, as rows may
-be reassigned, scores, and copies of state and diagnosis. After each answer the remaining nodes are filtered again, and
-those that no longer take the pod are dropped. If none is left, other pods were faster: the cycle restarts, `MAX_TRIES`
-times; then the attempt fails with an error and is repeated after a backoff. A node that was added or became free during
-the wait is not considered by this cycle: the queue remembers the event, and wakes the pod.
+Other pods may be tried while a cycle waits. So a waiting cycle only holds its own data: nodes by name, as rows may be
+reassigned, scores, and copies of state and diagnosis. After each answer the remaining nodes are filtered again, and
+those that no longer fit the pod are dropped. If none remains, other pods were faster: the cycle restarts, up to
+`MAX_TRIES` times; then the attempt fails with an error and is retried after a backoff. A node that was added or became
+free during the wait is not considered by this cycle: the queue records the event, and wakes the pod.
 
-Where other pods are tried meanwhile, a pod that waits for an extender has a provisional nomination to the node that
-looks best so far, so that less important pods do not take its room. The nomination is internal: no status shows it, and
-it ends with the wait.
+If other pods are tried in the meantime, a pod that waits for an extender has a provisional nomination to the node that
+is the best so far, so that less important pods do not take its room. The nomination is internal: it is not in any
+status, and ends with the wait.
 
 Upstream: findNodesThatPassExtenders and prioritizeNodes in pkg/scheduler/schedule_one.go, which block instead.
 """
@@ -58,24 +58,24 @@ if TYPE_CHECKING:
     from stowplan.framework.diagnosis import Diagnosis
     from stowplan.framework.extender import Extender, Filtered
     from stowplan.framework.interface import PostFilterSteps
-    from stowplan.framework.runtime import Framework
+    from stowplan.framework.runtime.framework import Framework
 
     Rows = npt.NDArray[np.intp]
 
-#: How often a cycle is begun at most, as others were faster.
+#: Maximum number of times that a cycle is started because others were faster.
 MAX_TRIES = 5
 
-#: Requests and questions that are carried out side by side; a time or objects to wait for; or turns of others.
+#: Requests to carry out in parallel; a time or objects to wait for; or a pause for other pods.
 Needs = tuple[Request | Ask, ...] | Wait | UnfinishedError
-#: Resumed with the outcomes in the order of what was needed; of a `Wait` there is one. Of an `UnfinishedError` there is
-#: one that says whether the plugin may go on.
+#: Resumed with the outcomes, in the order of the requests; with one for a `Wait`, and with one for an
+#: `UnfinishedError`, which says whether the plugin may continue.
 Cycle = Generator[Needs, tuple[Outcome, ...], Decision]
 Waits = Generator[Needs, tuple[Outcome, ...], None]
 
-#: The rows that a pod may be on.
+#: The rows to consider.
 Within = Callable[[], "Rows"]
 
-#: Memo key of a diagnosis for its copy of plain data.
+#: Memo key for a plain-data copy of a diagnosis.
 _SNAPSHOT = "snapshot"
 
 _log = get_logger(__name__)
@@ -96,8 +96,8 @@ class SuspendableAlgorithm:
     ) -> Cycle:
         """Find the best node for a pod.
 
-        `held` takes up the nodes that were kept for it while it waited; None: none are. `within`: the rows that it may
-        be on, as they are when it is asked; None: all. Without `helped`, no PostFilter plugin is asked.
+        `held` collects the nodes that were reserved for it while it waited; None: reserve none. `within`: the rows to
+        consider, evaluated when needed; None: all. Without `helped`, PostFilter does not run.
         """
         tries = 0
         while tries < MAX_TRIES:
@@ -113,7 +113,7 @@ class SuspendableAlgorithm:
 
 
 def _may_go_on(status: Status) -> Generator[Needs, tuple[Outcome, ...], bool]:
-    """Whether a plugin has more to do, and may."""
+    """Whether a plugin has more to do, and may continue."""
     more = unfinished_of(status)
     if more is None:
         return False
@@ -130,7 +130,7 @@ class _FailedError(Exception):
 
 
 class _Try:
-    """One way through the cycle, from the first filter to a decision."""
+    """One pass through the cycle, from the first filter to a decision."""
 
     def __init__(
         self,
@@ -142,7 +142,7 @@ class _Try:
         *,
         helped: bool,
     ) -> None:
-        """`held` takes up the nodes that were kept for the pod; None: none are."""
+        """`held` collects the nodes that were reserved for the pod; None: reserve none."""
         self._within = within
         self._helped = helped
         self._algorithm = algorithm
@@ -151,17 +151,17 @@ class _Try:
         self._cluster: ClusterState = algorithm.cluster
         self._pod = pod
         self._extenders = tuple(e for e in framework.handle.extenders() if e.is_interested(pod))
-        #: Nodes that are left, in their order.
+        #: The remaining nodes, in order.
         self._names: list[str] = []
-        #: The equals' evaluation, as the last judgement left it: good until the cycle waits.
+        #: The shared evaluation, as of the last judgement; valid until the cycle waits.
         self._evaluation: Evaluation
         self._state: CycleState
         self._evaluated = 0
-        #: Node -> why an extender refused it.
+        #: Node -> the rejection by an extender.
         self._refused: dict[str, Status] = {}
-        #: Whether an extender left a node out.
+        #: Whether an extender removed a node.
         self._narrowed = False
-        #: The node that is kept for the pod just now.
+        #: The node that is currently reserved for the pod.
         self._holding = ""
 
     def decide(self) -> Cycle:
@@ -194,7 +194,7 @@ class _Try:
     # -- nodes --------------------------------------------------------------------------------------------------------
 
     def _search(self, tried: int | None) -> Judgement:
-        """Find the nodes that all filters leave; `tried`: a row that wins if it is one of them."""
+        """Find the nodes that pass all filters; `tried`: a row that wins if it is one of them."""
         self._evaluation, judgement, found = self._algorithm.searched(self._framework, self._pod, tried, self._rows())
         if isinstance(found, Status):
             raise _FailedError(found)
@@ -209,7 +209,7 @@ class _Try:
         return tried is not None and self._evaluated == 1 and self._names == [self._cluster.table.names[tried]]
 
     def _judge_anew(self) -> None:
-        """Keep the nodes that still take the pod; raise if there are none."""
+        """Keep the nodes that still fit the pod; raise if there are none."""
         algorithm, framework, pod, table = self._algorithm, self._framework, self._pod, self._cluster.table
         self._evaluation = evaluation = algorithm.evaluation(framework, pod)
         judgement = evaluation.filter(pod, one_by_one=not algorithm.sampling.stops_early(framework))
@@ -265,7 +265,7 @@ class _Try:
         self._names = left
 
     def _is_left_alone(self) -> Generator[Needs, tuple[Outcome, ...], bool]:
-        """Whether the extenders leave the node that is tried first; whatever fails, all nodes are searched then."""
+        """Whether the node that is tried first passes the extenders; on any failure, all nodes are searched."""
         try:
             yield from self._ask_filters()
         except _FailedError as failed:
@@ -276,7 +276,7 @@ class _Try:
         return bool(self._names)
 
     def _diagnosis(self) -> Diagnosis:
-        """Why no node is left now that the extenders have spoken."""
+        """Why no node remains after the extenders."""
         evaluation = Evaluation(self._framework, reusable=False)
         judgement = evaluation.filter(self._pod, within=self._rows())
         if judgement.error is not None:
@@ -290,13 +290,13 @@ class _Try:
     # -- scores -------------------------------------------------------------------------------------------------------
 
     def _best(self) -> Generator[Needs, tuple[Outcome, ...], str]:
-        """The best of the nodes that are left; a single one is taken without scoring."""
+        """The best of the remaining nodes; a single one is chosen without scoring."""
         if len(self._names) == 1:
             return self._names[0]
         totals = self._totals()
         extenders = [extender for extender in self._extenders if extender.prioritizes]
         if extenders:
-            # From here on others may use what equal pods share.
+            # From here on, equal pods may use the shared arrays.
             totals, self._state = totals.copy(), self._state.clone()
             best = self._cluster.table.names[int(totals.argmax())]
             points, moved = yield from self._ask_prioritizers(extenders, lambda: best)
@@ -322,7 +322,7 @@ class _Try:
     def _ask_prioritizers(
         self, extenders: Sequence[Extender], best: Callable[[], str]
     ) -> Generator[Needs, tuple[Outcome, ...], tuple[dict[str, int], bool]]:
-        """Node -> points, of which an extender that fails gives none; and whether the cluster has moved meanwhile."""
+        """Node -> score, without those of failing extenders; and whether the cluster changed in the meantime."""
         asked: list[Extender] = []
         asks: list[Ask] = []
         nodes = self._nodes()
@@ -356,16 +356,17 @@ class _Try:
             if row is not None and totals[row] != INFEASIBLE:
                 totals[row] += added
 
-    # -- room that is kept --------------------------------------------------------------------------------------------
+    # -- provisional nomination
+    # -------------------------------------------------------------------------------------------
 
     def _hold(self, best: Callable[[], str]) -> None:
-        """Nominate the pod provisionally; a nomination that it has stays."""
+        """Nominate the pod provisionally; an existing nomination stays."""
         nominator = self._cluster.nominator
         if self._held is None or nominator.node_of(self._pod.uid):
             return
         node_name = best()
         kept_for = PodInfo(self._pod.pod, self._pod.shape)
-        # A nomination also keeps equally important pods out, and those must not suffer from a slow extender.
+        # A nomination also excludes equally important pods, which must not be held up by a slow extender.
         kept_for.priority -= 1
         nominator.add(kept_for, node_name)
         self._held.add(node_name)
@@ -373,12 +374,12 @@ class _Try:
 
     def _let_go(self) -> None:
         node_name, self._holding = self._holding, ""
-        # A real nomination may have taken its place.
+        # A real nomination may have replaced it.
         if node_name and self._cluster.nominator.node_of(self._pod.uid) == node_name:
             self._cluster.nominator.delete(self._pod.uid)
 
     def _likely(self) -> str:
-        """The node that the pod would go to if nobody was asked; no metric counts this."""
+        """The node that would be chosen without extenders; not counted in any metric."""
         if len(self._names) == 1:
             return self._names[0]
         scored = self._evaluation.score(self._pod, self._feasible())
@@ -402,18 +403,18 @@ class _Try:
 
 
 def _own(diagnosis: Diagnosis) -> Diagnosis:
-    """A copy of plain data; equal pods that fail for the same reasons share it, as nobody changes it."""
+    """A plain-data copy, never modified, so that equal pods that fail for the same reasons share it."""
     own: Diagnosis | None = diagnosis.memos.memo(_SNAPSHOT, None)
     if own is None:
         own = diagnosis.snapshot()
-        # What was worked out from the one goes for the other.
+        # Memos of one are valid for the other.
         own.memos = diagnosis.memos
         diagnosis.memos.remember(_SNAPSHOT, None, own)
     return own
 
 
 def _stepwise(steps: PostFilterSteps) -> Generator[Needs, tuple[Outcome, ...], Any]:
-    """A plugin's steps, as a cycle needs them."""
+    """Adapt a plugin's steps to a cycle."""
     outcome: Outcome | None = None
     try:
         while True:

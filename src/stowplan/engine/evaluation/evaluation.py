@@ -1,15 +1,19 @@
 """Cached filter and score results of a pod on all nodes, updated incrementally.
 
 An `Evaluation` runs the profile's filters and scores over all nodes and keeps each plugin's arrays (`Filtering`,
-`Scoring`). Equal pods then share it: when the next one comes, only what its predecessors changed is worked out again:
-the rows whose pods changed for plugins that read a node's pods (`Reads.NODE_PODS`), the whole of a plugin that counts
-pods everywhere if one of its counters moved (`Reads.CLUSTER_PODS`), nothing for plugins that read node objects,
-everything for plugins that do not say, or that depend on a lookup object that changed (`Plugin.reads_objects`). When a
-node object changed, all is done anew. The result is the same as without reuse, bit for bit; a property test holds it
-to that.
+`Scoring`). Equal pods share it: for the next one, only what its predecessors changed is recomputed:
 
-An evaluation may be restricted to some rows, as for a placement of a pod group: Filter and the diagnosis then know of
-these alone, while PreFilter and scoring plugins see all nodes.
+* for plugins that read a node's pods (`Reads.NODE_PODS`), the rows whose pods changed;
+* for a plugin that counts pods on any node (`Reads.CLUSTER_PODS`), everything, if one of its counters changed;
+* for plugins that read node objects, nothing;
+* for plugins that do not declare what they read, or depend on a lookup object that changed (`Plugin.reads_objects`),
+  everything.
+
+After a change of a node object, everything is recomputed. The result is the same as without reuse, bit for bit, which a
+property test verifies.
+
+An evaluation may be restricted to some rows, as for a placement of a pod group. Filter and the diagnosis then only
+cover these, while PreFilter and scoring plugins see all nodes.
 
 Upstream has the idea as "opportunistic batching" (pkg/scheduler/framework/runtime/batch.go) and gives up on most pods.
 """
@@ -39,7 +43,7 @@ if TYPE_CHECKING:
     from stowplan.engine.evaluation.scoring import Scored
     from stowplan.framework.cycle_state import CycleState
     from stowplan.framework.diagnosis import Diagnosis
-    from stowplan.framework.runtime import Framework
+    from stowplan.framework.runtime.framework import Framework
 
     Mask = npt.NDArray[np.bool_]
     Rows = npt.NDArray[np.intp]
@@ -47,54 +51,54 @@ if TYPE_CHECKING:
 
 _NOTHING: frozenset[str] = frozenset()
 
-#: With more changed rows than this share of the table, everything is worked out anew.
+#: If more than this share of rows changed, everything is recomputed.
 MAX_CHANGED_SHARE = 0.1
 
 
 @dataclass(slots=True)
 class Outcome:
-    """One attempt's findings, before a node is chosen."""
+    """The results of one attempt before a node is chosen."""
 
     state: CycleState
-    #: Why the attempt ended early; None when nodes were judged.
+    #: Why the attempt ended early; None if nodes were filtered.
     error: Status | None = None
     feasible: Mask = field(default_factory=lambda: np.zeros(0, np.bool_))
-    #: Rows that filters looked at, and how many they are.
+    #: Rows that were filtered, and their number.
     examined: Mask = field(default_factory=lambda: np.zeros(0, np.bool_))
     seen: int = 0
     diagnosis: Diagnosis | None = None
-    #: Rows that have no room next to the pods nominated to them.
+    #: Rows without room next to the pods nominated to them.
     refused: dict[int, Status] = field(default_factory=dict)
-    #: Whether the pod was judged by what its equals had left.
+    #: Whether results of equal pods were reused.
     reused: bool = False
-    #: What PreFilter said if that was the end of it: no Filter ran.
+    #: PreFilter's status if it ended the attempt, so that no Filter ran.
     ended_early: Status | None = None
-    #: Seconds of it that went to PreFilter; 0.0 where nobody measures.
+    #: Seconds spent in PreFilter; 0.0 without metrics.
     preparing: float = 0.0
 
 
 class Standing(NamedTuple):
-    """Findings that are brought up to date for one equal pod after the other; good until the next use."""
+    """Results that are updated for one equal pod after the other; valid until the next use."""
 
     state: CycleState
-    #: Nodes that filters looked at.
+    #: Number of filtered nodes.
     seen: int
-    #: Rows that passed, and how many they are: at least two.
+    #: Feasible rows, and their number: at least two.
     feasible: Mask
     feasible_count: int
-    #: The feasible nodes' totals by row, `INFEASIBLE` elsewhere; None: the nodes have to be scored.
+    #: The feasible nodes' totals by row, `INFEASIBLE` elsewhere; None: the nodes have yet to be scored.
     ranked: Ints | None
 
 
 class Evaluation:
-    """The nodes as pods of one signature see them."""
+    """The nodes as seen by pods of one signature."""
 
     def __init__(
         self, framework: Framework, sums: NodeSums | None = None, *, asking: bool = False, reusable: bool = True
     ) -> None:
         """`sums` are shared with other evaluations of the profile; `asking`: see `CycleState.asking`.
 
-        Without `reusable`, it is made for one pod: objects that answers depend on need not be watched.
+        Without `reusable`, it serves one pod only: objects that results depend on are not watched.
         """
         self._framework = framework
         self.asking = asking
@@ -105,20 +109,21 @@ class Evaluation:
         self._nominated = NominatedNodes(framework)
         self._generation = -1
         self._reusable = reusable
-        #: Lookup objects that the answers depend on; None: there is nothing to reuse.
+        #: Lookup objects that the results depend on; None: there is nothing to reuse.
         self._objects: ObjectWatches | None = None
         self._position = -1
-        #: The last findings, if the pod fitted nowhere, and what they hang on.
+        #: The last results if the pod was unschedulable, and what they depend on.
         self._kept: tuple[tuple[Any, ...], Rows | None, Outcome] | None = None
-        #: The last findings, if all nodes were judged and some were scored.
+        #: The last results if all nodes were filtered and some were scored.
         self._standing: Standing | None = None
 
-    # -- at once ------------------------------------------------------------------------------------------------------
+    # -- incremental fast path
+    # --------------------------------------------------------------------------------------------
 
     def standing(self, pod: PodInfo) -> Standing | None:
-        """What `filter` of all nodes and `score` would find, if little changed since an equal pod; None if not.
+        """What `filter` of all nodes and `score` would return, if little changed since an equal pod; None if not.
 
-        Where scores take more than a look at few rows, they are left to `score`.
+        If updating the scores is not limited to a few rows, they are left to `score`.
         """
         cluster, filtering, scoring = self._cluster, self._filtering, self._scoring
         if self._objects is None or self._generation != cluster.table.generation or cluster.nominator:
@@ -132,14 +137,14 @@ class Evaluation:
         filtering.preparing = 0.0
         filtering.sample()
         if not filtering.update(pod, rows, within=None, outdated=_NOTHING):
-            # The full run that follows asks all plugins anew.
+            # The full run that follows calls all plugins again.
             self._generation = -1
             return None
         self._position = cluster.changes.position
         feasible, count = filtering.feasible, found.feasible_count
         if feasible is not found.feasible:
             count = int(np.count_nonzero(feasible))
-        # A single feasible node is taken without scoring.
+        # A single feasible node is chosen without scoring.
         if count > 1 and len(rows) <= FEW and scoring.follow(filtering.state, pod, rows, feasible):
             if feasible is not found.feasible or found.ranked is None:
                 found = Standing(found.state, found.seen, feasible, count, scoring.ranked)
@@ -151,11 +156,11 @@ class Evaluation:
 
     @property
     def preparing(self) -> float:
-        """Seconds that PreFilter took for the last pod; 0.0 where nobody measures."""
+        """Seconds that PreFilter took for the last pod; 0.0 without metrics."""
         return self._filtering.preparing
 
     def _complete(self) -> Standing | None:
-        """The last findings, if all nodes were judged, and all that were left were scored."""
+        """The last results if all nodes were filtered, and all feasible ones scored."""
         filtering = self._filtering
         feasible = filtering.feasible
         if not filtering.judged_all or not self._scoring.current(feasible):
@@ -165,10 +170,10 @@ class Evaluation:
     # -- filtering ----------------------------------------------------------------------------------------------------
 
     def filter(self, pod: PodInfo, *, one_by_one: bool = True, within: Rows | None = None) -> Outcome:
-        """Judge all nodes, or bring the last judgement up to date.
+        """Filter all nodes, or update the last results.
 
-        Without `one_by_one`, plugins that look at nodes one by one are left for `passing`, if other plugins leave any.
-        `within`: the rows that filters look at; whoever asks again about the same rows passes the same array.
+        Without `one_by_one`, node-level plugins are left to `passing`, if other plugins leave any node. `within`: the
+        rows to filter; repeated calls for the same rows must pass the same array.
         """
         filtering, self._standing = self._filtering, None
         one_by_one = one_by_one or not filtering.looks_one_by_one
@@ -213,7 +218,7 @@ class Evaluation:
         self._position = self._cluster.changes.position
 
     def _known(self, pod: PodInfo, within: Rows | None) -> Outcome | None:
-        """The last findings once more, if they hold; made when no row changed."""
+        """The last results if they are still valid; to be used if no row changed."""
         if self._kept is None or self._filtering.renewed:
             return None
         stamp, rows, known = self._kept
@@ -222,7 +227,7 @@ class Evaluation:
         return Outcome(known.state, None, known.feasible, known.examined, known.seen, known.diagnosis, known.refused)
 
     def stands(self, diagnosis: Diagnosis, pods: Sequence[PodInfo]) -> Outcome | None:
-        """The last findings, if they are this diagnosis and hold for these equal pods as long as nothing changes."""
+        """The last results, if they have this diagnosis and apply to these equal pods as long as nothing changes."""
         filtering, counters = self._filtering, self._framework.pod_counters
         if self._kept is None or filtering.pre_filtered is None or filtering.pre_filtered.status is not None:
             return None
@@ -240,18 +245,18 @@ class Evaluation:
         return known
 
     def _stamp(self, pod: PodInfo) -> tuple[Any, ...] | None:
-        """What findings hang on besides the cluster's state; None when they are not to be kept."""
+        """What results depend on besides the cluster's state; None if they must not be reused."""
         nominator, skipped = self._cluster.nominator, self._filtering.state.skip_filter
         if any(p.reads is Reads.ANYTHING and p.name not in skipped for p in self._framework.moving_filters):
             return None
         if nominator.node_of(pod.uid):
-            # Room that the pod itself is nominated to is free for it, and for no other pod.
+            # The room that the pod itself is nominated to is free for this pod only.
             return None
-        # Nominated pods may tell pods apart that nothing on the nodes does.
+        # Nominated pods may distinguish pods that are otherwise equal.
         return nominator.version, pod.priority, pod.shape if nominator else None
 
     def _judgement(self, pod: PodInfo, within: Rows | None) -> Outcome:
-        """The filters' findings and what nominated pods make of them; with the reasons if no node is left."""
+        """The results of the filters, then of nominated pods; with reasons if no node is left."""
         self._kept = None
         filtering = self._filtering
         if filtering.error is not None:
@@ -259,7 +264,7 @@ class Evaluation:
         feasible, refused = self._with_nominations(pod)
         if isinstance(refused, Status):
             return Outcome(filtering.state, refused)
-        # `any` would be a function in Python.
+        # `any` would be a Python function.
         if len(feasible) and feasible[feasible.argmax()]:
             return Outcome(filtering.state, None, feasible, filtering.examined, filtering.seen, None, refused)
         if not filtering.explain(pod):
@@ -275,7 +280,7 @@ class Evaluation:
         return outcome
 
     def _with_nominations(self, pod: PodInfo) -> tuple[Mask, dict[int, Status] | Status]:
-        """Take out nodes that would not fit once the pods nominated to them have come."""
+        """Remove nodes that do not fit the pod with the pods nominated to them added."""
         filtering = self._filtering
         if not self._cluster.nominator:
             return filtering.feasible, {}
@@ -287,10 +292,11 @@ class Evaluation:
         return feasible, refused
 
     def diagnosis(self, refused: dict[int, Status]) -> Diagnosis:
-        """The verdict on every node after a `filter` that ran in full and had this outcome."""
+        """The verdict on every node after a full `filter` with this outcome."""
         return self._filtering.diagnosis(refused)
 
-    # -- plugins that look at nodes one by one ------------------------------------------------------------------------
+    # -- node-level plugins
+    # -----------------------------------------------------------------------------------------------
 
     def passing(self, pod: PodInfo, rows: Rows) -> Mask | Status:
         """Which of some feasible rows also pass the plugins that the last `filter` left out."""
@@ -303,13 +309,13 @@ class Evaluation:
     # -- scoring ------------------------------------------------------------------------------------------------------
 
     def score(self, pod: PodInfo, feasible: Mask) -> Scored:
-        """What the feasible nodes are worth; good until the evaluation is used again."""
+        """The scores of the feasible nodes; valid until the evaluation is used again."""
         return self._scoring.run(self._filtering.state, pod, feasible)
 
     def filling(self, pod: PodInfo, feasible: Mask, shapes: Collection[PodShape]) -> Filling | None:
-        """Where pods of these shapes, equal to this one, go one after the other; None if that cannot be told.
+        """Where pods of these shapes, equal to this one, would be placed one after the other; None if unknown.
 
-        As `filter` has just found the nodes. Good until the evaluation is used again.
+        Must directly follow `filter`. Valid until the evaluation is used again.
         """
         state, framework = self._filtering.state, self._framework
         scored = self.score(pod, feasible)

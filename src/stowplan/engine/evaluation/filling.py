@@ -1,11 +1,11 @@
-"""Compute where equal pods go one after the other, without assuming any of them.
+"""Compute where equal pods are placed one after the other, without assuming any of them.
 
-A pod changes the filters' and scores' answers for its own node only: each further pod takes the node to its next
-*level*. Where the participating plugins read nothing but node objects and the sums of a node's pods, the levels of all
-nodes in question can be computed beforehand: the plugins are asked about hypothetical nodes with one, two, three pods
-more, many levels at a time. Then each pod only takes the best total and advances one number.
+A pod only changes the filters' and scores' results for its own node: each further pod takes that node to its next
+*level*. If the participating plugins read nothing but node objects and the sums of a node's pods, the levels of all
+candidate nodes can be computed in advance: the plugins evaluate hypothetical nodes with one, two, three more pods, many
+levels per call. Then each pod takes the best total and advances one number.
 
-A `Filling` yields the rows in the order in which the ordinary way would have chosen them, until there are no more.
+A `Filling` yields the rows in the order in which pod-by-pod scheduling would choose them, until no more fit.
 
 Upstream has no counterpart; each pod is judged from scratch.
 """
@@ -31,17 +31,17 @@ if TYPE_CHECKING:
     from stowplan.engine.evaluation.scoring import Scored
     from stowplan.framework.cycle_state import CycleState
     from stowplan.framework.interface import FilterPlugin
-    from stowplan.framework.runtime import Framework
+    from stowplan.framework.runtime.framework import Framework
 
     Mask = npt.NDArray[np.bool_]
     Ints = npt.NDArray[np.int64]
     Rows = npt.NDArray[np.intp]
 
 _SUMS = Reads.NODE_SUMS
-#: What is not known of nodes that merely come to another level.
+#: Results of these plugins cannot be computed from a node's level.
 _OTHERWISE = (Reads.NODE_PODS, Reads.ANYTHING)
 
-#: Hypothetical nodes that are asked about at a time, where there are fewer rows.
+#: Minimum number of hypothetical nodes per call, if there are fewer rows.
 _AT_ONCE = 2048
 
 
@@ -49,40 +49,40 @@ class Pick(NamedTuple):
     """The choice for one pod."""
 
     row: int
-    #: Rows that it was made from.
+    #: Number of rows that it was made from.
     feasible: int
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
 class Ground:
-    """What a filling begins with: the evaluation of the first pod."""
+    """The starting point of a filling: the evaluation of the first pod."""
 
     framework: Framework
     state: CycleState
     pod: PodInfo
     feasible: Mask
     scored: Scored
-    #: Filters that take part and read sums of a node's pods.
+    #: Participating filters that read the sums of a node's pods.
     filters: list[FilterPlugin]
 
 
 @dataclass(slots=True, eq=False)
 class _Levels:
-    """What becomes of each place with so many pods more; level 0 is as it is."""
+    """The state of each place with a number of pods added; level 0 is the current state."""
 
     refused: list[list[bool]] = field(default_factory=list)
-    #: What the scores by sums are worth together.
+    #: The total of the scores that depend on sums.
     worth: list[list[int]] = field(default_factory=list)
 
 
 class Filling:
-    """Speaks of *places*: positions among the rows that are feasible at first."""
+    """Works on *places*: positions among the rows that are feasible at the start."""
 
     def __init__(self, ground: Ground) -> None:
         self._ground = ground
         scores = ground.scored.parts.values()
         self._by_sums = [score for score in scores if score.plugin.reads is _SUMS]
-        #: Scores that are others once fewer nodes are feasible.
+        #: Scores that change when fewer nodes are feasible.
         self._relative = [score for score in scores if score.plugin.normalizes]
         self._rows: Rows = np.flatnonzero(ground.feasible)
         self._feasible = ground.feasible.copy()
@@ -90,21 +90,21 @@ class Filling:
         worth = np.zeros(len(self._rows), np.int64)
         for score in self._by_sums:
             worth += score.weighted.take(self._rows)
-        #: What does not change with the pods of a place.
+        #: The part of the totals that does not depend on the pods of a place.
         self._fixed: list[int] = (self._ranked - worth).tolist()
         self._weighted = [score.weighted.take(self._rows) for score in self._relative]
         self._level = [0] * len(self._rows)
         self._levels = _Levels([[False] * len(self._rows)], [worth.tolist()])
 
     def picks(self, count: int, best: Callable[[Ints], int]) -> list[Pick]:
-        """The rows for so many pods, or for fewer if no more fit or it cannot be said.
+        """The rows for this many pods, or for fewer if no more fit or the result is unknown.
 
         `best` chooses a place by its total.
         """
         found: list[Pick] = []
         left, rows = len(self._rows), self._rows.tolist()
         while len(found) < count and left:
-            # A single feasible node is taken without scoring.
+            # A single feasible node is chosen without scoring.
             place = int(self._ranked.argmax()) if left == 1 else best(self._ranked)
             found.append(Pick(rows[place], left))
             level = self._level[place] = self._level[place] + 1
@@ -120,7 +120,7 @@ class Filling:
         return found
 
     def _more_levels(self) -> bool:
-        """Work the next levels out; False if a plugin failed over them."""
+        """Compute the next levels; False if a plugin failed."""
         ground, known = self._ground, len(self._levels.refused)
         places = len(self._rows)
         added = max(1, _AT_ONCE // places)
@@ -145,7 +145,7 @@ class Filling:
         return True
 
     def _hypothetical(self, pods: npt.NDArray[np.int64]) -> HypotheticalNodes:
-        """All places, once for each level, with so many equal pods more."""
+        """All places, once per level, with that many equal pods added."""
         cluster, shape = self._ground.framework.handle.cluster, self._ground.pod.shape
         nodes = HypotheticalNodes(cluster, np.tile(self._rows, len(pods) // len(self._rows)))
         requests = cluster.vector_of(shape)[:, None] * pods
@@ -154,7 +154,7 @@ class Filling:
         return nodes
 
     def _without(self, row: int) -> bool:
-        """A row is not feasible any more: judge those that are left among themselves; False if a plugin failed."""
+        """Score the remaining places after a row became infeasible; False if a plugin failed."""
         ground = self._ground
         self._feasible[row] = False
         for i, score in enumerate(self._relative):
@@ -171,9 +171,9 @@ class Filling:
 
 
 def unmoved(framework: Framework, state: CycleState, pod: PodInfo, shapes: Collection[PodShape]) -> bool:
-    """Whether pods of these shapes change nothing for an equal pod but the sums of the nodes that they come to.
+    """Whether pods of these shapes change nothing for an equal pod but the sums of the nodes that they go to.
 
-    Asked after the pod was filtered and scored.
+    Called after the pod was filtered and scored.
     """
     counters = framework.pod_counters
     for plugin in framework.moving_pre_filters:

@@ -1,8 +1,8 @@
 """Cached results of each Filter plugin on all nodes, updated incrementally.
 
-The filtering half of an `Evaluation`, which says what changed. `run` asks every plugin about every node; `update` asks
-again only those that the changed rows, or pods on other nodes, touch. Whether that worked out is what `update` returns:
-when it did not, nothing that is held here is to be used before the next `run`.
+The filtering half of an `Evaluation`, which determines what changed. `run` calls every plugin for every node; `update`
+only calls those affected by changed rows or by pods on other nodes. `update` returns whether it succeeded; if not, the
+results here must not be used before the next `run`.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from stowplan.engine.evaluation.plans import FilterPlan
 from stowplan.framework.cycle_state import CycleState
 from stowplan.framework.diagnosis import Diagnosis
 from stowplan.framework.interface import NodeFilterPlugin, Reads
-from stowplan.framework.metrics import measured
 from stowplan.framework.rejections import Rejections
+from stowplan.framework.runtime.metrics import measured
 from stowplan.framework.status import PROPAGATED, Code, Status, raised
 
 if TYPE_CHECKING:
@@ -30,73 +30,74 @@ if TYPE_CHECKING:
     from stowplan.cluster.pod_info import PodInfo
     from stowplan.engine.evaluation.node_sums import NodeSums, RefusedColumn
     from stowplan.framework.interface import FilterPlugin, PreFilterPlugin
-    from stowplan.framework.runtime import Framework, PreFiltered
+    from stowplan.framework.runtime.framework import Framework, PreFiltered
 
     Mask = npt.NDArray[np.bool_]
     Rows = npt.NDArray[np.intp]
 
 
 class Filtering:
-    """All rows' verdicts as pods of one signature get them."""
+    """The filters' results on all rows for pods of one signature."""
 
     def __init__(self, framework: Framework, sums: NodeSums, *, asking: bool) -> None:
         self._framework = framework
         self._asking = asking
         self._metrics = None if asking else framework.metrics
         self._sums = sums
-        #: Of those that have one of `sums`, by plugin: pods of one signature ask the same.
+        #: For plugins with shared `sums`, by name; pods of one signature share the question.
         self._columns: dict[str, RefusedColumn] = {}
         self._cluster = framework.handle.cluster
         self.state = CycleState(asking=self._asking)
-        #: What PreFilter said; None before the first run.
+        #: The result of PreFilter; None before the first run.
         self.pre_filtered: PreFiltered | None = None
-        #: Why the last run ended with an error.
+        #: The error that ended the last run.
         self.error: Status | None = None
-        #: Rows that PreFilter left in question.
+        #: Rows that PreFilter left.
         self._named: Mask = np.zeros(0, np.bool_)
         #: The rows that the evaluation is restricted to; None: all.
         self._within: Rows | None = None
-        #: Rows that Filter looks at, and how many they are.
+        #: Rows to filter, and their number.
         self.examined: Mask = np.zeros(0, np.bool_)
         self.seen = 0
-        #: Rows that all plugins let pass.
+        #: Rows that pass all plugins.
         self.feasible: Mask = np.zeros(0, np.bool_)
-        #: Each Filter's answer over all rows, in the order of the plugins; None: refuses nobody.
+        #: Each Filter's result over all rows, in plugin order; None: it rejects no row.
         self._answers: dict[str, Rejections | None] = {}
-        #: Plugins whose masks were brought up to date without their reasons.
+        #: Plugins whose masks were updated without their reasons.
         self._without_reasons: set[str] = set()
-        #: Whether a plugin joined late: it stands in the wrong place for a diagnosis.
+        #: Whether a plugin was added out of order, which a diagnosis must not show.
         self._disordered = False
-        #: Whether plugins that look at nodes one by one took part.
+        #: Whether node-level plugins took part.
         self.whole = True
         #: Plugins whose PreFilter state was renewed by the last update, and those that were outdated.
         self.renewed: set[str] = set()
-        #: What pods that come and go can move; made when it is needed. None: each plugin has to be looked at.
+        #: What changing pods can affect; created on demand. None: each plugin has to be checked.
         self._plan: FilterPlan | None = None
         self._planned = False
-        #: Seconds that PreFilter took since the evaluation last set this to zero; 0.0 where nobody measures.
+        #: Seconds spent in PreFilter since the evaluation last reset this; 0.0 without metrics.
         self.preparing = 0.0
 
     @cached_property
     def looks_one_by_one(self) -> bool:
-        """Whether some plugin looks at nodes one by one."""
+        """Whether there are node-level plugins."""
         return any(isinstance(plugin, NodeFilterPlugin) for plugin in self._framework.filter)
 
     @property
     def judged_all(self) -> bool:
-        """Whether all plugins judged all the nodes that PreFilter left."""
+        """Whether all plugins evaluated all the nodes that PreFilter left."""
         whole = self.whole and self._within is None and self.error is None
         return whole and self.pre_filtered is not None and self.pre_filtered.status is None
 
     def sample(self) -> None:
-        """Have single calls of plugins timed, if this cycle is one of those."""
+        """Time single plugin calls, if this cycle is sampled."""
         if self._metrics is not None:
             self.state.plugin_times = self._metrics.sample
 
-    # -- from the beginning -------------------------------------------------------------------------------------------
+    # -- full run
+    # ---------------------------------------------------------------------------------------------------------
 
     def run(self, pod: PodInfo, *, within: Rows | None, one_by_one: bool = True) -> None:
-        """Ask every plugin about every node. Without `one_by_one`, plugins that look at single nodes are left out."""
+        """Call every plugin for every node. Without `one_by_one`, node-level plugins are left out."""
         self.whole = one_by_one
         self.state = CycleState(asking=self._asking)
         self.sample()
@@ -117,7 +118,7 @@ class Filtering:
         self.feasible = np.zeros(self._cluster.table.n, np.bool_)
 
     def _left_by(self, pre: PreFiltered) -> Mask:
-        """Rows that PreFilter left in question."""
+        """Rows that PreFilter left."""
         table = self._cluster.table
         if pre.status is not None:
             return np.zeros(table.n, np.bool_)
@@ -129,7 +130,7 @@ class Filtering:
         return valid & named
 
     def restrict(self, within: Rows | None) -> bool:
-        """Look at these rows only (None: at all that PreFilter left); whether they are others than before."""
+        """Restrict the rows (None: all that PreFilter left); return whether they changed."""
         moved = within is not self._within
         self._within = within
         self.examined = self._named if within is None else self._named & self._marked(within)
@@ -161,23 +162,24 @@ class Filtering:
         if self._metrics is not None:
             self._metrics.count(asked, self._metrics.filter, self._cluster.table.n)
 
-    # -- up to date again ---------------------------------------------------------------------------------------------
+    # -- incremental update
+    # -----------------------------------------------------------------------------------------------
 
     def planned(self, pod: PodInfo) -> bool:
-        """Whether only counters and sums move the verdicts, so that `update` asks nobody twice."""
+        """Whether only counters and sums can change the results, so that `update` needs no full plugin calls."""
         if not self._planned:
             self._plan = FilterPlan.of(self._framework, self.state, pod, self._answers, self._column)
             self._planned = True
         return self._plan is not None
 
     def _follow(self, pod: PodInfo, rows: list[int]) -> bool:
-        """`update`, if no counter moved and few rows' sums did, and these rows are all there is; False if not.
+        """`update` if no counter and only a few rows' sums changed, and there are no other rows; False if not.
 
-        It is for the rows that were looked at before.
+        Uses the rows of the last run.
         """
         state, plan = self.state, self._plan
         if plan is None or state.plugin_times is not None:
-            # Each plugin is to be called, and perhaps timed.
+            # Each plugin has to be called, to be timed.
             return False
         for counter in plan.counters:
             if not counter.filter_holds(state, pod):
@@ -195,9 +197,9 @@ class Filtering:
         return not failed
 
     def update(self, pod: PodInfo, rows: list[int], *, within: Rows | None, outdated: frozenset[str]) -> bool:
-        """Bring the verdicts up to date after pods of some rows changed; False when only a run can do that.
+        """Update the results after pods of some rows changed; False if a full run is needed.
 
-        `outdated`: plugins that are asked about every node, as lookup objects changed that they depend on.
+        `outdated`: plugins to call for every node, because lookup objects changed that they depend on.
         """
         if outdated:
             self.state.forget(outdated)
@@ -230,7 +232,7 @@ class Filtering:
         return True
 
     def _renew_pre_filters(self, pod: PodInfo, outdated: frozenset[str]) -> bool:
-        """Run PreFilter again where its state no longer holds; False when it now says something else altogether."""
+        """Rerun PreFilter where its state is no longer valid; False if its result changed fundamentally."""
         self.renewed, counters = set(outdated), self._framework.pod_counters
         moving = self._framework.asked(self.state, pod).moving_pre_filters
         for plugin in asked_again(self._framework.pre_filter, moving, outdated):
@@ -238,7 +240,7 @@ class Filtering:
             if counter is not None and counter.filter_holds(self.state, pod):
                 continue
             if self.pre_filtered is not None and plugin.name in self.pre_filtered.narrowed_by:
-                # It may want other nodes now, or all.
+                # It may select other nodes now, or all.
                 return False
             answer = self._attempt_pre_filter(plugin, pod)
             if answer is None:
@@ -261,11 +263,11 @@ class Filtering:
         except PROPAGATED:
             raise
         except BaseException as e:
-            # The full run that follows finds it again and reports it.
+            # The full run that follows raises and reports it again.
             return raised(e)
 
     def _filter_rows(self, plugin: FilterPlugin, pod: PodInfo, rows: list[int]) -> list[bool] | None:
-        """A plugin's fresh verdict on some rows; None for an error."""
+        """A plugin's new result on some rows; None for an error."""
         if plugin.reads is Reads.NODE_SUMS:
             values = self._column(plugin, pod).values(self.state, pod)
             return None if isinstance(values, Status) else _of(values, rows)
@@ -282,7 +284,7 @@ class Filtering:
         return column
 
     def _patch(self, name: str, rows: list[int], fresh: list[bool]) -> bool:
-        """Put a plugin's fresh verdict on some rows into its mask; whether the mask changed."""
+        """Write a plugin's new result on some rows into its mask; return whether the mask changed."""
         old = self._answers[name]
         self._without_reasons.add(name)
         if old is None:
@@ -298,7 +300,7 @@ class Filtering:
         return True
 
     def _replace(self, name: str, answer: Rejections | None) -> bool:
-        """Take over a plugin's new answer; whether it refuses other nodes than before."""
+        """Store a plugin's new result; return whether it rejects other nodes than before."""
         known = name in self._answers
         old = self._answers.get(name)
         self._answers[name] = answer
@@ -309,7 +311,7 @@ class Filtering:
         return old.mask is not answer.mask
 
     def explain(self, pod: PodInfo) -> bool:
-        """Refresh the reasons of filters whose masks are up to date; False if a full run is needed."""
+        """Compute the missing reasons of filters whose masks are up to date; False if a full run is needed."""
         if self._disordered or not self.whole:
             return False
         for plugin in self._framework.active_filters(self.state) if self._without_reasons else ():
@@ -336,10 +338,10 @@ class Filtering:
         self.feasible = feasible
 
     def _nodes_left_to(self, plugin: FilterPlugin) -> Nodes:
-        """All nodes, with those in question that the plugins before this one leave."""
+        """All nodes, with those marked as candidates that pass the plugins before this one."""
         nodes = Nodes(self._cluster)
         if plugin.reads is Reads.ANYTHING:
-            # Only plugins that look at nodes one by one mind.
+            # Only matters to node-level plugins.
             left = self.examined
             for earlier in takewhile(lambda p: p is not plugin, self._framework.active_filters(self.state)):
                 rejections = self._answers.get(earlier.name)
@@ -347,7 +349,8 @@ class Filtering:
             nodes.candidates = left
         return nodes
 
-    # -- plugins that look at nodes one by one ------------------------------------------------------------------------
+    # -- node-level plugins
+    # -----------------------------------------------------------------------------------------------
 
     def _leaves_out(self, plugin: FilterPlugin) -> bool:
         return not self.whole and isinstance(plugin, NodeFilterPlugin)
@@ -370,7 +373,7 @@ class Filtering:
     # -- reasons ------------------------------------------------------------------------------------------------------
 
     def diagnosis(self, refused: dict[int, Status]) -> Diagnosis:
-        """The verdict on every node after a run; `refused`: what nominated pods brought about, by row."""
+        """The verdict on every node after a run; `refused`: rejections caused by nominated pods, by row."""
         table, pre = self._cluster.table, self.pre_filtered
         assert pre is not None
         present = table.valid[: table.n].copy()
@@ -393,6 +396,6 @@ class Filtering:
 
 
 def _of(mask: Mask, rows: list[int]) -> list[bool]:
-    """A mask's values of some rows."""
+    """The mask's values of some rows."""
     found: list[bool] = mask.take(rows).tolist() if len(rows) > FEW else list(map(mask.item, rows))
     return found

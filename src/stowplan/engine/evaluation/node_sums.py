@@ -1,11 +1,11 @@
 """Results that depend on a node's resource sums, shared by all pods with equal requests.
 
-Whether a node has room, and how full it would be, does not depend on a pod's affinity or labels: pods of many templates
-with equal requests get the same answer from such plugins (`Reads.NODE_SUMS`). So each distinct question has one column
-over all rows, brought up to date when it is read: usually one or two rows have changed. And as nodes of one kind pass
-through the same states, the answers for even those rows are often known.
+Whether a node has room, and how full it would be, does not depend on a pod's affinity or labels. Pods of different
+templates with equal requests get the same results from such plugins (`Reads.NODE_SUMS`). So each distinct question has
+one column over all rows, updated when it is read; usually one or two rows have changed. Since nodes of one kind pass
+through the same states, the results for even those rows are often cached.
 
-The evaluations hold the columns that they read; a column is freed with the last of them.
+Evaluations hold references to the columns that they read; a column is freed with the last of them.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ if TYPE_CHECKING:
     from stowplan.cluster.pod_info import PodInfo
     from stowplan.framework.cycle_state import CycleState
     from stowplan.framework.interface import FilterPlugin, ScorePlugin
-    from stowplan.framework.runtime import Framework
+    from stowplan.framework.runtime.framework import Framework
 
-#: So many changed rows are brought up to date one by one, in numbers: with arrays these few would cost more.
+#: Up to this many changed rows are updated one by one as Python numbers, which is cheaper than array operations.
 FEW = 16
-#: So many are what changes between two decisions: there is nothing that other evaluations could find done already.
+#: So few rows change between two decisions that other evaluations are unlikely to have updated them already.
 _VERY_FEW = 4
-#: States of rows whose answers are remembered, of all columns together.
+#: Maximum number of cached row states over all columns.
 _MAX_STATES = 1 << 17
 
 
@@ -43,16 +43,16 @@ class NodeSums:
         self._framework = framework
         self._cluster = framework.handle.cluster
         self._columns: WeakValueDictionary[tuple[Any, ...], _Column] = WeakValueDictionary()
-        #: State of a row -> its number, which stands for it in all columns.
+        #: State of a row -> its number, used as a key in all columns.
         self._numbers: dict[tuple[Any, ...], int] = {}
         self._next_number = count()
-        #: Row -> the number of its state, and where the nodes and the changes stood then.
+        #: Row -> the number of its state, with the versions of nodes and pods at that time.
         self._states: dict[int, int] = {}
         self._generation = -1
         self._position = -1
 
     def refused(self, plugin: FilterPlugin, pod: PodInfo) -> RefusedColumn:
-        """Rows that a Filter refuses pods that ask what this one does."""
+        """Rows that a Filter rejects for pods with this pod's question."""
         key = ("filter", plugin.name, plugin.sums_question(pod))
         found = self._columns.get(key)
         if not isinstance(found, RefusedColumn):
@@ -60,7 +60,7 @@ class NodeSums:
         return found
 
     def scored(self, plugin: ScorePlugin, pod: PodInfo) -> ScoredColumn:
-        """Every row's raw score for pods that ask what this one does."""
+        """Every row's raw score for pods with this pod's question."""
         key = ("score", plugin.name, plugin.sums_question(pod))
         found = self._columns.get(key)
         if not isinstance(found, ScoredColumn):
@@ -68,7 +68,7 @@ class NodeSums:
         return found
 
     def states_of(self, rows: list[int]) -> list[int]:
-        """What some rows sum up to, as numbers: rows with equal numbers are alike."""
+        """The states of some rows, as numbers: rows with equal numbers have equal sums."""
         cluster, states = self._cluster, self._states
         position = cluster.changes.position
         if position != self._position or self._generation != cluster.table.generation:
@@ -83,7 +83,7 @@ class NodeSums:
 
     def _state_of(self, row: int) -> int:
         if len(self._numbers) > _MAX_STATES:
-            # What columns know goes under numbers that are never given again.
+            # Columns cache by these numbers, which are never reused.
             self._numbers.clear()
         sums = self._cluster.table.sums(row)
         found = self._numbers.get(sums)
@@ -94,12 +94,12 @@ class NodeSums:
 
     @property
     def max_states(self) -> int:
-        """How many states' answers a column may remember."""
+        """Maximum number of states that a column may cache."""
         return _MAX_STATES // max(1, len(self._columns))
 
 
 class _Column:
-    """One question's answers, by row."""
+    """One question's results, by row."""
 
     __slots__ = (
         "__weakref__",
@@ -120,19 +120,19 @@ class _Column:
         self._framework = framework
         self._cluster = framework.handle.cluster
         self._plugin = plugin
-        #: Not to be written to by readers, and only good until pods move.
+        #: Read-only, and valid until pods change.
         self._values: npt.NDArray[Any] = np.zeros(0, np.int64)
-        #: Generation of the nodes, and the lookup objects, that the values hold for.
+        #: Generation of the nodes, and the lookup objects, that the values are valid for.
         self._generation = -1
         self._objects: ObjectWatch = framework.watch_objects(pod, plugin)
         self._position = -1
-        #: States of the few rows that are being asked about; none of many.
+        #: States of the rows if there are few of them; otherwise empty.
         self._states: list[int] = []
-        #: State of a row -> its answer.
+        #: State of a row -> its result.
         self._known: dict[int, Any] = {}
 
     def few(self, rows: list[int], state: CycleState, pod: PodInfo) -> list[Any] | Status:
-        """The answers for a few rows; very few rows in known states do not need an updated column."""
+        """The results for a few rows; if they are very few and have known states, the column is not updated."""
         if (
             len(rows) <= _VERY_FEW
             and self._generation == self._cluster.table.generation
@@ -145,14 +145,14 @@ class _Column:
         return values if isinstance(values, Status) else list(map(values.item, rows))
 
     def values(self, state: CycleState, pod: PodInfo) -> npt.NDArray[Any] | Status:
-        """The answers of all rows, for one of the pods that ask this."""
+        """The results of all rows, for one of the pods with this question."""
         rows = self._outdated(pod)
         if rows is not None and not rows:
             return self._values
         nodes = Nodes(self._cluster, None if rows is None else np.array(rows, np.intp))
         answer = self._ask(state, pod, nodes)
         if isinstance(answer, Status):
-            # The values stay behind: the next question is about all rows.
+            # The values are not updated: the next call recomputes all rows.
             self._generation = -1
             return answer
         return self._take_over(rows, answer)
@@ -161,11 +161,11 @@ class _Column:
         raise NotImplementedError
 
     def _outdated(self, pod: PodInfo) -> list[int] | None:
-        """Rows to recompute, None for all. A few rows in known states are looked up right here."""
+        """Rows to recompute, None for all. A few rows with known states are updated here."""
         cluster = self._cluster
         changes, table = cluster.changes, cluster.table
         if self._objects.changed():
-            # The set of looked-up objects may depend on those that changed.
+            # Which objects are looked up may depend on those that changed.
             self._objects, self._generation = self._framework.watch_objects(pod, self._plugin), -1
         rows = changes.since(self._position) if self._generation == table.generation else None
         self._position = changes.position
@@ -186,7 +186,7 @@ class _Column:
         return unknown
 
     def _take_over(self, rows: list[int] | None, answer: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        """Write the answers for some rows (None: all) down; the whole column."""
+        """Store the results of some rows (None: all) and return the whole column."""
         if rows is None:
             self._values = answer.copy()
             self._known.clear()

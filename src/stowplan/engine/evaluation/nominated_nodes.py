@@ -1,11 +1,11 @@
-"""Nodes without room for a pod beside the pods nominated to them.
+"""Nodes without room for a pod next to the pods nominated to them.
 
-With hundreds of preemptors on their way, hundreds of nodes need the filters' second look for each pod that comes. But
-from one pod to its equal next, few nominations come or go and few of their nodes change. So the verdicts are kept, row
-by row, and only those are worked out again whose nominations or pods changed, as long as the filters that take
-part look at nothing but the node in question. The result is the same, bit for bit.
+With hundreds of preemptors, hundreds of nodes need the filters' second pass for each incoming pod. But between a pod
+and the next equal one, few nominations and few of their nodes change. So the verdicts are cached by row, and only those
+are recomputed whose nominations or pods changed, provided that the participating filters read nothing but the node
+being judged. The result is the same, bit for bit.
 
-Upstream: RunFilterPluginsWithNominatedPods in pkg/scheduler/framework/runtime/framework.go looks at each node anew.
+Upstream: RunFilterPluginsWithNominatedPods in pkg/scheduler/framework/runtime/framework.go evaluates each node anew.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from stowplan.cluster.hypothetical import HypotheticalNodes
-from stowplan.framework import nominated_pods as nominated
+from stowplan.framework.runtime import nominated_pods as nominated
 from stowplan.framework.status import Status
 
 if TYPE_CHECKING:
@@ -25,33 +25,33 @@ if TYPE_CHECKING:
 
     from stowplan.cluster.pod_info import PodInfo
     from stowplan.framework.cycle_state import CycleState
-    from stowplan.framework.runtime import Framework
+    from stowplan.framework.runtime.framework import Framework
 
     Mask = npt.NDArray[np.bool_]
 
 
 class NominatedNodes:
-    """The nominated nodes as pods of one signature see them."""
+    """The nominated nodes as seen by pods of one signature."""
 
     def __init__(self, framework: Framework) -> None:
         self._framework = framework
         self._cluster = framework.handle.cluster
-        #: What the verdicts hang on besides pods, nominations and lookup objects; None: none may be kept.
+        #: What the verdicts depend on besides pods, nominations and lookup objects; None: they must not be reused.
         self._stamp: tuple[int, int, frozenset[str]] | None = None
         self._examined: Mask = np.zeros(0, np.bool_)
         self._position = -1
         self._version = -1
-        #: Row -> why it does not take the pod; rows that do are not here.
+        #: Row -> why it does not fit the pod; rows that do are absent.
         self._refused: dict[int, Status] = {}
-        #: The row that was judged for a pod that is nominated to it: its equals are judged differently there.
+        #: The row that was judged for a pod that is nominated to it; equal pods get another result there.
         self._own: set[int] = set()
 
     def forget(self) -> None:
-        """Judge every node anew next time, as when lookup objects changed that the verdicts depend on."""
+        """Recompute all nodes next time, as after a change of lookup objects."""
         self._stamp = None
 
     def refused(self, state: CycleState, pod: PodInfo, examined: Mask) -> dict[int, Status] | Status:
-        """Row -> why the pod does not fit there once the nominated pods have come; a Status is an error."""
+        """Row -> why the pod does not fit with the nominated pods added; a Status is an error."""
         cluster = self._cluster
         stamp = (cluster.table.generation, pod.priority, frozenset(state.skip_filter))
         kept = stamp == self._stamp and np.array_equal(examined, self._examined) and self._row_by_row(state)
@@ -88,7 +88,7 @@ class NominatedNodes:
         return (row_of[name] for name in names if name in row_of)
 
     def _row_by_row(self, state: CycleState) -> bool:
-        """Whether a verdict depends on the node in question alone."""
+        """Whether a verdict depends on the node being judged alone."""
         if self._framework.has_active_pod_extensions(state):
             return False
         return all(p.name in state.skip_filter for p in self._framework.moving_filters)

@@ -1,7 +1,7 @@
 """Invalidate plugin results when lookup objects change.
 
-Each plugin is watched separately: a change of the objects that one of them reads (`Plugin.reads_objects`) outdates that
-plugin's answers, and no other's.
+Each plugin is watched separately: a change of the objects that it reads (`Plugin.reads_objects`) invalidates its
+results only.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from stowplan.cluster.objects import ObjectWatch
     from stowplan.cluster.pod_info import PodInfo
     from stowplan.framework.interface import Plugin
-    from stowplan.framework.runtime import Framework
+    from stowplan.framework.runtime.framework import Framework
 
     P = TypeVar("P", bound=Plugin)
 
@@ -22,7 +22,7 @@ _NONE: frozenset[str] = frozenset()
 
 
 class ObjectWatches:
-    """The lookup objects that answers for pods of one signature depend on, by plugin."""
+    """The lookup objects that results for pods of one signature depend on, by plugin."""
 
     def __init__(self, framework: Framework, pod: PodInfo) -> None:
         self._framework = framework
@@ -39,14 +39,14 @@ class ObjectWatches:
             return _NONE
         found = frozenset(name for name, watch in self._watches.items() if watch.changed())
         if not found:
-            # Others changed: next time it is told at once.
+            # Only other objects changed: makes the next check cheap.
             self._total = total
         return found
 
     def watch(self, pod: PodInfo, plugins: Collection[str]) -> None:
-        """All that were outdated have been asked anew.
+        """Watch again, after all outdated plugins were called.
 
-        Which objects they look up may hang on those that changed: a claim names its volume.
+        The set of objects may depend on those that changed: a claim names its volume.
         """
         for plugin in self._framework.object_readers if plugins else ():
             if plugin.name in plugins:
@@ -55,5 +55,5 @@ class ObjectWatches:
 
 
 def asked_again(plugins: tuple[P, ...], moving: tuple[P, ...], outdated: Collection[str]) -> tuple[P, ...]:
-    """Those of an extension point's plugins that move with pods anywhere, and those that are outdated, in order."""
+    """The plugins of an extension point that depend on pods on any node, and the outdated ones, in order."""
     return tuple(p for p in plugins if p in moving or p.name in outdated) if outdated else moving

@@ -1,11 +1,11 @@
-"""What of a kept evaluation can move while only pods come and go, worked out once for all equal pods that follow.
+"""What can change in a cached evaluation while only pods change, computed once for all equal pods that follow.
 
-Most plugins' answers hang on node objects, or were skipped. A plan lists the others: the plugins that count pods
-anywhere, which say themselves whether their answers hold, and the columns of those that read sums of a node's pods
-(`node_sums.py`). If the counters hold, the few rows whose pods changed are looked up in these columns, and that is all
-there is to do. Where a plugin takes part that cannot be listed so, there is no plan: then each plugin is looked at.
+Most plugins' results depend on node objects only, or were skipped. A plan lists the others: plugins that count pods on
+any node, which report whether their results are valid, and the columns of those that read sums of a node's pods
+(`node_sums.py`). If the counters are unchanged, the few rows whose pods changed are looked up in these columns, and
+nothing else has to be done. If some plugin fits neither, there is no plan, and each plugin is checked.
 
-A plan is good until plugins begin or cease to take part: `Filtering` and `Scoring` make it again after that.
+A plan is valid until the set of participating plugins changes; `Filtering` and `Scoring` then create a new one.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
     from stowplan.framework.cycle_state import CycleState
     from stowplan.framework.interface import FilterPlugin, Plugin, ScorePlugin
     from stowplan.framework.rejections import Rejections
-    from stowplan.framework.runtime import Framework
+    from stowplan.framework.runtime.framework import Framework
 
 
 class FilterPlan(NamedTuple):
-    """Of PreFilter and Filter."""
+    """The plan for PreFilter and Filter."""
 
     counters: tuple[CountsPods, ...]
     #: By the plugin's name.
@@ -42,7 +42,7 @@ class FilterPlan(NamedTuple):
         answers: Mapping[str, Rejections | None],
         column: Callable[[FilterPlugin, PodInfo], RefusedColumn],
     ) -> FilterPlan | None:
-        """`answers`: of the plugins that take part; `column`: a plugin's."""
+        """`answers`: results of the participating plugins; `column`: returns a plugin's column."""
         active = framework.active_filters(state)
         counters = _counters(framework.asked(state, pod).moving_pre_filters)
         if counters is None or not _listable(active, answers):
@@ -52,11 +52,11 @@ class FilterPlan(NamedTuple):
 
 
 class ScorePlan(NamedTuple):
-    """Of PreScore and Score."""
+    """The plan for PreScore and Score."""
 
     counters: tuple[CountsPods, ...]
     columns: tuple[tuple[Score, ScoredColumn], ...]
-    #: What other feasible nodes may change as well.
+    #: Scores that also depend on the other feasible nodes.
     normalized: tuple[Score, ...]
 
     @classmethod
@@ -87,6 +87,6 @@ def _listable(active: Collection[FilterPlugin | ScorePlugin], known: Mapping[str
 
 
 def _counters(moving: Sequence[Plugin]) -> tuple[CountsPods, ...] | None:
-    """The plugins that say whether their answers hold; None if some do not say."""
+    """The plugins that report whether their results are valid; None if some plugin cannot."""
     found = tuple(plugin for plugin in moving if isinstance(plugin, CountsPods))
     return found if len(found) == len(moving) else None

@@ -1,11 +1,11 @@
 """percentageOfNodesToScore: select the feasible nodes to score.
 
-Judging all nodes at once is cheap, so all are judged and all that fit are scored. When `percentageOfNodesToScore` asks
-for fewer, the search does as the reference's: it goes through the nodes in their order, from where the last search
-ended, until enough are found. The masks of all nodes are there; what is left is to pick. Only plugins that look at
-nodes one by one are asked on the way, so that nodes beyond the end cost them nothing.
+Filtering all nodes at once is cheap, so all are filtered and all feasible ones are scored. If
+`percentageOfNodesToScore` asks for fewer, the selection is the reference's: in node order, from where the last search
+ended, until enough are found. The masks of all nodes are available, so only the selection remains. Node-level plugins
+are called during the search, and not for nodes after its end.
 
-A search among the nodes of a placement alone (`listed`: how many they are) knows of no others.
+A search in a placement (`listed`: the number of its nodes) does not see any other nodes.
 
 Upstream: findNodesThatPassFilters in pkg/scheduler/schedule_one.go; docs/behaviour.md, Which nodes are examined.
 """
@@ -24,52 +24,52 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from stowplan.cluster.node_table import NodeTable
-    from stowplan.framework.runtime import Framework
+    from stowplan.framework.runtime.framework import Framework
 
     Mask = npt.NDArray[np.bool_]
     Rows = npt.NDArray[np.intp]
-    #: Asks the plugins that look at nodes one by one which of some rows pass; a Status is an error.
+    #: Runs the node-level plugins on some rows and returns which pass; a Status is an error.
     Ask = Callable[[Rows], Mask | Status]
 
-#: Fewer feasible nodes than these are never enough, as long as there are more.
+#: Minimum number of feasible nodes to find, if there are as many.
 LEAST_FEASIBLE = 100
 
-#: Nodes that are asked about at a time at least; the reference checks as many side by side.
+#: Minimum number of nodes per call; the reference checks this many in parallel.
 _AT_ONCE = 16
 
 
 class Found(NamedTuple):
-    """The end of a search."""
+    """The result of a search."""
 
-    #: Rows that the choice is made from.
+    #: Rows to choose from.
     feasible: Mask
     feasible_count: int
-    #: Nodes that the search saw, those that do not fit included.
+    #: Number of nodes that were checked, including infeasible ones.
     evaluated: int
 
 
 def nodes_to_find(percentage: int, nodes: int) -> int:
-    """How many feasible nodes end a search among so many; a percentage of 0 asks for all."""
+    """The number of feasible nodes that ends a search; a percentage of 0 asks for all."""
     if not percentage or nodes < LEAST_FEASIBLE:
         return nodes
     return max(LEAST_FEASIBLE, nodes * percentage // 100)
 
 
 class Sampling:
-    """Where searches begin and when they end; one for all profiles of a scheduler."""
+    """Where searches start and end; shared by all profiles of a scheduler."""
 
     def __init__(self, table: NodeTable, percentage: int) -> None:
         self._table = table
         self._percentage = percentage
-        #: Place in the order of nodes at which the next search begins.
+        #: Position in the node order at which the next search starts.
         self.start = 0
 
     def reconfigure(self, percentage: int) -> None:
-        """Another percentage holds for profiles without one of their own; the next search begins as it would have."""
+        """Set the percentage for profiles without their own; the start of the next search is kept."""
         self._percentage = percentage
 
     def stops_early(self, framework: Framework, *, listed: int | None = None) -> bool:
-        """Whether searches for pods of this profile may end before all nodes were seen."""
+        """Whether searches for this profile may end before all nodes were checked."""
         percentage = self._percentage_of(framework)
         if not percentage and not framework.takes_any_node:
             return False
@@ -81,14 +81,14 @@ class Sampling:
         return self._percentage if own is None else own
 
     def wanted(self, framework: Framework, nodes: int) -> int:
-        """How many feasible nodes a search of so many nodes ends with."""
+        """The number of feasible nodes that ends a search of this many nodes."""
         if framework.takes_any_node:
-            # Nothing could tell feasible nodes apart.
+            # All feasible nodes are equally good.
             return min(1, nodes)
         return nodes_to_find(self._percentage_of(framework), nodes)
 
     def saw(self, nodes: int, *, listed: int | None = None) -> None:
-        """A search has gone over so many nodes: the next one begins after them."""
+        """Advance the start of the next search by the number of checked nodes."""
         self.start = (self.start + nodes) % (self._table.count if listed is None else listed)
 
     def search(
@@ -101,10 +101,10 @@ class Sampling:
         tried: int | None = None,
         listed: int | None = None,
     ) -> Found | Status:
-        """Pick among the feasible nodes.
+        """Select among the feasible nodes.
 
-        `examined`: rows in question; `tried`: a row that was looked at before the search, and does not fit; `listed`:
-        how many nodes there are to look at (None: all that there are).
+        `examined`: rows to search; `tried`: a row that was checked before the search, and is infeasible; `listed`: the
+        number of nodes to search (None: all).
         """
         rows = self._in_order(examined)
         places = np.flatnonzero(feasible[rows])
@@ -115,7 +115,7 @@ class Sampling:
             chunk = places[asked : asked + max(wanted - len(picked), _AT_ONCE)]
             answer = ask(rows[chunk])
             if isinstance(answer, Status):
-                # Past the node that failed, so that one bad node does not end all searches.
+                # Past the failing node, so that it does not end every search.
                 self.saw(int(chunk[-1]) + 1, listed=listed)
                 return answer
             picked += chunk[answer].tolist()

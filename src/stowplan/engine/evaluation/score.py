@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @dataclass(eq=False)
 class Score:
-    """Of all rows; brought up to date in place."""
+    """Scores of all rows, updated in place."""
 
     plugin: ScorePlugin
     weight: int

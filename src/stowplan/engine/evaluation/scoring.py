@@ -1,7 +1,7 @@
 """Cached results of each Score plugin on all nodes, and their weighted sum.
 
-The scoring half of an `Evaluation`, which says what changed: the next equal pod's scores are worked out again only
-where that, or another set of feasible nodes, touches them.
+The scoring half of an `Evaluation`, which determines what changed. For the next equal pod, only those scores are
+recomputed that are affected by the changes, or by a different set of feasible nodes.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from stowplan.engine.evaluation.plans import ScorePlan
 from stowplan.engine.evaluation.score import Score
 from stowplan.framework.cycle_state import CycleState
 from stowplan.framework.interface import Reads
-from stowplan.framework.metrics import measured
+from stowplan.framework.runtime.metrics import measured
 from stowplan.framework.status import PROPAGATED, Code, Status, raised
 
 if TYPE_CHECKING:
@@ -27,28 +27,28 @@ if TYPE_CHECKING:
     from stowplan.cluster.pod_info import PodInfo
     from stowplan.engine.evaluation.node_sums import NodeSums, ScoredColumn
     from stowplan.framework.interface import PreScorePlugin, ScorePlugin
-    from stowplan.framework.runtime import Framework
+    from stowplan.framework.runtime.framework import Framework
 
     Mask = npt.NDArray[np.bool_]
     Ints = npt.NDArray[np.int64]
 
-#: Total of a node that is out of the question.
+#: Total of an infeasible node.
 INFEASIBLE = np.iinfo(np.int64).min
 
 
 @dataclass(slots=True, eq=False)
 class Scored:
-    """What the feasible nodes are worth to a pod; good until its evaluation is used again."""
+    """The scores of the feasible nodes for a pod; valid until the evaluation is used again."""
 
     #: Why there are no scores.
     error: Status | None
-    #: Whether PreScore was the end of it: no Score ran.
+    #: Whether PreScore ended scoring, so that no Score ran.
     ended_early: bool
-    #: Seconds of it that went to PreScore; 0.0 where nobody measures.
+    #: Seconds spent in PreScore; 0.0 without metrics.
     preparing: float
-    #: Sums over the plugins, of all rows.
+    #: Sums over the plugins, for all rows.
     totals: Ints
-    #: The same, `INFEASIBLE` where the pod does not fit.
+    #: The totals, `INFEASIBLE` for infeasible rows.
     ranked: Ints
     #: Each plugin's part of the totals.
     parts: dict[str, Score]
@@ -59,38 +59,38 @@ class Scored:
 
 
 class Scoring:
-    """All rows' scores as pods of one signature get them."""
+    """The scores of all rows for pods of one signature."""
 
     def __init__(self, framework: Framework, sums: NodeSums, *, asking: bool) -> None:
         self._framework = framework
         self._metrics = None if asking else framework.metrics
         self._sums = sums
-        #: Of those that have one of `sums`, by plugin: pods of one signature ask the same.
+        #: For plugins with shared `sums`, by name; pods of one signature share the question.
         self._columns: dict[str, ScoredColumn] = {}
         self._cluster = framework.handle.cluster
-        #: The evaluation's, of the pod that is being scored.
+        #: The evaluation's state for the pod that is being scored.
         self._state = CycleState()
-        #: The feasible rows that the scores below were worked out for; None: there are no scores.
+        #: The feasible rows that the scores below are valid for; None: there are no scores.
         self._scored: Mask | None = None
         self._scores: dict[str, Score] = {}
-        #: Whether the scoring under way ended with PreScore, and the seconds that PreScore took.
+        #: Whether the current scoring ended with PreScore, and the seconds that PreScore took.
         self._ended_early = False
         self._preparing = 0.0
         self._totals: Ints = np.zeros(0, np.int64)
-        #: The totals, INFEASIBLE where the pod does not fit.
+        #: The totals, INFEASIBLE for infeasible rows.
         self._ranked: Ints = np.zeros(0, np.int64)
         #: Plugins whose PreScore state was renewed in this cycle, and those that were outdated.
         self._moved: set[str] = set()
-        #: Plugins whose scores hang on lookup objects that changed since.
+        #: Plugins whose scores depend on lookup objects that changed since.
         self._outdated: frozenset[str] = frozenset()
-        #: What pods that come and go can move; made when it is needed. None: each plugin has to be looked at.
+        #: What changing pods can affect; created on demand. None: each plugin has to be checked.
         self._plan: ScorePlan | None = None
         self._planned = False
-        #: Rows that the scores do not know of yet.
+        #: Rows whose scores are not up to date.
         self._dirty: list[int] | None = None
 
     def outdate(self, rows: list[int] | None, plugins: frozenset[str] = frozenset()) -> None:
-        """The scores of these rows, and those of these plugins, no longer hold; None: nothing does."""
+        """Mark the scores of these rows, and of these plugins, as outdated; None: all of them."""
         if plugins:
             self._outdated |= plugins
         if rows is None:
@@ -102,7 +102,7 @@ class Scoring:
             self._dirty = sorted({*self._dirty, *rows})
 
     def run(self, state: CycleState, pod: PodInfo, feasible: Mask) -> Scored:
-        """Score all rows, or bring the scores up to date."""
+        """Score all rows, or update the scores."""
         self._state = state
         self._ended_early, self._preparing = False, 0.0
         if self._scored is None or self._dirty is None:
@@ -115,7 +115,7 @@ class Scoring:
 
     @property
     def ranked(self) -> Ints:
-        """The totals, `INFEASIBLE` where the pod does not fit; good until the next use."""
+        """The totals, `INFEASIBLE` for infeasible rows; valid until the next use."""
         return self._ranked
 
     def current(self, feasible: Mask) -> bool:
@@ -123,9 +123,9 @@ class Scoring:
         return self._scored is feasible and self._dirty is not None and not self._dirty and not self._outdated
 
     def follow(self, state: CycleState, pod: PodInfo, rows: list[int], feasible: Mask) -> bool:
-        """`run`, if no counter moved and few rows' sums did; False if not.
+        """`run` if no counter and only a few rows' sums changed; False if not.
 
-        For scores that were up to date, but for these rows and what follows from other feasible nodes.
+        Requires scores that are up to date except for these rows and the effects of a different set of feasible nodes.
         """
         if not self._planned:
             self._plan, self._planned = ScorePlan.of(self._framework, state, pod, self._scores, self._column), True
@@ -194,7 +194,7 @@ class Scoring:
         return normal if isinstance(normal, Status) else Score(plugin, weight, raw, normal, normal * weight)
 
     def _update(self, pod: PodInfo, feasible: Mask) -> Status | None:
-        """Work out again what the changed rows and the changed set of feasible nodes touch."""
+        """Recompute what is affected by the changed rows and the changed set of feasible nodes."""
         assert self._scored is not None
         assert self._dirty is not None
         moved = feasible is not self._scored and bool((feasible != self._scored).any())
@@ -266,7 +266,7 @@ class Scoring:
         except PROPAGATED:
             raise
         except BaseException as e:
-            # The full run that follows finds it again and reports it.
+            # The full run that follows raises and reports it again.
             return raised(e)
 
     def _replace_score(self, plugin: ScorePlugin, pod: PodInfo, nodes: Nodes, feasible: Mask) -> Status | None:
@@ -304,7 +304,7 @@ class Scoring:
         return None
 
     def _patch_few(self, part: Score, rows: list[int], raws: list[int]) -> None:
-        """The same of few rows and a plugin whose scores count as they are: numbers, where arrays would cost."""
+        """`_patch_score` for few rows and a plugin without normalization; numbers are cheaper than arrays."""
         totals, weighted, weight = self._totals, part.weighted, part.weight
         for row, raw in zip(rows, raws, strict=True):
             totals[row] += raw * weight - weighted.item(row)
@@ -338,7 +338,7 @@ class Scoring:
         return None
 
     def _drop_skipped(self) -> bool:
-        """Take out plugins whose PreScore now says Skip; whether there were any."""
+        """Remove plugins whose PreScore now returns Skip; return whether there were any."""
         dropped = [name for name in self._scores if name in self._state.skip_score]
         for name in dropped:
             self._totals -= self._scores.pop(name).weighted

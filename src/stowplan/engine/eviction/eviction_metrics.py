@@ -1,4 +1,4 @@
-"""Metrics of evictions: victims, plan durations, evictions under way."""
+"""Metrics of evictions: victims, plan durations, evictions in progress."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class EvictionMetrics:
             self._metrics.preemption_victims.observe(victims)
 
     def ended(self, result: str, seconds: float) -> None:
-        """A plan was carried out, or given up."""
+        """A plan was carried out or abandoned."""
         if self._metrics is not None:
             self._metrics.preemption_goroutines_duration_seconds.with_label_values(result).observe(seconds)
             self._metrics.preemption_goroutines_execution_total.with_label_values(result).inc()

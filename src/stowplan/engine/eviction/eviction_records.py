@@ -1,20 +1,20 @@
-"""Records of eviction plans under way and of their victims.
+"""Records of eviction plans in progress and of their victims.
 
-    Preemption   begun       the scheduling cycle is still at it
+    Preemption   begun       the scheduling cycle is not finished yet
                  clearing    nominations of less important pods to the node are cleared, one after the other
-                 others      all victims but the last are evicted, side by side
-                 last        the last one is
-                 delayed     its evictions are refused again and again: time passes before the preemptor is activated
-                 over        kept until the victims are seen to leave
+                 others      all victims but the last are evicted, in parallel
+                 last        the last victim is evicted
+                 delayed     its evictions are refused repeatedly: wait before activating the preemptor
+                 over        kept until the victims have left
 
-    Eviction     waiting     for its turn: until then it can be called off
-                 announcing  the victim's status says why it goes
+    Eviction     waiting     for its turn: can still be cancelled
+                 announcing  the reason is being written to the victim's status
                  deleting
-                 reading     whether the deletion went through is not known: the API server is asked for the pod
+                 reading     the outcome of the deletion is unknown: read the pod from the API server
                  over
 
-`evictions.py` moves the plans from stage to stage, `victim_evictions.py` the victims. A record hands on what comes for
-it (an answer, the end of a patch, an alarm) to the one of the two that moves it.
+`evictions.py` advances the plans, `victim_evictions.py` the victims. A record forwards what arrives for it (an answer,
+the end of a patch, an alarm) to the one that advances it.
 
 Upstream: pkg/scheduler/framework/preemption/executor.go.
 """
@@ -55,19 +55,19 @@ class EvictionStage(Enum):
 
 
 class Result(Enum):
-    """How a victim made room."""
+    """How the room of a victim was freed."""
 
-    #: It was not on the node any more.
+    #: The pod was no longer on the node.
     GONE = auto()
-    #: Somebody else is deleting it.
+    #: Another client is deleting the pod.
     LEAVING = auto()
-    #: It was not bound yet: its binding ends, and it will be tried again.
+    #: The pod was not bound yet: its binding is rejected, and it will be retried.
     BINDING_REJECTED = auto()
     DELETED = auto()
 
 
 class PlanMover(Protocol):
-    """Takes plans from stage to stage."""
+    """Advances plans."""
 
     def go_on(self, preemption: Preemption, /) -> None: ...
 
@@ -77,7 +77,7 @@ class PlanMover(Protocol):
 
 
 class EvictionMover(Protocol):
-    """Takes evictions from stage to stage."""
+    """Advances evictions."""
 
     def condition_written(self, eviction: Eviction, failed: Exception | None, /) -> None: ...
 
@@ -88,42 +88,42 @@ class EvictionMover(Protocol):
 
 @dataclass(eq=False, slots=True, kw_only=True)
 class Preemption:
-    """A plan that is being carried out, until all its victims are seen to leave."""
+    """A plan that is being carried out, until all its victims have left."""
 
     owner: PlanMover
     plan: EvictionPlan | GroupEvictionPlan
     preemptor: Preemptor
-    #: None where the preemptor's profile records no events.
+    #: None if the preemptor's profile records no events.
     recorder: EventRecorder | None
-    #: Most important first; without those whose deletion had begun when it was decided.
+    #: Most important first; without those that were already being deleted at the time of the decision.
     victims: tuple[PodInfo, ...]
-    #: Less important pods whose nominations to the node are still to be cleared.
+    #: Less important pods whose nominations to the node have yet to be cleared.
     lesser: deque[PodInfo]
     stage: PlanStage = PlanStage.BEGUN
     #: When the stage after BEGUN began, by the stopwatch.
     started: float = 0.0
     #: The pod whose nomination is being cleared.
     clearing: PodInfo | None = None
-    #: Whether all nominations could be cleared.
+    #: Whether all nominations were cleared.
     cleared: bool = True
-    #: How many evictions of this stage are not over.
+    #: Number of unfinished evictions in this stage.
     unfinished: int = 0
-    #: UIDs of victims that the API server was told to delete, and that are not seen to leave yet.
+    #: UIDs of victims that were deleted in the API server, and have not left yet.
     leaving: set[str] = field(default_factory=set)
-    #: How the last one made room; None if it did not.
+    #: The result of the last victim; None if it failed.
     last_result: Result | None = None
-    #: Rings when the delay is over.
+    #: Fires at the end of the delay.
     alarm: Alarm | None = None
-    #: A more important pod is nominated to the node.
+    #: A more important pod was nominated to the node.
     superseded: bool = False
     #: The API server refused an eviction, or did not answer.
     refused: bool = False
-    #: Something failed, or the room is not needed any more: no further eviction begins.
+    #: An eviction failed, or the room is no longer needed: no further eviction is started.
     stopped: bool = False
 
     @property
     def node_name(self) -> str:
-        """Where the victims are; not the name of a node if the preemptor is a group."""
+        """The victims' node; not a node name if the preemptor is a group."""
         return self.preemptor.node_name
 
     @property
@@ -132,12 +132,12 @@ class Preemption:
 
     @property
     def running(self) -> bool:
-        """Whether evictions are under way, or still to come."""
+        """Whether evictions are in progress, or still to come."""
         return self.stage not in (PlanStage.DELAYED, PlanStage.OVER)
 
     @property
     def result(self) -> str:
-        """How it ended, for metrics and the log."""
+        """The result of the plan, for metrics and the log."""
         return "error" if self.stopped or not self.cleared else "success"
 
     @property
@@ -165,13 +165,13 @@ class Eviction:
     preemption: Preemption
     victim: PodInfo
     stage: EvictionStage = EvictionStage.WAITING
-    #: The victim as it was known when its turn came.
+    #: The victim as it was when its turn came.
     pod: Pod | None = None
     #: Why its status could not be written.
     failed: Exception | None = None
-    #: The effect that it waits for; 0 while it waits for none.
+    #: The effect that it waits for; 0 if none.
     number: int = 0
-    #: How its deletion ended, while that does not say whether it is gone.
+    #: The outcome of its deletion, if that leaves open whether it was deleted.
     doubt: Refused | Unknown | None = None
 
     @property

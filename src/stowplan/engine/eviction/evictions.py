@@ -1,12 +1,12 @@
 """Carry out eviction plans, outside of the scheduling cycle.
 
-A decision nominates a pod to a node and plans which pods are evicted from it. Evicting them takes requests to the API
-server, and the cycle does not wait for those. There is one record per plan (`eviction_records.py` has its stages),
-which is advanced here, and one per eviction under way, which `victim_evictions.py` advances.
+A decision nominates a pod to a node and plans which pods are evicted from it. The evictions are API requests, and the
+cycle does not wait for them. There is one record per plan (`eviction_records.py` lists its stages), which is advanced
+here, and one per eviction in progress, which `victim_evictions.py` advances.
 
-Meanwhile the preemptor is not tried again: `under_way` holds it back until its victims have left. Otherwise a preemptor
-that is woken by the first victim's deletion would still find the other victims, and evict more pods on another node. A
-record is removed once its last evictions are over and their victims have left (`leaving_pods.py`).
+In the meantime the preemptor is not retried: `under_way` holds it back until its victims have left. Otherwise a
+preemptor that is woken by the first victim's deletion would still find the other victims, and evict more pods on
+another node. A record is removed after its last evictions are over and their victims have left (`leaving_pods.py`).
 
 Upstream: pkg/scheduler/framework/preemption/executor.go.
 """
@@ -36,19 +36,19 @@ if TYPE_CHECKING:
     from stowplan.framework.handle import EventRecorder
     from stowplan.metrics.scheduler import SchedulerMetrics
 
-#: Seconds between attempts of a pod whose evictions are refused again and again, at most.
+#: Maximum delay in seconds between attempts of a pod whose evictions are refused repeatedly.
 MAX_RETRY_DELAY = 10.0
 
 _log = get_logger(__name__)
 
 
 class Evictions:
-    """Carries eviction plans out, and knows which are under way (`Preemptions`)."""
+    """Carries out eviction plans, and knows which are in progress (`Preemptions`)."""
 
     def __init__(
         self, parts: Parts, *, statuses: PodStatuses, metrics: SchedulerMetrics | None, now: Callable[[], float]
     ) -> None:
-        # The queue is there only once the profiles are built, and those are built with us.
+        # The queue is created after the profiles, which need this object.
         self._parts = parts
         self._outbox = parts.outbox
         self._state = parts.state
@@ -56,17 +56,17 @@ class Evictions:
         self._statuses = statuses
         self._metrics = EvictionMetrics(metrics)
         self._victims = VictimEvictions(parts, plans=self, statuses=statuses, metrics=self._metrics)
-        #: A stopwatch: nothing depends on it but metrics.
+        #: A stopwatch, for metrics only.
         self._now = now
-        #: By the preemptor's UID: what is under way, and what is over while a victim is still to be seen to leave.
+        #: By the preemptor's UID: plans in progress, and finished ones while a victim has not left yet.
         self._preemptions: dict[str, Preemption] = {}
-        #: Plans that are not over, oldest first; a pod that plans anew may have several.
+        #: Unfinished plans, oldest first; a pod that preempts again may have several.
         self._plans: dict[Preemption, None] = {}
-        #: Preemptor's UID -> how many of its plans in a row were refused.
+        #: Preemptor's UID -> number of its plans in a row that were refused.
         self._refusals: dict[str, int] = {}
 
     def carry_out(self, plan: EvictionPlan | GroupEvictionPlan, recorder: EventRecorder | None) -> None:
-        """Begin to evict the plan's victims; those that are being deleted anyway are left alone."""
+        """Start evicting the plan's victims, except for those that are already being deleted."""
         preemptor = preemptor_of(plan)
         victims = tuple(victim for victim in plan.victims if not victim.terminating)
         if len(victims) < len(plan.victims):
@@ -99,18 +99,18 @@ class Evictions:
             )
 
     def _superseded_by(self, plan: EvictionPlan | GroupEvictionPlan) -> deque[PodInfo]:
-        """Less important pods that are nominated to the plan's node; a group's plan is for no node."""
+        """Less important pods that are nominated to the plan's node; none for a group's plan."""
         if not isinstance(plan, EvictionPlan):
             return deque()
         nominated = self._state.nominator.on(plan.node_name)
         return deque(info for info in nominated if info.priority < plan.preemptor.priority)
 
     def under_way(self, pod: PodInfo) -> bool:
-        """Whether the pod's victims are still to be evicted, or not yet seen to leave."""
+        """Whether the pod has victims that are not evicted, or have not left yet."""
         return self._is_under_way(pod.uid)
 
     def group_under_way(self, group: PodGroup) -> bool:
-        """Whether the pod group's victims are still to be evicted, or not yet seen to leave."""
+        """Whether the pod group has victims that are not evicted, or have not left yet."""
         return self._is_under_way(group.metadata.uid)
 
     def _is_under_way(self, uid: str) -> bool:
@@ -119,33 +119,34 @@ class Evictions:
             return False
         if preemption.stage is not PlanStage.LAST:
             return True
-        # Somebody else may delete the last one before those before it are seen to leave.
+        # Another client may delete the last victim before the others have left.
         return bool(preemption.leaving) or self._stays(preemption.victims[-1].uid)
 
     def __len__(self) -> int:
-        """Preemptions that are under way, or not yet seen to have had their effect."""
+        """Number of preemptions in progress, or with victims that have not left yet."""
         return len(self._preemptions)
 
     @property
     def plans_under_way(self) -> int:
-        """Plans of which something is still to be done."""
+        """Unfinished plans."""
         return len(self._plans)
 
     @property
     def listeners(self) -> Iterator[StatusListener]:
-        """Preemptions and evictions that wait until a pod's status is written."""
+        """Preemptions and evictions that wait for a pod status write."""
         yield from (preemption for preemption in self._plans if preemption.clearing is not None)
         yield from self._victims.listeners
 
     @property
     def delayed_retries(self) -> int:
-        """Preemptors that are activated only after a while."""
+        """Preemptors that are activated after a delay."""
         return sum(preemption.stage is PlanStage.DELAYED for preemption in self._plans)
 
-    # -- which preemptions are under way ------------------------------------------------------------------------------
+    # -- preemptions in progress
+    # ------------------------------------------------------------------------------------------
 
     def _stays(self, uid: str) -> bool:
-        """Whether the pod is on a node, as far as we know, and nobody is deleting it."""
+        """Whether the pod is known to be on a node, and is not being deleted."""
         here = self._state.placed(uid)
         return here is not None and not here.terminating
 
@@ -159,19 +160,20 @@ class Evictions:
         self._drop_if_over(preemption)
 
     def _drop_if_over(self, preemption: Preemption) -> None:
-        """Let the preemptor go on, if nothing is left to be waited for; another plan of its may be under way."""
+        """Release the preemptor if nothing is left to wait for; it may have another plan in progress."""
         uid = preemption.preemptor.uid
         if not preemption.running and not preemption.leaving and self._preemptions.get(uid) is preemption:
             del self._preemptions[uid]
 
     def pod_left(self, uid: str) -> None:
-        """Forget the refusals of a preemptor that is gone."""
+        """Drop the refusal count of a preemptor that is gone."""
         self._refusals.pop(uid, None)
 
-    # -- from the beginning of a plan to its end ----------------------------------------------------------------------
+    # -- stages of a plan
+    # -------------------------------------------------------------------------------------------------
 
     def go_on(self, preemption: Preemption) -> None:
-        """The scheduling cycle is through, a nomination was cleared, or the delay is over."""
+        """Continue after the scheduling cycle, a cleared nomination, or the delay."""
         if preemption.stage is PlanStage.DELAYED:
             self._end(preemption)
             return
@@ -180,7 +182,7 @@ class Evictions:
         self._clear_next(preemption)
 
     def _clear_next(self, preemption: Preemption) -> None:
-        """Clear the nomination of the next less important pod to the node; evict when there is none."""
+        """Clear the nomination of the next less important pod to the node; start evicting when there is none."""
         while preemption.lesser:
             info = preemption.lesser.popleft()
             pod = self._state.newest(info.uid)
@@ -190,7 +192,7 @@ class Evictions:
                 preemption.clearing = info
                 self._statuses.patch(pod, preemption, nominated_node_name="")
                 return
-            # The API server does not know of the nomination yet: no update will take it out of our memory.
+            # The API server does not have the nomination yet, so no update will remove it from memory.
             self._state.nominator.delete(info.uid)
             self._statuses.write(pod, nominated_node_name="")
         self._evict_others(preemption)
@@ -234,7 +236,7 @@ class Evictions:
     def _finish(self, preemption: Preemption) -> None:
         preemption.stage = PlanStage.OVER
         self._drop_if_over(preemption)
-        # Unlike the reference, which evaluates both when the task begins and so reports successes that took no time.
+        # The reference computes both when the task begins, and so reports successes with zero duration.
         result = preemption.result
         self._metrics.ended(result, self._now() - preemption.started)
         delay = self._retry_delay(preemption)
@@ -245,12 +247,12 @@ class Evictions:
             self._end(preemption)
 
     def _retry_delay(self, preemption: Preemption) -> float:
-        """How long to wait before a pod is activated whose evictions are refused again and again.
+        """The delay before activating a pod whose evictions are refused repeatedly.
 
-        Activation skips the pod's backoff, and the next plan would only be refused again. The reference is slowed down
-        by its client's rate limit alone.
+        Activation skips the pod's backoff, and the next plan would just be refused again. In the reference, only the
+        client's rate limit slows this down.
         """
-        # A group's refusals are kept as long as its first pod is there.
+        # A group's refusals are kept as long as its first pod exists.
         uid = preemption.preemptor.pods[0].uid
         refused = preemption.refused or not preemption.cleared
         if not refused or self._state.newest(uid) is None:
@@ -276,9 +278,9 @@ class Evictions:
             )
 
     def _missed_deletion(self, preemption: Preemption) -> bool:
-        """Whether no event will wake the preemptor: its last victim's deletion came while the pod was held back.
+        """Whether no event will wake the preemptor: its last victim was deleted while it was held back.
 
-        The event of a victim that only the API server knows to be gone is still to come.
+        For a victim that only the API server knows to be gone, the event is still to come.
         """
         if preemption.last_result is not Result.GONE:
             return False
@@ -289,11 +291,11 @@ class Evictions:
 
     @property
     def unfinished(self) -> Iterator[str]:
-        """Plans of which something is still to be done."""
+        """Unfinished plans."""
         return (f"{preemption}: {preemption.stage.value}" for preemption in self._plans)
 
     def dump(self) -> DumpedEvictions:
-        """What is left of plans once they are over; none may be unfinished."""
+        """The remaining state of finished plans; there must be no unfinished ones."""
         return DumpedEvictions(
             preemptions=[
                 DumpedPreemption(
@@ -309,7 +311,7 @@ class Evictions:
         )
 
     def load(self, dumped: DumpedEvictions) -> None:
-        """`ClusterState` has the pods already."""
+        """Restore; `ClusterState` must be loaded first."""
         for one in dumped.preemptions:
             plan = self._plan_of(one)
             preemption = Preemption(
@@ -332,7 +334,7 @@ class Evictions:
     # -- invariants ---------------------------------------------------------------------------------------------------
 
     def problems(self) -> list[str]:
-        """Invariants that do not hold between steps."""
+        """Violated invariants between steps."""
         return [
             *self._victims.problems(),
             *self._problems_of_sums(),
@@ -367,7 +369,7 @@ class Evictions:
             yield f"{name}: {stage.value}, but its alarm is {'not ' if alarm is None else ''}set"
 
     def _problems_of_leaving(self) -> Iterator[str]:
-        """Who waits for a pod to leave, for no longer than it stays."""
+        """Preemptors wait exactly for pods that have not left."""
         expected = set(self._leaving.listeners)
         for preemption in self._preemptions.values():
             if not preemption.running and not preemption.leaving:

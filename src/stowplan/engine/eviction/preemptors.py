@@ -1,4 +1,4 @@
-"""What pods are evicted for: a pod, or a pod group.
+"""Preemptors: a pod, or a pod group.
 
 Upstream: ExecutorPreemptor in pkg/scheduler/framework/preemption/executor.go.
 """
@@ -16,14 +16,14 @@ if TYPE_CHECKING:
     from stowplan.cluster.pod_info import PodInfo
     from stowplan.cluster.state import ClusterState
 
-#: The name of the place on which victims of a group's preemption are; messages have it in place of a node's name.
+#: Stands in for the node name in messages about a group's victims, which may be on any node.
 CLUSTER = "cluster"
 
 
 class Preemptor(Protocol):
     """A pod or pod group that preempts."""
 
-    #: What it is, in messages.
+    #: The type in messages.
     type: str
 
     @property
@@ -34,7 +34,7 @@ class Preemptor(Protocol):
 
     @property
     def metadata(self) -> ObjectMeta:
-        """Log lines refer to it by this."""
+        """Reference for log lines."""
 
     @property
     def object(self) -> ApiStruct: ...
@@ -44,17 +44,17 @@ class Preemptor(Protocol):
 
     @property
     def pods(self) -> tuple[PodInfo, ...]:
-        """The pods that need the room, at least one."""
+        """The pods that need the room; at least one."""
 
     @property
     def node_name(self) -> str:
-        """Where the victims are."""
+        """The node of the victims."""
 
     def takes_from(self, node_name: str, /) -> bool:
-        """Whether a pod has to leave that node for it."""
+        """Whether pods on that node are among its possible victims."""
 
     def needs_room(self, state: ClusterState, /) -> bool:
-        """Whether its victims still make room that it has not got otherwise."""
+        """Whether the victims' room is still needed."""
 
 
 class PreemptingPod:
@@ -89,7 +89,7 @@ class PreemptingGroup:
         return True
 
     def needs_room(self, state: ClusterState) -> bool:
-        """A gang that has become too small for itself needs none: it would not be placed there."""
+        """A gang below its minimum size would not be scheduled, and needs no room."""
         group = state.objects.get(PodGroup, self.key)
         if group is None or group.metadata.uid != self.uid:
             return False
@@ -103,6 +103,6 @@ def preemptor_of(plan: EvictionPlan | GroupEvictionPlan) -> Preemptor:
 
 
 def _is_pending(state: ClusterState, uid: str) -> bool:
-    """Whether the pod is there, has no node, and nobody is deleting it."""
+    """Whether the pod exists, has no node, and is not being deleted."""
     pod = state.newest(uid)
     return pod is not None and pod.metadata.deletion_timestamp is None and state.placed(uid) is None

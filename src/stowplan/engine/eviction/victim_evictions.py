@@ -1,7 +1,7 @@
-"""Evict the victims of all plans, a bounded number at a time.
+"""Evict the victims of all plans, with bounded concurrency.
 
-The state of each is its `Eviction` (`eviction_records.py`). At most `MAX_CONCURRENT_EVICTIONS` of all plans are under
-way at a time; the others wait, and can still be called off.
+The state of each is its `Eviction` (`eviction_records.py`). At most `MAX_CONCURRENT_EVICTIONS` are in progress over all
+plans; the others wait, and can still be cancelled.
 
 No pod is evicted in vain. Before each step, the preemptor is checked to still need the room: a pod exists, has no node,
 was not superseded there by a more important pod, and the node exists; a group exists, and is large enough. The victim
@@ -33,10 +33,10 @@ if TYPE_CHECKING:
     from stowplan.engine.statuses import PodStatuses, StatusListener
     from stowplan.framework.requests import Outcome
 
-#: Of all plans together: evictions that wait for their turn can still be called off.
+#: Over all plans: evictions that wait for their turn can still be cancelled.
 MAX_CONCURRENT_EVICTIONS = 16
 
-#: The message of the rejection of a pod that waits on Permit.
+#: Rejection message for a pod that waits on Permit.
 PREEMPTED = "preempted"
 
 _log = get_logger(__name__)
@@ -46,14 +46,14 @@ class Plans(Protocol):
     """The owner of eviction plans, notified of each victim."""
 
     def eviction_over(self, preemption: Preemption, victim: PodInfo, result: Result | None, /) -> None:
-        """The victim was evicted, or is spared: None."""
+        """The victim was evicted, or spared (None)."""
 
 
 class VictimEvictions:
-    """Evictions that wait for their turn, and those at work.
+    """Evictions that wait for their turn, and those in progress.
 
-    What is written of a pod's status may end at any moment, also within the call that asks for it, or while a change is
-    taken in: it is noted, and the eviction goes on at the end of the step.
+    A status write may end at any time, even within the call that requests it, or while a change is being applied. It is
+    recorded, and the eviction continues at the end of the step.
     """
 
     def __init__(self, parts: Parts, *, plans: Plans, statuses: PodStatuses, metrics: EvictionMetrics) -> None:
@@ -72,17 +72,18 @@ class VictimEvictions:
 
     @property
     def listeners(self) -> Iterator[StatusListener]:
-        """Evictions that wait until a pod's status is written."""
+        """Evictions that wait for a pod status write."""
         return (eviction for eviction in self._at_work if eviction.stage is EvictionStage.ANNOUNCING)
 
-    # -- taking turns -------------------------------------------------------------------------------------------------
+    # -- concurrency
+    # ------------------------------------------------------------------------------------------------------
 
     def line_up(self, preemption: Preemption, victims: Iterable[PodInfo]) -> None:
         self._waiting.extend(Eviction(self, preemption, victim) for victim in victims)
         self._outbox.soon(self)
 
     def woken(self) -> None:
-        """Start the evictions that are next in line."""
+        """Start the next evictions in line."""
         while self._waiting and len(self._at_work) < MAX_CONCURRENT_EVICTIONS:
             eviction = self._waiting.popleft()
             self._at_work[eviction] = None
@@ -90,14 +91,14 @@ class VictimEvictions:
             self._begin(eviction)
 
     def _fail(self, eviction: Eviction, error: Exception) -> None:
-        """A failure stops the plan. Evictions that have begun are finished: a pod that was deleted gets its event."""
+        """A failure stops the plan. Evictions in progress are completed, so that every deleted pod gets its event."""
         preemption = eviction.preemption
         preemption.stopped = preemption.refused = True
         self._parts.reporter.report(f"Preemption {preemption.purpose}: cannot evict pod {eviction.victim.key}: {error}")
         self._over(eviction, None)
 
     def _over(self, eviction: Eviction, result: Result | None) -> None:
-        """The victim was evicted, or is spared: None."""
+        """The victim was evicted, or spared (None)."""
         preemption = eviction.preemption
         eviction.stage = EvictionStage.OVER
         del self._at_work[eviction]
@@ -106,7 +107,8 @@ class VictimEvictions:
         if self._waiting:
             self._outbox.soon(self)
 
-    # -- evicting one pod ---------------------------------------------------------------------------------------------
+    # -- evicting a pod
+    # ---------------------------------------------------------------------------------------------------
 
     def _begin(self, eviction: Eviction) -> None:
         preemption, victim = eviction.preemption, eviction.victim
@@ -128,14 +130,14 @@ class VictimEvictions:
             self._statuses.patch(here.pod, eviction, condition=condition)
 
     def _stop_if_unwanted(self, preemption: Preemption) -> bool:
-        """Whether no further pod is to be evicted for this preemption."""
+        """Stop the plan if its room is no longer needed; return whether it is stopped."""
         preemption.stopped = preemption.stopped or preemption.superseded
         if not preemption.stopped:
             preemption.stopped = not preemption.preemptor.needs_room(self._state)
         return preemption.stopped
 
     def _reject_binding(self, preemption: Preemption, victim: PodInfo) -> bool:
-        """End the binding of a pod that is not bound yet; False when there is none, or it is too late."""
+        """Reject the binding of a pod that is not bound yet; False if there is none, or it is too late."""
         keys = {"preemptorType": preemption.preemptor.type, "preemptor": preemption.preemptor}
         waiting = self._parts.waiting_pods.get(victim.uid)
         if waiting is not None:
@@ -161,7 +163,7 @@ class VictimEvictions:
         self._outbox.soon(eviction)
 
     def announced(self, eviction: Eviction) -> None:
-        """The victim's status says why it goes; or it cannot be told."""
+        """The victim's status was written, or writing it failed."""
         if isinstance(eviction.failed, NotFound):
             self._gone(eviction)
         elif eviction.failed is not None:
@@ -187,8 +189,8 @@ class VictimEvictions:
         if isinstance(outcome, Done):
             self._deleted(eviction)
         elif isinstance(outcome, Unknown) or isinstance(outcome.error, Conflict):
-            # Planning anew after a deletion that went through would cost a second victim; and what conflicts may be
-            # another pod of its name.
+            # A new plan after a successful deletion would cost a second victim; and after a conflict, the name may
+            # belong to another pod.
             eviction.stage, eviction.doubt = EvictionStage.READING, outcome
             metadata = eviction.known_pod.metadata
             self._ask(eviction, Read(kind=Pod, namespace=metadata.namespace, name=metadata.name))
@@ -198,7 +200,7 @@ class VictimEvictions:
             self._fail(eviction, outcome.error)
 
     def _read(self, eviction: Eviction, outcome: Outcome) -> None:
-        """The API server has said what it has by the name of a pod whose deletion is in doubt."""
+        """The API server returned what it has under the name of a pod whose deletion is in doubt."""
         doubt = eviction.doubt
         assert doubt is not None
         if not isinstance(outcome, Done) and not isinstance(outcome.error, NotFound):
@@ -243,7 +245,7 @@ class VictimEvictions:
     # -- invariants ---------------------------------------------------------------------------------------------------
 
     def problems(self) -> Iterator[str]:
-        """Invariants that do not hold between steps."""
+        """Violated invariants between steps."""
         yield from self._problems_of_turns()
         for eviction in self._at_work:
             yield from self._problems_of_eviction(eviction)
@@ -278,7 +280,7 @@ class VictimEvictions:
 
 
 def disruption_target(preemptor: Preemptor, victim: Pod) -> PodCondition:
-    """What a victim's status says of its end."""
+    """The victim's DisruptionTarget condition."""
     return PodCondition(
         type="DisruptionTarget",
         status="True",
@@ -295,7 +297,7 @@ def preempted_note(preemptor: Preemptor, result: Result) -> str:
 
 
 def _is_there(pod: Pod, found: Pod) -> bool:
-    """Whether what was found is the pod with this UID, and nobody is deleting it."""
+    """Whether the object is the pod with this UID, and is not being deleted."""
     return found.metadata.uid == pod.metadata.uid and found.metadata.deletion_timestamp is None
 
 

@@ -1,10 +1,10 @@
 """Equal pods of a group on trial, decided together.
 
 For pods that share an evaluation and reserve nothing, the next pod's node can be computed without assuming the pods
-before it (`evaluation/filling.py`). Permit's answer to each follows from the number of the group's pods that have nodes
-by then. So a gang of a thousand equal pods costs little more in each rack than its first pod.
+before it (`evaluation/filling.py`). Permit's result for each follows from the number of the group's pods that have
+nodes by then. So a gang of a thousand equal pods costs little more per rack than its first pod.
 
-Whatever cannot be decided in this way is left to the trial, which tries pod by pod.
+Anything that cannot be decided this way is left to the trial, which tries pod by pod.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from stowplan.cluster.pod_info import group_key
-from stowplan.framework.binding import run_permit
+from stowplan.framework.runtime.binding import run_permit
 from stowplan.framework.status import Code, Status, promised
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from stowplan.cluster.pod_info import PodInfo
     from stowplan.engine.decision.algorithm import Decision, SchedulingAlgorithm
-    from stowplan.framework.runtime import Framework
+    from stowplan.framework.runtime.framework import Framework
     from stowplan.queue.queued_pod import QueuedPod
 
     Rows = npt.NDArray[np.intp]
@@ -32,26 +32,26 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True, eq=False)
 class Together:
-    """Decisions about the first of some equal pods, who all get a node."""
+    """Decisions for the first of some equal pods, all of which get a node."""
 
     decisions: list[Decision] = field(default_factory=list)
-    #: How many of them, from the first on, would have to wait on Permit, and what it says to them.
+    #: How many of them, counted from the first, would have to wait on Permit, and with which status.
     waiting: int = 0
     wait: Status | None = None
 
 
 class EqualPods:
-    """Finds them among a group's pods, and decides for them; within one trial's transaction."""
+    """Finds equal pods in a group, and decides for them; within one trial's transaction."""
 
     def __init__(self, algorithm: SchedulingAlgorithm) -> None:
         self._algorithm = algorithm
         self._cluster = algorithm.cluster
-        #: Of the group that was tried last: (first of a run, profile, the cluster's version) -> where the run ends.
+        #: Of the last group tried: (first of a run, profile, the cluster's version) -> end of the run.
         self._pods: Sequence[QueuedPod] = ()
         self._ends: dict[Any, int] = {}
 
     def end(self, framework: Framework, pods: Sequence[QueuedPod], first: int) -> int:
-        """Where the run of equal pods ends that begins here. In each placement it is asked about the same `pods`."""
+        """The end of the run of equal pods that starts here. Called with the same `pods` for each placement."""
         if pods is not self._pods:
             self._pods, self._ends = pods, {}
         key = first, framework.profile_name, self._cluster.version
@@ -61,7 +61,7 @@ class EqualPods:
         return end
 
     def decided(self, framework: Framework, pods: Sequence[PodInfo], within: Rows | None) -> Together:
-        """Decide for as many of these equal pods of a group as can be decided together, or for none."""
+        """Decide for as many of these equal pods of a group as possible together, or for none."""
         if len(pods) < 2 or not reserves_nothing(framework, pods):
             return Together()
         quorum = quorum_of(framework, pods[0])
@@ -79,7 +79,7 @@ class EqualPods:
 
     @staticmethod
     def _observe(framework: Framework, result: Together) -> None:
-        """Those that were not asked for each pod count as having run for each."""
+        """Count plugins that did not run per pod as if they had."""
         if framework.metrics is None:
             return
         points, pods = framework.metrics.points, len(result.decisions)
@@ -90,7 +90,7 @@ class EqualPods:
 
 
 def end_of_run(framework: Framework, pods: Sequence[PodInfo], first: int) -> int:
-    """Where the pods end that share an evaluation with the first of them, as the cluster is now."""
+    """The end of the run of pods that share an evaluation with the first, in the current cluster."""
     template, signature = pods[first].shape.template, framework.signature(pods[first])
     end = first + 1
     if signature is not None:
@@ -100,20 +100,20 @@ def end_of_run(framework: Framework, pods: Sequence[PodInfo], first: int) -> int
 
 
 def reserves_nothing(framework: Framework, pods: Sequence[PodInfo]) -> bool:
-    """Whether nothing is set aside for any of these pods when it gets a node."""
+    """Whether Reserve has nothing to do for any of these pods."""
     shapes = {pod.shape for pod in pods}
     return promised(lambda: all(plugin.reserves_nothing(shape) for plugin in framework.reserve for shape in shapes))
 
 
 def quorum_of(framework: Framework, pod: PodInfo) -> int | None:
-    """From how many pods with nodes on Permit lets the group's pods pass; None: it cannot be said."""
+    """The number of pods with nodes from which Permit approves the group; None if unknown."""
     found = 0
     for plugin in framework.permit:
         quorum: list[int | None] = []
         if not promised(lambda plugin=plugin, quorum=quorum: quorum.append(plugin.quorum(pod)) is None):  # type: ignore[misc]
             return None
         if quorum[0] is None or (quorum[0] and found):
-            # The words of two who make pods wait change when the first is content.
+            # With two plugins the status changes when the first one approves.
             return None
         found = max(found, quorum[0])
     return found

@@ -1,8 +1,8 @@
-"""The scheduling cycle of a pod group; its members are popped together.
+"""The scheduling cycle of a pod group, whose members are popped together.
 
-The group has no entry in the queue. Its pods that can be tried are popped along with the first, the most important
-first, and put on trial together (`group_trial`). From how that ends follows what becomes of each: the pods of a group
-that may go are assumed one by one, as single pods are; all others fail, with the group's words or their own.
+The group itself is not in the queue. Its pods that can be tried are popped along with the first, in order of
+importance, and tried together (`group_trial`). The result determines what happens to each: if the group can be
+scheduled, its pods are assumed one by one, like single pods; all others fail, with the group's message or their own.
 
 Upstream: pkg/scheduler/schedule_one_podgroup.go; docs/behaviour.md, Pod groups.
 """
@@ -38,14 +38,14 @@ if TYPE_CHECKING:
     from stowplan.engine.groups.suspendable_trial import TrialSteps
     from stowplan.engine.groups.suspended_groups import SuspendedGroups
     from stowplan.engine.parts import Parts
-    from stowplan.framework.runtime import Framework
+    from stowplan.framework.runtime.framework import Framework
     from stowplan.queue.queued_pod import QueuedPod
 
 _log = get_logger(__name__)
 
 
 class Pods(Protocol):
-    """What the engine does with single pods."""
+    """The engine's handling of single pods."""
 
     def framework_for(self, pod: PodInfo, /) -> Framework | None: ...
 
@@ -70,7 +70,7 @@ class GroupCycle:
         statuses: GroupStatuses,
         metrics: GroupMetrics,
     ) -> None:
-        """`preemption` of None: the pods of a group preempt one by one."""
+        """`preemption` of None: the pods of a group preempt individually."""
         self._state = parts.state
         self._queue = parts.queue
         self._stories = parts.stories
@@ -85,7 +85,7 @@ class GroupCycle:
         self._metrics = metrics
 
     def run(self, popped: QueuedPod, *, started: float) -> None:
-        """Try the group of a pod that was popped."""
+        """Try the group of a popped pod."""
         group = group_key(popped.pod.pod)
         members = self._taken_along(group, popped)
         framework = self._common_profile(members, started)
@@ -105,7 +105,7 @@ class GroupCycle:
             try:
                 trial = self._at_once(framework, group, tried, started)
             except UnfinishedError as found:
-                # Begin anew, as a trial that may wait; what the plugin has done so far, it remembers.
+                # Restart as a suspendable trial; the plugin keeps its progress.
                 self._trials.algorithm.sampling.start, more = start, found
             else:
                 self._conclude(framework, group, tried, trial, started)
@@ -114,7 +114,7 @@ class GroupCycle:
         suspended.begin(GroupOnTrial(suspended, framework, group, tried, steps, concluder=self, started=started))
 
     def _at_once(self, framework: Framework, group: str, tried: Sequence[QueuedPod], started: float) -> GroupTrial:
-        """Try a group where nobody has to be waited for; raises UnfinishedError if a plugin has too much to do."""
+        """Try a group that has nothing to wait for; raises UnfinishedError if a plugin has too much to do."""
         trial = self._trials.run(framework, group, tried, max_portions=0)
         self._metrics.decided(started)
         if self._preemption is not None:
@@ -129,7 +129,7 @@ class GroupCycle:
         started: float,
         more: UnfinishedError | None,
     ) -> TrialSteps:
-        """The same where trials may wait. `more`: first let others have their turns."""
+        """Try a group in a suspendable trial. `more`: let other pods have their turns first."""
         if more is not None:
             yield more
         for _ in range(MAX_TRIES):
@@ -144,7 +144,7 @@ class GroupCycle:
         return GroupTrial(error(GIVEN_UP))
 
     def conclude(self, trial: GroupOnTrial, outcome: GroupTrial | Status) -> None:
-        """Conclude a trial that may have been suspended."""
+        """Handle the outcome of a trial that may have been suspended."""
         found = outcome if isinstance(outcome, GroupTrial) else GroupTrial(outcome)
         self._conclude(trial.framework, trial.group, trial.members, found, trial.started)
 
@@ -158,13 +158,13 @@ class GroupCycle:
         self._statuses.write(group, trial.status)
 
     def _taken_along(self, group: str, popped: QueuedPod) -> list[QueuedPod]:
-        """The pods to try, the popped one among them, in their order."""
+        """The pods to try, including the popped one, in order."""
         others = (info for info in self._state.pod_groups.unscheduled(group) if info.key != popped.pod.key)
         members = [popped, *(queued for info in others if (queued := self._queue.pop_specific(info)) is not None)]
         return sorted(members, key=_order)
 
     def _common_profile(self, members: Sequence[QueuedPod], started: float) -> Framework | None:
-        """The profile of all pods; None if they have several, or none that is here: then they have failed."""
+        """The profile of all pods; None if they have several, or an unknown one: they have then failed."""
         first = scheduler_name_of(members[0].pod.pod)
         other = next((name for queued in members if (name := scheduler_name_of(queued.pod.pod)) != first), None)
         framework = self._pods.framework_for(members[0].pod)
@@ -184,12 +184,13 @@ class GroupCycle:
                 self._pods.settle(own, queued, Failure(status=error(text)), started=started)
         return None
 
-    # -- what follows -------------------------------------------------------------------------------------------------
+    # -- outcome
+    # ----------------------------------------------------------------------------------------------------------
 
     def _submit(self, framework: Framework, members: Sequence[QueuedPod], trial: GroupTrial, started: float) -> None:
-        """Let each pod go on, or fail."""
+        """Let each pod proceed, or fail."""
         if trial.plan is not None:
-            # First: PreEnqueue holds the pods back from when they return to the queue.
+            # First: PreEnqueue must hold the pods back when they return to the queue.
             self._evictions.carry_out(trial.plan, framework.handle.event_recorder)
         tried = {pod.queued.pod.uid: pod for pod in trial.pods}
         for queued in members:
@@ -233,17 +234,17 @@ class GroupCycle:
 def _failure_of_group(
     trial: GroupTrial, own: Failure, *, needs_preemption: bool = False, wait: Status | None = None
 ) -> Failure:
-    """What a pod that did not get a node is told: its own words where they say why, else the group's."""
+    """The failure of a pod without a node: its own if it explains the result, otherwise the group's."""
     if trial.status.code == Code.Error:
         return own if own.status.code == Code.Error else Failure(status=trial.status, plan=own.plan)
     if needs_preemption and trial.status.rejected and not trial.waiting:
-        # Its victims are not spared, but the node is not kept for it.
+        # Its victims are evicted, but it is not nominated to the node.
         return Failure(status=_held_back(wait), plan=own.plan)
     return own
 
 
 def _held_back(wait: Status | None) -> Status:
-    """Of a pod that found a node, in a group that may not go."""
+    """The status of a pod that fits, in a group that cannot be scheduled."""
     reasons = () if wait is None else wait.shown_reasons
     return Status(Code.Unschedulable, tuple(reasons), error=RuntimeError(UNSCHEDULABLE))
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 class GroupMetrics:
     def __init__(self, metrics: SchedulerMetrics | None, *, now: Callable[[], float]) -> None:
-        """Without metrics, nothing is counted."""
+        """None: nothing is counted."""
         self._metrics = metrics
         self._now = now
 

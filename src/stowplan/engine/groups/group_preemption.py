@@ -1,9 +1,9 @@
-"""Preemption for a pod group as a whole, once its trial has found no room: the gate WorkloadAwarePreemption.
+"""Preemption for a pod group as a whole, after its trial found no room: the gate WorkloadAwarePreemption.
 
-The group's PostFilter plugin proposes victims, one set after the other. Each time the group is tried without those
-pods, and the plugin is told how the trial ended; PostFilter plugins of single pods take no part in these trials. The
-result goes into the group's first trial: whether the group waits for preemption, and which pods are to be evicted.
-Extenders filter and prioritize in these trials as in any other; they are not asked about the victims.
+The group's PostFilter plugin proposes sets of victims, one after the other. For each, the group is tried without those
+pods, and the plugin gets the result; PostFilter plugins for single pods do not run in these trials. The final result is
+stored in the group's first trial: whether the group waits for preemption, and which pods to evict. Extenders filter and
+prioritize in these trials as in any other; they are not asked about the victims.
 
 Upstream: runWorkloadAwarePreemption in pkg/scheduler/schedule_one_podgroup.go.
 """
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from stowplan.engine.groups.group_trials import GroupTrials
     from stowplan.engine.groups.suspendable_trial import Steps
     from stowplan.framework.interface import PodGroupPostFilterSteps
-    from stowplan.framework.runtime import Framework
+    from stowplan.framework.runtime.framework import Framework
     from stowplan.queue.queued_pod import QueuedPod
 
 NO_PLUGIN = "default preemption plugin is not registered, workload aware preemption is disabled"
@@ -52,9 +52,9 @@ class GroupPreemption:
         *,
         max_portions: int = MAX_PORTIONS,
     ) -> None:
-        """Look for pods to evict if the trial of these pods found no room for the group; it says what came of it.
+        """Look for pods to evict if the trial found no room for the group; the result is stored in the trial.
 
-        No extender is asked. `max_portions` is as in `GroupTrials.run`.
+        Extenders are not called. `max_portions` is as in `GroupTrials.run`.
         """
         search = self._search(framework, group, pods, trial)
         if search is not None:
@@ -63,7 +63,7 @@ class GroupPreemption:
     def help_in_steps(
         self, framework: Framework, group: str, pods: Sequence[QueuedPod], trial: GroupTrial
     ) -> Steps[None]:
-        """The same where each trial may wait; OvertakenError: the group is to be tried anew."""
+        """`help` with trials that may wait. Raises OvertakenError if the group has to be retried."""
         search = self._search(framework, group, pods, trial)
         if search is not None:
             _say(trial, search if isinstance(search, Status) else (yield from self._in_steps(search)))
@@ -71,10 +71,10 @@ class GroupPreemption:
     def _search(
         self, framework: Framework, group: str, pods: Sequence[QueuedPod], trial: GroupTrial
     ) -> _Search | Status | None:
-        """What is to be done; a Status: why nothing; None: nothing has to be."""
+        """The search, or why there is none (a Status); None: preemption is not needed."""
         if trial.status.code != Code.Unschedulable:
             return None
-        # Only one in-tree plugin is such a plugin; the message names it, as the reference's does.
+        # Only one in-tree plugin is of this kind; the message names it, like the reference's.
         plugins = (found for found in framework.plugins.values() if isinstance(found, PodGroupPostFilterPlugin))
         if (plugin := next(plugins, None)) is None:
             return unschedulable(NO_PLUGIN)
@@ -105,7 +105,7 @@ class GroupPreemption:
         return trials.run(search.framework, search.group, search.pods, helped=False, max_portions=max_portions).status
 
     def _in_steps(self, search: _Search) -> Steps[PodGroupPostFilterResult]:
-        """No transaction is open while a trial waits: it takes the pods off itself, each time that it goes on."""
+        """No transaction is open while a trial waits: it removes the pods itself each time it resumes."""
         stand = self._state.stand
         try:
             while (without := search.next_question()) is not None:
@@ -120,9 +120,10 @@ class GroupPreemption:
         return search.result
 
     def _confirm(self, search: _Search, victims: Sequence[PodInfo]) -> None:
-        """The cluster has moved: raise OvertakenError if the group fits without evictions by now, or not with these.
+        """Check a result against the changed cluster.
 
-        Extenders are not asked again.
+        Raises OvertakenError if the group fits without evictions by now, or not even with these. Extenders are not
+        called again.
         """
         if any(self._state.placed(victim.uid) is None for victim in victims):
             raise OvertakenError
@@ -135,7 +136,7 @@ class GroupPreemption:
 
 
 class _Search:
-    """A plugin's search for victims: which pods it proposes, and how the group's trial without them ended."""
+    """A plugin's search for victims: the pods it proposes, and the results of trying the group without them."""
 
     def __init__(
         self, framework: Framework, group: str, pods: Sequence[QueuedPod], steps: PodGroupPostFilterSteps
@@ -144,12 +145,12 @@ class _Search:
         self.group = group
         self.pods = pods
         self._steps = steps
-        #: How the last trial ended.
+        #: The result of the last trial.
         self.status: Status | None = None
         self.result: PodGroupPostFilterResult
 
     def next_question(self) -> Sequence[PodInfo] | None:
-        """The pods without which the group is to be tried; None: there is a result."""
+        """The pods without which to try the group; None: the search is finished."""
         try:
             return self._steps.send(self.status)  # type: ignore[arg-type]
         except StopIteration as end:
@@ -165,15 +166,15 @@ class _Search:
 
 
 class _Off:
-    """Pods that are off their nodes, in a transaction of the caller's."""
+    """Pods that are removed from their nodes, in a transaction of the caller."""
 
     def __init__(self, state: ClusterState) -> None:
         self._state = state
-        #: UID -> the pod, and the node if it is only assumed there.
+        #: UID -> the pod, and its node if it is only assumed there.
         self._off: dict[str, tuple[PodInfo, str]] = {}
 
     def become(self, pods: Sequence[PodInfo]) -> None:
-        """Have these pods off, and no others."""
+        """Remove exactly these pods, and put the others back."""
         state, wanted = self._state, {info.uid for info in pods}
         for uid in [uid for uid in self._off if uid not in wanted]:
             info, assumed_on = self._off.pop(uid)
@@ -188,7 +189,7 @@ class _Off:
 
 
 def _say(trial: GroupTrial, found: PodGroupPostFilterResult | Status) -> None:
-    """Let the trial say what came of the search."""
+    """Store the result of the search in the trial."""
     status = found if isinstance(found, Status) else found.status
     if not isinstance(found, Status) and status.code == Code.Success:
         trial.waiting, trial.plan = True, found.plan
@@ -200,12 +201,12 @@ def _say(trial: GroupTrial, found: PodGroupPostFilterResult | Status) -> None:
 
 
 def _only_take_room(framework: Framework, trial: GroupTrial) -> bool:
-    """Whether pods on nodes can only keep the group out: its pods are equal, and others only take room from them.
+    """Whether pods on nodes can only take room: the group's pods are equal, and others affect them in no other way.
 
-    The trial was made with all pods on their nodes: a plugin that skipped the group's pods then skips them with fewer.
+    The trial was made with all pods on their nodes: a plugin that skipped the group's pods also skips them with fewer.
     """
     if any(extender.filters for extender in framework.handle.extenders()):
-        # Who knows what they look at.
+        # Extenders may look at anything.
         return False
     signatures = {framework.signature(tried.queued.pod) for tried in trial.pods}
     states = [tried.decision.state for tried in trial.pods]

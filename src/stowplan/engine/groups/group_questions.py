@@ -1,12 +1,11 @@
 """Judge a pod group without side effects.
 
-The group's pods without a node are put on trial as `group_cycle` does it, next to those that have one. A group whose
-pods all have nodes is judged as if it were to be placed now. Pods that PreEnqueue holds back are left out, as the queue
-would not release them; if it holds back all of them, they are tried nevertheless, as the question is whether there is
-room.
+The group's pods without a node are tried as in `group_cycle`, next to those that have one. If all pods have nodes, the
+group is judged as if none had. Pods that PreEnqueue gates are left out, as the queue would not release them; if all are
+gated, they are tried nevertheless, because the question is whether there is room.
 
-Extenders are asked only by callers that can wait in the middle of a question. Otherwise the group is judged without
-them, and the judgement names them.
+Extenders are called only for callers that can wait in the middle of a question. Otherwise the group is judged without
+them, and the judgement lists them.
 
 Upstream: none; the trial is pkg/scheduler/schedule_one_podgroup.go.
 """
@@ -37,9 +36,9 @@ if TYPE_CHECKING:
     from stowplan.engine.groups.group_trial import GroupTrial, TriedPod
     from stowplan.engine.groups.group_trials import GroupTrials
     from stowplan.engine.groups.suspendable_trial import Steps, TrialSteps
-    from stowplan.framework.placements import Placement
     from stowplan.framework.requests import Ask, Outcome
-    from stowplan.framework.runtime import Framework
+    from stowplan.framework.runtime.framework import Framework
+    from stowplan.framework.runtime.placements import Placement
     from stowplan.framework.status import Status
 
 WITHOUT_GATE = "the gate GenericWorkload is off: its pods are scheduled one by one"
@@ -47,20 +46,20 @@ WITHOUT_GATE = "the gate GenericWorkload is off: its pods are scheduled one by o
 
 @dataclass(frozen=True, kw_only=True)
 class PlacedPod:
-    """A pod that a domain has room for beside the others."""
+    """A pod that fits into a domain along with the others."""
 
     pod: PodInfo
     node: str
-    #: Pods that leave first.
+    #: Pods to evict first.
     victims: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
 class RefusedPod:
-    """A pod that a domain has no room for, after those before it."""
+    """A pod that does not fit into a domain after those before it."""
 
     pod: PodInfo
-    #: What it is told, and that without what PostFilter adds.
+    #: The message of its status, and the one without PostFilter's part.
     message: str
     reason: str
     plugins: tuple[str, ...] = ()
@@ -68,16 +67,16 @@ class RefusedPod:
 
 @dataclass(kw_only=True)
 class DomainJudgement:
-    """The group on trial in one domain; the unnamed one is the whole cluster."""
+    """The group's trial in one domain; the unnamed one is the whole cluster."""
 
     name: str
     nodes: tuple[str, ...]
     status: Status
-    #: Whether it fits once pods have been evicted.
+    #: Whether the group fits after evictions.
     waiting: bool
     placed: tuple[PlacedPod, ...]
     refused: tuple[RefusedPod, ...]
-    #: Pods that leave for the group as a whole.
+    #: Pods to evict for the group as a whole.
     victims: tuple[str, ...] = ()
     chosen: bool = False
 
@@ -88,30 +87,30 @@ class DomainJudgement:
 
 @dataclass(kw_only=True)
 class GroupJudgement:
-    """What the scheduler thinks of a group: a snapshot."""
+    """The scheduler's verdict on a group: a snapshot."""
 
     group: str
-    #: The version of the cluster that was judged.
+    #: The version of the judged cluster.
     version: tuple[int, ...]
-    #: The object; None while there is none.
+    #: The PodGroup object; None if there is none.
     pod_group: PodGroup | None
-    #: Pods on trial, in the order in which they are tried, and those that keep their nodes.
+    #: Pods on trial, in order, and those that keep their nodes.
     pods: tuple[PodInfo, ...] = ()
     staying: tuple[PodInfo, ...] = ()
     #: Whether all pods had nodes, and were judged as if they had not.
     anew: bool = False
-    #: Pods that PreEnqueue holds back -> why.
+    #: Pods that PreEnqueue gates -> why.
     gated: dict[str, Status] = field(default_factory=dict)
     status: Status
     waiting: bool = False
     #: In the order in which they were tried.
     domains: tuple[DomainJudgement, ...] = ()
-    #: Extenders that an attempt would ask and the question did not -> why.
+    #: Extenders that an attempt would call and the question did not -> why.
     not_asked: Mapping[str, str] = field(default_factory=dict)
 
 
 class GroupQuestion:
-    """One group; to be used while `Engine.asking_about_group` lasts."""
+    """One group; only valid within `Engine.asking_about_group`."""
 
     def __init__(
         self,
@@ -122,7 +121,7 @@ class GroupQuestion:
         *,
         version: tuple[int, ...],
     ) -> None:
-        """`trials` of None: groups are off; `preemption` of None: groups do not preempt as a whole.
+        """`trials` of None: pod groups are disabled; `preemption` of None: groups do not preempt as a whole.
 
         `version`: the cluster's before the question.
         """
@@ -134,7 +133,7 @@ class GroupQuestion:
         self._state: ClusterState = algorithm.cluster
 
     def judgement(self, *, preempts: bool = True, ask: Callable[[Ask], Outcome] | None = None) -> GroupJudgement:
-        """Judge the group. Without `preempts`, victims for the group as a whole are not searched.
+        """Judge the group. Without `preempts`, there is no search for victims for the group as a whole.
 
         `ask` calls an extender; None skips extenders.
         """
@@ -169,7 +168,7 @@ class GroupQuestion:
         return free
 
     def _framework(self, found: GroupJudgement, pods: Sequence[PodInfo]) -> Framework | None:
-        """The profile of all pods, if the group can be judged."""
+        """The profile of all pods, or why the group cannot be judged."""
         if not pods:
             found.status = error(f"pod group {self._group} has no pods")
             return None
@@ -202,7 +201,7 @@ class GroupQuestion:
             if (status := framework.run_pre_enqueue(info)) is not None:
                 found.gated[info.key] = status
         tried = [info for info in pending if info.key not in found.gated] or list(pending)
-        # As the queue's order is among the pods of a group that were never tried.
+        # Like the queue's order of pods of a group that were never tried.
         tried.sort(key=lambda info: -info.priority)
         found.pods = tuple(tried)
         queued = [QueuedPod(pod=info, timestamp=0.0) for info in tried]
@@ -219,7 +218,7 @@ class GroupQuestion:
     def _domains(self, trial: GroupTrial) -> Iterator[DomainJudgement]:
         names = self._state.table.names
         if not trial.placements or trial.plan is not None:
-            # A group that preempts as a whole has no placements but the whole cluster.
+            # With preemption for the group as a whole, the only placement is the whole cluster.
             yield _domain("", tuple(name for name in names if name), trial, chosen=True)
             return
         for placement, of_placement in trial.placements:
@@ -241,7 +240,7 @@ def _in_steps(
 
 
 def _answered(steps: Steps[GroupTrial], ask: Callable[[Ask], Outcome]) -> GroupTrial:
-    """Go through a trial; each question is answered where it is put. Nothing else happens meanwhile."""
+    """Run a trial to its end; each extender request is answered in place, and nothing else happens meanwhile."""
     outcomes: tuple[Outcome, ...] | None = None
     portions = 0
     while True:
@@ -254,7 +253,7 @@ def _answered(steps: Steps[GroupTrial], ask: Callable[[Ask], Outcome]) -> GroupT
             portions += 1
             outcomes = (Done(portions <= MAX_PORTIONS),)
             continue
-        # Plugins that wait for anything else are not free of effects.
+        # Plugins that wait for anything else are not effect-free.
         assert isinstance(needed, tuple)
         outcomes = tuple(ask(question) for question in needed)  # type: ignore[arg-type]
 

@@ -1,6 +1,6 @@
-"""Pods of a group, tried together: what the feature gates switch on, put together.
+"""Scheduling of pod groups, assembled according to the feature gates.
 
-Without the gate GenericWorkload nothing of it is there, and pods of a group are tried one by one.
+Without the gate GenericWorkload this is empty, and pods of a group are scheduled one by one.
 """
 
 from __future__ import annotations
@@ -43,12 +43,12 @@ class GroupScheduling:
         wall_clock: Callable[[], float],
         stopwatch: Callable[[], float],
     ) -> None:
-        """`pods`: what is done with single pods. `stopwatch`: time for metrics."""
+        """`pods`: the handling of single pods. `stopwatch`: time for metrics."""
         self._algorithm = algorithm
         self.suspended = SuspendedGroups(parts, portions)
         self.statuses = GroupStatuses(parts.outbox, parts.state, wall_clock=wall_clock)
         self.trials: GroupTrials | None = None
-        #: None: the pods of a group preempt one by one.
+        #: None: the pods of a group preempt individually.
         self.preemption: GroupPreemption | None = None
         #: None: pods of a group are tried one by one.
         self.cycle: GroupCycle | None = None
@@ -71,9 +71,9 @@ class GroupScheduling:
         )
 
     def question(self, group: str, version: tuple[int, ...]) -> GroupQuestion:
-        """About the group, of the cluster at this version."""
+        """A question about the group in the cluster at this version."""
         return GroupQuestion(self._algorithm, self.trials, self.preemption, group, version=version)
 
     def unfinished(self) -> list[str]:
-        """What is under way, and cannot be dumped for."""
+        """What is in progress and prevents a dump."""
         return [*self.suspended.unfinished, *self.statuses.unfinished]

@@ -1,8 +1,8 @@
 """The PodGroupScheduled condition.
 
-A condition that says so already is not written again, and one that is True stays: pods that come later may fail, the
-group has been scheduled. A patch that the API server could not take now is tried again a few times; then it is logged
-and left at that, as the next attempt writes the next condition.
+A condition is only written if it changes, and one that is True stays: pods that are added later may fail, but the group
+has been scheduled. If the API server cannot process a patch now, it is retried a few times, then logged and dropped:
+the next attempt writes the next condition.
 
 Upstream: updatePodGroupCondition in pkg/scheduler/schedule_one_podgroup.go.
 """
@@ -28,14 +28,14 @@ if TYPE_CHECKING:
     from stowplan.framework.status import Status
 
 CONDITION = "PodGroupScheduled"
-#: Seconds before the first further try; each is as long again as all before it.
+#: Seconds before the first retry; each further delay is twice the previous one.
 FIRST_PAUSE = 0.2
 
 _log = get_logger(__name__)
 
 
 class GroupPatch:
-    """A condition being written, with the waiter for the result."""
+    """A condition being written, and the waiter for the result."""
 
     def __init__(self, owner: GroupStatuses, group: str, request: Patch) -> None:
         self.owner = owner
@@ -50,7 +50,7 @@ class GroupPatch:
         self.owner.answered(self, outcome)
 
     def woken(self) -> None:
-        """It has rested."""
+        """The delay before the retry is over."""
         self.owner.send(self)
 
 
@@ -59,11 +59,11 @@ class GroupStatuses:
         self._outbox = outbox
         self._state = state
         self._wall_clock = wall_clock
-        #: Conditions whose patch is not over, by group: the newest.
+        #: Unfinished patches, by group: the newest one.
         self._under_way: dict[str, GroupPatch] = {}
 
     def write(self, group: str, status: Status) -> None:
-        """Have the group's condition say how its attempt ended."""
+        """Write the outcome of an attempt to the group's condition."""
         found = self._state.objects.get(PodGroup, group)
         if found is None:
             _log.error(None, "Pod group not found, its condition is not written", podGroup=group)
@@ -83,7 +83,7 @@ class GroupStatuses:
         self.send(patch)
 
     def _changed(self, group: PodGroup, status: Status) -> dict[str, Any] | None:
-        """The condition to write; None if it says that already, or shall not."""
+        """The condition to write; None if it is unchanged, or must stay."""
         reason, message = "SchedulerError", status.message
         if status.code == Code.Success:
             reason, message = "Scheduled", ""
@@ -106,7 +106,8 @@ class GroupStatuses:
             "observedGeneration": generation,
         }
 
-    # -- one patch ----------------------------------------------------------------------------------------------------
+    # -- patches
+    # ----------------------------------------------------------------------------------------------------------
 
     def send(self, patch: GroupPatch) -> None:
         if self._under_way.get(patch.group) is patch:
@@ -126,5 +127,5 @@ class GroupStatuses:
 
     @property
     def unfinished(self) -> list[str]:
-        """Conditions that are still to be written."""
+        """Conditions that have yet to be written."""
         return [str(patch) for patch in self._under_way.values()]

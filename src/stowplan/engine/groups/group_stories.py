@@ -1,6 +1,6 @@
 """Stories of pod groups: the outcome of each trial.
 
-A group's story is kept beside those of pods, under a name that no pod can have.
+A group's story is stored among those of pods, under a key that no pod can have.
 
 Upstream has no counterpart.
 """
@@ -20,12 +20,12 @@ WAITS, FAILED = "waits for preemption", "failed"
 
 
 def story_key(group: str) -> str:
-    """The name of a group's story; a pod's has one slash."""
+    """The key of a group's story; a pod's key contains one slash."""
     return f"podgroup/{group}"
 
 
 def tell(stories: Stories, group: str, trial: GroupTrial) -> None:
-    """A trial came to an end."""
+    """Record a completed trial."""
     if not stories.kept:
         return
     what = FAILED

@@ -1,7 +1,7 @@
-"""The findings of a pod group's trial, as plain values.
+"""The result of a pod group's trial, as plain values.
 
-Permit says for each pod whether the group may go now; a pod that only has to wait counts as placed. With placements,
-the group is tried in each of them, and the best of those in which it fits is taken.
+For each pod, Permit returns whether the group can be scheduled now; a pod that only has to wait counts as placed. With
+placements, the group is tried in each of them, and the best of those in which it fits is chosen.
 
 Upstream: the pod group's algorithms in pkg/scheduler/schedule_one_podgroup.go; docs/behaviour.md, Pod groups.
 """
@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from stowplan.framework.placements import PodGroupAssignments, ProposedAssignment, run_placement_score
+from stowplan.framework.runtime.placements import PodGroupAssignments, ProposedAssignment, run_placement_score
 from stowplan.framework.status import SUCCESS, Code, Status, error
 
 if TYPE_CHECKING:
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from stowplan.engine.decision.attempt import Failure
     from stowplan.framework.cycle_state import CycleState
     from stowplan.framework.eviction_plan import GroupEvictionPlan
-    from stowplan.framework.placements import Placement, PlacementScores, PodGroupInfo
-    from stowplan.framework.runtime import Framework
+    from stowplan.framework.runtime.framework import Framework
+    from stowplan.framework.runtime.placements import Placement, PlacementScores, PodGroupInfo
     from stowplan.queue.queued_pod import QueuedPod
 
 UNSCHEDULABLE = "pod group is unschedulable"
@@ -31,15 +31,15 @@ WAITING = "pod group is waiting for preemption to complete"
 
 @dataclass(slots=True, eq=False, kw_only=True)
 class TriedPod:
-    """What became of one pod on trial."""
+    """The result for one pod on trial."""
 
     queued: QueuedPod
     decision: Decision
-    #: The node that it was put on; "" if on none.
+    #: The node that it was placed on; "" if none.
     host: str = ""
-    #: Why it cannot go there, if Reserve or Permit refused it, or deciding failed.
+    #: The failure, if Reserve or Permit rejected the pod, or deciding failed.
     failed: Failure | None = None
-    #: What Permit said if the pod would have to wait.
+    #: Permit's status if the pod would have to wait.
     wait: Status | None = None
 
     @property
@@ -48,7 +48,7 @@ class TriedPod:
 
     @property
     def needs_preemption(self) -> bool:
-        """Whether it fits once pods have left its node."""
+        """Whether it fits after evictions from its node."""
         return self.placed and not self.decision.node_name
 
     @property
@@ -60,23 +60,23 @@ class TriedPod:
 
 @dataclass(slots=True, eq=False)
 class GroupTrial:
-    """What became of a group."""
+    """The result for a group."""
 
-    #: Success; a rejection, waiting or not; or an Error.
+    #: Success; a rejection, whether or not it waits for preemption; or an Error.
     status: Status
-    #: In the order in which they were tried; pods after an error were not.
+    #: In the order in which they were tried; pods after an error were not tried.
     pods: list[TriedPod] = field(default_factory=list)
-    #: Whether it is rejected only until preemption is through.
+    #: Whether it is rejected only until its preemption is complete.
     waiting: bool = False
     #: The evictions that make room for the whole group.
     plan: GroupEvictionPlan | None = None
-    #: What became of it in each placement, where placements were tried; for explanations.
+    #: The result in each placement, if there are placements; for explanations.
     placements: Sequence[tuple[Placement, GroupTrial]] = ()
-    #: Whether a pod that was placed needs preemption.
+    #: Whether a placed pod needs preemption.
     _preempting: bool = False
 
     def take(self, tried: TriedPod) -> bool:
-        """Take in what became of the next pod; whether to go on."""
+        """Add the result of the next pod; return whether to continue."""
         self.pods.append(tried)
         if not tried.placed:
             if tried.status.rejected:
@@ -114,7 +114,7 @@ class InPlacements:
         self._final: GroupTrial | None = None
 
     def tried(self, placement: Placement | None, trial: GroupTrial) -> bool:
-        """Whether to go on with the next placement."""
+        """Add a trial; return whether to continue with the next placement."""
         if placement is None or trial.status.code == Code.Error:
             self._final = trial
             return False

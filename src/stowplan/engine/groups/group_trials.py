@@ -16,8 +16,7 @@ from stowplan.engine.groups.equal_pods import EqualPods
 from stowplan.engine.groups.group_trial import GroupTrial, InPlacements, TriedPod, rejected
 from stowplan.engine.groups.on_trial import OnTrial
 from stowplan.framework.cycle_state import CycleState
-from stowplan.framework.metrics import NO_FRAMEWORK_METRICS
-from stowplan.framework.placements import PodGroupInfo, run_placement_generate, whole_cluster
+from stowplan.framework.runtime.placements import PodGroupInfo, run_placement_generate, whole_cluster
 from stowplan.framework.status import Status, error
 from stowplan.framework.unfinished import UnfinishedError, unfinished_of
 
@@ -30,23 +29,23 @@ if TYPE_CHECKING:
     from stowplan.cluster.state import ClusterState
     from stowplan.engine.decision.algorithm import SchedulingAlgorithm
     from stowplan.engine.reporter import Reporter
-    from stowplan.framework.placements import Placement
-    from stowplan.framework.runtime import Framework
+    from stowplan.framework.runtime.framework import Framework
+    from stowplan.framework.runtime.placements import Placement
     from stowplan.queue.queued_pod import QueuedPod
 
     Rows = npt.NDArray[np.intp]
 
-#: Portions of work that takes long where a trial cannot wait; they hold up other pods.
+#: Maximum number of portions of long work if a trial cannot wait; they delay other pods.
 MAX_PORTIONS = 60
 
 
 class GroupTrials:
-    """Tries groups of pods of one cluster."""
+    """Tries pod groups on one cluster."""
 
     def __init__(
         self, algorithm: SchedulingAlgorithm, state: ClusterState, reporter: Reporter, *, placements: bool
     ) -> None:
-        """`placements`: whether groups may be bound to a domain."""
+        """`placements`: whether groups may be restricted to a domain."""
         self.algorithm = algorithm
         self.reporter = reporter
         self._state = state
@@ -62,10 +61,10 @@ class GroupTrials:
         helped: bool = True,
         max_portions: int = MAX_PORTIONS,
     ) -> GroupTrial:
-        """Try a group's pods, in this order; the cluster is as before in the end.
+        """Try a group's pods in this order. The cluster is unchanged afterwards.
 
-        Without `helped`, no PostFilter plugin is asked. No extender is, ever. `max_portions`: how many portions of long
-        work are done in a row; with 0, the trial ends with an UnfinishedError where there is such work.
+        Without `helped`, PostFilter does not run. Extenders are never called. `max_portions`: how many portions of long
+        work are done in a row; with 0, such work ends the trial with an UnfinishedError.
         """
         placements = self.placements(framework, group, pods)
         if isinstance(placements, GroupTrial):
@@ -78,7 +77,7 @@ class GroupTrials:
         return placements.concluded()
 
     def placements(self, framework: Framework, group: str, pods: Sequence[QueuedPod]) -> InPlacements | GroupTrial:
-        """The placements to try; or how it ends without any."""
+        """The placements to try, or the result if there are none."""
         if not self._placements:
             return InPlacements(framework)
         namespace, _, name = group.partition("/")
@@ -126,7 +125,7 @@ class _Trial:
         return trial
 
     def _in_turn(self, pods: Sequence[QueuedPod]) -> Iterator[TriedPod]:
-        """What becomes of each pod; equal ones that follow each other are decided together as far as that goes."""
+        """The result of each pod; consecutive equal pods are decided together as far as possible."""
         framework, first = self._framework, 0
         while first < len(pods):
             end = self._equal_pods.end(framework, pods, first)
@@ -136,7 +135,7 @@ class _Trial:
                 yield TriedPod(queued=pods[first + i], decision=decision, host=decision.node_name, wait=wait)
             first += len(together.decisions)
             if first < len(pods):
-                # Who comes next is to see them on their nodes. They set nothing aside there.
+                # The next pods must see these on their nodes. Reserve has nothing to do for them.
                 for decision in together.decisions:
                     self._on_trial.state.assume(PodInfo(decision.pod.pod, decision.pod.shape), decision.node_name)
             while first < end:
@@ -150,7 +149,8 @@ class _Trial:
                         first += 1
 
     def _try(self, queued: QueuedPod) -> TriedPod:
-        (self._framework.metrics or NO_FRAMEWORK_METRICS).begin_cycle()
+        if self._framework.metrics is not None:
+            self._framework.metrics.begin_cycle()
         try:
             decision = self._decided(queued)
         except UnfinishedError:
@@ -160,7 +160,7 @@ class _Trial:
         return self._on_trial.place(queued, decision)
 
     def _decided(self, queued: QueuedPod) -> Decision:
-        """It cannot be suspended here: a plugin with more work to do takes several portions in a row."""
+        """Decide for a pod without suspending; a plugin with more work gets several portions in a row."""
         portions = 0
         while True:
             decision = self._algorithm.schedule(self._framework, queued.pod, within=self._within, helped=self._helped)

@@ -1,7 +1,6 @@
-"""Put a group's pods on nodes within a transaction, and undo it.
+"""Place a group's pods within a transaction, and undo it.
 
-Each pod sees those before it on their nodes. Victims of preemption stay where they are, so a node may look fuller than
-it will be.
+Each pod sees those before it on their nodes. Victims of preemption stay, so a node may look fuller than it will be.
 """
 
 from __future__ import annotations
@@ -12,8 +11,8 @@ from stowplan.cluster.pod_info import PodInfo
 from stowplan.engine.cycle.reservation import reserve
 from stowplan.engine.cycle.scheduling_cycle import failure_of
 from stowplan.engine.groups.group_trial import TriedPod
-from stowplan.framework.binding import run_unreserve
 from stowplan.framework.cycle_state import CycleState
+from stowplan.framework.runtime.binding import run_unreserve
 from stowplan.framework.status import Code
 
 if TYPE_CHECKING:
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
     from stowplan.cluster.transaction import Transaction
     from stowplan.engine.decision.algorithm import Decision, SchedulingAlgorithm
     from stowplan.engine.reporter import Reporter
-    from stowplan.framework.runtime import Framework
+    from stowplan.framework.runtime.framework import Framework
     from stowplan.queue.queued_pod import QueuedPod
 
 
@@ -40,7 +39,7 @@ class OnTrial:
         self.state: ClusterState = algorithm.cluster
         self.framework = framework
         self.reporter = reporter
-        #: What was done, to be undone: pods on their nodes, in order.
+        #: What has to be undone: pods on their nodes, in order.
         self.placed: list[tuple[TriedPod, PodInfo, CycleState]] = []
         self._sampling = algorithm.sampling
         self._uids = frozenset(queued.pod.uid for queued in pods)
@@ -51,9 +50,9 @@ class OnTrial:
         self.state.pod_groups.on_trial = self._uids
 
     def place(self, queued: QueuedPod, decision: Decision) -> TriedPod:
-        """Put a pod on the node that was decided, or that preemption makes room on, if Reserve and Permit let it."""
+        """Place a pod on the chosen node, or the one that preemption clears, if Reserve and Permit succeed."""
         host = decision.node_name or _made_room(decision)
-        # Equal pods share the decision's state, and it moves on with the next of them.
+        # Equal pods share the decision's state, which changes with the next of them.
         state = CycleState() if decision.state is None else decision.state.clone()
         decision.state = state
         tried = TriedPod(queued=queued, decision=decision)
@@ -61,17 +60,19 @@ class OnTrial:
             return tried
         info = PodInfo(queued.pod.pod, queued.pod.shape)
         reservation = reserve(self.framework, state, info, host)
-        for problem in reservation.problems:
-            self.reporter.report(problem)
-        if reservation.failed is not None:
-            tried.failed = failure_of(reservation.failed)
-            return tried
-        tried.host, tried.wait = host, reservation.wait
+        if reservation is not None:
+            for problem in reservation.problems:
+                self.reporter.report(problem)
+            if reservation.failed is not None:
+                tried.failed = failure_of(reservation.failed)
+                return tried
+            tried.wait = reservation.wait
+        tried.host = host
         self.placed.append((tried, info, state))
         return tried
 
     def undo(self) -> None:
-        """No-op if it is undone already."""
+        """Undo everything. Idempotent."""
         transaction, self._transaction = self._transaction, None
         if transaction is None:
             return
@@ -83,11 +84,11 @@ class OnTrial:
         self.state.pod_groups.on_trial = frozenset()
         start = self._sampling.start
         transaction.rollback()
-        # Searches go on behind the nodes that this one has seen.
+        # Keep the sampling position: searches continue after the nodes of this one.
         self._sampling.start = start
 
 
 def _made_room(decision: Decision) -> str:
-    """The node that a PostFilter plugin has just nominated the pod to; "" also where an earlier nomination stays."""
+    """The node that a PostFilter plugin just nominated the pod to; "" also if an earlier nomination stays."""
     succeeded = decision.post_filter and decision.post_filter[-1][1].status.code == Code.Success
     return (decision.nominated_node_name or "") if succeeded else ""

@@ -1,12 +1,12 @@
-"""A pod group on trial that may wait: for extenders, PostFilter plugins with steps, or portions of long work.
+"""A pod group's trial that may wait: for extenders, PostFilter plugins with steps, or portions of long work.
 
-The same trial as `GroupTrials.run`, as a generator: it yields what it needs and is resumed with what came of it. While
-it waits no transaction is open: all that was done is undone before, and played again afterwards, pod by pod. Then each
-pod that had a node has to fit there still, if the cluster has moved; if one does not, the trial begins anew.
+The same trial as `GroupTrials.run`, as a generator: it yields what it needs and is resumed with the outcome. No
+transaction is open while it waits: everything is undone before, and replayed afterwards, pod by pod. If the cluster has
+changed, each pod that had a node must still fit there; if one does not, the trial restarts.
 
-Playing again costs as many reservations as pods were placed before, with each answer.
+A replay costs as many reservations as pods were placed before, for each answer.
 
-Upstream: the pod group's algorithms in pkg/scheduler/schedule_one_podgroup.go, which wait in their place.
+Upstream: the pod group's algorithms in pkg/scheduler/schedule_one_podgroup.go, which block while waiting.
 """
 
 from __future__ import annotations
@@ -22,7 +22,6 @@ from stowplan.engine.decision.suspendable_algorithm import MAX_TRIES, Needs, Sus
 from stowplan.engine.groups.group_trial import GroupTrial, TriedPod, rejected
 from stowplan.engine.groups.on_trial import OnTrial
 from stowplan.framework.extender import OvertakenError
-from stowplan.framework.metrics import NO_FRAMEWORK_METRICS
 from stowplan.framework.requests import Outcome
 from stowplan.framework.status import Status, error
 
@@ -36,7 +35,7 @@ if TYPE_CHECKING:
     from stowplan.engine.decision.suspendable_algorithm import Cycle, Within
     from stowplan.engine.groups.group_trials import GroupTrials
     from stowplan.framework.cycle_state import CycleState
-    from stowplan.framework.runtime import Framework
+    from stowplan.framework.runtime.framework import Framework
     from stowplan.queue.queued_pod import QueuedPod
 
     Rows = npt.NDArray[np.intp]
@@ -44,13 +43,13 @@ if TYPE_CHECKING:
 GIVEN_UP = f"given up after {MAX_TRIES} tries: {OvertakenError()}"
 
 T = TypeVar("T")
-#: Resumed as a `Cycle` is.
+#: Resumed like a `Cycle`.
 Steps = Generator[Needs, tuple[Outcome, ...], T]
 TrialSteps = Generator[Needs, tuple[Outcome, ...], GroupTrial]
 
 
 class SuspendableTrials:
-    """Tries groups of pods of one cluster."""
+    """Tries pod groups on one cluster."""
 
     def __init__(self, trials: GroupTrials) -> None:
         self._trials = trials
@@ -64,9 +63,9 @@ class SuspendableTrials:
         helped: bool = True,
         without: Sequence[PodInfo] = (),
     ) -> TrialSteps:
-        """Try a group's pods, in this order; the cluster is as before in the end, and whenever it waits.
+        """Try a group's pods in this order. The cluster is unchanged afterwards, and whenever the trial waits.
 
-        Without `helped`, no PostFilter plugin is asked. `without`: pods that are off their nodes meanwhile.
+        Without `helped`, PostFilter does not run. `without`: pods to remove from their nodes for the trial.
         """
         placements = self._trials.placements(framework, group, pods)
         if isinstance(placements, GroupTrial):
@@ -75,7 +74,7 @@ class SuspendableTrials:
         table = algorithm.cluster.table
         for placement in placements.todo:
             rows = self._trials.restriction(placement)
-            # Rows may be given to other nodes while the trial waits.
+            # Rows may be reassigned to other nodes while the trial waits.
             names = None if rows is None else [table.names[row] for row in rows.tolist()]
             one = OnTrial(algorithm, framework, pods, reporter)
             trial = _Trial(algorithm, one, names, without, helped=helped)
@@ -85,7 +84,7 @@ class SuspendableTrials:
 
 
 class _Trial:
-    """A group's trial in one placement; its transaction is open while it does not wait."""
+    """A group's trial in one placement; its transaction is open unless it waits."""
 
     def __init__(
         self,
@@ -104,7 +103,7 @@ class _Trial:
         self._names = names
         self._without = without
         self._helped = helped
-        #: The state of each placed pod before Reserve wrote into it.
+        #: The state of each placed pod before Reserve wrote to it.
         self._before: list[CycleState] = []
 
     def run(self, pods: Sequence[QueuedPod]) -> TrialSteps:
@@ -136,9 +135,10 @@ class _Trial:
     # -- one pod ------------------------------------------------------------------------------------------------------
 
     def _decided(self, queued: QueuedPod) -> Generator[Needs, tuple[Outcome, ...], Decision]:
-        """Where a pod goes; the transaction is undone while that takes time."""
+        """Decide for a pod; the transaction is undone while that waits."""
         framework = self._framework
-        (framework.metrics or NO_FRAMEWORK_METRICS).begin_cycle()
+        if framework.metrics is not None:
+            framework.metrics.begin_cycle()
         cycle = SuspendableAlgorithm(self._algorithm).schedule(
             framework, queued.pod, within=self._within(), helped=self._helped
         )
@@ -163,7 +163,7 @@ class _Trial:
     def _suspended(self, needed: Needs) -> Generator[Needs, tuple[Outcome, ...], tuple[Outcome, ...]]:
         metrics = self._framework.metrics
         sample = None if metrics is None else metrics.sample
-        # Undoing winds chance back, and the next pod of the trial must not draw the same.
+        # The undo rewinds the random source, and the next pod of the trial must not draw the same numbers.
         random: Any = self._framework.handle.random
         chance = random.getstate() if hasattr(random, "getstate") else None
         self._on_trial.undo()
@@ -184,7 +184,8 @@ class _Trial:
         row_of = self._state.table.row_of
         return np.array([row_of[name] for name in self._names or () if name in row_of], np.intp)
 
-    # -- undone, and played again -------------------------------------------------------------------------------------
+    # -- undo and replay
+    # --------------------------------------------------------------------------------------------------
 
     def _open(self) -> None:
         self._on_trial.open()
@@ -192,7 +193,7 @@ class _Trial:
             self._state.remove_pod(info.uid)
 
     def _play_again(self, *, moved: bool) -> None:
-        """Put the pods back onto their nodes; raise OvertakenError if one does not fit there any more."""
+        """Place the pods again; raise OvertakenError if one no longer fits."""
         placed = self._on_trial.placed
         for i, (tried, info, _) in enumerate(placed):
             if moved and not self._still_takes(tried, info):
@@ -201,17 +202,18 @@ class _Trial:
             try:
                 reservation = reserve(self._framework, state, info, tried.host)
             except ValueError:
-                # Somebody has bound it meanwhile.
+                # Another client has bound it.
                 raise OvertakenError from None
-            for problem in reservation.problems:
-                self._on_trial.reporter.report(problem)
-            if reservation.failed is not None:
-                raise OvertakenError
+            if reservation is not None:
+                for problem in reservation.problems:
+                    self._on_trial.reporter.report(problem)
+                if reservation.failed is not None:
+                    raise OvertakenError
             tried.decision.state = state
             placed[i] = (tried, info, state)
 
     def _still_takes(self, tried: TriedPod, info: PodInfo) -> bool:
-        """Whether a pod's node is there and takes it; one that has to wait for its victims is not asked."""
+        """Whether a pod's node exists and still fits it; not checked for one that waits for its victims."""
         row = self._state.table.row_of.get(tried.host)
         if row is None or tried.needs_preemption:
             return row is not None

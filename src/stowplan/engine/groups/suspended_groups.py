@@ -1,12 +1,11 @@
 """Pod groups whose trials wait: for extenders, a PostFilter plugin, or the next portion of long work.
 
 There is one record per group. It owns the trial (`suspendable_trial`) and resumes it once all answers have arrived. The
-group's pods stay in flight; no transaction is open. While a trial waits for an extender, no other pod is tried, even
-where scheduling cycles overlap: a group is decided on one state of the cluster.
+group's pods stay in flight; no transaction is open. While a trial waits for an extender, no other pod is tried, even if
+scheduling cycles may overlap: a group is decided on one state of the cluster.
 
 A trial is aborted when one of its pods is deleted, changes in more than its status, or is bound by another client; when
-plugins or the profile change; and when pods are no longer tried. Its questions are withdrawn and its pods go back to
-the queue.
+plugins or the profile change; and when scheduling stops. Its requests are withdrawn and its pods return to the queue.
 
 Upstream has no counterpart. There, a trial blocks until it is answered.
 """
@@ -33,7 +32,7 @@ if TYPE_CHECKING:
     from stowplan.engine.parts import Parts
     from stowplan.engine.suspension.portions import Portions
     from stowplan.framework.requests import Outcome
-    from stowplan.framework.runtime import Framework
+    from stowplan.framework.runtime.framework import Framework
     from stowplan.framework.status import Status
     from stowplan.queue.queued_pod import QueuedPod
 
@@ -41,10 +40,10 @@ _log = get_logger(__name__)
 
 
 class Concluder(Protocol):
-    """Takes what became of a group."""
+    """Handles the outcome of a trial."""
 
     def conclude(self, trial: GroupOnTrial, outcome: GroupTrial | Status, /) -> None:
-        """`outcome` of Status: the trial has failed."""
+        """`outcome` of Status: the trial failed."""
 
 
 class GroupOnTrial(Suspended):
@@ -84,7 +83,7 @@ class GroupOnTrial(Suspended):
         self.switched_off = framework.switched_off
         #: Whether it waits for an extender.
         self.asks = False
-        #: Portions that had been taken, of whatever work, when the attempt began.
+        #: Number of portions taken, by any work, when the attempt began.
         self.portions_before = owner.portions.taken
 
     @property
@@ -97,12 +96,12 @@ class GroupOnTrial(Suspended):
 
 class SuspendedGroups:
     def __init__(self, parts: Parts, portions: Portions) -> None:
-        # The queue is there only once the profiles are built.
+        # The queue is created after the profiles.
         self._parts = parts
         self.outbox = parts.outbox
         self.portions = portions
         self._state = parts.state
-        #: Those that wait, by the UIDs of their pods.
+        #: Waiting trials, by the UIDs of their pods.
         self.under_way: dict[str, GroupOnTrial] = {}
 
     @property
@@ -111,16 +110,16 @@ class SuspendedGroups:
 
     @property
     def holds_up(self) -> bool:
-        """Whether no pod is to be tried until an extender has answered."""
+        """Whether no pod may be tried until an extender has answered."""
         return bool(self.under_way) and any(trial.asks for trial in self.trials)
 
     @property
     def asleep(self) -> int:
-        """Those that only time, or a change of some object, moves on."""
+        """Trials that only time, or a change of some object, can advance."""
         return sum(trial.stage is Stage.ASLEEP for trial in self.trials)
 
     def begin(self, trial: GroupOnTrial) -> None:
-        """Run a group's trial, to its end or until it waits."""
+        """Run a group's trial until it ends or waits."""
         self._go_on(trial, None)
 
     def _go_on(self, trial: GroupOnTrial, outcomes: tuple[Outcome, ...] | None) -> None:
@@ -157,7 +156,7 @@ class SuspendedGroups:
             trial.asks = trial.wait_for(needed)
 
     def answered(self, trial: GroupOnTrial) -> None:
-        """Go on with a trial if it waits for nothing more."""
+        """Continue a trial if all its answers have arrived."""
         if (outcomes := trial.take_outcomes()) is not None:
             self._go_on(trial, outcomes)
 
@@ -176,10 +175,11 @@ class SuspendedGroups:
     def put_back(self, trial: GroupOnTrial) -> None:
         self._break_off(trial, "an equal group was decided")
 
-    # -- breaking off -------------------------------------------------------------------------------------------------
+    # -- aborting
+    # ---------------------------------------------------------------------------------------------------------
 
     def _break_off(self, trial: GroupOnTrial, why: str, *, give_back: bool = True) -> None:
-        """End a trial where it waits; its pods go back to the queue as they are now, unless they are left to others."""
+        """Abort a waiting trial; its pods return to the queue in their current version, unless others handle them."""
         _log.v(4).info("Suspended trial of a pod group is broken off", podGroup=trial.group, reason=why)
         trial.stop_waiting()
         self.portions.leave(trial)
@@ -196,7 +196,7 @@ class SuspendedGroups:
                 self._parts.queue.give_back(queued, PROFILE_SWAPPED)
 
     def pods_changed(self, changes: Sequence[Change[Pod]]) -> None:
-        """Pods have come, changed or gone; the cluster's state knows already."""
+        """Pods were added, changed or deleted; the cluster state is already updated."""
         for change in changes:
             pod = change.new or change.old
             trial = None if pod is None else self.under_way.get(pod.metadata.uid)
@@ -209,20 +209,20 @@ class SuspendedGroups:
                 self._break_off(trial, f"pod {tried.key} has changed")
 
     def plugins_switched(self) -> None:
-        """Plugins take part from now on, or do not."""
+        """Plugins were switched on or off."""
         for trial in self.trials:
             if trial.switched_off != trial.framework.switched_off:
                 self._break_off(trial, "plugins were switched off or on")
 
     def profiles_swapped(self, profiles: Mapping[str, Framework]) -> None:
-        """These are in force from now on."""
+        """These profiles are active from now on."""
         for trial in self.trials:
             framework = profiles.get(trial.framework.profile_name)
             if framework is not trial.framework:
                 self._break_off(trial, "the profile was swapped", give_back=framework is not None)
 
     def stop(self) -> None:
-        """Pods are tried no more."""
+        """Scheduling has stopped."""
         for trial in self.trials:
             self._break_off(trial, "the scheduler stops")
 
@@ -233,7 +233,7 @@ class SuspendedGroups:
         return [f"{trial}: {trial.stage.value}" for trial in self.trials]
 
     def problems(self) -> Iterator[str]:
-        """What is wrong between steps, if anything."""
+        """Violated invariants between steps."""
         for trial in self.trials:
             if trial.stage not in (Stage.ASKING, Stage.ASLEEP, Stage.PORTIONS):
                 yield f"{trial}: is {trial.stage.value} between steps"

@@ -1,10 +1,10 @@
-"""Record the inputs and effects of an engine that runs, whichever driver runs it.
+"""Record the inputs and effects of a running engine, independent of its driver.
 
-The engine goes on whatever becomes of the recording: if a line cannot be written, the recording ends there.
+The engine continues whatever happens to the recording: if a line cannot be written, the recording ends there.
 
-A recording that begins in the middle of a run begins with a dump of the engine, and so does each file of a rotated one,
-so that it can be read without those before it. An engine can be dumped only while it is in the middle of nothing: both
-wait for such a moment.
+A recording that is started during a run begins with a dump of the engine. So does each file of a rotated recording, so
+that it can be read without the earlier ones. An engine can be dumped only while nothing is in progress: both wait for
+such a moment.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _log = get_logger(__name__)
 
 
 class GuardedCalls(Protocol):
-    """Calls of users' plugins, counted step by step: `guarding.hang_guard.HangGuard`."""
+    """Counts calls of user plugins in each step: `guarding.hang_guard.HangGuard`."""
 
     def begin_step(self) -> None: ...
 
@@ -40,13 +40,13 @@ class GuardedCalls(Protocol):
 
 
 class Rotation(Protocol):
-    """What is written to, as far as it wants to be rotated: `daemon.recording_file.RecordingFile`."""
+    """An output that may need rotation: `daemon.recording_file.RecordingFile`."""
 
     @property
     def is_due(self) -> bool: ...
 
     def rotate(self) -> None:
-        """Write to a new file from now on."""
+        """Start a new file."""
 
 
 class Recorder:
@@ -58,18 +58,18 @@ class Recorder:
         annotations: RecordedAnnotations | None = None,
         rotation: Rotation | None = None,
     ) -> None:
-        """`write` takes some lines at a time, and does not wait; what it raises ends the recording."""
+        """`write` gets several lines at a time, and must not block; if it raises, the recording ends."""
         self._write = write
         self._guard = guard
         self._annotations = annotations
         self._rotation = rotation
-        #: None before it begins, and once it has ended early.
+        #: None before it begins, and after it ended early.
         self._recording: Recording | None = None
-        #: Whether it is to begin with a dump, at the next moment at which there can be one.
+        #: Whether it begins with a dump, as soon as one is possible.
         self._joins = False
         #: Why it ended early.
         self.failure: Exception | None = None
-        #: What a header has that does not change.
+        #: The constant part of the header.
         self._header: Header | None = None
         self._random: Chance | None = None
 
@@ -83,7 +83,7 @@ class Recorder:
         random: Chance | None,
         decides: bool = True,
     ) -> None:
-        """Write down what the engine is built with; `decides`: and what follows from its steps."""
+        """Record the construction of the engine. `decides`: whether to record the outcomes of steps as well."""
         self._random = random
         self._header = header = Header(
             now=now,
@@ -97,7 +97,7 @@ class Recorder:
         self._start(header)
 
     def join(self, engine: Engine, now: float, *, decides: bool = True) -> None:
-        """Begin in the middle of the engine's run, now or as soon as it is in the middle of nothing."""
+        """Start during the engine's run, now or as soon as nothing is in progress."""
         self._random = engine.random
         self._header = Header(
             now=now,
@@ -111,7 +111,7 @@ class Recorder:
         self._begin_with_dump(engine, now)
 
     def _chance(self) -> object:
-        # Chance of another kind cannot be set back; ties then go elsewhere when it is played again.
+        # A custom random source cannot be restored, so ties are broken differently in a replay.
         random = self._random
         return random.getstate() if random is not None and hasattr(random, "getstate") else None
 
@@ -122,7 +122,7 @@ class Recorder:
             self.end(e)
 
     def step(self, engine: Engine, input_: Input, now: float) -> list[Effect]:
-        """Have the engine take the input, and write it down."""
+        """Pass the input to the engine, and record it."""
         guard = self._guard
         if guard is not None:
             guard.begin_step()
@@ -139,14 +139,14 @@ class Recorder:
                 try:
                     recording.add(input_, now, () if guard is None else guard.broken_off_in_step, effects)
                 except Exception as e:
-                    # A full disk, or an answer of a plugin that JSON cannot hold.
+                    # A full disk, or a plugin result that is not JSON-able.
                     self.end(e)
                 else:
                     if self._rotation is not None and self._rotation.is_due:
                         self._begin_with_dump(engine, now)
 
     def _begin_with_dump(self, engine: Engine, now: float) -> None:
-        """Begin, or go on in another file, unless the engine is in the middle of something."""
+        """Begin, or continue in another file, unless something is in progress."""
         if engine.under_way or engine.unfinished():
             return
         assert self._header is not None
@@ -169,7 +169,7 @@ class Recorder:
             self._start(header)
 
     def flush(self) -> None:
-        """Write what is not written yet."""
+        """Write buffered lines."""
         if self._recording is not None:
             try:
                 self._recording.flush()
@@ -177,14 +177,14 @@ class Recorder:
                 self.end(e)
 
     def end(self, why: Exception) -> None:
-        """Record nothing more, and say why; no-op once it has ended."""
+        """End the recording, with the reason; no-op if it has ended."""
         if self.failure is None:
             self._recording, self._joins, self.failure = None, False, why
             _log.error(why, "Cannot write the recording; it ends here")
 
 
 class RecordedEngine:
-    """An engine as its driver sees it, whose steps are recorded."""
+    """The engine as its driver sees it, with every step recorded."""
 
     def __init__(self, engine: Engine, recorder: Recorder) -> None:
         self._engine = engine

@@ -1,9 +1,9 @@
 """Which annotations a recording keeps.
 
-Annotations hold what nobody should have to think of before a recording is handed on: notes of tools, addresses, whole
-manifests. Those that plugins declare (`Plugin.reads_annotations`) are kept, since decisions hang on them. In place of
-all others there is one with their digest: a change of an annotation is an event that may wake pods, so a replay has to
-see that something changed, not what. The digest is keyed by a secret that is not kept, so nobody can try values out.
+Annotations may contain sensitive data: notes of tools, addresses, whole manifests. Those that plugins declare
+(`Plugin.reads_annotations`) are kept, because decisions depend on them. All others are replaced by one annotation with
+their digest: a change of annotations is an event that may wake pods, so a replay must see that something changed, but
+not what. The digest is keyed with a secret that is not stored, so that values cannot be guessed.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     from stowplan.api.types import Pod
     from stowplan.engine.dumped import EngineDump
 
-#: Stands for all annotations that are not kept; its value changes when one of them does.
+#: Replaces all annotations that are not kept; its value changes when one of them does.
 OTHERS = "stowplan.dev/other-annotations"
-#: What `what-if` commands read: a pod that its kubelet made.
+#: Read by the `what-if` commands: marks static pods.
 ALWAYS_KEPT = frozenset({"kubernetes.io/config.mirror"})
 
 
@@ -40,7 +40,7 @@ class RecordedAnnotations:
         self._secret = secret
 
     def of_input(self, input_: Input) -> Input:
-        """The input as it is written."""
+        """The input with filtered annotations."""
         if isinstance(input_, Changes):
             return Changes(input_.kind, [Change(self._of(one.old), self._of(one.new)) for one in input_.changes])
         if isinstance(input_, Answer) and isinstance(input_.outcome, Done):
@@ -50,7 +50,7 @@ class RecordedAnnotations:
         return input_
 
     def of_dump(self, dump: EngineDump) -> EngineDump:
-        """The same of a dump."""
+        """The dump with filtered annotations."""
         state, placements = dump.state, dump.state.placements
         nodes = replace(placements.nodes, rows=[self._of(node) for node in placements.nodes.rows])
         pods = [replace(one, pod=self._of(one.pod)) for one in placements.pods]
@@ -74,7 +74,7 @@ class RecordedAnnotations:
         return [self._of(pod) for pod in pods]
 
     def _of(self, obj: Any) -> Any:
-        """An object, or the content of a custom one, with the annotations that are kept."""
+        """An object, or the content of a custom one, with filtered annotations."""
         if obj is None:
             return None
         if isinstance(obj, CustomObject):

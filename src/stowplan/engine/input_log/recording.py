@@ -1,25 +1,26 @@
 """Record an engine's inputs, and replay them.
 
-Decisions hang on nothing but the configuration, the seed and the inputs with their times, so those are all that is
-kept: one line of JSON each. The first line says what the engine was built with. Objects are written as the scheduler
-knows them, without the fields that it does not read, such as the environment of containers, and without what kubectl
-notes of them; of a change only the new object is written, as the old one came before. A recording that begins in the
-middle of a run begins with a dump of the engine; it writes the old objects, too, that are neither in that nor came
-since. Where a user's plugin was broken off in the middle of a call, the line says in which one, and how that was told.
-A recording of an engine that decides has beside each input what followed: which pods were bound and evicted, and a
-checksum of all effects, which a replay is held to. One of an engine that only follows a cluster has inputs alone.
+Decisions depend on nothing but the configuration, the seed and the inputs with their times, so these are recorded: one
+line of JSON each. The first line says how the engine was built. Objects are written as the scheduler knows them,
+without the fields that it does not read, such as the environment of containers, and without kubectl's last-applied
+annotation. Of a change only the new object is written, as the old one is in an earlier line. A recording that is
+started during a run begins with a dump of the engine; for objects that are neither in the dump nor in earlier lines,
+the old version is written, too. If a call of a user plugin was interrupted, the line says which call, and what the
+framework was told. For an engine that schedules, each line also has the outcome: which pods were bound and evicted, and
+a checksum of all effects, which a replay must reproduce. For an engine that only follows a cluster, there are only
+inputs.
 
     recording = Recording(file.write, header)                  # while it runs, once for each step:
     recording.add(input_, now, effects=effects)
     recording.flush()                                          # at the end
     for effects in Replay(lines, registry).steps(): ...        # afterwards: the same effects, byte for byte
 
-Coroutines of plugins are not run again: what they answered is in the log. A plugin whose synchronous methods depend on
-anything else than what the framework hands them (a clock, a file, what its own coroutine has left behind) decides
-differently the second time; nothing here can know that, but the effects show it. Nor is it known what a call did
-before it was broken off.
+Coroutines of plugins are not run again: their results are in the recording. A plugin whose synchronous methods depend
+on anything but what the framework passes to them (a clock, a file, side effects of its own coroutine) decides
+differently in a replay; that cannot be detected in advance, but the effects differ. What an interrupted call did before
+it was interrupted is not known either.
 
-A process that is killed leaves a last line that is torn: where a file ends within a line, the recording ends before it.
+A killed process may leave an incomplete last line: if a file ends within a line, the recording ends before it.
 """
 
 from __future__ import annotations
@@ -63,8 +64,8 @@ from stowplan.engine.inputs import (
 )
 from stowplan.engine.settings import EngineSettings
 from stowplan.engine.written_objects import kind_named, name_of, read_object, with_name, writer_of
-from stowplan.framework.binding import PluginGaveUpError
 from stowplan.framework.requests import Bind, Delete, Done, Outcome, Refused, Unknown
+from stowplan.framework.runtime.binding import PluginGaveUpError
 from stowplan.framework.status import Code, Status
 from stowplan.metrics.registry import MetricsRegistry
 from stowplan.metrics.scheduler import SchedulerMetrics
@@ -76,42 +77,42 @@ if TYPE_CHECKING:
     from stowplan.engine.input_log.recorded_annotations import RecordedAnnotations
     from stowplan.engine.settings import Meter
     from stowplan.framework.extender import Extender
-    from stowplan.framework.registry import Registry
+    from stowplan.framework.runtime.registry import Registry
 
-#: Changes when lines are written otherwise. 1 had no decisions.
+#: Changes with the format. Version 1 had no decisions.
 FORMAT = 2
 READABLE = (1, FORMAT)
 
-#: Lines are made so many at a time, which takes a fraction of what single ones between other work take; or fewer, when
-#: so many seconds have passed since the last ones.
+#: Lines are encoded in batches of this size, which takes a fraction of the time of encoding single ones between other
+#: work; or after this many seconds.
 LINES_AT_A_TIME, SECONDS_AT_A_TIME = 64, 0.5
 
 
 class RecordingError(ValueError):
-    """A line that is none of a recording, or of another version; says which and why."""
+    """A line that is invalid, or of another version; says which and why."""
 
 
 class BrokenOff(NamedTuple):
-    """A call of a user's plugin that was broken off."""
+    """An interrupted call of a user plugin."""
 
-    #: Which call of the step it was, from 1. Calls within one that was broken off do not count.
+    #: Index of the call within the step, from 1. Calls nested in an interrupted one do not count.
     number: int
-    #: What the framework was told.
+    #: The error that the framework got.
     why: str
 
 
 class Decision(NamedTuple):
-    """A pod that was sent to a node, or evicted."""
+    """A pod that was bound or evicted."""
 
     what: Literal["bind", "evict"]
     #: namespace/name.
     pod: str
-    #: "" of an eviction.
+    #: "" for an eviction.
     node: str
 
 
 class Outcomes(NamedTuple):
-    """What followed from an input."""
+    """The outcome of an input."""
 
     #: Of all effects, as bytes; None: one of them cannot be encoded.
     checksum: int | None
@@ -119,18 +120,18 @@ class Outcomes(NamedTuple):
 
 
 class Entry(NamedTuple):
-    """One input as it was recorded."""
+    """One recorded input."""
 
     now: float
     input: Input
-    #: Calls within the step that were broken off, in order.
+    #: Interrupted calls within the step, in order.
     broken_off: tuple[BrokenOff, ...] = ()
-    #: None: the recording does not say.
+    #: None: not recorded.
     outcomes: Outcomes | None = None
 
 
 class Header(msgspec.Struct, frozen=True, kw_only=True):
-    """What the engine was built with."""
+    """How the engine was built."""
 
     format: int = FORMAT
     now: float
@@ -138,29 +139,29 @@ class Header(msgspec.Struct, frozen=True, kw_only=True):
     gates: dict[str, bool]
     max_in_unschedulable: float
     overlaps: bool = False
-    #: The state of its source of chance, as `random.Random` gives it; None: there is none.
+    #: The state of its random source, as in `random.Random`; None: there is none.
     chance: Any = None
-    #: The engine when the recording began; None: it had taken no step.
+    #: The engine when the recording began; None: before its first step.
     dump: EngineDump | None = None
-    #: Whether the lines say what followed from the inputs.
+    #: Whether the lines include outcomes.
     decides: bool = False
 
 
 class Recording:
-    """Writes down what an engine hears."""
+    """Records an engine's inputs."""
 
     def __init__(
         self, write: Callable[[bytes], object], header: Header, *, annotations: RecordedAnnotations | None = None
     ) -> None:
-        """`write` takes some lines at a time, whole ones; `annotations` of None: all are kept."""
+        """`write` gets several complete lines at a time; `annotations` of None: all are kept."""
         self._write = write
         self._annotations = annotations
         self._decides = header.decides
         if annotations is not None and header.dump is not None:
             header = replace(header, dump=annotations.of_dump(header.dump))
-        #: Objects that a reader knows; None: all that ever came.
+        #: Objects that are in the dump or in earlier lines; None: all that ever existed.
         self._known = None if header.dump is None else {key for key, _ in _objects_of(header.dump)}
-        #: What is not written yet; inputs do not change any more.
+        #: Lines to encode; inputs are immutable by now.
         self._waiting: list[tuple[Input, float, Sequence[BrokenOff], Sequence[Effect]]] = []
         self._wrote_at = header.now
         write(_ENCODER.encode(header) + b"\n")
@@ -175,7 +176,7 @@ class Recording:
             self.flush()
 
     def flush(self) -> None:
-        """Write what was added."""
+        """Write buffered lines."""
         waiting, self._waiting = self._waiting, []
         if waiting:
             self._write(_ENCODER.encode_lines([self._line(*entry) for entry in waiting]))
@@ -205,12 +206,12 @@ def read_header(line: bytes | str) -> Header:
 
 
 def outcomes_of(effects: Sequence[Effect]) -> Outcomes:
-    """What a recording keeps of effects."""
+    """The recorded part of effects."""
     checksum: int | None
     try:
         checksum = crc32(b"".join([effect.encoded() for effect in effects])) if effects else 0
     except (TypeError, ValueError, OverflowError, RecursionError):
-        # A plugin may ask for what only its own code understands.
+        # A plugin may emit an effect that only its own code can encode.
         checksum = None
     found = (_decision(effect.action) for effect in effects if type(effect.action) in _DECISIVE)
     return Outcomes(checksum, tuple(decision for decision in found if decision is not None))
@@ -230,7 +231,7 @@ def _decision(action: Any) -> Decision | None:
 
 
 def read_entries(lines: Iterable[bytes | str], header: Header) -> Iterator[Entry]:
-    """The inputs of the lines after the header."""
+    """Parse the lines after the header."""
     dump = header.dump
     nothing = _NOTHING_FOLLOWED if header.decides else None
     known: dict[_Key, ApiStruct] = {} if dump is None else dict(_objects_of(dump))
@@ -255,15 +256,15 @@ def _read_entry(line: bytes | str, known: dict[_Key, ApiStruct], nothing: Outcom
 
 
 def _is_torn(line: bytes | str) -> bool:
-    """Whether the file ends within this line, which no other line is without an end for."""
+    """Whether the file ends within this line: all others have a line end."""
     return not (line.endswith("\n") if isinstance(line, str) else line.endswith(b"\n"))
 
 
 class BrokenOffCalls(Protocol):
-    """Breaks off the calls of users' plugins that were broken off then: `guarding.broken_off_calls`."""
+    """Interrupts the calls of user plugins that were interrupted in the recorded run: `guarding.broken_off_calls`."""
 
     def expect(self, calls: Sequence[BrokenOff], /) -> None:
-        """Expect these interrupted calls in the next step."""
+        """Set the calls to interrupt in the next step."""
 
 
 class Replay:
@@ -279,12 +280,12 @@ class Replay:
         broken_off: BrokenOffCalls | None = None,
         extenders: Sequence[Extender] | None = None,
     ) -> None:
-        """`chance` is a `random.Random`: it is set to where the recorded one was.
+        """`chance` is a `random.Random`, which is set to the recorded state.
 
         `extenders` of None: those of the configuration.
         """
         self._lines = iter(lines)
-        #: Whether `steps_until` has stopped before the end.
+        #: Whether `steps_until` stopped before the end.
         self.goes_on = False
         self.header = header = read_header(next(self._lines, b""))
         if header.chance is None:
@@ -308,11 +309,11 @@ class Replay:
             self.engine.load(header.dump)
 
     def steps(self) -> Iterator[tuple[Entry, list[Effect]]]:
-        """Each input, and the effects that follow from it."""
+        """The effects of each input."""
         return self.steps_until(None)
 
     def steps_until(self, moment: float | None) -> Iterator[tuple[Entry, list[Effect]]]:
-        """The same up to a moment, those at it included."""
+        """The steps up to and including a moment."""
         for entry in read_entries(self._lines, self.header):
             if moment is not None and entry.now > moment:
                 self.goes_on = True
@@ -330,7 +331,7 @@ _Key = tuple[str, str, str]
 
 
 def _objects_of(dump: EngineDump) -> Iterator[tuple[_Key, ApiStruct]]:
-    """The objects of which the dumped engine had heard, as it knew them last."""
+    """The objects known to the dumped engine, in their latest version."""
     for name, obj in objects_of(dump):
         metadata: ObjectMeta = obj.metadata  # type: ignore[attr-defined]
         yield (name, metadata.namespace, metadata.name), obj
@@ -343,7 +344,7 @@ def _write_changes(changes: Changes) -> Any:
 
 
 def _with_unknown_objects(changes: Changes, written: Any, known: set[_Key]) -> Any:
-    """The same with old objects that a reader does not know, in place of the 1; and note which it knows then."""
+    """The changes with unknown old objects included, instead of the marker 1; updates the set of known objects."""
     name, lines = written
     return name, [_with_unknown(name, *pair, known) for pair in zip(changes.changes, lines, strict=True)]
 
@@ -360,7 +361,7 @@ def _with_unknown(name: str, change: Change[Any], line: Any, known: set[_Key]) -
 
 
 def _write_change(old: Any, new: Any, written: Callable[[Any], Any]) -> Any:
-    """A new object; a new version, marked with 1; or who is gone."""
+    """A new object; a new version, marked with 1; or the key of a deleted one."""
     if new is None:
         metadata = old.metadata
         return metadata.namespace, metadata.name
@@ -387,7 +388,8 @@ def _read_change(name: str, kind: type[ApiStruct], written: Any, known: dict[_Ke
     return Change(old, new)
 
 
-# -- answers ----------------------------------------------------------------------------------------------------------
+# -- outcomes
+# -------------------------------------------------------------------------------------------------------------
 
 
 def _write_answer(answer: Answer) -> Any:
@@ -433,13 +435,13 @@ def _read_status(written: Any) -> Status:
 
 
 def _write_error(error: BaseException) -> Any:
-    """The first of its classes that says something to the engine, its text, and an API server's code."""
+    """The first of its classes that matters to the engine, its text, and the API server's status code."""
     name = next((kind.__name__ for kind in type(error).__mro__ if kind.__name__ in _ERRORS), "")
     return name, str(error), error.status.code if isinstance(error, ApiError) else 0
 
 
 def _read_error(written: Any) -> Exception:
-    """An error that says the same to the engine and has the same text."""
+    """An error that is equivalent for the engine and has the same text."""
     name, text, code = written
     return _ERRORS[name](text, code) if name else RuntimeError(text)
 
@@ -452,7 +454,7 @@ def _refused_by_api(kind: type[ApiError]) -> Callable[[str, int], Exception]:
     return lambda text, code: kind(text, code=code)
 
 
-#: Class -> how one is made of its text and its code.
+#: Class -> function of text and status code.
 _ERRORS: dict[str, Callable[[str, int], Exception]] = {
     "Unreachable": lambda text, code: Unreachable(text),
     "DecodeError": lambda text, code: DecodeError(field="", message=text),
@@ -467,10 +469,10 @@ def _made(kind: Any) -> Callable[[Any, Any], Input]:
     return lambda written, known: kind(*written)
 
 
-#: What is written as its fields and made of them.
+#: Inputs that are written as their fields.
 _PLAIN = (Schedule, Tick, Started, Stopped, Closing, WallClock, Allowed, Cancelled, Offered, Declined)
 
-#: Input -> its name, and what makes plain values of it; None: it is one.
+#: Input -> its name, and a function that makes plain values of it; None: it already is one.
 _WRITERS: dict[type[Any], tuple[str, Callable[[Any], Any] | None]] = {
     kind: (kind.__name__, None) for kind in (*_PLAIN, Activated, Told)
 } | {

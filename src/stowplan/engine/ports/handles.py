@@ -1,4 +1,4 @@
-"""The handles that plugins receive: one `Handle` per profile, with the parts of the engine behind it."""
+"""The handles passed to plugins: one `Handle` per profile, backed by the parts of the engine."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from stowplan.engine.ports.recorder import EffectRecorder
 from stowplan.framework.handle import Handle
-from stowplan.framework.metrics import FrameworkMetrics
+from stowplan.framework.runtime.metrics import FrameworkMetrics
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -37,7 +37,7 @@ class Handles:
         events: bool,
         wall_clock: Callable[[], float],
     ) -> None:
-        """`plugins`: what coroutines do between steps. `events`: whether users are told of what happens to pods."""
+        """`plugins`: calls of coroutines between steps. `events`: whether Events are recorded."""
         self._parts = parts
         self._plugins = plugins
         self._evictions = evictions
@@ -50,7 +50,7 @@ class Handles:
         self._wall_clock = wall_clock
 
     def new(self, profile: str, extenders: Sequence[Extender], *, in_force: bool) -> Handle:
-        """`in_force`: whether the profile decides from the beginning."""
+        """`in_force`: whether the profile is active from the start."""
         parts, meter = self._parts, self._meter
         return Handle(
             cluster=parts.state,

@@ -1,7 +1,7 @@
-"""What plugins do beside answering: activate pods, allow, reject or cancel one, record Events.
+"""Side effects of plugins: activate pods, allow, reject or cancel one, record Events.
 
-Within a step it takes effect at once. Between steps it comes from coroutines, and is submitted as an input, so that a
-recording has it. While a question is asked it has no effect.
+Within a step they take effect at once. Between steps they come from coroutines, and are submitted as inputs, so that
+they are recorded. While a question is answered they are ignored.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ if TYPE_CHECKING:
 
 class Driver(Protocol):
     def submit(self, input_: Input, /) -> None:
-        """Hand an input to the engine now, and carry out what follows."""
+        """Pass an input to the engine now, and carry out the effects."""
 
 
 class PluginInputs:
     def __init__(self, outbox: Outbox) -> None:
         self._outbox = outbox
         self.driver: Driver | None = None
-        #: Whether a step is under way.
+        #: Whether a step is in progress.
         self.stepping = False
-        #: Whether a question is being asked.
+        #: Whether a question is being answered.
         self.asking = False
 
     def begin(self, parts: Parts) -> None:
-        """The parts know of this, so they come later."""
+        """Set the parts, which need this object to be built."""
         self._parts = parts
 
     def takers(self) -> dict[type[Any], Callable[[Any], None]]:
@@ -48,7 +48,7 @@ class PluginInputs:
         }
 
     def _submitted(self, input_: Input) -> bool:
-        """Whether it was handed in as an input, because no step is under way; or was dropped, as somebody only asks."""
+        """Whether the call was submitted as an input (no step is in progress) or dropped (because of a question)."""
         if self.asking:
             return True
         if self.stepping or self.driver is None:
@@ -57,12 +57,12 @@ class PluginInputs:
         return True
 
     def activate(self, pods: Sequence[PodInfo]) -> None:
-        """Have pending pods tried soon."""
+        """Activate pending pods."""
         if not self._submitted(Activated(tuple(pod.key for pod in pods))):
             self._parts.queue.activate(pods)
 
     def activate_group(self, group: str) -> None:
-        """Have those pods of a pod group tried soon that wait in the queue."""
+        """Activate those pods of a pod group that are in the queue."""
         if members := self._parts.queue.waiting_members(group):
             self.activate(members)
 

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class Teller(Protocol):
-    """Takes an event in."""
+    """Accepts an Event."""
 
     def tell_event(self, tell: Tell, /) -> None: ...
 

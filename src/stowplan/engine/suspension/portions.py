@@ -1,12 +1,12 @@
 """Long plugin work, in portions: one at a time, with a pause before each.
 
-Long work must not hold up other pods. So a cycle, or a group's trial, whose plugin answers that it is unfinished
-(`framework.unfinished`) lines up here. The driver answers a `Pause` after other pods had their turns; then the head of
-the line does its next portion, and lines up again if that was not enough. So all unfinished work together takes one
-portion per pause, however many pods there are.
+Long work must not delay other pods. So a cycle, or a group's trial, whose plugin returns that it is unfinished
+(`framework.unfinished`) waits in line here. The driver answers a `Pause` after other pods had their turns; then the
+head of the line does its next portion, and is appended again if that was not enough. So all unfinished work together
+takes one portion per pause, however many pods there are.
 
-Equal pods (by their profile's signature) wait for the first of them: the findings for one hold for the others. They go
-back to the queue when that one has finished. Lines of different pods take turns.
+Equal pods (by their profile's signature) wait for the first of them, as its results apply to the others. They return to
+the queue when it has finished. The lines of different pods take turns.
 """
 
 from __future__ import annotations
@@ -21,34 +21,34 @@ if TYPE_CHECKING:
 
     from stowplan.engine.outbox import Outbox
     from stowplan.framework.requests import Outcome
-    from stowplan.framework.runtime import Framework
+    from stowplan.framework.runtime.framework import Framework
     from stowplan.queue.queued_pod import QueuedPod
 
 
 class Work(Protocol):
-    """A pod's scheduling cycle, or the trial of a group."""
+    """A pod's scheduling cycle, or a group's trial."""
 
     @property
     def line(self) -> Hashable:
-        """A key that is equal for work of which only the first runs."""
+        """The key of the work's line: of several with equal keys, only the first runs."""
 
     def take_portion(self) -> None:
-        """Go on, to the end or until it waits again."""
+        """Continue until the work ends or waits again."""
 
     def put_back(self) -> None:
-        """End it and return its pods to the queue, as somebody equal is through."""
+        """Abort and return its pods to the queue, because equal work has finished."""
 
 
 class Portions:
     def __init__(self, outbox: Outbox) -> None:
         self._outbox = outbox
-        #: Equal pods -> their cycles, the one that works first; the head of the line first.
+        #: Equal pods -> their cycles, the running one first; the head of the line comes first.
         self._lines: OrderedDict[Hashable, list[Work]] = OrderedDict()
-        #: The cycle that is going on just now.
+        #: The cycle that is currently running.
         self._working: Work | None = None
-        #: The effect that ends the pause; 0: nobody is in line.
+        #: The effect that ends the pause; 0 if nothing is in line.
         self._pause = 0
-        #: Pauses that are over: portions are counted by them.
+        #: Number of pauses so far, which measures portions.
         self.taken = 0
 
     def __str__(self) -> str:
@@ -58,7 +58,7 @@ class Portions:
         return bool(self._lines)
 
     def join(self, work: Work) -> None:
-        """Line up for the next portion."""
+        """Append work for its next portion."""
         cycles = self._lines.setdefault(work.line, [])
         if work is self._working:
             cycles.insert(0, work)
@@ -67,11 +67,11 @@ class Portions:
         self._go_on_later()
 
     def has_equal(self, framework: Framework, queued: QueuedPod) -> bool:
-        """Whether an equal pod is in line."""
+        """Whether there is work for an equal pod."""
         return key_of(framework, queued) in self._lines
 
     def leave(self, work: Work) -> None:
-        """No-op if it is not in line."""
+        """Remove work; no-op if it is not in line."""
         for key, cycles in self._lines.items():
             if work in cycles:
                 cycles.remove(work)
@@ -113,7 +113,7 @@ class Portions:
         return any(work in cycles for cycles in self._lines.values())
 
     def problems(self) -> Iterator[str]:
-        """What is wrong between steps, if anything."""
+        """Violated invariants between steps."""
         if bool(self._pause) is not bool(self._lines):
             yield f"{self}: {len(self._lines)} lines, and pause {self._pause}"
         if self._pause and self._outbox.awaited.get(self._pause) is not self:
@@ -121,6 +121,6 @@ class Portions:
 
 
 def key_of(framework: Framework, queued: QueuedPod) -> Hashable:
-    """Equal for pods that share their work."""
+    """A key that is equal for pods that share their work."""
     signature = framework.signature(queued.pod)
     return framework.profile_name, queued.pod.uid if signature is None else signature

@@ -1,8 +1,8 @@
-"""Work that is suspended: what it waits for, and how it ends.
+"""Suspended work: what it waits for, and how it ends.
 
 A scheduling cycle (`suspended_cycles`) or a group's trial (`groups.suspended_groups`) that has to wait yields what it
-needs, and is resumed with what came of it. The record of it derives from `Suspended`, which puts the questions, sleeps,
-gathers the answers, and withdraws it all when the work is broken off.
+needs, and is resumed with the outcomes. Its record derives from `Suspended`, which sends the requests, sleeps, collects
+the answers, and withdraws everything if the work is aborted.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Stage(Enum):
 
 
 class Need:
-    """A request or question that is under way, or answered."""
+    """A request in progress, or its outcome."""
 
     __slots__ = ("number", "outcome", "work")
 
@@ -55,19 +55,19 @@ class Need:
 
 
 class Owner(Protocol):
-    """Goes on with suspended work."""
+    """Resumes suspended work."""
 
     def answered(self, work: Any, /) -> None:
-        """One of its needs is answered."""
+        """One of the work's needs is answered."""
 
     def woken(self, work: Any, /) -> None:
-        """What it slept for has come."""
+        """What the work slept for has happened."""
 
     def take_portion(self, work: Any, /) -> None:
-        """It is its turn to go on with work that takes long."""
+        """The next portion of long work is due."""
 
     def put_back(self, work: Any, /) -> None:
-        """Resume: an equal piece of work has finished."""
+        """An equal piece of work has finished: return the pods to the queue."""
 
 
 class Suspended:
@@ -79,10 +79,10 @@ class Suspended:
         self.owner = owner
         self._outbox = outbox
         self.stage = Stage.RUNNING
-        #: What it waits for, in order; answers are kept there until all have come.
+        #: What it waits for, in order; answers are collected until all have arrived.
         self.needs: tuple[Need, ...] = ()
         self.alarm: Alarm | None = None
-        #: When it began to wait for objects or a time.
+        #: When it started to wait for objects or a time.
         self.asleep_since = 0.0
 
     def woken(self) -> None:
@@ -95,7 +95,7 @@ class Suspended:
         self.owner.put_back(self)
 
     def wait_for(self, needed: tuple[Request | Ask, ...] | Wait) -> bool:
-        """Begin to wait; whether an extender is asked."""
+        """Start waiting; return whether an extender is called."""
         if isinstance(needed, Wait):
             self.stage, self.asleep_since = Stage.ASLEEP, self._outbox.now
             if needed.seconds is not None:
@@ -110,7 +110,7 @@ class Suspended:
         return any(isinstance(action, Ask) for action in needed)
 
     def take_outcomes(self) -> tuple[Outcome, ...] | None:
-        """What came of its needs; None while some are not answered."""
+        """The outcomes of its needs; None while some are missing."""
         outcomes = tuple(need.outcome for need in self.needs if need.outcome is not None)
         if len(outcomes) < len(self.needs):
             return None
@@ -118,7 +118,7 @@ class Suspended:
         return outcomes
 
     def rise(self) -> tuple[Outcome, ...]:
-        """End its sleep; what came of that."""
+        """End its sleep and return the outcome."""
         if self.alarm is not None:
             self.alarm.cancel()
             self.alarm = None
@@ -126,14 +126,14 @@ class Suspended:
         return (Done(self._outbox.now - self.asleep_since),)
 
     def stop_waiting(self) -> None:
-        """Withdraw what it waits for; answers that come late are ignored."""
+        """Withdraw its requests; late answers are ignored."""
         for need in self.needs:
             self._outbox.withdraw(need.number)
         self.needs = ()
         self.rise()
 
     def problems(self) -> Iterator[str]:
-        """What is wrong with its waiting between steps, if anything."""
+        """Violated invariants of its waits."""
         waited = [need for need in self.needs if need.outcome is None]
         if any(self._outbox.awaited.get(need.number) is not need for need in waited):
             yield f"{self}: an effect has another waiter"
@@ -148,7 +148,7 @@ class Suspended:
 
 
 def closed(steps: Generator[Any, Any, Any]) -> Exception | None:
-    """End steps where they wait; what they raise over that."""
+    """Close a generator of steps; returns the exception that it raises in doing so."""
     try:
         steps.close()
     except Exception as e:
@@ -157,10 +157,10 @@ def closed(steps: Generator[Any, Any, Any]) -> Exception | None:
 
 
 def asks_the_same(old: PodInfo, new: PodInfo | None) -> bool:
-    """Whether a pod has not changed in anything that a decision may depend on: not in more than its status."""
+    """Whether a pod has changed in nothing that a decision may depend on, that is, at most in its status."""
     if new is None:
         return False
-    # A resize has what it takes in its status.
+    # For a resize, the status has the used resources.
     return old is new or (old.shape.key == new.shape.key and _question(old.pod) == _question(new.pod))
 
 

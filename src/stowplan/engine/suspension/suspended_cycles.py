@@ -1,26 +1,26 @@
 """Scheduling cycles suspended for an extender, a PostFilter plugin, or the next portion of long work.
 
-There is one record per pod. It owns the cycle (`suspendable_algorithm`) and resumes it once all the answers that it
-waits for have arrived. The pod stays in flight, so the queue remembers events for it; nothing is assumed for it, and no
-transaction is open.
+There is one record per pod. It owns the cycle (`suspendable_algorithm`) and resumes it once all awaited answers have
+arrived. The pod stays in flight, so the queue records events for it; nothing is assumed for it, and no transaction is
+open.
 
 While a cycle waits for an extender, no other pod is tried, as in the reference. With overlapping cycles the number is
-not limited, except that at most `MAX_CYCLES` cycles may ask the same extender at a time. Further pods line up, the most
-important first; a pod that concerns another extender, or none, does not wait for them.
+not limited, except that at most `MAX_CYCLES` cycles may call the same extender at a time. Further pods wait in line,
+the most important first; a pod that needs another extender, or none, does not wait for them.
 
     lined up   an extender that is interested in the pod has enough cycles; this one has not begun
-    asking     requests or questions are under way
+    asking     requests are in progress
     asleep     a PostFilter plugin waits for a time, or for objects to change
     portions   a plugin has more work to do, and continues after other pods had their turns (`portions`)
     anew       the cycle was aborted, and restarts before the step ends
 
-When a cycle is aborted, its questions are withdrawn, and late answers are ignored. The reasons:
+When a cycle is aborted, its requests are withdrawn, and late answers are ignored. The reasons:
 
 * the pod was deleted, or bound by another client: it is dropped;
 * the pod changed in more than its status: the cycle restarts with the new pod, unless that is being deleted;
-* plugins of its profile were switched off or on: it restarts with those that take part now;
-* its profile was replaced: the pod goes back to the queue, and is tried with the new profile, if there is one;
-* pods are no longer tried, as the scheduler stops or another replica leads: the pod goes back to the queue unchanged.
+* plugins of its profile were switched off or on: it restarts with the current set;
+* its profile was replaced: the pod returns to the queue, and is tried with the new profile, if there is one;
+* scheduling stops, or another replica leads: the pod returns to the queue unchanged.
 
 Upstream has no counterpart. There, a cycle blocks until it is answered, and all pods wait with it.
 """
@@ -36,7 +36,6 @@ from stowplan.engine.decision.attempt import on_node
 from stowplan.engine.suspension.portions import key_of
 from stowplan.engine.suspension.suspended import Need, Stage, Suspended, asks_the_same, closed
 from stowplan.framework.events import ASSIGNED_POD_DELETE, EQUAL_POD_DECIDED, PROFILE_SWAPPED
-from stowplan.framework.metrics import NO_FRAMEWORK_METRICS
 from stowplan.framework.requests import Done
 from stowplan.framework.unfinished import UnfinishedError
 from stowplan.klog import get_logger
@@ -53,19 +52,19 @@ if TYPE_CHECKING:
     from stowplan.engine.parts import Parts
     from stowplan.engine.suspension.portions import Portions
     from stowplan.framework.extender import Extender
-    from stowplan.framework.metrics import PluginTimes
     from stowplan.framework.requests import Outcome
-    from stowplan.framework.runtime import Framework
+    from stowplan.framework.runtime.framework import Framework
+    from stowplan.framework.runtime.metrics import PluginTimes
     from stowplan.queue.queued_pod import QueuedPod
 
-#: Cycles that may ask an extender side by side.
+#: Maximum number of cycles that may call an extender at a time.
 MAX_CYCLES = 64
 
 _log = get_logger(__name__)
 
 
 class Settler(Protocol):
-    """Takes the outcomes of cycles, and says which are not worth beginning."""
+    """Handles the outcomes of cycles, and decides which pods to skip."""
 
     def skips(self, framework: Framework, pod: PodInfo) -> bool: ...
 
@@ -75,7 +74,7 @@ class Settler(Protocol):
 
 
 class SuspendedCycle(Suspended):
-    """One pod's scheduling cycle that waits."""
+    """One pod's waiting scheduling cycle."""
 
     __slots__ = (
         "asks",
@@ -95,21 +94,21 @@ class SuspendedCycle(Suspended):
         super().__init__(owner, owner.outbox)
         self.framework = framework
         self.queued = queued
-        #: When the attempt began: by the engine's time, and by the stopwatch.
+        #: When the attempt began: in the engine's time, and by the stopwatch.
         self.began = owner.outbox.now
         self.started = started
         self.steps: Cycle | None = None
-        #: The extenders that it may ask, once it is its turn.
+        #: The extenders that it may call, once it is its turn.
         self.asks: tuple[str, ...] = ()
-        #: Nodes that were kept for the pod while it waited; None: none are.
+        #: Nodes that were reserved for the pod while it waited; None: no reservations.
         self.held: set[str] | None = None
-        #: Portions that had been taken, of whatever work, when the attempt began.
+        #: Number of portions taken, by any work, when the attempt began.
         self.portions_before = owner.portions.taken
-        #: Its place in the line; 0 while it is in none.
+        #: Its place in the line; 0 if it is in none.
         self.turn = 0
-        #: The plugins that do not take part in it.
+        #: Plugins that were switched off when it started.
         self.switched_off = framework.switched_off
-        #: Times its calls of plugins, if it was drawn for that.
+        #: Times its plugin calls if it is sampled.
         self.sample: PluginTimes | None = None
 
     @property
@@ -138,11 +137,11 @@ class SuspendedCycles:
         overlaps: bool = False,
     ) -> None:
         self._overlaps = overlaps
-        #: Extender -> cycles that may ask it.
+        #: Extender -> number of cycles that may call it.
         self._asking: Counter[str] = Counter()
         #: Cycles that wait for an extender's answer.
         self._answers_awaited: set[SuspendedCycle] = set()
-        #: Extenders -> the cycles that wait for their turn to ask them: urgency, turn, cycle.
+        #: Extenders -> cycles in line to call them: urgency, turn, cycle.
         self._lines: dict[tuple[str, ...], list[tuple[int, int, SuspendedCycle]]] = {}
         self._turns = count(1)
         self.outbox = parts.outbox
@@ -153,25 +152,25 @@ class SuspendedCycles:
         self._cycle = cycle
         self._settler = settler
         self.portions = portions
-        #: Those that wait, by the pod's UID.
+        #: Waiting cycles, by the pod's UID.
         self.under_way: dict[str, SuspendedCycle] = {}
 
     @property
     def asleep(self) -> int:
-        """Those that only time, or a change of some object, moves on."""
+        """Cycles that only time, or a change of some object, can advance."""
         return sum(cycle.stage is Stage.ASLEEP for cycle in self.under_way.values())
 
     @property
     def holds_up(self) -> bool:
-        """Whether no pod is to be tried until an extender has answered."""
+        """Whether no pod may be tried until an extender has answered."""
         return bool(self._answers_awaited) and not self._overlaps
 
     def begin(self, framework: Framework, queued: QueuedPod, *, started: float) -> None:
-        """Run a popped pod's scheduling cycle, to its end or until it waits."""
+        """Run a popped pod's scheduling cycle until it ends or waits."""
         self._begin(SuspendedCycle(self, framework, queued, started=started))
 
     def begin_later(self, framework: Framework, queued: QueuedPod, *, started: float) -> None:
-        """The same, after other pods have had their turns."""
+        """Run the cycle after other pods have had their turns."""
         self._work_later(SuspendedCycle(self, framework, queued, started=started))
 
     def _begin(self, cycle: SuspendedCycle) -> None:
@@ -179,7 +178,8 @@ class SuspendedCycles:
             self._start(cycle)
 
     def _start(self, cycle: SuspendedCycle) -> None:
-        (cycle.framework.metrics or NO_FRAMEWORK_METRICS).begin_cycle()
+        if cycle.framework.metrics is not None:
+            cycle.framework.metrics.begin_cycle()
         cycle.sample = None if cycle.framework.metrics is None else cycle.framework.metrics.sample
         cycle.switched_off = cycle.framework.switched_off
         cycle.held = set() if self._overlaps else None
@@ -208,11 +208,11 @@ class SuspendedCycles:
             self._wait(cycle, needed)
             return
         self._settler.settle(framework, queued, outcome, started=started)
-        # Not before: the pod itself must not be woken by it.
+        # Must come last: the pod must not be woken by its own release.
         self._free(cycle)
 
     def _free(self, cycle: SuspendedCycle) -> None:
-        """Tell the queue of room that was kept for a pod, and is there for others now."""
+        """Tell the queue that the room reserved for a pod is available again."""
         pod, held = cycle.queued.pod, cycle.held or ()
         placed = self._state.placed(cycle.uid)
         for node_name in sorted(held):
@@ -227,10 +227,11 @@ class SuspendedCycles:
         if self.under_way.get(cycle.uid) is cycle:
             del self.under_way[cycle.uid]
 
-    # -- whose turn it is ---------------------------------------------------------------------------------------------
+    # -- line
+    # -------------------------------------------------------------------------------------------------------------
 
     def _may_ask(self, cycle: SuspendedCycle) -> bool:
-        """Whether the extenders that are interested have room for one more; if not, the cycle lines up."""
+        """Whether the interested extenders have a free slot; if not, the cycle waits in line."""
         if cycle.asks:
             return True
         pod = cycle.queued.pod
@@ -282,7 +283,7 @@ class SuspendedCycles:
             self._answers_awaited.add(cycle)
 
     def answered(self, cycle: SuspendedCycle) -> None:
-        """Go on with a cycle if it waits for nothing more."""
+        """Continue a cycle if all its answers have arrived."""
         if (outcomes := cycle.take_outcomes()) is not None:
             self._go_on(cycle, outcomes)
 
@@ -313,10 +314,11 @@ class SuspendedCycles:
         self._over(cycle)
         self._parts.queue.give_back(cycle.queued, EQUAL_POD_DECIDED)
 
-    # -- breaking off -------------------------------------------------------------------------------------------------
+    # -- aborting
+    # ---------------------------------------------------------------------------------------------------------
 
     def _break_off(self, cycle: SuspendedCycle, why: str) -> None:
-        """End a cycle where it waits."""
+        """Abort a waiting cycle."""
         pod = cycle.queued.pod
         _log.v(4).info("Suspended scheduling cycle is broken off", pod=pod, reason=why)
         self._stories.step(pod.key, pod.uid, "attempt broken off", "", why)
@@ -324,7 +326,7 @@ class SuspendedCycles:
         self._answers_awaited.discard(cycle)
         self.portions.leave(cycle)
         steps, cycle.steps = cycle.steps, None
-        # Others may be interested in the pod as it is now.
+        # Other extenders may be interested in the changed pod.
         self._give_way(cycle)
         if steps is None:
             return
@@ -338,7 +340,7 @@ class SuspendedCycles:
         self._parts.queue.done(cycle.uid)
 
     def _break_off_for_anew(self, cycle: SuspendedCycle, why: str) -> None:
-        """Begin again once everything of this step is known."""
+        """Abort a cycle and restart it at the end of the step, when all changes of the step are known."""
         if cycle.stage is not Stage.ANEW:
             self._break_off(cycle, why)
             cycle.stage = Stage.ANEW
@@ -357,7 +359,7 @@ class SuspendedCycles:
         self._begin(cycle)
 
     def pods_changed(self, changes: Sequence[Change[Pod]]) -> None:
-        """Pods have come, changed or gone; the cluster's state knows already."""
+        """Pods were added, changed or deleted; the cluster state is already updated."""
         for change in changes:
             pod = change.new or change.old
             cycle = None if pod is None else self.under_way.get(pod.metadata.uid)
@@ -371,13 +373,13 @@ class SuspendedCycles:
                 self._break_off_for_anew(cycle, "the pod has changed")
 
     def plugins_switched(self) -> None:
-        """Plugins take part from now on, or do not."""
+        """Plugins were switched on or off."""
         for cycle in tuple(self.under_way.values()):
             if cycle.switched_off != cycle.framework.switched_off:
                 self._break_off_for_anew(cycle, "plugins were switched off or on")
 
     def profiles_swapped(self, profiles: Mapping[str, Framework]) -> None:
-        """These are in force from now on."""
+        """These profiles are active from now on."""
         for cycle in tuple(self.under_way.values()):
             framework = profiles.get(cycle.framework.profile_name)
             if framework is cycle.framework:
@@ -392,17 +394,18 @@ class SuspendedCycles:
                 self._parts.queue.give_back(cycle.queued, PROFILE_SWAPPED)
 
     def stop(self) -> None:
-        """Pods are tried no more."""
+        """Scheduling has stopped."""
         for cycle in tuple(self.under_way.values()):
             self._end(cycle, "the scheduler stops")
             newest = self._state.pending.by_uid(cycle.uid)
             if newest is not None:
                 self._parts.queue.add(newest)
 
-    # -- validation ---------------------------------------------------------------------------------------------------
+    # -- invariants
+    # -------------------------------------------------------------------------------------------------------
 
     def problems(self) -> Iterator[str]:
-        """What is wrong between steps, if anything."""
+        """Violated invariants between steps."""
         for uid, cycle in self.under_way.items():
             whose = str(cycle)
             if cycle.uid != uid:
@@ -453,7 +456,7 @@ def _is_interested(extender: Extender, pod: PodInfo) -> bool:
     try:
         return extender.is_interested(pod)
     except Exception:
-        # The cycle itself says so.
+        # Reported by the cycle itself.
         return False
 
 

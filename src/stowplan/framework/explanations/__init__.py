@@ -1,5 +1,5 @@
-"""How plugins explain refusals: details, obstacles on every node, and remedies to try.
+"""How plugins explain rejections: details, obstacles on every node, and remedies to try.
 
-A plugin offers an `Explanation` (`Plugin.explanation`); `stowplan explain` asks for it, scheduling never does. Nothing
-that schedules imports this package.
+A plugin provides an `Explanation` (`Plugin.explanation`), which is used by `stowplan explain` and never by scheduling.
+Scheduling code does not import this package.
 """

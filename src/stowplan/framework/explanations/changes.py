@@ -1,8 +1,7 @@
-"""Changes to a pod, or to the nodes and pods around it, that may let it be placed.
+"""Changes to a pod, or to nodes and other pods, that may make it schedulable.
 
-A `Change` can be carried out on a copy of the pod, or for the length of an evaluation on the cluster, so that what is
-suggested was tried first. A `Dial` is a change with a degree (maxSkew 2, 3, …): the highest degree is tried first, then
-lowered as far as it still helps.
+A `Change` can be applied to a copy of the pod, or temporarily to the cluster, so that suggestions are verified first. A
+`Dial` is a change with a degree (maxSkew 2, 3, …): the highest degree is tried first, then lowered as far as possible.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ replace = msgspec.structs.replace
 
 @dataclass(frozen=True)
 class Change:
-    """One thing to do: in words, as data for JSON, and as a function of the pod or of nodes."""
+    """One change: as text, as data for JSON, and as a function of the pod or of nodes."""
 
     kind: str
     text: str
@@ -34,20 +33,20 @@ class Change:
     on_node: Callable[[Node], Node] | None = None
     #: The nodes that `on_node` changes.
     nodes: tuple[str, ...] = ()
-    #: Pods that would leave.
+    #: Pods that the change removes.
     leaving: tuple[PodInfo, ...] = ()
-    #: Lookup objects that would come, or be changed to these.
+    #: Lookup objects that the change adds or replaces.
     objects: tuple[Any, ...] = ()
-    #: What to know beside the change itself, and the node that this is about.
+    #: Additional information about the change, and the node that it refers to.
     note: str = ""
     about: str = ""
-    #: Single edits that it consists of; cheaper changes are suggested first.
+    #: Number of single edits; cheaper changes are suggested first.
     cost: int = 1
 
 
 @dataclass(frozen=True)
 class Dial:
-    """A change in degrees: what helps at one degree helps at every higher one."""
+    """A change with a degree: if one degree helps, so does every higher one."""
 
     low: int
     high: int
@@ -55,23 +54,23 @@ class Dial:
 
 
 Step = Change | Dial
-#: One way to get a node accepted: all steps together.
+#: One way to make a node feasible: all steps together.
 Way = tuple[Step, ...]
 
 
 def with_spec(pod: Pod, **fields: Any) -> Pod:
-    """The pod with other values in its spec."""
+    """The pod with changed fields in its spec."""
     spec: PodSpec = replace(pod.spec, **fields)
     return replace(pod, spec=spec)
 
 
 def with_labels(pod: Pod, **labels: str) -> Pod:
-    """The pod with more labels, or with other values of them."""
+    """The pod with added or changed labels."""
     return replace(pod, metadata=replace(pod.metadata, labels={**pod.metadata.labels, **labels}))
 
 
 def move(pods: Sequence[PodInfo]) -> Change:
-    """Placed pods leave their nodes."""
+    """Remove placed pods from their nodes."""
     keys = [info.key for info in pods]
     nodes = sorted({info.node_name for info in pods})
     text = f"move {joined(keys)} off {joined(nodes)}"

@@ -1,7 +1,7 @@
 """`Explanation`, the base class for a plugin's explanations.
 
-Details are summed up: nodes that agree in what a detail depends on are asked about once, and a group of nodes is told
-by its distinct details, the most frequent first.
+Details are aggregated: nodes with equal values in what a detail depends on share one call, and a group of nodes is
+described by its distinct details, the most frequent first.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ if TYPE_CHECKING:
     Rows = npt.NDArray[np.intp]
     Columns = Sequence[npt.NDArray[Any]]
 
-#: Distinct details of a group that are spelled out, and parts of it that are looked at.
+#: Distinct details of a group that are printed, and that are computed.
 _SHOWN, _MAX_PARTS = 3, 64
 
 
 class Explanation:
-    """How one plugin's refusals of one pod are explained; as it stands, by their reasons alone."""
+    """How one plugin's rejections of one pod are explained; the default shows their reasons only."""
 
-    #: Whether its obstacles are listed before those of other plugins: nothing smaller than a new node lifts them.
+    #: Whether its obstacles are listed before those of other plugins, because only a new node resolves them.
     obstacles_first: ClassVar[bool] = False
-    #: Whether Filter refuses every node that PreFilter ruled out as well; then remedies are also tried on those.
+    #: Whether Filter also rejects every node that PreFilter excluded; if so, remedies are also tried on those.
     filter_repeats_pre_filter: ClassVar[bool] = False
 
     def __init__(self, inspection: Inspection) -> None:
@@ -45,11 +45,11 @@ class Explanation:
     # -- details ------------------------------------------------------------------------------------------------------
 
     def detail(self, row: int, reason: Reason) -> str:
-        """What exactly one reason means for one node, such as `has zone=a`; "" when there is nothing to add."""
+        """What a reason means for one node, such as `has zone=a`; "" if there is nothing to add."""
         return ""
 
     def depends_on(self, reason: Reason) -> Columns | None:
-        """Columns (one value per row of the table) that decide the detail; None: every node may have its own."""
+        """Columns (one value per row of the table) that determine the detail; None: it may differ for every node."""
         return None
 
     def of_node(self, refusal: Refusal, row: int) -> str:
@@ -57,7 +57,7 @@ class Explanation:
         return sentence(self.detail(row, reason) for reason in refusal.reasons)
 
     def of_group(self, refusal: Refusal) -> str:
-        """The details of nodes that were refused for the same reasons."""
+        """The details of nodes that were rejected for the same reasons."""
         return sentence(self.summary(refusal.rows, reason) for reason in refusal.reasons)
 
     def summary(self, rows: Rows, reason: Reason) -> str:
@@ -81,19 +81,20 @@ class Explanation:
         return split(rows, classes([column[rows] for column in columns], len(rows)))[:_MAX_PARTS]
 
     def reason_text(self, refusal: Refusal) -> str:
-        """The reasons of a group of nodes, as a line shows them."""
+        """The reasons of a group of nodes, as one line."""
         return refusal.text
 
-    # -- what stands in the way, and what would help ------------------------------------------------------------------
+    # -- obstacles and remedies
+    # -------------------------------------------------------------------------------------------
 
     def obstacles(self) -> Iterable[str]:
-        """Facts that keep the pod off every node, whoever else would take it."""
+        """Facts that make every node infeasible, independent of other plugins."""
         return ()
 
     def remedy(self, mask: Mask) -> Remedy | None:
-        """What would lift the plugin's refusals; `mask` marks the rows that it refuses. None: nobody knows."""
+        """How to resolve the plugin's rejections; `mask` marks the rows that it rejects. None: unknown."""
         return None
 
     def ways_for_pod(self) -> Sequence[Way]:
-        """Ways to lift a refusal of the pod as a whole, by PreEnqueue or PreFilter."""
+        """Ways to resolve a rejection by PreEnqueue or PreFilter."""
         return ()

@@ -24,7 +24,7 @@ _OPERATORS = {IN: "in", NOT_IN: "notin", GT: ">", LT: "<"}
 
 
 def amount(resource: str, number: int) -> str:
-    """A quantity from the scheduler's integers: cpu in milli-units, the rest in units."""
+    """A quantity from the scheduler's integers: cpu in millicores, other resources in units."""
     if resource == "cpu":
         return format_quantity(number * _NANO_PER_MILLI)
     binary = resource in ("memory", "ephemeral-storage") or resource.startswith("hugepages-")
@@ -37,7 +37,7 @@ def count(number: int, noun: str) -> str:
 
 
 def listed(names: Sequence[str], shown: int = 3) -> str:
-    """The first names, and how many more there are."""
+    """The first names, and the number of the others."""
     if len(names) <= shown + 1:
         return ", ".join(names)
     return f"{', '.join(names[:shown])} and {len(names) - shown:,} more"

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Refusal:
-    """Nodes that one plugin refused for the same reasons."""
+    """Nodes that one plugin rejected for the same reasons."""
 
     plugin: str
     code: Code
@@ -32,7 +32,7 @@ class Refusal:
 
 
 def classes(columns: Iterable[npt.NDArray[Any]], length: int) -> npt.NDArray[np.intp]:
-    """One number per row; rows with equal values in all columns share it."""
+    """A class number per row; rows with equal values in all columns have the same."""
     ids = np.zeros(length, np.intp)
     for column in columns:
         values, of_row = np.unique(column, return_inverse=True)
@@ -41,6 +41,6 @@ def classes(columns: Iterable[npt.NDArray[Any]], length: int) -> npt.NDArray[np.
 
 
 def split(rows: Rows, ids: npt.NDArray[np.intp]) -> list[Rows]:
-    """Rows by their number, the largest part first."""
+    """Rows by their class number, the largest class first."""
     parts = [rows[ids == i] for i in np.unique(ids).tolist()]
     return sorted(parts, key=lambda part: (-len(part), int(part[0])))

@@ -1,8 +1,8 @@
-"""The context of an explanation: pod, nodes, refusals, and filters for another pod.
+"""The context of an explanation: pod, nodes, rejections, and filters for another pod.
 
-A pod that is placed was judged as if it were not, and an inspection sees the same cluster: without the pod. The cluster
-is public columns (`table`, one value per row) and can be judged again; no explanation needs to know how another plugin
-keeps its state.
+A placed pod was judged as if it were pending, and an inspection sees the same cluster: without the pod. The cluster
+consists of public columns (`table`, one value per row) and can be judged again, so explanations do not depend on the
+internal state of other plugins.
 """
 
 from __future__ import annotations
@@ -35,22 +35,22 @@ _SHORT_KEYS = {
 
 
 class Inspection(ABC):
-    """One pod, what the filters said of it, and the cluster."""
+    """One pod, the filters' results for it, and the cluster."""
 
     def __init__(self, cluster: ClusterState, pod: PodInfo, diagnosis: Diagnosis | None) -> None:
         self.cluster = cluster
         self.table = cluster.table
         self.pod = pod
-        #: None when no filter was asked, as for a gated pod.
+        #: None if no filter ran, as for a gated pod.
         self.diagnosis = diagnosis
 
     @abstractmethod
     def filtered(self, pod: PodInfo) -> Diagnosis | None:
-        """What the profile's filters say of another pod on every node; None when they fail."""
+        """The filters' results for another pod on every node; None if they fail."""
 
     @property
     def names(self) -> list[str]:
-        """Node names by row; "" where no node is."""
+        """Node names by row; "" for rows without a node."""
         return self.table.names
 
     @cached_property
@@ -60,12 +60,12 @@ class Inspection(ABC):
 
     @cached_property
     def masks(self) -> dict[str, Mask]:
-        """Plugin -> rows that it refuses, also where another plugin did so first."""
+        """Plugin -> rows that it rejects, including those that another plugin rejected first."""
         diagnosis = self.diagnosis
         return {} if diagnosis is None else {name: found.mask & self.valid for name, found in diagnosis.filtered}
 
     def refused_for(self, plugin: str, reason: Reason) -> Mask:
-        """Rows that a plugin refuses for one reason, by its code."""
+        """Rows that a plugin rejects for one reason, by its code."""
         return mask_of(self.diagnosis, plugin, reason, self.table.n)
 
     def node(self, row: int) -> Node:
@@ -77,7 +77,7 @@ class Inspection(ABC):
         return [self.names[row] for row in (rows.tolist() if isinstance(rows, np.ndarray) else rows)]
 
     def pods_like(self, matches: Callable[[PodShape], bool]) -> list[PodInfo]:
-        """Placed pods, on nodes that exist, whose shape matches; each shape is asked once."""
+        """Placed pods, on existing nodes, whose shape matches; evaluated once per shape."""
         answers: dict[int, bool] = {}
         found = []
         for info in self.cluster.placed_pods():
@@ -96,7 +96,7 @@ class Inspection(ABC):
 
 
 def mask_of(diagnosis: Diagnosis | None, plugin: str, reason: Reason, length: int) -> Mask:
-    """Rows that a plugin refuses for one reason, by its code; none without a diagnosis."""
+    """Rows that a plugin rejects for one reason, by its code; none without a diagnosis."""
     found = np.zeros(length, np.bool_)
     for name, rejections in diagnosis.filtered if diagnosis is not None else ():
         for entry in rejections.entries if name == plugin else ():

@@ -21,7 +21,7 @@ class Victim:
 
 @dataclass(frozen=True)
 class Eviction:
-    """A node that would take the pod once its victims have left."""
+    """A node that would fit the pod once the victims have left."""
 
     node_name: str
     #: Most important first.
@@ -31,19 +31,19 @@ class Eviction:
 
 @dataclass(frozen=True)
 class Preemption:
-    """What a PostFilter found. `selected` and `plugin` are read off its answer: they need not be given."""
+    """What a PostFilter plugin found. `selected` and `plugin` are filled in from its result."""
 
     #: Why the pod may not preempt; "" when it may.
     ineligible_reason: str = ""
-    #: What stopped the search; "" when nothing did.
+    #: Why the search failed; "" if it did not.
     error: str = ""
-    #: Node name -> what would have to leave there, of all nodes among which the plugin chose.
+    #: Node name -> its victims, for all candidates.
     candidates: Mapping[str, Eviction] = field(default_factory=dict)
-    #: The nodes among which the rules leave the choice.
+    #: The nodes that the selection rules rank equal.
     best: tuple[str, ...] = ()
-    #: Why there is no candidate.
+    #: Why there are no candidates.
     unhelpful: str = ""
-    #: The choice; None when eviction does not help.
+    #: The selected candidate; None if preemption does not help.
     selected: Eviction | None = None
     #: Name of the plugin.
     plugin: str = ""

@@ -1,9 +1,9 @@
-"""Remedies: changes to try for each class of refused nodes.
+"""Remedies: changes to try for each class of rejected nodes.
 
-A remedy gives every row a class: 0, the plugin does not refuse it; `HOPELESS`, nothing that can be changed helps;
-otherwise rows of one class need the same change (tolerate these taints, drop those requirements). Combining the classes
-of all plugins tells what each node would take, without trying changes at random. Every change is tried out on the
-cluster before it is suggested, so a remedy may propose more than it is sure of.
+A remedy assigns every row a class: 0 if the plugin does not reject it; `HOPELESS` if no change helps; otherwise rows of
+one class need the same change (tolerate these taints, drop those requirements). Combining the classes of all plugins
+shows what each node would need, without trying changes at random. Every change is verified on the cluster before it is
+suggested, so a remedy may propose changes that turn out not to help.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ HOPELESS = -1
 
 
 class Remedy:
-    """Refused rows in classes; as it stands, all of them hopeless."""
+    """Classes of rejected rows; by default all of them are hopeless."""
 
     def __init__(self, inspection: Inspection, mask: Mask) -> None:
         self.inspection = inspection
@@ -46,16 +46,16 @@ class Remedy:
         return self._last
 
     def alike(self, rows: Rows, columns: Iterable[npt.NDArray[Any]]) -> list[Rows]:
-        """Rows in groups that agree in all columns (one value per row of the table), the largest group first."""
+        """Groups of rows with equal values in all columns (one value per row of the table), the largest group first."""
         return split(rows, classes([column[rows] for column in columns], len(rows)))
 
     def ways(self, kind: int, rows: Rows) -> Sequence[Way]:
-        """Ways to lift the refusals of one class; `rows` are the nodes that are to be gained."""
+        """Ways to resolve the rejections of one class; `rows` are the nodes to gain."""
         return ()
 
 
 def one_or_all(inspection: Inspection, rows: Rows, change: Callable[[Sequence[Node]], Change]) -> list[Way]:
-    """A change of nodes, on the first node and on all of them."""
+    """A change of nodes, once for the first node and once for all of them."""
     nodes = [inspection.node(row) for row in rows.tolist()]
     ways: list[Way] = [(change(nodes[:1]),)]
     return [*ways, (change(nodes),)] if len(nodes) > 1 else ways

@@ -7,31 +7,26 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from stowplan.framework.interface import BindPlugin
-from stowplan.framework.requests import Bind, Done
-from stowplan.framework.status import error
+from stowplan.framework.interface import RequestBinder
+from stowplan.framework.requests import Bind
 from stowplan.in_tree.default_binder.declaration import DECLARATION
 from stowplan.klog import get_logger
 
 if TYPE_CHECKING:
     from stowplan.cluster.pod_info import PodInfo
-    from stowplan.framework.cycle_state import CycleState
-    from stowplan.framework.requests import Steps
 
-#: Named after the folder, as --vmodule knows the plugin by it.
+#: Named after the folder, by which --vmodule selects the plugin.
 _log = get_logger(__name__.rpartition(".")[0])
 
 
-class DefaultBinder(BindPlugin):
+class DefaultBinder(RequestBinder):
     name = "DefaultBinder"
     declaration = DECLARATION
 
-    def bind(self, state: CycleState, pod: PodInfo, node_name: str) -> Steps:
-        verbose = _log.v(3)
-        if verbose.enabled:
+    def bind_request(self, pod: PodInfo, node_name: str) -> Bind:
+        if _log.verbosity >= 3:
             named = _log.named(f"Bind.{self.name}")
-            verbose.info("Attempting to bind pod to node", **named, pod=pod, node=node_name)
+            _log.v(3).info("Attempting to bind pod to node", **named, pod=pod, node=node_name)
         meta = pod.pod.metadata
         # The UID lets the API server refuse it for another pod of the same name.
-        outcome = yield Bind(namespace=pod.namespace, name=meta.name, uid=meta.uid, node=node_name)
-        return None if isinstance(outcome, Done) else error(outcome.error)
+        return Bind(namespace=pod.shape.namespace, name=meta.name, uid=meta.uid, node=node_name)

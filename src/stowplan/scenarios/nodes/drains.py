@@ -1,0 +1,64 @@
+"""Drain nodes: cordon them, evict pods subject to disruption budgets, and continue when none are left.
+
+An eviction that a budget does not allow is retried every 5 seconds. Pods of DaemonSets stay.
+
+Upstream: k8s.io/kubectl/pkg/drain.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING
+
+from stowplan.api.affinity import Taint
+from stowplan.api.taints import NO_SCHEDULE, UNSCHEDULABLE
+from stowplan.what_if.pods import Fate, fate_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from stowplan.scenarios.nodes.budgets import BudgetKeeper
+    from stowplan.scenarios.nodes.fleet import Fleet
+    from stowplan.scenarios.world import World
+
+#: Seconds between retries of evictions, and until pods that leave are checked.
+_AGAIN, _SOON = 5.0, 1.0
+
+
+@dataclass(eq=False)
+class _Drain:
+    """A node being drained."""
+
+    node: str
+    why: str
+    then: Callable[[], object]
+    asks_budgets: bool
+
+
+class Drains:
+    def __init__(self, world: World, fleet: Fleet, budgets: BudgetKeeper) -> None:
+        self._world = world
+        self._fleet = fleet
+        self._budgets = budgets
+
+    def begin(self, node: str, why: str, then: Callable[[], object], *, asks_budgets: bool = True) -> None:
+        """`why`: the reason recorded for its pods; `then` is called when they, or the node, are gone."""
+        self._fleet.update(node, unschedulable=True)
+        self._fleet.taint(node, Taint(key=UNSCHEDULABLE, effect=NO_SCHEDULE))
+        self._evict(_Drain(node, why, then, asks_budgets))
+
+    def _evict(self, drain: _Drain) -> None:
+        if drain.node not in self._fleet.nodes:
+            drain.then()
+            return
+        left = [entry for entry in self._world.entries_on(drain.node) if fate_of(entry.pod) is not Fate.BELONGS_TO_NODE]
+        for entry in left:
+            if not entry.why and (not drain.asks_budgets or self._budgets.allows(entry)):
+                self._world.delete(entry, drain.why)
+        if left:
+            # Pods that are terminating are gone soon.
+            wait = _SOON if all(entry.why for entry in left) else _AGAIN
+            self._world.later(wait, partial(self._evict, drain))
+        else:
+            drain.then()

@@ -1,0 +1,56 @@
+"""The rollouts of a scenario, prepared and validated before it starts."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from stowplan.scenarios.errors import Problems, ScenarioError
+from stowplan.scenarios.workloads.strategies import ROLLED
+from stowplan.scenarios.workloads.templates import patched_template
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+    from stowplan.api.types import PriorityClass
+    from stowplan.scenarios.definition.schema import Scenario
+    from stowplan.scenarios.workloads.owners import Template
+
+#: Kinds with replicas.
+_SCALED = ("Deployment", "ReplicaSet", "StatefulSet")
+
+
+class Rollout(NamedTuple):
+    #: `RollsOut`s that exist at that time.
+    keepers: Sequence[Any]
+    #: None: restart the current template.
+    template: Template | None
+
+
+def rollouts_of(
+    scenario: Scenario,
+    templates: Mapping[str, Template],
+    keepers: Mapping[str, Sequence[Any]],
+    folder: Path,
+    classes: Sequence[PriorityClass],
+) -> dict[int, Rollout]:
+    """Rollouts by the number of their event; raises ScenarioError, also for workloads that cannot be scaled."""
+    specs = {spec.name: spec for spec in scenario.workloads}
+    found, problems = {}, Problems()
+    for index, event in enumerate(scenario.events):
+        with problems.collected():
+            if event.scale is not None:
+                _check(templates.get(event.scale.workload), event.scale.workload, _SCALED, f"events[{index}].scale")
+            if event.rollout is not None:
+                name, patch, where = event.rollout.workload, event.rollout.patch, f"events[{index}].rollout"
+                _check(templates.get(name), name, ROLLED, where)
+                template = None if patch is None else patched_template(specs[name], patch, folder, classes, where)
+                found[index] = Rollout(keepers[name], template)
+    problems.raise_any()
+    return found
+
+
+def _check(template: Template | None, name: str, kinds: Sequence[str], where: str) -> None:
+    kind = "trace" if template is None else template.kind
+    if kind not in kinds:
+        raise ScenarioError(f"{where}: workload {name!r} is a {kind}; want one of {', '.join(kinds)}")

@@ -1,0 +1,286 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from stowplan_cluster.controllers.cleanup.garbage_collector import GarbageCollector
+from stowplan_cluster.controllers.kubelet.kubelet import Kubelet
+from stowplan_cluster.controllers.workloads.replica_set import ReplicaSetController
+from support.examples import examples
+from support.live.controller_cluster import workload
+from support.live.living_cluster import Living, fleets, node, pod
+
+
+@pytest.fixture
+def cluster():
+    return Living(GarbageCollector)
+
+
+def owner_of(obj, *, blocks=True):
+    return {
+        "apiVersion": obj["apiVersion"],
+        "kind": obj["kind"],
+        "name": obj["metadata"]["name"],
+        "uid": obj["metadata"]["uid"],
+        "blockOwnerDeletion": blocks,
+    }
+
+
+def config(name, *owners, finalizers=None, namespace="default"):
+    metadata = {"name": name, "namespace": namespace, "ownerReferences": list(owners)}
+    if finalizers is not None:
+        metadata["finalizers"] = finalizers
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata}
+
+
+def add(cluster, name, *owners, blocks=True, **rest):
+    """A ConfigMap of these owners; what makes another one its dependent."""
+    made = cluster.create(config(name, *owners, **rest))
+    cluster.settle()
+    return owner_of(made, blocks=blocks)
+
+
+def left(cluster):
+    return set(cluster.names("configmaps")) - {"kube-root-ca.crt"}
+
+
+def owners(cluster, name):
+    return [one["name"] for one in cluster.find("configmaps", name)["metadata"].get("ownerReferences") or ()]
+
+
+def delete(cluster, name, **options):
+    cluster.remove("configmaps", name, **options)
+    cluster.settle()
+
+
+def test_a_whole_line_of_dependents_goes(cluster):
+    a = add(cluster, "a")
+    add(cluster, "c", add(cluster, "b", a))
+    add(cluster, "other")
+    delete(cluster, "a")
+    assert left(cluster) == {"other"}
+
+
+def test_the_last_owner_decides_and_the_others_are_struck(cluster):
+    a, b = add(cluster, "a"), add(cluster, "b")
+    add(cluster, "c", a, b)
+    delete(cluster, "a")
+    assert left(cluster) == {"b", "c"}
+    assert owners(cluster, "c") == ["b"]
+    delete(cluster, "b")
+    assert left(cluster) == set()
+
+
+@pytest.mark.parametrize(
+    "reference",
+    [
+        pytest.param({"name": "nobody"}, id="no such owner"),
+        pytest.param({"uid": "another"}, id="another of its name"),
+        pytest.param({"kind": "Secret"}, id="another kind"),
+    ],
+)
+def test_an_object_that_comes_without_its_owner_goes(cluster, reference):
+    add(cluster, "b", {**add(cluster, "a"), **reference})
+    assert left(cluster) == {"a"}
+
+
+def test_owners_in_other_namespaces_do_not_count(cluster):
+    a = add(cluster, "a", namespace="kube-system")
+    add(cluster, "b", a)
+    assert cluster.find("configmaps", "b") is None
+
+
+@pytest.mark.parametrize(
+    "reference",
+    [
+        pytest.param({"kind": "Whale", "apiVersion": "sea.example/v1"}, id="kind not served"),
+    ],
+)
+def test_what_cannot_be_judged_stays(cluster, reference):
+    add(cluster, "b", {**add(cluster, "a"), **reference})
+    assert "b" in left(cluster)
+
+
+def test_a_cluster_scoped_object_with_an_owner_in_a_namespace_stays(cluster):
+    created = cluster.create({**node(), "metadata": {"name": "n", "ownerReferences": [add(cluster, "a")]}})
+    delete(cluster, "a")
+    assert cluster.find("Node", created["metadata"]["name"]) is not None
+
+
+def test_a_cluster_scoped_owner(cluster):
+    owner = owner_of(cluster.create(node()))
+    add(cluster, "a", owner)
+    assert left(cluster) == {"a"}
+    cluster.remove("Node", "node-1")
+    cluster.settle()
+    assert left(cluster) == set()
+
+
+# In the foreground
+
+
+def test_the_owner_waits_for_what_blocks_it(cluster):
+    a = add(cluster, "a")
+    add(cluster, "b", a, finalizers=["example.com/keep"])
+    add(cluster, "c", {**a, "blockOwnerDeletion": False}, finalizers=["example.com/keep"])
+    delete(cluster, "a", propagation="Foreground")
+    assert left(cluster) == {"a", "b", "c"}
+    for name in "bc":
+        assert "deletionTimestamp" in cluster.find("configmaps", name)["metadata"]
+    cluster.edit("configmaps", "b", lambda obj: obj["metadata"].update(finalizers=[]))
+    cluster.settle()
+    assert left(cluster) == {"c"}
+
+
+def test_a_line_goes_from_its_end(cluster):
+    a = add(cluster, "a")
+    b = add(cluster, "b", a)
+    add(cluster, "c", b, finalizers=["example.com/keep"])
+    delete(cluster, "a", propagation="Foreground")
+    assert left(cluster) == {"a", "b", "c"}
+    assert cluster.find("configmaps", "b")["metadata"]["finalizers"] == ["foregroundDeletion"]
+    cluster.edit("configmaps", "c", lambda obj: obj["metadata"].update(finalizers=[]))
+    cluster.settle()
+    assert left(cluster) == set()
+
+
+def test_a_dependent_with_another_owner_is_let_go(cluster):
+    a, b = add(cluster, "a"), add(cluster, "b")
+    add(cluster, "c", a, b)
+    delete(cluster, "a", propagation="Foreground")
+    assert left(cluster) == {"b", "c"}
+    assert owners(cluster, "c") == ["b"]
+
+
+def test_a_dependent_that_no_longer_blocks(cluster):
+    a = add(cluster, "a")
+    add(cluster, "b", a, finalizers=["example.com/keep"])
+    delete(cluster, "a", propagation="Foreground")
+
+    def unblock(obj):
+        obj["metadata"]["ownerReferences"][0]["blockOwnerDeletion"] = False
+
+    cluster.edit("configmaps", "b", unblock)
+    cluster.settle()
+    assert left(cluster) == {"b"}
+
+
+def test_a_circle_comes_apart(cluster):
+    a = add(cluster, "a")
+    b = add(cluster, "b", a)
+    cluster.edit("configmaps", "a", lambda obj: obj["metadata"].update(ownerReferences=[b]))
+    cluster.settle()
+    assert left(cluster) == {"a", "b"}
+    delete(cluster, "a", propagation="Foreground")
+    assert left(cluster) == set()
+
+
+def test_with_pods_that_take_their_time():
+    cluster = Living(ReplicaSetController, Kubelet, GarbageCollector)
+    cluster.create(node())
+    annotations = {"stowplan.io/stop-after": "10s"}
+    manifest = workload("ReplicaSet", replicas=3, pod_spec={"nodeName": "node-1"})
+    manifest["spec"]["template"]["metadata"]["annotations"] = annotations
+    cluster.create(manifest)
+    cluster.settle()
+    cluster.remove("ReplicaSet", "web", propagation="Foreground")
+    cluster.advance(8)
+    assert (len(cluster.names("Pod")), cluster.names("ReplicaSet")) == (3, ["web"])
+    cluster.advance(3)
+    assert (cluster.names("Pod"), cluster.names("ReplicaSet")) == ([], [])
+
+
+def test_waiting_costs_what_goes_and_not_its_square(monkeypatch, cluster):
+    a = add(cluster, "a")
+    for number in range(60):
+        cluster.create(config(f"c-{number}", a, finalizers=["example.com/keep"]))
+    delete(cluster, "a", propagation="Foreground")
+    calls = []
+    dependents = cluster.store.dependents
+    monkeypatch.setattr(cluster.store, "dependents", lambda uid: calls.append(uid) or dependents(uid))
+    for number in range(60):
+        cluster.edit("configmaps", "a", lambda obj, data=str(number): obj.update(data={"seen": data}))
+        cluster.edit("configmaps", f"c-{number}", lambda obj: obj["metadata"].update(finalizers=[]))
+        cluster.settle()
+    assert left(cluster) == set()
+    assert calls.count(a["uid"]) <= 4
+
+
+# Orphaned
+
+
+def test_dependents_forget_their_owner(cluster):
+    a = add(cluster, "a")
+    other = add(cluster, "other")
+    add(cluster, "b", a)
+    add(cluster, "c", a, other)
+    delete(cluster, "a", propagation="Orphan")
+    assert left(cluster) == {"b", "c", "other"}
+    assert (owners(cluster, "b"), owners(cluster, "c")) == ([], ["other"])
+
+
+# Custom resources
+
+
+def fleet(name, *owners):
+    metadata = {"name": name, "namespace": "default", "ownerReferences": list(owners)}
+    return {"apiVersion": "example.com/v1", "kind": "Fleet", "metadata": metadata, "spec": {"size": 1}}
+
+
+@pytest.mark.parametrize("order", ["before", "after"])
+@pytest.mark.parametrize("propagation", ["Background", "Foreground", "Orphan"])
+def test_custom_resources_take_part(order, propagation):
+    cluster = Living(GarbageCollector)
+    cluster.create(fleets())
+    if order == "before":
+        cluster.loop.close()
+        cluster.restart()
+    cluster.settle()
+    a = cluster.create(fleet("a"))
+    cluster.create(fleet("b", owner_of(a)))
+    cluster.create(config("c", owner_of(a)))
+    cluster.advance(1)
+    assert cluster.names("fleets.example.com") == ["a", "b"]
+    cluster.remove("fleets.example.com", "a", propagation=propagation)
+    cluster.advance(2)
+    orphaned = propagation == "Orphan"
+    assert cluster.names("fleets.example.com") == (["b"] if orphaned else [])
+    assert left(cluster) == ({"c"} if orphaned else set())
+
+
+def test_a_pod_is_deleted_gracefully(cluster):
+    cluster.create(pod("web", node="node-1", owner=add(cluster, "a")))
+    delete(cluster, "a")
+    assert cluster.pod("web")["metadata"]["deletionGracePeriodSeconds"] == 30
+
+
+# Against the plain rule
+
+names = "abcdef"
+graphs = st.lists(st.sets(st.sampled_from(names)), min_size=len(names), max_size=len(names))
+deletions = st.lists(
+    st.tuples(st.sampled_from(names), st.sampled_from(["Background", "Foreground"])), min_size=1, max_size=3
+)
+
+
+@examples(80)
+@given(graph=graphs, plan=deletions, together=st.booleans())
+def test_what_stays_has_an_owner_that_stays_or_had_none(graph, plan, together):
+    cluster = Living(GarbageCollector)
+    # Each owner comes before its dependents in the alphabet, so there are no circles.
+    wanted = {name: sorted(one for one in owners if one < name) for name, owners in zip(names, graph, strict=True)}
+    made = {}
+    for name in names:
+        made[name] = add(cluster, name, *(made[one] for one in wanted[name]))
+    for name, propagation in plan:
+        if cluster.find("configmaps", name) is not None:
+            cluster.remove("configmaps", name, propagation=propagation)
+        if not together:
+            cluster.settle()
+    cluster.settle()
+    alive = set(names) - {name for name, _ in plan}
+    for name in names:
+        if wanted[name] and not alive.intersection(wanted[name]):
+            alive.discard(name)
+    assert left(cluster) == alive
+    for name in alive:
+        assert owners(cluster, name) == [one for one in wanted[name] if one in alive]

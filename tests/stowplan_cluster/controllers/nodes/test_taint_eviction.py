@@ -1,0 +1,118 @@
+import pytest
+
+from stowplan_cluster.controllers.nodes.taint_eviction import TaintEvictionController
+from support.live.living_cluster import Living, condition, node
+
+TAINT = {"key": "example.com/gone", "value": "yes", "effect": "NoExecute"}
+
+
+def tolerating(seconds=None, **rest):
+    toleration = {"key": "example.com/gone", "operator": "Exists", "effect": "NoExecute", **rest}
+    return [toleration if seconds is None else {**toleration, "tolerationSeconds": seconds}]
+
+
+def set_taints(*taints):
+    return lambda obj: obj["spec"].update(taints=list(taints))
+
+
+@pytest.fixture
+def cluster():
+    cluster = Living(TaintEvictionController)
+    cluster.create(node(ready="True"))
+    return cluster
+
+
+def taint(cluster, *taints):
+    cluster.edit("Node", "node-1", set_taints(*taints))
+    cluster.settle()
+
+
+def is_marked(cluster, name="web"):
+    """Whether the pod is being deleted, and says why."""
+    web = cluster.pod(name)
+    reason = ("True", "DeletionByTaintManager")
+    assert ("deletionTimestamp" in web["metadata"]) == (condition(web, "DisruptionTarget") == reason)
+    return "deletionTimestamp" in web["metadata"]
+
+
+def test_a_pod_that_does_not_tolerate_the_taint_goes_at_once(cluster):
+    cluster.run()
+    taint(cluster, TAINT)
+    assert is_marked(cluster)
+    assert cluster.pod("web")["metadata"]["deletionGracePeriodSeconds"] == 30
+    assert cluster.events("web") == [("Normal", "TaintManagerEviction", "Marking for deletion Pod default/web")]
+
+
+@pytest.mark.parametrize(
+    ("taints", "tolerations", "seconds"),
+    [
+        pytest.param([TAINT], tolerating(), None, id="for ever"),
+        pytest.param([TAINT], tolerating(60), 60, id="for a time"),
+        pytest.param([TAINT], tolerating(0), 0, id="for no time"),
+        pytest.param([TAINT], tolerating(-5), 0, id="for less than no time"),
+        pytest.param([{**TAINT, "effect": "NoSchedule"}], [], None, id="does not execute"),
+        pytest.param([TAINT, {**TAINT, "key": "other"}], tolerating(), 0, id="one of two"),
+        pytest.param(
+            [TAINT, {**TAINT, "key": "other"}],
+            [*tolerating(60), *tolerating(20, key="other")],
+            20,
+            id="shortest of two",
+        ),
+        pytest.param([TAINT], tolerating(operator="Equal", value="no"), 0, id="another value"),
+    ],
+)
+def test_how_long_a_pod_stays(cluster, taints, tolerations, seconds):
+    cluster.run(tolerations=tolerations)
+    taint(cluster, *taints)
+    if seconds is None:
+        cluster.advance(10_000)
+        assert not is_marked(cluster)
+        return
+    if seconds:
+        cluster.advance(seconds - 1)
+        assert not is_marked(cluster)
+        cluster.advance(1)
+    assert is_marked(cluster)
+
+
+def test_a_taint_that_goes_in_time_spares_the_pod(cluster):
+    cluster.run(tolerations=tolerating(60))
+    taint(cluster, TAINT)
+    cluster.advance(59)
+    taint(cluster)
+    cluster.advance(100)
+    assert not is_marked(cluster)
+    assert cluster.events("web") == [("Normal", "TaintManagerEviction", "Cancelling deletion of Pod default/web")]
+    taint(cluster, TAINT)
+    cluster.advance(59)
+    assert not is_marked(cluster)
+    cluster.advance(1)
+    assert is_marked(cluster)
+
+
+def test_time_goes_on_while_node_and_pod_change(cluster):
+    cluster.run(tolerations=tolerating(60))
+    taint(cluster, TAINT)
+    cluster.advance(30)
+    taint(cluster, TAINT, {"key": "soft", "effect": "NoSchedule"})
+    cluster.edit("Pod", "web", lambda obj: obj["metadata"].update(labels={"a": "b"}))
+    cluster.advance(30)
+    assert is_marked(cluster)
+
+
+def test_a_pod_that_comes_to_a_tainted_node(cluster):
+    taint(cluster, TAINT)
+    cluster.run("safe", tolerations=tolerating())
+    cluster.run()
+    assert is_marked(cluster)
+    assert not is_marked(cluster, "safe")
+
+
+def test_another_pod_of_the_same_name_has_its_own_time(cluster):
+    cluster.run(tolerations=tolerating(60))
+    taint(cluster, TAINT)
+    cluster.advance(50)
+    cluster.remove("Pod", "web", grace_period_seconds=0)
+    cluster.run(tolerations=tolerating(60))
+    cluster.advance(50)
+    assert not is_marked(cluster)

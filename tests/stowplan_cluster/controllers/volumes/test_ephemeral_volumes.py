@@ -1,0 +1,86 @@
+"""Claims of generic ephemeral volumes: made for the pod, never taken over, gone with it."""
+
+import pytest
+
+from stowplan_cluster.controllers.cleanup.garbage_collector import GarbageCollector
+from stowplan_cluster.controllers.volumes.ephemeral_volumes import EphemeralVolumeController
+from stowplan_cluster.controllers.volumes.provisioner import Provisioner
+from stowplan_cluster.controllers.volumes.volume_binder import VolumeBinder
+from support.api.storage_objects import claim, storage_class
+from support.live.living_cluster import Living, pod
+
+PVC = "PersistentVolumeClaim"
+
+
+@pytest.fixture
+def cluster():
+    return Living(EphemeralVolumeController, GarbageCollector, VolumeBinder, Provisioner)
+
+
+def with_scratch(name="web", **metadata):
+    template = {"metadata": metadata, "spec": claim(class_="fast")["spec"]}
+    return pod(name, volumes=[{"name": "scratch", "ephemeral": {"volumeClaimTemplate": template}}])
+
+
+def test_a_claim_is_made_from_the_template_and_bound(cluster):
+    cluster.create(storage_class())
+    cluster.create(with_scratch(labels={"a": "b"}, annotations={"c": "d"}))
+    cluster.settle()
+    made = cluster.find(PVC, "web-scratch")
+    (owner,) = made["metadata"]["ownerReferences"]
+    assert (owner["kind"], owner["name"], owner["controller"]) == ("Pod", "web", True)
+    assert owner["uid"] == cluster.pod("web")["metadata"]["uid"]
+    assert made["metadata"]["labels"] == {"a": "b"}
+    assert made["metadata"]["annotations"]["c"] == "d"
+    assert made["spec"]["resources"] == {"requests": {"storage": "5Gi"}}
+    assert made["status"]["phase"] == "Bound"
+
+
+def test_it_goes_with_its_pod(cluster):
+    cluster.create(with_scratch())
+    cluster.settle()
+    cluster.remove("Pod", "web", grace_period_seconds=0)
+    cluster.settle()
+    assert cluster.names(PVC) == []
+
+
+def test_a_claim_that_is_deleted_is_made_anew(cluster):
+    cluster.create(with_scratch())
+    cluster.settle()
+    before = cluster.find(PVC, "web-scratch")["metadata"]["uid"]
+    cluster.remove(PVC, "web-scratch")
+    cluster.settle()
+    assert cluster.find(PVC, "web-scratch")["metadata"]["uid"] != before
+
+
+def test_somebody_elses_claim_is_left_alone_and_waited_for(cluster):
+    cluster.create(claim("web-scratch"))
+    cluster.create(with_scratch())
+    cluster.settle()
+    problem = "PVC default/web-scratch was not created for pod default/web (pod is not owner)"
+    assert ("Warning", "FailedBinding", f"ephemeral volume scratch: {problem}") in cluster.events("web")
+    assert "ownerReferences" not in cluster.find(PVC, "web-scratch")["metadata"]
+    cluster.remove(PVC, "web-scratch")
+    cluster.settle()
+    assert cluster.find(PVC, "web-scratch")["metadata"]["ownerReferences"][0]["name"] == "web"
+
+
+def test_pods_without_such_volumes_and_pods_that_leave_get_none(cluster):
+    cluster.create(pod("plain", volumes=[{"name": "v", "persistentVolumeClaim": {"claimName": "data"}}]))
+    leaving = with_scratch("leaving")
+    leaving["metadata"]["finalizers"] = ["example.com/stay"]
+    cluster.create(leaving)
+    cluster.remove("Pod", "leaving", grace_period_seconds=0)
+    cluster.settle()
+    assert cluster.names(PVC) == []
+
+
+def test_after_a_restart_deleted_claims_are_still_missed(cluster):
+    cluster.create(with_scratch())
+    cluster.settle()
+    cluster.loop.close()
+    cluster.restart()
+    cluster.settle()
+    cluster.remove(PVC, "web-scratch")
+    cluster.settle()
+    assert cluster.names(PVC) == ["web-scratch"]

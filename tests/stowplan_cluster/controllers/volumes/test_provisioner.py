@@ -1,0 +1,161 @@
+import pytest
+
+from stowplan_cluster.controllers.volumes.provisioner import Provisioner
+from stowplan_cluster.controllers.volumes.volume_binder import VolumeBinder
+from stowplan_cluster.controllers.volumes.volume_protection import ClaimProtectionController, VolumeProtectionController
+from support.api.storage_objects import claim, storage_class, volume
+from support.live.living_cluster import Living, node
+
+PV, PVC = "persistentvolumes", "PersistentVolumeClaim"
+ZONE = "topology.kubernetes.io/zone"
+SELECTED = "volume.kubernetes.io/selected-node"
+
+
+@pytest.fixture
+def cluster():
+    return Living(VolumeBinder, Provisioner, ClaimProtectionController, VolumeProtectionController)
+
+
+def provisioned(cluster, name="data"):
+    """The volume that was made for a claim, None if there is none."""
+    wanted = cluster.find(PVC, name)
+    if wanted["status"]["phase"] != "Bound":
+        assert cluster.names(PV) == []
+        return None
+    return cluster.find(PV, wanted["spec"]["volumeName"])
+
+
+def terms(made):
+    """{key: values} of the volume's topology."""
+    if "nodeAffinity" not in made["spec"]:
+        return {}
+    (term,) = made["spec"]["nodeAffinity"]["required"]["nodeSelectorTerms"]
+    return {one["key"]: one["values"] for one in term["matchExpressions"]}
+
+
+def select(cluster, name="node-1"):
+    cluster.edit(PVC, "data", lambda obj: obj["metadata"].setdefault("annotations", {}).update({SELECTED: name}))
+    cluster.settle()
+
+
+def test_a_volume_is_made_as_the_claim_wants_it(cluster):
+    cluster.create(storage_class(mountOptions=["ro"]))
+    cluster.create(claim(size="7Gi", modes=["ReadWriteMany"], class_="fast", volumeMode="Block"))
+    cluster.settle()
+    made = provisioned(cluster)
+    wanted = cluster.find(PVC, "data")
+    spec = made["spec"]
+    assert made["metadata"]["name"] == f"pvc-{wanted['metadata']['uid']}"
+    assert made["metadata"]["annotations"]["pv.kubernetes.io/provisioned-by"] == "csi.example.com"
+    assert (spec["capacity"], spec["accessModes"]) == ({"storage": "7Gi"}, ["ReadWriteMany"])
+    assert (spec["volumeMode"], spec["storageClassName"], spec["mountOptions"]) == ("Block", "fast", ["ro"])
+    assert spec["csi"] == {"driver": "csi.example.com", "volumeHandle": made["metadata"]["name"]}
+    assert (spec["persistentVolumeReclaimPolicy"], made["status"]["phase"]) == ("Delete", "Bound")
+    assert wanted["status"]["capacity"] == {"storage": "7Gi"}
+    assert [reason for _, reason, _ in cluster.events("data")] == [
+        "ExternalProvisioning",
+        "Provisioning",
+        "ProvisioningSucceeded",
+    ]
+
+
+def test_with_the_first_consumer_s_node(cluster):
+    cluster.create(node(labels={ZONE: "zone-a"}))
+    cluster.create(storage_class(mode="WaitForFirstConsumer"))
+    cluster.create(claim(class_="fast"))
+    cluster.advance(100)
+    assert provisioned(cluster) is None
+    select(cluster)
+    assert terms(provisioned(cluster)) == {ZONE: ["zone-a"]}
+
+
+LABELS = {ZONE: "zone-a", "csi.example.com/rack": "r1", "kubernetes.io/hostname": "node-1"}
+
+
+@pytest.mark.parametrize(
+    ("keys", "allowed", "expected"),
+    [
+        pytest.param(None, None, {ZONE: ["zone-a"]}, id="the zone, if nobody says"),
+        pytest.param(["csi.example.com/rack"], None, {"csi.example.com/rack": ["r1"]}, id="the driver's keys"),
+        pytest.param(
+            None, {"kubernetes.io/hostname": ["node-0", "node-1"]}, {"kubernetes.io/hostname": ["node-1"]}, id="allowed"
+        ),
+        pytest.param(["csi.example.com/rack"], {ZONE: ["zone-a"]}, {"csi.example.com/rack": ["r1"]}, id="both"),
+    ],
+)
+def test_topology(cluster, keys, allowed, expected):
+    cluster.create(node(labels=LABELS))
+    if keys is not None:
+        driver = {"name": "csi.example.com", "nodeID": "n", "topologyKeys": keys}
+        csi = {"apiVersion": "storage.k8s.io/v1", "kind": "CSINode", "metadata": {"name": "node-1"}}
+        cluster.create({**csi, "spec": {"drivers": [driver]}})
+    rest = {}
+    if allowed is not None:
+        expressions = [{"key": key, "values": values} for key, values in allowed.items()]
+        rest["allowedTopologies"] = [{"matchLabelExpressions": expressions}]
+    cluster.create(storage_class(mode="WaitForFirstConsumer", **rest))
+    cluster.create(claim(class_="fast", annotations={SELECTED: "node-1"}))
+    cluster.settle()
+    assert terms(provisioned(cluster)) == expected
+
+
+def test_at_once_within_the_allowed_topologies(cluster):
+    expressions = [{"key": ZONE, "values": ["zone-b", "zone-c"]}]
+    cluster.create(storage_class(allowedTopologies=[{"matchLabelExpressions": expressions}]))
+    cluster.create(claim(class_="fast"))
+    cluster.settle()
+    assert terms(provisioned(cluster)) == {ZONE: ["zone-b"]}
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("nowhere", 'error getting selected node "nowhere": node "nowhere" not found'),
+        ("node-1", 'selected node "node-1" is not in the allowed topologies'),
+    ],
+    ids=["no such node", "not allowed"],
+)
+def test_a_node_that_will_not_do_goes_back_to_the_scheduler(cluster, name, message):
+    cluster.create(node(labels={ZONE: "zone-a"}))
+    expressions = [{"key": ZONE, "values": ["zone-b"]}]
+    topologies = [{"matchLabelExpressions": expressions}]
+    cluster.create(storage_class(mode="WaitForFirstConsumer", allowedTopologies=topologies))
+    cluster.create(claim(class_="fast", annotations={SELECTED: name}))
+    cluster.settle()
+    assert SELECTED not in cluster.find(PVC, "data")["metadata"]["annotations"]
+    assert provisioned(cluster) is None
+    text = f'failed to provision volume with StorageClass "fast": {message}'
+    assert ("Warning", "ProvisioningFailed", text) in cluster.events("data")
+
+
+@pytest.mark.parametrize(
+    ("policy", "left"), [("Delete", False), ("Retain", True)], ids=["deleted with the claim", "kept"]
+)
+def test_what_becomes_of_the_volume(cluster, policy, left):
+    cluster.create(storage_class(reclaimPolicy=policy))
+    cluster.create(claim(class_="fast"))
+    cluster.settle()
+    name = provisioned(cluster)["metadata"]["name"]
+    cluster.remove(PVC, "data")
+    cluster.settle()
+    assert cluster.names(PVC) == []
+    assert cluster.names(PV) == ([name] if left else [])
+    if left:
+        assert cluster.find(PV, name)["status"]["phase"] == "Released"
+
+
+def test_volumes_of_others_are_removed_too(cluster):
+    cluster.create(volume(policy="Delete"))
+    cluster.create(claim())
+    cluster.settle()
+    cluster.remove(PVC, "data")
+    cluster.settle()
+    assert cluster.names(PV) == []
+
+
+def test_without_the_provisioner_a_claim_waits():
+    cluster = Living(VolumeBinder)
+    cluster.create(storage_class())
+    cluster.create(claim(class_="fast"))
+    cluster.advance(1_000)
+    assert cluster.find(PVC, "data")["status"]["phase"] == "Pending"

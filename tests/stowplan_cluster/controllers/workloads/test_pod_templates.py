@@ -1,0 +1,68 @@
+import pytest
+
+from stowplan_cluster.controllers.workloads.pod_templates import (
+    ALPHABET,
+    POD_TEMPLATE_HASH,
+    generate_name_of,
+    hash_of,
+    pod_from_template,
+    same_template,
+)
+
+CONTAINER = {"name": "main", "image": "app:1"}
+TEMPLATE = {"metadata": {"labels": {"app": "web"}}, "spec": {"containers": [CONTAINER]}}
+
+
+@pytest.mark.parametrize(
+    ("other", "same"),
+    [
+        pytest.param(TEMPLATE, True, id="itself"),
+        pytest.param(
+            {"spec": {"containers": [{"image": "app:1", "name": "main"}]}, "metadata": {"labels": {"app": "web"}}},
+            True,
+            id="in another order",
+        ),
+        pytest.param(
+            {**TEMPLATE, "metadata": {"labels": {"app": "web", POD_TEMPLATE_HASH: "x"}}}, True, id="with a hash"
+        ),
+        pytest.param(
+            {**TEMPLATE, "metadata": {"labels": {"app": "web"}, "creationTimestamp": None, "annotations": {}}},
+            True,
+            id="with nulls and empty maps",
+        ),
+        pytest.param({**TEMPLATE, "spec": {"containers": [{**CONTAINER, "env": []}]}}, True, id="with an empty list"),
+        pytest.param({**TEMPLATE, "metadata": {"labels": {"app": "db"}}}, False, id="another label"),
+        pytest.param({**TEMPLATE, "spec": {"containers": [{**CONTAINER, "image": "app:2"}]}}, False, id="image"),
+        pytest.param(
+            {**TEMPLATE, "spec": {"containers": [CONTAINER], "securityContext": {}}}, False, id="an empty struct"
+        ),
+    ],
+)
+def test_which_templates_are_the_same(other, same):
+    assert same_template(TEMPLATE, other) is same
+
+
+def test_a_hash_is_stable_and_spelt_without_vowels():
+    hashed = hash_of(TEMPLATE)
+    assert hashed == hash_of({"spec": TEMPLATE["spec"], "metadata": {**TEMPLATE["metadata"], "annotations": {}}})
+    assert set(hashed) <= set(ALPHABET)
+    assert len({hashed, hash_of(TEMPLATE, 1), hash_of(TEMPLATE, 2)}) == 3
+
+
+def test_a_pod_shares_nothing_with_its_template():
+    pod = pod_from_template(TEMPLATE, namespace="default", owner={"uid": "1"}, generate_name="web-")
+    assert pod["metadata"] == {
+        "namespace": "default",
+        "generateName": "web-",
+        "labels": {"app": "web"},
+        "ownerReferences": [{"uid": "1"}],
+    }
+    pod["metadata"]["labels"]["app"] = "db"
+    pod["spec"]["containers"][0]["image"] = "app:2"
+    assert TEMPLATE == {"metadata": {"labels": {"app": "web"}}, "spec": {"containers": [CONTAINER]}}
+    assert CONTAINER["image"] == "app:1"
+
+
+@pytest.mark.parametrize(("owner", "prefix"), [("web", "web-"), ("w" * 252, "w" * 252 + "-"), ("w" * 253, "w" * 253)])
+def test_what_names_begin_with(owner, prefix):
+    assert generate_name_of(owner) == prefix

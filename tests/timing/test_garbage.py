@@ -1,0 +1,16 @@
+"""How often garbage is looked for."""
+
+from __future__ import annotations
+
+import gc
+
+from stowplan.timing.garbage import collect_seldom
+
+
+def test_seldom_is_less_often_than_by_default() -> None:
+    before = gc.get_threshold()
+    try:
+        collect_seldom()
+        assert all(new > old for new, old in zip(gc.get_threshold(), (700, 10, 10), strict=True))
+    finally:
+        gc.set_threshold(*before)
