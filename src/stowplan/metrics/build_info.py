@@ -1,6 +1,6 @@
 """Build information and feature gates as gauges.
 
-The labels are the reference's. Where they speak of Go they tell of Python instead.
+The labels are the reference's. Those about Go contain information about Python.
 
 Upstream: staging/src/k8s.io/component-base/metrics/{version.go,prometheus/feature,prometheus/compatversion}.
 """
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BuildInfo:
-    """As /version has it."""
+    """As in /version."""
 
     major: str
     minor: str
@@ -35,7 +35,7 @@ class BuildInfo:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompatibilityVersions:
-    """The release it is, the one it behaves as, and the oldest it can run beside."""
+    """The binary version, the emulated version, and the minimum compatibility version."""
 
     component: str = "kube"
     binary: str
@@ -61,7 +61,7 @@ def register_version_info(registry: MetricsRegistry, versions: CompatibilityVers
 
 
 def register_features(registry: MetricsRegistry, features: Iterable[tuple[str, str, bool]]) -> None:
-    """`features`: name, stage (ALPHA, BETA, DEPRECATED, or "" for what is generally available), whether it is on."""
+    """`features`: name, stage (ALPHA, BETA, DEPRECATED, or "" for GA), whether it is enabled."""
     enabled = registry.gauge_vec(
         "kubernetes_feature_enabled",
         "Whether a feature gate is on (1) or off (0), with the stage it is in.",

@@ -1,6 +1,6 @@
 """kube-scheduler's metrics: one attribute per metric, named without "scheduler_".
 
-A metric behind a feature gate that is off has its attribute all the same, in a registry that nobody shows.
+Metrics behind a disabled feature gate exist as well, in a registry that is not exported.
 
 Upstream: pkg/scheduler/metrics/metrics.go, pkg/scheduler/framework/plugins/volumebinding/metrics/metrics.go.
 """

@@ -33,6 +33,10 @@ class Seen:
     ended: float | None = None
 
     @property
+    def key(self):
+        return f"{self.pod.metadata.namespace}/{self.pod.metadata.name}"
+
+    @property
     def controller(self):
         return controller_of(self.pod.metadata)
 
@@ -103,15 +107,12 @@ class Witness:
         """The rows and the summary say what was seen."""
         rows = [row for row in found.decisions if row.end != "refused"]
         told = [(row.pod, row.arrived, row.placed, row.node, row.ended) for row in rows]
-        seen = [
-            (f"{one.pod.metadata.namespace}/{one.pod.metadata.name}", one.arrived, one.placed, one.node, one.ended)
-            for one in self.pods.values()
-        ]
-        assert sorted(told, key=str) == sorted(seen, key=str)
-        evicted = {(one.arrived, one.placed, one.ended): one.marked for one in self.pods.values() if one.node}
+        pods = self.pods.values()
+        assert sorted(told, key=str) == sorted(((p.key, p.arrived, p.placed, p.node, p.ended) for p in pods), key=str)
+        marks = {(p.key, p.arrived, p.ended): p.marked for p in pods}
         for row in rows:
             if row.evicted is not None:
-                mark = evicted[row.arrived, row.placed, row.ended]
+                mark = marks[row.pod, row.arrived, row.ended]
                 assert row.evicted == (row.ended if mark is None else mark)
         for one in self.pods.values():
             went = self.gone.get(one.node)

@@ -1,7 +1,7 @@
 """The flags of kube-scheduler 1.36, section by section in the order of its help.
 
-A flag that has no effect here says so in its help and by `built=False`: it is read, checked, and a value other than
-its default makes the command say that nothing comes of it.
+A flag without effect here says so in its help and has `built=False`: it is parsed and validated, and a non-default
+value causes a warning.
 
 Upstream: cmd/kube-scheduler/app/options/options.go and the option sets of the libraries it uses.
 """
