@@ -25,7 +25,7 @@ _WHAT_IF = Section(
     "What if?",
     (
         ("stowplan fit deployment/shop/web --replicas 20", "how many more fit, what runs out, nodes to add"),
-        ("stowplan drain node-1", "where its pods would go; evicts nobody"),
+        ("stowplan drain node-1", "where its pods would go; evicts no pods"),
         ("stowplan survive", "what the loss of each zone or node would cost"),
         ("stowplan what-if --add-nodes 3 --like node-1", "before and after, side by side"),
         ("stowplan simulate week.yaml", "a week in a minute, with pictures"),

@@ -114,7 +114,9 @@ def _record(
     except OSError as error:
         raise InputError(os_error_text("open", file, error)) from error
     if recorder.failure is not None:
-        click.echo(f"error: the recording ended early: {recorder.failure}; what was written is whole", err=True)
+        click.echo(
+            f"error: the recording ended early: {recorder.failure}; the file is complete up to that point", err=True
+        )
         raise SystemExit(1)
     took = duration_text(timedelta(seconds=round(time.monotonic() - began)))
     click.echo(f"recorded {took} into {file}, {os.path.getsize(file) / 2**20:.1f} MiB")

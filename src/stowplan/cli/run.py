@@ -122,7 +122,7 @@ def run(
 ) -> None:
     """Schedule the pods of a cluster until Ctrl-C.
 
-    Pods of other schedulers are left alone. With --scheduler-name it works beside the cluster's own, for the pods
+    Pods of other schedulers are left alone. With --scheduler-name it works next to the cluster's own, for the pods
     that ask for it.
 
     \b

@@ -29,9 +29,9 @@ RECORDED = "recorded"
 #: The measure of how close a configuration comes to the recorded decisions.
 OTHERWISE_THAN_THEN = "otherwiseThanThen"
 ONE_RUN = (
-    "Pods and nodes come and go as recorded: how long pods ran, what an autoscaler did and what was made anew for "
-    "evicted pods may have been otherwise. Nothing is said of nodes, use and cost. One recording is one run, so there "
-    "are no intervals: another week may differ."
+    "Pods and nodes come and go as recorded: run times of pods, actions of an autoscaler and replacements of "
+    "evicted pods could have been different. Nodes, utilization and cost are not compared. One recording is one run, "
+    "so there are no intervals: another week may differ."
 )
 NO_ATTEMPTS = (
     "The recording followed a cluster and does not say when its scheduler tried pods. Here they are tried as soon as "

@@ -96,7 +96,7 @@ async def _policy_of_config_map(connection: Connection, namespace: str, name: st
         except (ApiError, Unreachable) as error:
             raise ConfigError(f"{where}: {error}") from error
     if not found:
-        raise ConfigError(f"{where}: told to end before the answer came")
+        raise ConfigError(f"{where}: stopped before the answer arrived")
     if _KEY not in found[0].data:
         raise ConfigError(f'missing policy config map value at key "{_KEY}"')
     return policy_of_text(found[0].data[_KEY])

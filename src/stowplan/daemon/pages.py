@@ -213,7 +213,7 @@ class SchedulerPages:
         scheduler, key = self._scheduler, key_of(request, f"{PREFIX}podgroups/")
         group, members = scheduler.state.objects.get(PodGroup, key), scheduler.state.pod_groups
         if group is None and not members.known(key):
-            raise NotFound(f'pod group "{key}" not found: this scheduler knows neither it nor pods of it')
+            raise NotFound(f'pod group "{key}" not found: this scheduler knows neither the group nor any of its pods')
         queued = (scheduler.queue.get(info.key) for info in members.unscheduled(key))
         gang = None if group is None else group.spec.scheduling_policy.gang
         story = scheduler.stories.of(story_key(key))

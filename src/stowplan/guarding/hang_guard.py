@@ -280,7 +280,7 @@ class HangGuard(_Interrupting):
         frames = traceback.extract_stack(sys._current_frames().get(self._main), limit=_SHOWN)
         _log.error(
             None,
-            "a plugin hangs and cannot be interrupted; nothing else happens meanwhile",
+            "a plugin hangs and cannot be interrupted; the scheduler is blocked",
             plugin=call.where[0],
             extensionPoint=call.where[1],
             where=[f"{frame.filename}:{frame.lineno} {frame.name}" for frame in reversed(frames)],

@@ -55,7 +55,7 @@ def register_build_info(registry: MetricsRegistry, info: BuildInfo) -> None:
 def register_version_info(registry: MetricsRegistry, versions: CompatibilityVersions) -> None:
     registry.gauge_vec(
         "version_info",
-        "Always 1; the labels tell which versions of the component it is and stands for.",
+        "Always 1; the labels have the binary, emulation and minimum compatibility versions.",
         tuple(field.name for field in fields(CompatibilityVersions)),
     ).with_label_values(*astuple(versions)).set(1.0)
 

@@ -59,11 +59,11 @@ class ClientMetrics:
             "rest_client_request_size_bytes", "Bytes that requests sent.", by_host, _BYTES
         )
         self.rest_client_response_size_bytes: HistogramVec = registry.histogram_vec(
-            "rest_client_response_size_bytes", "Bytes that answers brought.", by_host, _BYTES
+            "rest_client_response_size_bytes", "Size of responses in bytes.", by_host, _BYTES
         )
         self.rest_client_request_retries_total: CounterVec = registry.counter_vec(
             "rest_client_request_retries_total",
-            "Requests that were sent again, by what the first brought.",
+            "Retried requests, by the first outcome.",
             ("code", "verb", "host"),
         )
 
@@ -108,7 +108,7 @@ class ClientMetrics:
     def _leader_election(self, registry: MetricsRegistry) -> None:
         self.leader_election_master_status: GaugeVec = registry.gauge_vec(
             "leader_election_master_status",
-            "Whether this process holds the lease of this name (1) or stands by (0). Group by name.",
+            "Whether this process holds the lease of this name (1) or is a standby (0). Group by name.",
             ("name",),
         )
         self.leader_election_slowpath_total: CounterVec = registry.counter_vec(

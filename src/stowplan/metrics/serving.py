@@ -38,11 +38,11 @@ class ServingMetrics:
     def _authentication(self, registry: MetricsRegistry) -> None:
         #: Few user names are exported unchanged: see `user_class`.
         self.authenticated_user_requests: CounterVec = registry.counter_vec(
-            "authenticated_user_requests", "Requests whose user is known, by kind of user name.", ("username",)
+            "authenticated_user_requests", "Authenticated requests, by user name (well-known ones only).", ("username",)
         )
         self.authentication_attempts: CounterVec = registry.counter_vec(
             "authentication_attempts",
-            "Requests by whether their user could be told: success, failure, error.",
+            "Authentication attempts by result: success, failure, error.",
             ("result",),
         )
         self.authentication_duration_seconds: HistogramVec = registry.histogram_vec(
@@ -57,7 +57,7 @@ class ServingMetrics:
             _LIFETIME,
         )
         self.apiserver_delegated_authn_request_total: CounterVec = registry.counter_vec(
-            "apiserver_delegated_authn_request_total", "Token reviews asked for, by status code.", ("code",)
+            "apiserver_delegated_authn_request_total", "Token reviews sent, by status code.", ("code",)
         )
         self.apiserver_delegated_authn_request_duration_seconds: HistogramVec = registry.histogram_vec(
             "apiserver_delegated_authn_request_duration_seconds",
@@ -98,7 +98,7 @@ class ServingMetrics:
             _FROM_1_MS,
         )
         self.apiserver_delegated_authz_request_total: CounterVec = registry.counter_vec(
-            "apiserver_delegated_authz_request_total", "Access reviews asked for, by status code.", ("code",)
+            "apiserver_delegated_authz_request_total", "Access reviews sent, by status code.", ("code",)
         )
         self.apiserver_delegated_authz_request_duration_seconds: HistogramVec = registry.histogram_vec(
             "apiserver_delegated_authz_request_duration_seconds",

@@ -18,13 +18,13 @@ class HealthMetrics:
     def __init__(self, registry: MetricsRegistry) -> None:
         self.kubernetes_healthcheck: GaugeVec = registry.gauge_vec(
             "kubernetes_healthcheck",
-            "What a health check said last: 1 is healthy.",
+            "Last result of a health check: 1 is healthy.",
             ("name", "type"),
             stability="STABLE",
         )
         self.kubernetes_healthchecks_total: CounterVec = registry.counter_vec(
             "kubernetes_healthchecks_total",
-            "What health checks said, over all times they were asked.",
+            "Cumulative results of health checks.",
             ("name", "type", "status"),
             stability="STABLE",
         )

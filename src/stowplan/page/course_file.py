@@ -140,7 +140,7 @@ def _read_lines(file: BinaryIO, course: Course) -> CourseHeader:
     header = msgspec.json.decode(lines.readline(), type=CourseHeader)
     if header.kind != "Course" or header.format != FORMAT:
         want = f"want a Course of format {FORMAT}, got {header.kind} of format {header.format}"
-        raise ValueError(f"{want}; `stowplan simulate` writes it anew")
+        raise ValueError(f"{want}; `stowplan simulate` writes a new one")
     try:
         for line in lines:
             if not line.endswith(b"\n"):

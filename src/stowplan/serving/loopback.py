@@ -122,7 +122,7 @@ def _check_origin(headers: Headers) -> None:
     host = headers.get("Host", "")
     name, _, port = host.rpartition(":")
     if (name if port.isdecimal() and name else host).lower() not in _NAMES:
-        raise Forbidden(f"this server is asked by the address that the command printed, not as {host!r}")
+        raise Forbidden(f"use the address that the command printed, not {host!r}")
     origin = headers.get("Origin")
     if origin is not None and origin.lower() != f"http://{host}".lower():
         raise Forbidden(f"pages of {origin} may not ask this server")

@@ -204,7 +204,7 @@ class ClusterSource:
         namespaces = sorted({info.namespace for info in self.pods()})
         if name in namespaces:
             return ""
-        return f'; there is no pod in namespace "{name}", but in {listed(namespaces, 5)}'
+        return f'; there are no pods in namespace "{name}", but in {listed(namespaces, 5)}'
 
     def hint_about_workload(self, kind: str, namespace: str, name: str) -> str:
         """Workloads with this name in other namespaces, or with a similar name."""
@@ -277,7 +277,7 @@ class ClusterSource:
     def _nobody_schedules(self, info: PodInfo) -> Verdict:
         name = info.pod.spec.scheduler_name
         profiles = joined([profile.scheduler_name for profile in self.cluster.config.profiles])
-        why = f'nobody here schedules it: its schedulerName is "{name}", this configuration is for {profiles}'
+        why = f'no profile schedules it: its schedulerName is "{name}", this configuration is for {profiles}'
         state = self.cluster.state
         told = error(f"{why}; {_OTHER_CONFIG}")
         return Verdict(pod=info, names=list(state.table.names), version=state.version, error=told)

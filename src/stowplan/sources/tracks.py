@@ -93,8 +93,8 @@ def simulated_track(folder: str) -> Track:
         problem = _difference(course.at(at), plan_of(cluster.state))
         if problem and not stopped():
             raise MomentError(
-                f"{folder}: run again, the simulation came to something else: {problem}. Have the scenario's files, "
-                "its plugins or Stowplan changed since? `stowplan simulate` writes the folder anew"
+                f"{folder}: running the simulation again gave a different result: {problem}. Have the scenario's "
+                "files, its plugins or Stowplan changed since? `stowplan simulate` writes a new one"
             )
         return ClusterSource(cluster, {}, where=f"{folder} at that time", whole=True)
 

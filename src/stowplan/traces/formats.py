@@ -34,7 +34,7 @@ def open_trace(name: str, options: Mapping[str, Any], folder: Path) -> Trace:
     if name not in FORMATS:
         known = f"formats are {', '.join(sorted(FORMATS))}" if FORMATS else "no format is installed"
         hint = next(did_you_mean(name, FORMATS), known)
-        raise TraceError(f"format: there is no trace format {name!r}; {hint}")
+        raise TraceError(f"format: no such trace format: {name!r}; {hint}")
     module, attribute = FORMATS[name]
     opener = cast("Opener", getattr(import_module(module), attribute))
     return opener(options, folder)

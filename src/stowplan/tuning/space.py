@@ -103,7 +103,7 @@ def _problems(space: SpaceSpec, scenario: Scenario, plugins: Declarations) -> It
             if name not in workloads:
                 yield where, f"there is no workload {name!r}; {_meant(name, workloads)}"
             elif name in asked:
-                yield where, f"workload {name!r} is asked for by profile {asked[name]!r}, too"
+                yield where, f"workload {name!r} is also assigned to profile {asked[name]!r}"
             asked[name] = profile.name
         yield from _of_profile(profile, path, plugins)
 

@@ -145,7 +145,7 @@ def _check_scheduler(options: Options, what: What) -> None:
         "--watch": options.watch,
         "--exit-code": options.exit_code,
     }
-    _excluded("a scheduler is asked about one pod or all that wait", narrower)
+    _excluded("a scheduler can be asked about one pod or all pending pods", narrower)
     if options.token_file:
         user = {"--kubeconfig": options.kubeconfig, "--context": options.context}
         _excluded("the kubeconfig is not read with --token-file", user)

@@ -1,8 +1,8 @@
 """Resolve --feature-gates for the emulated version.
 
-Clusters give every component the same list, so a gate that is none of the scheduler's is taken and does nothing. Of the
-scheduler's own, those are refused that would switch on what is not built here: pods would be placed as if they had
-been off. Whatever else was set and changes nothing is said (`without_effect`).
+Clusters pass the same list to every component, so gates of other components are accepted and ignored. Gates of the
+scheduler are rejected if they would enable a feature that is not implemented here: pods would be placed as if the gate
+were off. Other settings without effect are reported (`without_effect`).
 
 Upstream: k8s.io/component-base/featuregate/feature_gate.go, compatibility/registry.go.
 """

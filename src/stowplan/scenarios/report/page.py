@@ -39,16 +39,16 @@ def _body(summary: SummaryRecord, sampler: Sampler, waits: Waits) -> Iterator[st
     yield f"<dl>{''.join(_facts(summary))}</dl>"
     used = list(_use(rows))
     yield figure(
-        "Resources in use and asked for",
+        "Resources used and requested",
         "Share of what the nodes have. Dashed: with what waits.",
-        lines("Resources in use and asked for, over time", times, used, span_text, _percent),
+        lines("Resources used and requested, over time", times, used, span_text, _percent),
         used,
         "use",
     )
     causes = _causes(rows)
     yield figure(
         "Pods that waited",
-        "By what the scheduler's last attempt said, or not tried yet.",
+        "By the result of the last attempt, or not tried yet.",
         areas("Pending pods by cause, over time", times, causes, span_text, _number),
         causes,
         "pending",
@@ -88,7 +88,7 @@ def _body(summary: SummaryRecord, sampler: Sampler, waits: Waits) -> Iterator[st
     fragmentation = _fragmentation(rows)
     yield figure(
         "Fragmentation",
-        "Share of what is free that stands where a typical pod does not fit.",
+        "Share of the free amount on nodes where a typical pod does not fit.",
         lines("Fragmentation over time", times, fragmentation, span_text, _percent),
         fragmentation,
         "fragmentation",

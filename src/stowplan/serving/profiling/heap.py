@@ -46,7 +46,7 @@ async def objects_by_type(*, pause: Callable[[], Awaitable[object]]) -> Profile:
     del known
     for kind, (count, size) in numbers.items():
         profile.add((Frame(f"{kind.__module__}.{kind.__qualname__}"),), count, size)
-    profile.comments.append("objects by type, without what they refer to; ?seconds=N tells where memory is taken")
+    profile.comments.append("objects by type, without referenced ones; ?seconds=N shows where memory is allocated")
     if frozen := gc.get_freeze_count():
         profile.comments.append(f"{frozen} objects that were there at the start are not among them")
     return profile

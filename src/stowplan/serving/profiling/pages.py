@@ -36,12 +36,12 @@ _BINARY = "application/octet-stream"
 _NO_SNIFF = ("X-Content-Type-Options", "nosniff")
 
 _INDEX = {
-    "allocs": "objects by type; with ?seconds=N what is allocated meanwhile and stays, by line",
+    "allocs": "objects by type; with ?seconds=N live allocations made meanwhile, by line",
     "block": "empty: nothing here waits for a lock (see profile and goroutine for what keeps the event loop)",
     "goroutine": "stacks of all tasks of the event loop and of all threads; debug=1 or 2 for text",
     "heap": "as allocs",
     "mutex": "empty, as block",
-    "profile": "CPU time by stack, over ?seconds=N (30 unless told otherwise)",
+    "profile": "CPU time by stack, over ?seconds=N (default 30)",
     "symbol": "nothing: profiles carry their names with them",
     "threadcreate": "threads, with where they are now",
     "trace": "not available: Python has no execution trace",

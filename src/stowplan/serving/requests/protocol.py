@@ -220,7 +220,7 @@ class HttpConnection(RequestHandler):
         server.heads_bytes += size
         limit = server.max_heads_bytes
         if limit is not None and server.heads_bytes > limit and self._held > _LITTLE and self.transport is not None:
-            log.debug("too much is asked at once: a connection was cut off that had sent %d bytes", self._held)
+            log.debug("too many pending request headers: closed a connection that had sent %d bytes", self._held)
             self.transport.abort()
 
     def answered(self) -> None:
