@@ -150,6 +150,8 @@ def _scale(about: ClusterSource, text: str, files: Sequence[str], *, recursive: 
     name, equals, number = text.rpartition("=")
     if not (equals and number.isdecimal()):
         raise InputError(f"--scale {text}: want KIND/[NS/]NAME=N")
+    if int(number) > _MOST_REPLICAS:
+        raise InputError(f"--scale {text}: want at most {_MOST_REPLICAS:,} pods")
     kind, namespace, found = named_object(name, about.namespace)
     if kind == "Pod":
         raise InputError(f"--scale {text}: give its kind, as in deployment/{name}={number}")
