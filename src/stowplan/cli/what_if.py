@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from stowplan.what_if.changes import Change
 
 _EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
+#: More would be no question about a cluster.
+_MOST_REPLICAS = 100_000
 #: A node and a change of it.
 _PAIR = (str, str)
 
