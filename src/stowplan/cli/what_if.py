@@ -24,7 +24,9 @@ if TYPE_CHECKING:
     from stowplan.what_if.changes import Change
 
 _EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
-#: A node, and what is changed of it.
+#: More would be no question about a cluster.
+_MOST_REPLICAS = 100_000
+#: A node and a change of it.
 _PAIR = (str, str)
 
 
@@ -110,7 +112,7 @@ def what_if(
         raise click.UsageError("--add-nodes N and --like NODE go together.")
     with reported(source["config"]):
         about = cluster_of(**source)
-        # What is added has names that are not known yet.
+        # Added nodes have names that are not known yet.
         changed = () if add_nodes else (node for node, _ in (*labels, *taints))
         for node in (*([like] if like else ()), *removed, *changed):
             about.check_node(node)
@@ -150,6 +152,8 @@ def _scale(about: ClusterSource, text: str, files: Sequence[str], *, recursive: 
     name, equals, number = text.rpartition("=")
     if not (equals and number.isdecimal()):
         raise InputError(f"--scale {text}: want KIND/[NS/]NAME=N")
+    if int(number) > _MOST_REPLICAS:
+        raise InputError(f"--scale {text}: want at most {_MOST_REPLICAS:,} pods")
     kind, namespace, found = named_object(name, about.namespace)
     if kind == "Pod":
         raise InputError(f"--scale {text}: give its kind, as in deployment/{name}={number}")

@@ -1,4 +1,4 @@
-"""What PostFilter plugins would do for a pod."""
+"""Results of PostFilter plugins for a pod."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 
 
 def preemption_of(framework: Framework, results: Sequence[tuple[str, PostFilterResult]]) -> Preemption | None:
-    """What the plugin chose that succeeded; if none did, why the first one that explains itself found nothing.
+    """The result of the plugin that succeeded; if none did, the explanation of the first plugin that has one.
 
-    Details are worked out as the cluster is now. None if no plugin has anything to say beyond its status.
+    Details are computed on the current cluster. None if no plugin explains more than its status.
     """
     selected = _selected(results[-1][1]) if results else None
     if selected is None:
@@ -36,7 +36,7 @@ def preemption_of(framework: Framework, results: Sequence[tuple[str, PostFilterR
 
 
 def _selected(result: PostFilterResult) -> Eviction | None:
-    """What a success plans; a nomination for which nobody has to leave is an eviction of no pods."""
+    """The plan of a success; a nomination without victims is an eviction of no pods."""
     if result.status.code != Code.Success:
         return None
     if result.plan is not None:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def in_tree_registry() -> Registry:
-    """All in-tree plugins, whatever their feature gates say; configurations may name any."""
+    """All in-tree plugins, regardless of their feature gates, as configurations may name any."""
     registry = Registry()
     for name, declaration in declarations().items():
         plugin: type[Plugin] = getattr(import_module(f"{folders()[name]}.plugin"), name)

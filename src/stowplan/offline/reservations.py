@@ -18,7 +18,7 @@ _log = get_logger(__name__)
 
 
 class Reservations:
-    """What plugins set aside inside transactions, as a participant: undoing it is Unreserve, last pod first."""
+    """Reservations of plugins inside transactions, as a participant: undoing runs Unreserve, last pod first."""
 
     def __init__(self) -> None:
         self._depth = 0
@@ -46,7 +46,7 @@ class Reservations:
         return ()
 
     def dump(self) -> None:
-        """Nothing: no transaction is open in a dump."""
+        """Empty: there is no dump while a transaction is open."""
 
     def load(self, dumped: None) -> None:
         pass

@@ -51,7 +51,7 @@ class QueuedPod:
     initial_attempt_timestamp: float | None = None
     #: Plugins that rejected it in the last attempt, and those that gated it since.
     unschedulable_plugins: set[str] = field(default_factory=set)
-    #: Plugins that wait for something of their own before the pod can go on.
+    #: Plugins that wait for something of their own before the pod can proceed.
     pending_plugins: set[str] = field(default_factory=set)
     #: The PreEnqueue plugin that gates it; "" if none does.
     gating_plugin: str = ""

@@ -1,7 +1,7 @@
-"""Changes of a cluster to ask about, with descriptions.
+"""Hypothetical changes of a cluster, with descriptions.
 
-`apply` makes a change within a transaction of the caller's. Pods that lose their node by it are made anew and wait; the
-caller lets everybody look for a node when all changes are made.
+`apply` makes a change within the caller's transaction. Pods that lose their node are recreated as pending; the caller
+schedules pending pods after all changes are made.
 """
 
 from __future__ import annotations
@@ -44,17 +44,17 @@ class Change(ABC):
     @property
     @abstractmethod
     def text(self) -> str:
-        """What is changed, for people."""
+        """A description of the change."""
 
     @abstractmethod
     def apply(self, cluster: Cluster) -> None:
-        """Make it."""
+        """Make the change."""
 
 
 @dataclass(frozen=True)
 class AddNodes(Change):
     count: int
-    #: The name of a node that is there, or a Node of its own.
+    #: The name of an existing node, or a new Node.
     like: str | Node
 
     @property
@@ -81,7 +81,7 @@ class Remove(Change):
 
 @dataclass(frozen=True)
 class Drain(Change):
-    """The node takes no more pods, and those that do not belong to it leave."""
+    """The node is cordoned, and its pods are evicted, except for those that belong to it."""
 
     node: str
 
@@ -101,7 +101,7 @@ class Drain(Change):
 class Label(Change):
     node: str
     key: str
-    #: None takes the label away.
+    #: None removes the label.
     value: str | None
 
     @property
@@ -119,12 +119,12 @@ class Label(Change):
 
 @dataclass(frozen=True)
 class Taint(Change):
-    """NoExecute takes the pods off that do not tolerate it."""
+    """With NoExecute, pods that do not tolerate it are evicted."""
 
     node: str
     key: str
     value: str = ""
-    #: "" takes all taints of the key away.
+    #: "" removes all taints with the key.
     effect: str = "NoSchedule"
 
     @property
@@ -149,14 +149,14 @@ class Taint(Change):
 
 @dataclass(frozen=True)
 class Scale(Change):
-    """So many pods of a controller, made like those that it has."""
+    """Set the number of a controller's pods; new ones are like those that exist."""
 
     #: As in owner references: Deployment, StatefulSet, ReplicaSet, Job, …
     kind: str
     namespace: str
     name: str
     replicas: int
-    #: A pod as the controller would make it, for one that has none.
+    #: A pod as the controller would create it, for a controller without pods.
     template: Pod | None = None
 
     @property
@@ -175,11 +175,11 @@ class Scale(Change):
             assert model is not None
             fresh = named(made_anew(model), name)
             cluster.add(with_own_claims(cluster, fresh, model))
-        # Those go first that are not placed, then the newest; of a StatefulSet those with the highest ordinals.
+        # Pending pods are removed first, then the newest; for a StatefulSet those with the highest ordinals.
         _forget(cluster, reversed(mine[self.replicas :]))
 
     def _names(self, mine: Sequence[PodInfo]) -> Iterator[str]:
-        """Of pods to add. Those of a StatefulSet have the names that they would have, which their claims hang on."""
+        """Names of pods to add. Those of a StatefulSet have the controller's names, which their claims depend on."""
         if self.kind != "StatefulSet":
             return (f"{self.name}-added-{number}" for number in counted_from(len(mine)))
         taken = {_ordinal(info.pod) for info in mine}
@@ -194,13 +194,13 @@ class Scale(Change):
 
 @dataclass(frozen=True)
 class Put(Change):
-    """New objects, or other versions of those that are there.
+    """New objects, or new versions of existing ones.
 
-    The pods of `workloads` are replaced by those among the objects, as by a rollout; pods that would be the same stay.
+    The pods of `workloads` are replaced by those among the objects, as in a rollout; unchanged pods stay.
     """
 
     objects: tuple[Mapping[str, Any] | ApiStruct, ...]
-    #: Where they are from.
+    #: The source of the objects.
     where: str = ""
     #: Kind, namespace and name of each.
     workloads: tuple[tuple[str, str, str], ...] = ()
@@ -224,7 +224,7 @@ class Put(Change):
                 cluster.add(obj)
 
     def _rolled_out(self, cluster: Cluster, kind: str, namespace: str, name: str) -> set[str]:
-        """Take away the pods that the workload has no longer; keys of the new ones that are there already."""
+        """Remove the workload's outdated pods; return the keys of new ones that already exist."""
         fresh = [
             cluster.state.pod_info(obj)
             for obj in self.objects
@@ -234,14 +234,14 @@ class Put(Change):
         same = [info for info in there if fresh and info.shape.template is fresh[0].shape.template][: len(fresh)]
         _forget(cluster, [info for info in there if info not in same])
         names = {info.key for info in same}
-        # Whoever is new takes the place of one that stays: by its name, or any.
+        # A new pod replaces a remaining one: the one with its name, or any.
         others = [info.key for info in fresh if info.key not in names]
         return {info.key for info in fresh if info.key in names} | set(others[: len(same) - (len(fresh) - len(others))])
 
 
 @dataclass(frozen=True)
 class Reconfigure(Change):
-    """Another configuration of the scheduler; pods that have a node stay there."""
+    """Another scheduler configuration; placed pods stay."""
 
     config: Mapping[str, Any] | str | Configuration
     where: str = ""
@@ -252,7 +252,7 @@ class Reconfigure(Change):
         return f"configure the scheduler by {name}"
 
     def apply(self, cluster: Cluster) -> None:
-        """Whoever asks has made a cluster with it."""
+        """No-op: the caller has created the cluster with it."""
 
 
 def _stands(pod: Pod, taint: TaintOfNode) -> bool:
@@ -260,26 +260,26 @@ def _stands(pod: Pod, taint: TaintOfNode) -> bool:
 
 
 def _pods_of(cluster: Cluster, kind: str, namespace: str, name: str) -> list[PodInfo]:
-    """The pods that a controller has, those with a node first."""
+    """The pods of a controller, placed ones first."""
     everybody = (*cluster.state.placed_pods(), *cluster.state.pending.values())
     return [info for info in everybody if info.namespace == namespace and belongs_to(info.pod, kind, name)]
 
 
 def _ordinal(pod: Pod) -> int:
-    """Of a StatefulSet's pod."""
+    """The ordinal of a StatefulSet's pod."""
     digits = pod.metadata.name.rpartition("-")[2]
     return int(digits) if digits.isdecimal() else 0
 
 
 def _forget(cluster: Cluster, infos: Iterable[PodInfo]) -> None:
-    """Pods that nobody makes anew."""
+    """Remove pods without recreating them."""
     for info in list(infos):
         cluster.remove(info.pod)
         let_go(cluster, [info.pod])
 
 
 def _take_off(cluster: Cluster, infos: Iterable[PodInfo]) -> None:
-    """Take pods off their node; who comes back waits for another one."""
+    """Remove pods from their node; those that are recreated become pending."""
     leaving = [(info.key, info.pod) for info in list(infos)]
     for key, _ in leaving:
         cluster.evict(key)

@@ -1,9 +1,8 @@
 """Claims in what-if questions: freed by pods that leave, created for new copies.
 
-What controllers do on a cluster happens here at once. A claim that was made for a pod goes with it; of a claim for
-devices that others made, its last user gives the devices back. A pod that is made anew, or a copy, gets claims that ask
-for what those of the original asked for. A pod that a StatefulSet makes anew keeps its claims for volumes; a copy of it
-gets its own.
+What controllers do on a cluster happens at once here. A claim that was generated for a pod is deleted with it; other
+device claims are deallocated with their last user. A recreated pod, or a copy, gets claims with the same requests as
+those of the original. A recreated StatefulSet pod keeps its volume claims; a copy of it gets its own.
 """
 
 from __future__ import annotations
@@ -33,10 +32,10 @@ _NO_TEMPLATES: Mapping[str, ResourceClaimSpec] = MappingProxyType({})
 def with_own_claims(
     cluster: Cluster, fresh: Pod, original: Pod, templates: Mapping[str, ResourceClaimSpec] = _NO_TEMPLATES
 ) -> Pod:
-    """The pod, with claims as those that were made for the original; they are added to the cluster.
+    """The pod, with claims like those that were generated for the original; they are added to the cluster.
 
-    An original without claims, such as the template of a workload, gets what `templates` (by `namespace/name`) say, or
-    what other pods have from the same templates.
+    If the original has no claims, such as the template of a workload, they are made from `templates` (by
+    `namespace/name`), or like those that other pods have from the same templates.
     """
     fresh = with_own_volume_claims(cluster, fresh, original)
     statuses = []
@@ -60,7 +59,7 @@ def with_own_claims(
 
 
 def _like_others(cluster: Cluster, pod: Pod, entry: PodResourceClaim) -> ResourceClaimSpec | None:
-    """What the claim of another pod asks for that is made from the same template."""
+    """The spec of another pod's claim from the same template."""
     wanted = pod.metadata.namespace or "default", entry.resource_claim_template_name
     for info in (*cluster.state.pending.values(), *cluster.state.placed_pods()):
         for other in info.pod.spec.resource_claims:
@@ -73,7 +72,7 @@ def _like_others(cluster: Cluster, pod: Pod, entry: PodResourceClaim) -> Resourc
 
 
 def uses_claims(pod: Pod) -> bool:
-    """Whether it has claims for devices, or claims for volumes that are made for it."""
+    """Whether it has device claims, or volume claims that are generated for it."""
     return (
         bool(pod.spec.resource_claims)
         or pod.status.extended_resource_claim_status is not None
@@ -82,7 +81,7 @@ def uses_claims(pod: Pod) -> bool:
 
 
 def let_go(cluster: Cluster, pods: Iterable[Pod]) -> None:
-    """These pods are gone from their nodes; those without claims cost nothing."""
+    """Release the claims of pods that left their nodes; pods without claims cost nothing."""
     # Pods in files have no UID, so the name counts, too.
     gone = {(pod.metadata.namespace, pod.metadata.name, pod.metadata.uid) for pod in pods if uses_claims(pod)}
     if not gone:

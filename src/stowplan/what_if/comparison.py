@@ -1,7 +1,6 @@
 """Compare the cluster before and after changes, with all pods scheduled.
 
-Pods that are pending are placed on both sides, so what would have happened anyway is not taken for an effect of the
-changes.
+Pending pods are scheduled on both sides, so that what would have happened anyway is not attributed to the changes.
 """
 
 from __future__ import annotations
@@ -29,9 +28,9 @@ def _nobody_looks(cluster: Cluster) -> None:
 
 
 def what_if(cluster: Cluster, *changes: Change, look: Look = _nobody_looks) -> WhatIfRecord:
-    """Compare the cluster as it is with one after the changes, which are made in their order.
+    """Compare the cluster with and without the changes, which are made in order.
 
-    `look` gets the cluster before and after, each as it is once everybody has looked for a node; it must keep nothing.
+    `look` gets the cluster before and after, each with pending pods scheduled; it must not keep any references.
     """
     homes = _homes(cluster)
     before = _side(cluster, (), look)
@@ -48,7 +47,7 @@ class _Side:
     nodes: int
     #: Pod -> its node.
     homes: dict[str, str]
-    #: Pod -> why it has none.
+    #: Pod -> why it is pending.
     pending: dict[str, str]
 
     def record(self) -> SideRecord:
@@ -69,7 +68,7 @@ def _side(cluster: Cluster, changes: Sequence[Change], look: Look) -> _Side:
 
 
 def _homes(cluster: Cluster) -> dict[str, str]:
-    """Where pods are; those that belong to a node come and go with it."""
+    """The nodes of pods, except for those that belong to their node."""
     infos = cluster.state.placed_pods()
     return {info.key: info.node_name for info in infos if fate_of(info.pod) is not Fate.BELONGS_TO_NODE}
 

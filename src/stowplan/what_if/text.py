@@ -23,7 +23,7 @@ if TYPE_CHECKING:
         WhatIfRecord,
     )
 
-#: Rows of a table, and names in a line.
+#: Maximum number of table rows, and of names in a line.
 _SHOWN, _NAMED = 20, 5
 
 
@@ -177,7 +177,7 @@ def _stranded(stranded: Sequence[StrandedRecord]) -> list[Block]:
 
 
 def _reasons(stranded: Sequence[StrandedRecord]) -> list[Block]:
-    """Pods by why they are stranded."""
+    """Stranded pods by reason."""
     pods: dict[str, list[str]] = {}
     for record in stranded:
         pods.setdefault(record.reason, []).append(record.pod)
@@ -195,7 +195,7 @@ def _table(header: Sequence[str], rows: Iterable[Sequence[Cell]], right: Iterabl
 
 
 def _filled_table(header: Sequence[str], rows: Sequence[Sequence[Cell]], right: Collection[int]) -> list[Block]:
-    """Without the columns in which nothing is."""
+    """A table without its empty columns."""
     kept = [column for column in range(len(header)) if any(row[column] for row in rows)]
     narrowed = [[row[column] for column in kept] for row in rows]
     numbers = {position for position, column in enumerate(kept) if column in right}

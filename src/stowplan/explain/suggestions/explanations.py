@@ -1,6 +1,6 @@
 """Explanations of the plugins of a profile, for one inspection.
 
-A plugin whose explanation fails is explained by its reasons alone: a mistake in it costs words, never the answer.
+A plugin whose explanation raises is explained by its reasons alone, so a bug in it only costs details.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-#: Extension points that refuse a pod, in the order in which obstacles are listed.
+#: Extension points that reject a pod, in the order in which obstacles are listed.
 _REFUSING_POINTS = ("filter", "preFilter", "preEnqueue")
 
 _log = get_logger(__name__)
 
 
 class Explanations:
-    """The plugins' explanations, each made once."""
+    """The plugins' explanations, each created once."""
 
     def __init__(self, inspection: VerdictInspection) -> None:
         self._inspection = inspection
@@ -44,7 +44,7 @@ class Explanations:
 
     def _make(self, name: str) -> Explanation:
         plain = Explanation(self._inspection)
-        # Several plugins may have narrowed the nodes together: then the name is a list.
+        # Several plugins may have restricted the nodes together: the name is then a list.
         plugin = self._inspection.framework.plugins.get(name)
         if plugin is None:
             return plain
@@ -58,7 +58,7 @@ class Explanations:
         return guarded(refusal.plugin, lambda: self._of(refusal.plugin).of_node(refusal, row), "")
 
     def of_group(self, refusal: Refusal) -> str:
-        """The details of a group of nodes, in a line."""
+        """The details of a group of nodes, in one line."""
         return guarded(refusal.plugin, lambda: self._of(refusal.plugin).of_group(refusal), "")
 
     def reason_text(self, refusal: Refusal) -> str:
@@ -67,7 +67,7 @@ class Explanations:
     # -- obstacles and remedies ---------------------------------------------------------------------------------------
 
     def obstacles(self) -> list[str]:
-        """Facts that keep the pod off every node; what is hardest to change first, then in the profile's order."""
+        """Facts that make every node infeasible; the hardest to change first, then in the profile's order."""
         points = self._inspection.framework.points
         names = dict.fromkeys(name for point in _REFUSING_POINTS for name in points[point])
         ordered = sorted(names, key=lambda name: not self._of(name).obstacles_first)
@@ -77,7 +77,7 @@ class Explanations:
         return guarded(name, lambda: [str(text) for text in self._of(name).obstacles()], [])
 
     def remedies(self) -> dict[str, Remedy]:
-        """Plugin -> remedy, for every plugin that refuses some node."""
+        """Plugin -> remedy, for every plugin that rejects some node."""
         return {name: self._remedy(name, mask) for name, mask in self._inspection.masks.items()}
 
     def _remedy(self, name: str, mask: npt.NDArray[Any]) -> Remedy:
@@ -93,16 +93,16 @@ class Explanations:
         return guarded(plugin, lambda: list(remedy.ways(kind, rows)), [])
 
     def ways_for_pod(self, plugin: str) -> Sequence[Way]:
-        """Ways to lift a plugin's refusal of the pod as a whole."""
+        """Ways to resolve a plugin's rejection of the pod as a whole."""
         return guarded(plugin, lambda: list(self._of(plugin).ways_for_pod()), [])
 
     def remedies_cover(self, plugins: frozenset[str]) -> bool:
-        """Whether the Filters of these plugins refuse all nodes that their PreFilters ruled out."""
+        """Whether the Filters of these plugins reject all nodes that their PreFilters excluded."""
         return all(self._of(name).filter_repeats_pre_filter for name in plugins)
 
 
 def guarded(plugin: str, ask: Callable[[], T], otherwise: T) -> T:
-    """The answer, or `otherwise` when the plugin's explanation raises."""
+    """The result, or `otherwise` if the plugin's explanation raises."""
     try:
         return ask()
     except PROPAGATED:

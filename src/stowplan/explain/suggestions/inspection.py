@@ -1,7 +1,7 @@
-"""A verdict with access to its cluster, to work out details and suggestions on demand.
+"""A verdict with access to its cluster, to compute details and suggestions on demand.
 
-Whoever looks closer must see the same cluster, so the engine is asked about the same pod once more: one that is placed
-is off its node for as long as the inspection lasts. When the cluster has moved on since the verdict, it refuses.
+Details must be computed on the same cluster, so the engine is asked about the same pod again; a placed pod is off its
+node during the inspection. If the cluster has changed since the verdict, this raises.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class VerdictInspection(Inspection):
         self.verdict = verdict
 
     def of(self, pod: PodInfo) -> VerdictInspection:
-        """The same cluster with another version of the pod."""
+        """An inspection of the same cluster with another version of the pod."""
         other = VerdictInspection(self.question, self.verdict)
         other.pod, other.diagnosis = pod, self.filtered(pod)
         return other
@@ -42,7 +42,7 @@ class VerdictInspection(Inspection):
 
 @contextmanager
 def inspecting(engine: Engine, verdict: Verdict) -> Iterator[VerdictInspection]:
-    """The cluster as the verdict saw it; raise StaleVerdictError when it is no longer so."""
+    """An inspection of the cluster as the verdict saw it; raises StaleVerdictError if it has changed."""
     verdict.check_current(engine.state)
     with engine.asking(verdict.pod) as question:
         yield VerdictInspection(question, verdict)

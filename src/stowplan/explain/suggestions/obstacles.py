@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def obstacles(at: VerdictInspection, explanations: Explanations, *, solved: bool) -> list[str]:
-    """`solved`: some change helps, so the list of what every node has against the pod is not needed."""
+    """`solved`: some change helps, so that the reasons of all nodes need not be listed."""
     found = [*explanations.obstacles(), *_whole_pod(at), *_nominated(at)]
     preempts = at.verdict.preemption is not None and at.verdict.preemption.selected is not None
     if not solved and not found and not preempts:

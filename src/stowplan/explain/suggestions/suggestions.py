@@ -1,9 +1,9 @@
 """Suggestions for an unschedulable pod: the smallest changes, each verified by a trial.
 
-Plugins say what each refused node would take to be accepted (`framework/explanations/remedy.py`). Nodes that need
-changes of one plugin only come first; if none of those works out, nodes that need two, and so on. A candidate is
-carried out on a copy of the pod (or on the cluster, and undone), all nodes are judged again, and the nodes that then
-take the pod are its gain. What can be left out of a combination is left out.
+Plugins return what each rejected node would need to become feasible (`framework/explanations/remedy.py`). Nodes that
+need changes for one plugin only come first; if none of those works, nodes that need changes for two, and so on. A
+candidate is applied to a copy of the pod (or to the cluster, and undone) and all nodes are judged again: its gain is
+the number of nodes that are then feasible. Changes that a combination does not need are dropped.
 """
 
 from __future__ import annotations
@@ -37,16 +37,16 @@ if TYPE_CHECKING:
 
     Rows = npt.NDArray[np.intp]
 
-#: Kinds of nodes looked at for each number of plugins, and ways tried for each kind.
+#: Kinds of nodes examined per number of plugins, and ways tried per kind.
 _MAX_KINDS, _MAX_WAYS = 40, 12
-#: How often a change's own consequences are looked into, and for how many kinds of nodes.
+#: Recursion depth for rejections caused by a change, and the number of kinds of nodes for which that is done.
 _DEPTH, _MAX_DEEPENED = 2, 3
-#: Nodes named in data.
+#: Maximum number of node names in data.
 _NAMED = 20
 
 
 def suggest(engine: Engine, verdict: Verdict, tries: int = TRIES) -> Advice:
-    """Advice for a pod that fits nowhere; empty for one that does, and after an error. `tries`: at most so many."""
+    """Advice for an unschedulable pod; empty for other pods, and after an error. `tries`: maximum number of trials."""
     if verdict.error is not None or verdict.node_name:
         return Advice()
     with inspecting(engine, verdict) as at:
@@ -58,7 +58,7 @@ def suggest(engine: Engine, verdict: Verdict, tries: int = TRIES) -> Advice:
 
 
 def suggest_on(engine: Engine, verdict: Verdict, row: int, tries: int = TRIES) -> tuple[Suggestion, ...]:
-    """What would let a pod onto one node that refuses it, wherever else it could go; the smallest changes first."""
+    """Changes that make a specific node feasible, regardless of other nodes; the smallest first."""
     if verdict.error is not None or verdict.gated is not None or verdict.feasible[row]:
         return ()
     with inspecting(engine, verdict) as at:
@@ -68,13 +68,13 @@ def suggest_on(engine: Engine, verdict: Verdict, row: int, tries: int = TRIES) -
 
 
 def advise(engine: Engine, verdict: Verdict, tries: int = TRIES) -> Verdict:
-    """Let the verdict give advice when it is asked for it."""
+    """Let the verdict compute advice on demand."""
     verdict.adviser = partial(suggest, engine, tries=tries)
     return verdict
 
 
 def _ungated(at: VerdictInspection) -> Advice:
-    """PreEnqueue refused the pod: what lifts that, and which nodes would take the pod then."""
+    """For a pod gated by PreEnqueue: how to ungate it, and the nodes that are then feasible."""
     assert at.verdict.gated is not None
     plugin, trials = at.verdict.gated.plugin, Trials(at)
     ways = Explanations(at).ways_for_pod(plugin)[:_MAX_WAYS]
@@ -91,14 +91,14 @@ def _lifted(at: VerdictInspection, trials: Trials, way: Way) -> Suggestion:
 
 
 def _at_most(way: Sequence[Step]) -> list[Change]:
-    """Every dial at its highest degree."""
+    """With every dial at its highest degree."""
     return [step.at(step.high) if isinstance(step, Dial) else step for step in way]
 
 
 def _suggestion(at: VerdictInspection, found: Sequence[Change], rows: Rows, note: str = "") -> Suggestion:
     names = at.named(rows)
     gained = set(names)
-    # In company a change may gain other nodes than the one that it was made for.
+    # In a combination, a change may gain other nodes than the one that it was made for.
     notes = [note, *(change.note for change in found if change.about in gained)]
     return Suggestion(tuple(found), len(rows), tuple(names[:_NAMED]), sentence(notes))
 
@@ -117,7 +117,7 @@ class _Search:
     at: VerdictInspection
     explanations: Explanations
     depth: int = 0
-    #: The rows that are to be gained; None: any.
+    #: The rows to gain; None: any.
     only: npt.NDArray[np.bool_] | None = None
     tries: int = TRIES
     trials: Trials = field(init=False)
@@ -146,7 +146,7 @@ class _Search:
         return sorted(found.values(), key=lambda s: (len(s.changes), s.cost, -s.gain, s.text))
 
     def _for_whole_pod(self) -> list[Suggestion]:
-        """PreFilter refused the pod as a whole."""
+        """PreFilter rejected the pod as a whole."""
         diagnosis = self.at.diagnosis
         assert diagnosis is not None
         plugin = diagnosis.absent.plugin
@@ -155,7 +155,7 @@ class _Search:
         return [suggestion for suggestion in found if suggestion is not None]
 
     def _needs(self) -> list[_Need]:
-        """What groups of nodes need, those that need changes of the fewest plugins first."""
+        """The needs of groups of nodes, ordered by the number of plugins that require changes."""
         diagnosis = self.at.diagnosis
         assert diagnosis is not None
         names = list(self._remedies)
@@ -165,7 +165,7 @@ class _Search:
         for column in columns:
             open_ &= column != HOPELESS
         if not self.explanations.remedies_cover(diagnosis.pre_filter_plugins):
-            # PreFilter ruled nodes out that no Filter was asked about.
+            # PreFilter excluded nodes for which no Filter was called.
             open_ &= diagnosis.examined
         rows = np.flatnonzero(open_)
         needs = []
@@ -176,7 +176,7 @@ class _Search:
         return sorted(needs, key=lambda need: (len(need.kinds), -len(need.rows)))
 
     def _guarded(self, search: Callable[[_Need], list[Suggestion]], need: _Need) -> list[Suggestion]:
-        """Nothing, when a plugin's remedy proposed what cannot be carried out."""
+        """No suggestion if a plugin's remedy proposes a change that cannot be applied."""
         return guarded(", ".join(name for name, _ in need.kinds), lambda: search(need), [])
 
     def _ways(self, name: str, kind: int, need: _Need) -> list[Way]:
@@ -194,7 +194,7 @@ class _Search:
         return found
 
     def _deepened(self, need: _Need) -> list[Suggestion]:
-        """A change can raise a new objection (other nodes now count for a spread): judge the changed pod afresh."""
+        """A change can cause a new rejection (other nodes now count for a spread constraint): judge the changed pod."""
         steps = [step for name, kind in need.kinds for way in self._ways(name, kind, need)[:1] for step in way]
         tried = _at_most(steps)
         if not tried or any(change.on_pod is None for change in tried):
@@ -215,7 +215,7 @@ class _Search:
         return _suggestion(self.at, kept, self.trials.feasible(kept))
 
     def _turn_back(self, tried: list[Change], i: int, dial: Dial) -> None:
-        """The lowest degree at which some node still takes the pod."""
+        """The lowest degree at which some node is still feasible."""
         low, high = dial.low, dial.high
         while low < high:
             middle = (low + high) // 2
@@ -224,7 +224,7 @@ class _Search:
         tried[i] = dial.at(high)
 
     def _needed(self, tried: Sequence[Change]) -> list[Change]:
-        """Without the changes that the others do not need."""
+        """Drop changes that the others do not need."""
         kept = list(tried)
         for change in tried:
             rest = [other for other in kept if other is not change]

@@ -17,17 +17,17 @@ if TYPE_CHECKING:
     from stowplan.framework.explanations.changes import Change
 
 
-#: How many changes are tried out for one pod.
+#: Maximum number of changes that are tried for one pod.
 TRIES = 400
 
 
 @dataclass
 class Trials:
-    """Evaluates changes; counts how often, as the number of tries is limited."""
+    """Evaluates changes, and counts the trials, whose number is limited."""
 
     inspection: VerdictInspection
     limit: int = TRIES
-    #: The rows that are to be gained; None: any.
+    #: The rows to gain; None: any.
     only: npt.NDArray[np.bool_] | None = None
     tries: int = field(default=0, init=False)
 
@@ -52,7 +52,7 @@ class Trials:
         return list(found.values())
 
     def feasible(self, changes: Sequence[Change]) -> npt.NDArray[np.intp]:
-        """Rows that would take the pod after the changes."""
+        """Rows that are feasible after the changes."""
         self.tries += 1
         cluster = self.inspection.cluster
         with cluster.transaction():

@@ -16,12 +16,12 @@ if TYPE_CHECKING:
     from stowplan.explain.verdicts.group_verdict import GroupVerdict
     from stowplan.inspection.records import ReliefRecord
 
-#: What the short form shows of each part.
+#: Maximum number of items per part in the short form.
 _NODES, _DOMAINS, _REASONS, _RELIEF, _VICTIMS = 8, 10, 6, 5, 8
 
 
 def group_page(verdict: GroupVerdict, relief: Sequence[ReliefRecord] = (), *, wide: bool = False) -> list[Block]:
-    """`relief`: changes that were tried, and let the group fit."""
+    """The page about a group. `relief`: verified changes that let the group fit."""
     return _GroupPage(verdict, relief, wide).blocks()
 
 

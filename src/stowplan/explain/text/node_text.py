@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from stowplan.explain.text.tables import Block, Cell, Span
     from stowplan.explain.verdicts.advice import Suggestion
 
-#: What the short form shows of each part.
+#: Maximum number of items per part in the short form.
 _PODS, _KINDS, _HELPED = 8, 12, 6
 _BAR = 10
 
@@ -32,7 +32,8 @@ class _Page:
     def blocks(self) -> list[Block]:
         return [self._headline(), *self._state(), *self._full(), *self._pods(), *self._waiting()]
 
-    # -- the node itself ----------------------------------------------------------------------------------------------
+    # -- the node
+    # ---------------------------------------------------------------------------------------------------------
 
     def _headline(self) -> Line:
         view = self._view
@@ -79,7 +80,8 @@ class _Page:
         blocks: list[Block] = [Line(), Line(((head, "head"), (", the most important first", "dim"))), grid]
         return blocks + _left(len(pods) - len(shown), "pod")
 
-    # -- who waits ----------------------------------------------------------------------------------------------------
+    # -- pending pods
+    # -----------------------------------------------------------------------------------------------------
 
     def _waiting(self) -> list[Block]:
         view = self._view

@@ -1,7 +1,7 @@
 """A summary of many pods by cause.
 
-Pods are judged by groups that no plugin can tell apart, so that a group's first verdict is true of all of it. The cause
-is what refuses most nodes: with it gone, most would be gained.
+Pods that no plugin can tell apart form a group, whose first verdict applies to all of them. The cause is what rejects
+most nodes, as resolving it would gain the most.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ if TYPE_CHECKING:
     from stowplan.explain.verdicts.verdict import Verdict
     from stowplan.inspection.records import ReliefRecord
 
-#: What the short form shows of each part.
+#: Maximum number of items per part in the short form.
 _CAUSES, _NAMESPACES, _RELIEF = 8, 6, 5
 
 
 @dataclass(frozen=True)
 class Group:
-    """Pods of which one verdict is true."""
+    """Pods that share a verdict."""
 
     verdict: Verdict
-    #: Keys of the others.
+    #: Keys of the other pods.
     alike: tuple[str, ...] = ()
-    #: The node for which they wait on Permit, as their scheduler says.
+    #: The node for which they wait on Permit, according to their scheduler.
     permit_node: str = ""
 
     @property
@@ -42,7 +42,7 @@ class Group:
 
     @property
     def is_refused(self) -> bool:
-        """No node takes them; they were judged."""
+        """They were judged, and no node is feasible."""
         return self.state == "refused"
 
     @property
@@ -58,7 +58,7 @@ class Group:
 
 
 def summary(groups: Sequence[Group], relief: Sequence[ReliefRecord] = ()) -> SummaryRecord:
-    """`relief`: what would help, as it was tried."""
+    """`relief`: verified changes that would help."""
     of_state: Counter[str] = Counter()
     namespaces: Counter[str] = Counter()
     of_cause: dict[tuple[str, str], Counter[str]] = {}
@@ -89,7 +89,7 @@ def summary(groups: Sequence[Group], relief: Sequence[ReliefRecord] = ()) -> Sum
 
 
 def _cause(verdict: Verdict) -> tuple[str, str]:
-    """(plugin, reason); what names the pod itself would be a cause of its own for each."""
+    """(plugin, reason). Messages that contain the pod's name would be a separate cause for each pod."""
     if verdict.error is not None:
         return verdict.error.plugin, verdict.error.message.replace(f'"{verdict.key}"', "the pod")
     if verdict.gated is not None:
@@ -98,11 +98,12 @@ def _cause(verdict: Verdict) -> tuple[str, str]:
     return (groups[0].plugin, groups[0].text) if groups else ("", verdict.message)
 
 
-# -- as a page --------------------------------------------------------------------------------------------------------
+# -- pages
+# ----------------------------------------------------------------------------------------------------------------
 
 
 def overview(record: SummaryRecord, *, wide: bool = False) -> list[Block]:
-    """The summary as it is shown before the groups."""
+    """The summary that precedes the groups."""
     blocks: list[Block] = [_headline(record)]
     if record.causes:
         blocks += [Line(), Line((("Why they wait", "head"),)), *_causes(record, wide)]
@@ -136,7 +137,7 @@ def _causes(record: SummaryRecord, wide: bool) -> list[Block]:
 
 
 def _told(namespaces: dict[str, int], wide: bool) -> str:
-    """The first of them, which have most."""
+    """The first ones, which have the most pods."""
     shown = list(namespaces) if wide else list(namespaces)[:3]
     left = len(namespaces) - len(shown)
     return f"({', '.join(shown)}{f' and {left:,} more' if left else ''})"

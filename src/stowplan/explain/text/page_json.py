@@ -1,8 +1,7 @@
 """Encode and decode text pages as JSON.
 
-They are put together where the cluster is, and drawn where they are read, at that terminal's width and in its colours.
-What arrives is not trusted to be what was sent: whatever does not have the shape of a page is an error, and characters
-that would steer a terminal are taken out.
+Pages are built where the cluster is, and rendered where they are read, for that terminal's width and colors. The input
+of the decoder is not trusted: anything that is not a valid page is an error, and control characters are removed.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ _Sent = str | list[tuple[str, str]]
 
 
 class PageError(ValueError):
-    """What came is no page; says why."""
+    """The input is not a page; says why."""
 
 
 class _Line(msgspec.Struct, tag="line", omit_defaults=True):
@@ -40,13 +39,13 @@ _blocks = list[_Line | _Grid]
 
 
 def page_to_json(blocks: Sequence[Block]) -> list[Any]:
-    """The blocks as JSON has them."""
+    """The blocks as JSON-able data."""
     found: list[Any] = msgspec.to_builtins([_sent(block) for block in blocks])
     return found
 
 
 def page_from_json(data: Any) -> list[Block]:
-    """The blocks of `page_to_json`; raise PageError."""
+    """The blocks that `page_to_json` encoded; raises PageError."""
     try:
         return [_block(one) for one in msgspec.convert(data, _blocks)]
     except msgspec.ValidationError as error:

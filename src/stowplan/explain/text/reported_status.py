@@ -1,7 +1,7 @@
 """The live scheduler's report about a pod: its PodScheduled condition and Events.
 
-Shown beside our own verdict. They may differ for a reason: the scheduler spoke of the cluster as it was then, and of
-its own configuration.
+Shown next to our own verdict. The two may differ, because the scheduler judged the cluster at that time, with its own
+configuration.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from stowplan.explain.text.tables import Block, Cell, Span
     from stowplan.explain.verdicts.verdict import Verdict
 
-#: Events in the short form.
+#: Number of Events in the short form.
 _EVENTS = 4
-#: A note that fits beside its time and reason.
+#: Maximum length of a note next to its time and reason.
 _SHORT = 40
 _PAST = "Judged as things are now: what the scheduler saw when it chose the node cannot be seen from outside."
 _ASK_THERE = (
@@ -38,9 +38,9 @@ _ASK_THERE = (
 @dataclass(frozen=True)
 class ReportedStatus:
     condition: PodCondition | None
-    #: None: nobody asked for them, or they could not be read. The newest first.
+    #: Newest first. None: not requested, or not readable.
     events: tuple[Event, ...] | None = None
-    #: What the scheduler itself knows of the pod, if it could be asked.
+    #: The scheduler's own record of the pod, if it was available.
     known: SchedulerRecord | None = None
 
     @classmethod
@@ -53,13 +53,13 @@ class ReportedStatus:
 
     @property
     def on_its_way(self) -> tuple[str, str]:
-        """What the pod waits for, and the node that it has been given and is not bound to yet; "" for neither."""
+        """What the pod waits for, and the node that it will be bound to; "" if it is not in a binding cycle."""
         if self.known is None or self.known.place not in ON_ITS_WAY:
             return "", ""
         return self.known.place, self.known.node
 
     def record(self) -> SchedulerRecord | None:
-        """None when there is nothing to report."""
+        """None if there is nothing to report."""
         if self.condition is None and self.events is None:
             return self.known
         events = None if self.events is None else tuple(_event(event) for event in self.events)
@@ -70,7 +70,7 @@ class ReportedStatus:
         )
 
     def blocks(self, verdict: Verdict, *, wide: bool, among_others: bool = False) -> list[Block]:
-        """`among_others`: on a page about many pods, the newest Event has to do."""
+        """`among_others`: on a page about many pods, only the newest Event is shown."""
         blocks: list[Block] = [Line(), Line((("What the scheduler said", "head"),)), Line(self._spoken(verdict), 2)]
         if self.events is not None and (self.events or not among_others):
             said = {_our_words(verdict), self.condition.message if self.condition is not None else ""}
@@ -106,7 +106,7 @@ def _our_words(verdict: Verdict) -> str:
 
 
 def last_seen(event: Event) -> str:
-    """When it happened last, as the API writes times."""
+    """When it last happened, in the API's time format."""
     series = event.series.last_observed_time if event.series is not None else None
     return series or event.event_time or event.metadata.creation_timestamp or ""
 
@@ -116,7 +116,7 @@ def _times(event: Event) -> int:
 
 
 def _listed(events: Sequence[Event], said: Collection[str], most: int) -> list[Block]:
-    """What was `said` above is not said again; what is long goes below, where it has the whole width."""
+    """Events that do not repeat what was `said` above; long ones are printed below, at full width."""
     if not events:
         return [Line((("no Events (an API server forgets them after an hour)", "dim"),), 2)]
     shown = events[:most]

@@ -11,12 +11,12 @@ if TYPE_CHECKING:
     from stowplan.explain.text.tables import Block, Cell
     from stowplan.inspection.records import DecisionsRecord, GroupStateRecord, QueueRecord, SchedulerRecord, StepRecord
 
-#: Steps of a story in the short form, the last ones.
+#: Number of steps of a story in the short form; the last ones.
 _STEPS = 12
 
 
 def scheduler_blocks(record: SchedulerRecord, *, wide: bool) -> list[Block]:
-    """What the scheduler knows of one pod."""
+    """What the scheduler knows about one pod."""
     blocks: list[Block] = [Line(), Line((("What this scheduler knows of it", "head"),)), Line(_state(record), 2)]
     story = record.story
     if story is None:
@@ -30,7 +30,7 @@ def scheduler_blocks(record: SchedulerRecord, *, wide: bool) -> list[Block]:
 
 
 def group_state_page(record: GroupStateRecord, *, wide: bool) -> list[Block]:
-    """What the scheduler knows of a pod group."""
+    """What the scheduler knows about a pod group."""
     gang = f", a gang of at least {record.min_count:,}" if record.min_count else ""
     counts = f": {count(len(record.have_node), 'pod')} with a node, {len(record.waiting):,} in the queue{gang}"
     blocks: list[Block] = [Line((("pod group ", ""), (record.pod_group, "name"), (counts, "")))]
@@ -71,7 +71,7 @@ def _state(record: SchedulerRecord) -> Cell:
         parts.append(f"waits for an event that {listed(record.rejected_by)} asked for")
     more = f" ({'; '.join(parts)})" if parts else ""
     where = f" {record.node}" if record.node else ""
-    # Only a pod in the queue has been there since some time.
+    # Only a pod in the queue has a time since which it is there.
     return ((f"{record.place or 'gone'}{where}", "pending" if record.since else ""), (more, "dim"))
 
 
@@ -81,7 +81,7 @@ def _step(step: StepRecord) -> Cell:
 
 
 def queue_page(record: QueueRecord, *, summary: str) -> list[Block]:
-    """The pods that wait, as a scheduler's queue has them."""
+    """The waiting pods in a scheduler's queue."""
     blocks: list[Block] = [Line(((summary, "head"),))]
     if record.pods:
         rows: list[list[Cell]] = [
@@ -101,7 +101,7 @@ def queue_page(record: QueueRecord, *, summary: str) -> list[Block]:
 
 
 def decisions_page(record: DecisionsRecord) -> list[Block]:
-    """The last decisions, the newest first."""
+    """The last decisions, newest first."""
     if not record.decisions:
         return [Line("Nothing was decided yet.")]
     rows: list[list[Cell]] = [

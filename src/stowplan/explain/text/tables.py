@@ -1,7 +1,7 @@
-"""Text pages of lines and aligned columns, with optional colours.
+"""Text pages of lines and aligned columns, with optional colors.
 
-What is said is put together once, as blocks of styled spans. On a terminal they are drawn with rich: coloured, wrapped
-at its width. Everywhere else the same blocks become plain text with a stable layout: no escape codes, no wrapping.
+Content is built once, as blocks of styled spans. On a terminal, rich renders them in color, wrapped at its width.
+Everywhere else they become plain text with a stable layout: no escape codes, no wrapping.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 Span = tuple[str, str]
 Cell = str | tuple[Span, ...]
 
-#: What a style looks like on a terminal, as rich names it.
+#: The rich markup of each style.
 STYLES = {
     "": "",
     "head": "bold",
@@ -35,21 +35,21 @@ _GAP = "  "
 
 @dataclass(frozen=True)
 class Line:
-    """A line of its own; an empty one separates."""
+    """A single line; an empty one is a separator."""
 
     text: Cell = ""
     indent: int = 0
-    #: The first span is a mark; where the line wraps, it goes on beside it.
+    #: The first span is a marker; wrapped lines are indented by its width.
     marked: bool = False
 
 
 @dataclass(frozen=True)
 class Grid:
-    """Rows in columns that align."""
+    """Rows with aligned columns."""
 
     rows: Sequence[Sequence[Cell]]
     header: Sequence[str] = ()
-    #: Columns aligned to the right.
+    #: Right-aligned columns.
     right: frozenset[int] = frozenset()
     indent: int = 2
 
@@ -88,7 +88,7 @@ def _aligned(text: str, width: int, right: bool) -> str:
 
 
 def write(blocks: Sequence[Block], file: TextIO) -> None:
-    """Write with colors to a terminal, else as plain text."""
+    """Write with colors to a terminal, otherwise as plain text."""
     if file.isatty():
         _write_rich(blocks, file)
     else:
@@ -99,7 +99,7 @@ def _write_rich(blocks: Sequence[Block], file: TextIO) -> None:
     from rich.console import Console
     from rich.padding import Padding
 
-    # rich itself honours NO_COLOR and TERM=dumb.
+    # rich itself honors NO_COLOR and TERM=dumb.
     console = Console(file=file, highlight=False, emoji=False)
     for block in blocks:
         drawn = _rich_line(block) if isinstance(block, Line) else _rich_table(block)
@@ -139,7 +139,7 @@ def _rich_table(grid: Grid) -> Any:
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), show_header=bool(grid.header), header_style="dim")
     width = len(grid.rows[0]) if grid.rows else len(grid.header)
     for i in range(width):
-        # Numbers never wrap; what is long is text in the last columns.
+        # Numbers never wrap; long text is in the last columns.
         table.add_column(
             grid.header[i] if grid.header else "",
             justify="right" if i in grid.right else "left",

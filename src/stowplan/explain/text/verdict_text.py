@@ -1,6 +1,6 @@
 """A verdict as text.
 
-The most important comes first and every part fits a screen, whatever the number of nodes; the wide form spells out
+The most important part comes first, and every part fits on a screen, whatever the number of nodes. The wide form lists
 every node instead.
 """
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from stowplan.framework.explanations.grouping import Refusal
     from stowplan.framework.explanations.preemption import Eviction, Preemption
 
-#: What the short form shows of each part.
+#: Maximum number of items per part in the short form.
 _NODES, _GROUPS, _SUGGESTIONS, _VICTIMS = 5, 12, 6, 8
 
 
@@ -45,15 +45,14 @@ def explanation(
     on_its_way: str = "",
     among_others: bool = False,
 ) -> list[Block]:
-    """The page; `alike` are other pods of which all of it is true as well, `reported` is what a live scheduler said.
+    """The page about a pod. `alike` are equal pods; `reported` is the live scheduler's report.
 
-    `on_its_way`: what the pod does with the node that it has been given and is not bound to yet. `among_others`: the
-    page is one of many.
+    `on_its_way`: what the pod's binding cycle waits for. `among_others`: the page is one of many.
     """
     if verdict.error is not None:
-        # Nothing to look closer at; perhaps no profile either.
+        # There is nothing to inspect, and possibly no profile.
         return _not_judged(verdict, alike, reported, wide=wide)
-    # Before the inspection: advice takes a placed pod off its node itself.
+    # Must precede the inspection: advice removes a placed pod from its node itself.
     _ = verdict.advice
     with inspecting(engine, verdict) as at:
         page = _Page(at, wide, alike, reported, on_its_way, among_others=among_others)
@@ -104,7 +103,7 @@ class _Page:
         self._alike = alike
         self._reported = reported
         self._among_others = among_others
-        #: Where the pod is, or is on its way to.
+        #: The pod's current or future node.
         self._current_node = at.verdict.current_node
         if reported is not None and not self._current_node:
             on_its_way, self._current_node = reported.on_its_way
@@ -177,11 +176,12 @@ class _Page:
             return [(f" {self._has_its_node} ", ""), (chosen, "best"), (" and would go there again", "")]
         return [(f" {self._has_its_node} {current}; placed again it would go to ", ""), (chosen, "best")]
 
-    # -- where it goes ------------------------------------------------------------------------------------------------
+    # -- placement
+    # --------------------------------------------------------------------------------------------------------
 
     def _choice(self) -> list[Block]:
         ranked = self._verdict.ranked()
-        # A nominated node goes first, whatever its score.
+        # A nominated node comes first, whatever its score.
         ranked.sort(key=lambda row: self._verdict.names[row] != self._verdict.node_name)
         decided = self._decided(ranked)
         return [Line(decided, 2), Line(), *self._scores(ranked)]
@@ -206,7 +206,7 @@ class _Page:
         return f"{chosen} wins by {count(by, 'point')} over {verdict.names[second]}: {why}"
 
     def _scores(self, ranked: Sequence[int]) -> list[Block]:
-        """The best nodes, and what each plugin gave them (times its weight)."""
+        """The best nodes, with each plugin's score times its weight."""
         verdict = self._verdict
         shown = ranked if self._wide else ranked[:_NODES]
         all_rows = np.array(ranked, np.intp)
@@ -227,10 +227,11 @@ class _Page:
 
     def _column_title(self, plugin: str) -> str:
         known = self._at.framework.plugins.get(plugin)
-        # Extenders have points to give, too.
+        # Extenders have scores, too.
         return plugin if self._wide or known is None else known.short_name or plugin
 
-    # -- why not elsewhere --------------------------------------------------------------------------------------------
+    # -- rejected nodes
+    # ---------------------------------------------------------------------------------------------------
 
     def _refused(self) -> list[Block]:
         diagnosis = self._verdict.diagnosis
@@ -245,7 +246,7 @@ class _Page:
             detail = self._explanations.of_group(group)
             few = len(group.rows) <= 3
             names = listed(self._at.named(group.rows)) if few else _sample(self._at, group)
-            # The detail of a single node that lacks something says its name itself.
+            # The detail of a single node that lacks something contains its name.
             named = len(group.rows) == 1 and detail.startswith(f"{names} lacks ")
             which = detail if named else sentence((names, detail))
             number = count(len(group.rows), "node")
@@ -271,7 +272,8 @@ class _Page:
             rows.append([self._at.names[row], ((group.plugin, "bad"),), group.text, group.code.name, detail])
         return [Grid(rows, ("node", "plugin", "reason", "code", "detail"))]
 
-    # -- what would help ----------------------------------------------------------------------------------------------
+    # -- suggestions
+    # ------------------------------------------------------------------------------------------------------
 
     def _help(self) -> list[Block]:
         advice = self._verdict.advice
@@ -286,7 +288,8 @@ class _Page:
             blocks.append(Line(((f"… and {count(left, 'more suggestion')} (-o wide)", "dim"),), 2))
         return blocks
 
-    # -- whom to evict ------------------------------------------------------------------------------------------------
+    # -- preemption
+    # -------------------------------------------------------------------------------------------------------
 
     def _preemption(self) -> list[Block]:
         outcome = self._verdict.preemption
@@ -301,7 +304,8 @@ class _Page:
             return [Line(), head, Line(f"would not help: {outcome.unhelpful}", 2)]
         return [Line(), head, *self._victims(outcome, outcome.selected)]
 
-    # -- who was not asked --------------------------------------------------------------------------------------------
+    # -- plugins not called
+    # -----------------------------------------------------------------------------------------------
 
     def _victims(self, outcome: Preemption, selected: Eviction) -> list[Block]:
         victims = selected.victims
@@ -338,7 +342,7 @@ def _advised(number: int, suggestion: Suggestion) -> tuple[Span, ...]:
 
 
 def _said_by(word: ExtenderWord) -> str:
-    """What an extender said, in a line."""
+    """An extender's answer, in one line."""
     if word.failed:
         return f"{word.verb} failed: {word.failed}"
     if word.verb == "prioritize":

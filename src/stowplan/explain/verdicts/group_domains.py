@@ -11,12 +11,12 @@ if TYPE_CHECKING:
     from stowplan.engine.groups.group_questions import DomainJudgement
 
 CONDITION = "PodGroupScheduled"
-#: Pods named in data, where only their number matters.
+#: Maximum number of pod names in data whose number is what matters.
 _NAMED = 20
 
 
 def refusals_of(domain: DomainJudgement) -> tuple[GroupRefusalRecord, ...]:
-    """Pods that found no node in a domain, by what they were told; the largest group first."""
+    """Pods without a node in a domain, by message; the largest group first."""
     told: dict[tuple[str, str, tuple[str, ...]], list[str]] = {}
     for refused in domain.refused:
         told.setdefault((refused.reason, refused.message, refused.plugins), []).append(refused.pod.key)
@@ -28,7 +28,7 @@ def refusals_of(domain: DomainJudgement) -> tuple[GroupRefusalRecord, ...]:
 
 
 def nodes_of_placed(domain: DomainJudgement) -> dict[str, list[str]]:
-    """Node -> the pods that it gets, in the order in which they were placed."""
+    """Node -> the pods placed on it, in order."""
     found: dict[str, list[str]] = {}
     for placed in domain.placed:
         found.setdefault(placed.node, []).append(placed.pod.key)
@@ -36,13 +36,13 @@ def nodes_of_placed(domain: DomainJudgement) -> dict[str, list[str]]:
 
 
 def victims_of(domain: DomainJudgement) -> list[str]:
-    """Pods that leave first, for single pods of the group or for all of it."""
+    """Pods to evict first, for single pods of the group or for all of it."""
     of_pods = (victim for placed in domain.placed for victim in placed.victims)
     return list(dict.fromkeys((*domain.victims, *of_pods)))
 
 
 def condition_of(group: PodGroup | None) -> ConditionRecord | None:
-    """The condition that the cluster's scheduler reported on a group."""
+    """The condition that the cluster's scheduler reported for a group."""
     for one in () if group is None else group.status.conditions:
         if one.type == CONDITION:
             since = one.last_transition_time or ""

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from stowplan.engine.groups.group_questions import DomainJudgement
     from stowplan.explain.verdicts.group_verdict import GroupVerdict
 
-#: Domains and nodes that are shown.
+#: Maximum numbers of domains and nodes shown.
 _DOMAINS, _NODES = 20, 20
 _RIGHT = ' style="text-align:right"'
 

@@ -1,6 +1,6 @@
-"""The verdict about a pod group: which members fit together, where, and why the rest do not.
+"""The verdict on a pod group: which members fit together, where, and why the others do not.
 
-A `GroupVerdict` is a snapshot, made from one trial of the group in every domain in which it may be.
+A `GroupVerdict` is a snapshot of one trial of the group in every possible domain.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ class GroupVerdict(GroupJudgement):
 
     @property
     def min_count(self) -> int | None:
-        """How many pods a gang needs; None for a group that is no gang."""
+        """The number of pods that a gang needs; None for other groups."""
         gang = None if self.pod_group is None else self.pod_group.spec.scheduling_policy.gang
         return None if gang is None else gang.min_count
 
     @property
     def topology_key(self) -> str:
-        """The node label that the nodes of all pods have to share; "" if there is none."""
+        """The node label that must be equal for the nodes of all pods; "" if there is none."""
         constraints = None if self.pod_group is None else self.pod_group.spec.scheduling_constraints
         return constraints.topology[0].key if constraints is not None and constraints.topology else ""
 
@@ -49,13 +49,13 @@ class GroupVerdict(GroupJudgement):
 
     @property
     def left_out(self) -> list[str]:
-        """Pods that PreEnqueue holds back while others are tried."""
+        """Pods that PreEnqueue gates while others are tried."""
         tried = {info.key for info in self.pods}
         return [key for key in self.gated if key not in tried]
 
     @property
     def ranked(self) -> list[DomainJudgement]:
-        """The domain that is taken first, then those that come closest."""
+        """The selected domain, then the others by how close they come."""
         return sorted(self.domains, key=lambda one: (not one.chosen, not one.works, one.waiting, -len(one.placed)))
 
     @property
@@ -63,19 +63,20 @@ class GroupVerdict(GroupJudgement):
         return self.ranked[0] if self.domains else None
 
     def lacking(self, domain: DomainJudgement) -> int:
-        """How many more pods the group needs there: up to minCount, or all of them."""
+        """The number of additional pods that the group needs there: up to minCount, or all of them."""
         if self.min_count is None:
             return len(domain.refused)
         return max(0, self.min_count - len(self.staying) - len(domain.placed))
 
     def lacking_resources(self, domain: DomainJudgement) -> dict[str, str]:
-        """What the pods that are lacking there request altogether, the first of those that found no node."""
+        """The total requests of the pods that are lacking there, counted from the first one without a node."""
         total: Counter[str] = Counter()
         for refused in domain.refused[: self.lacking(domain)]:
             total.update(refused.pod.shape.requests)
         return {resource: amount(resource, number) for resource, number in total.items() if number}
 
-    # -- in words -----------------------------------------------------------------------------------------------------
+    # -- text
+    # -------------------------------------------------------------------------------------------------------------
 
     def __repr__(self) -> str:
         return f"<GroupVerdict: {self.in_words()}>"
@@ -110,14 +111,15 @@ class GroupVerdict(GroupJudgement):
 
         return group_html(self)
 
-    # -- as data ------------------------------------------------------------------------------------------------------
+    # -- data
+    # -------------------------------------------------------------------------------------------------------------
 
     def to_frame(self) -> Any:
-        """A data frame with a row for each domain, as `rows`; of pandas or polars, whichever is there."""
+        """A pandas or polars data frame of `rows`."""
         return frame_of(self.rows())
 
     def rows(self) -> list[dict[str, Any]]:
-        """What `to_frame` shows: per domain, how many pods fit and why the others do not; the best one first."""
+        """Per domain, how many pods fit and why the others do not; the best domain first."""
         return [
             {
                 "domain": domain.name,
@@ -132,7 +134,7 @@ class GroupVerdict(GroupJudgement):
         ]
 
     def to_dict(self) -> dict[str, Any]:
-        """The document of `record`: JSON-able."""
+        """The `record` as JSON-able data."""
         return document(self.record())
 
     def record(self) -> GroupVerdictRecord:

@@ -1,6 +1,6 @@
-"""A verdict as HTML, for notebooks: scores as a heat map, refusals in groups.
+"""A verdict as HTML, for notebooks: scores as a heat map, rejections in groups.
 
-It stands alone, without scripts or style sheets, in colours that hold on light and dark pages.
+Self-contained, without scripts or style sheets, in colors that work on light and dark pages.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from stowplan.explain.verdicts.verdict import Verdict
 
-#: Nodes and groups that are shown.
+#: Maximum numbers of nodes and groups shown.
 _NODES, _GROUPS = 20, 12
 _RIGHT = ' style="text-align:right"'
 

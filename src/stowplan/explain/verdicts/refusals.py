@@ -1,7 +1,7 @@
-"""Group refused nodes by reason.
+"""Group rejected nodes by reason.
 
-A group has one plugin, one set of reasons and one code: the masks of the diagnosis become one number per row that tells
-which masks cover it, and equal numbers are a group. Nobody looks at single nodes.
+A group has one plugin, one set of reasons and one code. The masks of the diagnosis are combined into one number per row
+that encodes which masks cover it; rows with equal numbers form a group. There is no per-node loop.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 def refusals(diagnosis: Diagnosis) -> list[Refusal]:
-    """All refused nodes, the largest group first."""
+    """All rejected nodes, the largest group first."""
     found = [*_absent(diagnosis), *_nominated(diagnosis), *_filtered(diagnosis)]
     return sorted(found, key=lambda refusal: (-len(refusal.rows), refusal.plugin, refusal.text))
 
@@ -45,7 +45,7 @@ def _filtered(diagnosis: Diagnosis) -> list[Refusal]:
 
 
 def _nominated(diagnosis: Diagnosis) -> list[Refusal]:
-    """Nodes that pods are nominated to, and that would be too full with them."""
+    """Nodes that are infeasible because of the pods nominated to them."""
     groups: dict[tuple[str, Code, tuple[Reason, ...]], list[int]] = {}
     for row, status in diagnosis.nominated.items():
         groups.setdefault((status.plugin, status.code, _reasons(status)), []).append(row)

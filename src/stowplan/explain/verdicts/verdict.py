@@ -1,8 +1,8 @@
 """A verdict: the results of every plugin on every node.
 
-A `Verdict` is made from one full evaluation in which nothing is placed. It is a snapshot: pods and nodes may move, it
-stays what it was. What is worked out on the cluster beyond it (suggestions, the details on a page) needs the cluster
-as the verdict saw it, and raises `StaleVerdictError` once that has moved on.
+A `Verdict` is made from one full evaluation in which nothing is placed. It is a snapshot, which later changes do not
+affect. What is computed from the cluster on demand (suggestions, details on a page) raises `StaleVerdictError` once the
+cluster has changed.
 """
 
 from __future__ import annotations
@@ -36,16 +36,19 @@ if TYPE_CHECKING:
 
 
 class StaleVerdictError(RuntimeError):
-    """The cluster has moved on since the verdict; says whose verdict it is, and what to do."""
+    """The cluster has changed since the verdict; says whose verdict it is, and what to do."""
 
 
 @dataclass(kw_only=True, repr=False)
 class Verdict(Judgement):
-    """The scheduler's view of one pod on every node."""
+    """The scheduler's verdict on one pod for every node.
 
-    #: What evicting pods would do; None when nobody looked.
+    Notebooks show it as tables. `to_dict` and `to_frame` return the data, `suggestions` what would help.
+    """
+
+    #: The result of preemption; None if it was not evaluated.
     preemption: Preemption | None = None
-    #: Works out what would help; advice takes many evaluations, so only when somebody asks (see `suggestions.advise`).
+    #: Computes advice on demand, because that takes many evaluations (see `suggestions.advise`).
     adviser: Callable[[Verdict], Advice] | None = None
 
     @property
@@ -73,14 +76,14 @@ class Verdict(Judgement):
         return verdict_html(self)
 
     def to_frame(self) -> Any:
-        """A data frame with a row a node: whether it would take the pod, points by plugin, or who refused it and why.
+        """A data frame with one row per node: whether it is feasible, scores by plugin, or who rejected it and why.
 
-        Of pandas or polars, whichever is there.
+        Uses pandas or polars, whichever is installed.
         """
         return frame_of(self.rows())
 
     def rows(self) -> list[dict[str, Any]]:
-        """What `to_frame` shows, a dict a node; the best node first, refused ones last."""
+        """The rows of `to_frame` as dicts, one per node; the best node first, rejected ones last."""
         if self.error is not None or self.gated is not None:
             return []
         record = self.record()
@@ -97,19 +100,19 @@ class Verdict(Judgement):
 
     @cached_property
     def advice(self) -> Advice | None:
-        """What would help a pod that fits nowhere; None if unknown or not needed."""
+        """What would help an unschedulable pod; None if unknown or not needed."""
         return self.adviser(self) if self.adviser is not None and not self.node_name else None
 
     def suggestions(self) -> tuple[Suggestion, ...]:
-        """Changes that would get the pod placed, each tried out on all nodes; the smallest first.
+        """Changes that would make the pod schedulable, each verified on all nodes; the smallest first.
 
-        Worked out when first asked for; from then on `to_dict` holds them too. Raise StaleVerdictError when the cluster
-        has moved on before.
+        Computed on first access, and included in `to_dict` from then on. Raises StaleVerdictError if the cluster has
+        changed since the verdict.
         """
         return self.advice.suggestions if self.advice is not None else ()
 
     def check_current(self, state: ClusterState) -> None:
-        """Raise StaleVerdictError unless the cluster is as the verdict saw it."""
+        """Raise StaleVerdictError if the cluster has changed since the verdict."""
         if state.version != self.version:
             raise StaleVerdictError(
                 f'the verdict on pod "{self.key}" is of an earlier state of the cluster, which has changed since: '
@@ -117,21 +120,20 @@ class Verdict(Judgement):
             )
 
     def ranked(self) -> list[int]:
-        """Feasible rows, best first; among equals the first row."""
+        """Feasible rows, best first; ties in row order."""
         rows = np.flatnonzero(self.feasible)
         order = np.argsort(-self.totals[rows], kind="stable") if len(self.totals) else np.arange(len(rows))
         ranked: list[int] = rows[order].tolist()
         return ranked
 
     def to_dict(self) -> dict[str, Any]:
-        """The document of `record`: JSON-able."""
+        """The `record` as JSON-able data."""
         return document(self.record())
 
     def record(self, *, most: int | None = None) -> VerdictRecord:
-        """As a record. Suggestions are in it once they were asked for: they cost many times what the rest does.
+        """The verdict as a record. Suggestions are included once they were computed, as they cost many times the rest.
 
-        `most`: how many of the nodes that would take the pod are named, the best ones, and none of those that refuse
-        it; None: all.
+        `most`: only list this many of the feasible nodes, the best ones, and no rejected ones; None: all.
         """
         advice: Advice | None = self.__dict__.get("advice")
         advised: dict[str, Any] = {} if advice is None else advice.fields()

@@ -1,4 +1,4 @@
-"""What LegacyServiceAffinity declares about itself, its arguments included."""
+"""LegacyServiceAffinity's declaration and arguments."""
 
 from typing import ClassVar
 
@@ -11,7 +11,7 @@ class LegacyServiceAffinityArgs(Args, frozen=True):
     schema: ClassVar[Struct] = kind(
         "LegacyServiceAffinityArgs",
         affinityLabels=told(
-            Slice(STRING), "Keys of labels whose values are alike on all nodes with pods of one service."
+            Slice(STRING), "Keys of labels whose values must be equal for all nodes with pods of one service."
         ),
         antiAffinityLabelsPreference=told(
             Slice(STRING), "Keys of labels over whose values the pods of one service are spread."

@@ -1,4 +1,4 @@
-"""What PodTopologySpread declares about itself, its arguments included."""
+"""PodTopologySpread's declaration and arguments."""
 
 from collections.abc import Iterator
 from typing import ClassVar
@@ -36,7 +36,7 @@ LIST_DEFAULTING = "List"
 
 _ACTIONS = ("DoNotSchedule", "ScheduleAnyway")
 
-#: What selects the pods that a pod without constraints of its own is spread with.
+#: Objects that determine the default selector of a pod without constraints.
 _OWNERS = (Service, ReplicationController, ReplicaSet, StatefulSet)
 
 _REQUIREMENT = struct(
@@ -59,7 +59,7 @@ _INCLUSION_POLICY = named_string("v1.NodeInclusionPolicy")
 _CONSTRAINT = struct(
     "TopologySpreadConstraint",
     maxSkew=told(always(INT32), "How many more pods one domain may have than the one with the fewest.", least=1),
-    topologyKey=told(always(STRING), "Label whose values are the domains, as topology.kubernetes.io/zone."),
+    topologyKey=told(always(STRING), "Label whose values are the domains, such as topology.kubernetes.io/zone."),
     whenUnsatisfiable=told(
         always(named_string("v1.UnsatisfiableConstraintAction")),
         "Whether such nodes are refused or only worse.",
@@ -132,7 +132,7 @@ def _constraint_errors(path: str, constraint: TopologySpreadConstraint) -> Itera
 
 
 def _owners_read(args: PodTopologySpreadArgs) -> Kinds:
-    """Only default constraints ask for the owners of a pod."""
+    """Only default constraints need the owners of a pod."""
     by_default = args.defaulting_type != LIST_DEFAULTING or args.default_constraints
     return _OWNERS if by_default else ()
 

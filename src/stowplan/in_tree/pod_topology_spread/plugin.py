@@ -1,10 +1,10 @@
 """Enforce (DoNotSchedule) or prefer (ScheduleAnyway) even spreading over topology domains.
 
-The matching pods of every node are a count column (`MatchCounts`); a cycle sums it up by domain with one bincount a
-constraint. Which nodes count, and their domains, depend on node objects alone and are kept until one changes.
+The number of matching pods per node is a column (`MatchCounts`); a cycle sums it by domain with one bincount per
+constraint. Which nodes count, and their domains, depends on node objects alone and is cached until one changes.
 
-In a hypothesis (preemption, nominated pods) each node is judged in its own world, where only its own pods changed: a
-`shift` array a constraint holds by how much, and the minimum over all domains is told from the two lowest ones.
+In a hypothetical view (preemption, nominated pods) each node is independent, with only its own pods changed: a `shift`
+array per constraint has the changes, and the minimum over all domains is derived from the two lowest ones.
 
 Upstream: pkg/scheduler/framework/plugins/podtopologyspread.
 """
@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from itertools import count
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -34,7 +34,13 @@ from stowplan.framework.interface import (
 )
 from stowplan.framework.rejections import Entry, Rejections
 from stowplan.framework.status import SKIP, Code, Reason, Status, error, unschedulable
-from stowplan.in_tree.common.domains import by_domain, normalized_by_domain, unused_raw, worth_normalizing
+from stowplan.in_tree.common.domains import (
+    by_domain,
+    normalized_by_domain,
+    present_domains,
+    unused_raw,
+    worth_normalizing,
+)
 from stowplan.in_tree.common.node_selection import required_node_affinity_mask, untolerated_mask
 from stowplan.in_tree.common.normalization import bounds_of, mapped
 from stowplan.in_tree.pod_topology_spread import hints
@@ -69,7 +75,7 @@ MISSING_LABEL = Reason(
 )
 SKEWED = Reason("TopologySkew", "node(s) didn't match pod topology spread constraints")
 
-#: Signatures that are remembered; a forgotten one only costs the sharing of results.
+#: Maximum number of remembered signatures; forgetting one only loses the sharing of results.
 _MAX_NUMBERS = 4096
 
 HARD, SOFT = "DoNotSchedule", "ScheduleAnyway"
@@ -77,7 +83,7 @@ HARD, SOFT = "DoNotSchedule", "ScheduleAnyway"
 
 @dataclass(frozen=True, slots=True)
 class Constraint:
-    """One constraint, parsed."""
+    """A parsed constraint."""
 
     max_skew: int
     key: str
@@ -87,46 +93,59 @@ class Constraint:
     honor_taints: bool
 
     def counts(self, shape: PodShape) -> bool:
-        """Whether the pod itself matches: it will count where it goes."""
+        """Whether the constraint's selector matches the pod itself."""
         return self.selector.matches(shape.labels)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Domains:
-    """Where the nodes that count lie for one constraint; depends on node objects alone."""
+    """The domains of the nodes that count for a constraint; depends on node objects alone."""
 
     column: LabelColumn
-    #: Rows that count; None for all rows (rows without the key have code 0, which is nobody's domain).
+    #: Rows that count; None for all rows (rows without the key have code 0, which is not a domain).
     eligible: npt.NDArray[np.bool_] | None
-    #: Codes of the domains that have an eligible node.
+    #: Codes of the domains with an eligible node.
     codes: npt.NDArray[np.intp]
-    #: Whether those are all codes there are (but 0), so that a slice serves for them.
+    #: Whether these are all codes except for 0, so that a slice can be used.
     all_codes: bool
     #: Rows without the key; None: there are none that matter.
     missing: npt.NDArray[np.bool_] | None
 
     def of(self, sums: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-        """Sums of the domains that have an eligible node."""
+        """The sums of the domains with an eligible node."""
         return sums[1:] if self.all_codes else sums[self.codes]
+
+
+class _Prepared(NamedTuple):
+    """One constraint with everything that is constant for equal pods while no node changes."""
+
+    constraint: Constraint
+    domains: _Domains
+    #: Which pods it counts; None for none.
+    term: PodTerm | None
+    #: 1 if the constraint counts the pod itself.
+    self_match: int
+    #: Whether all keys are required; if not, a missing label is a domain of its own.
+    strict: bool
 
 
 @dataclass(eq=False)
 class _Spread:
-    """What Filter needs of one hard constraint."""
+    """Filter's state for one hard constraint."""
 
     constraint: Constraint
     domains: _Domains
     #: Matching pods by domain code.
     sums: npt.NDArray[np.int64]
-    #: Lowest sum, and the code of the domain that has it.
+    #: The lowest sum, and the code of its domain.
     lowest: int
     lowest_code: int
     self_match: int
-    #: Pods that came to (left) each row in its own world; shape (rows,), None outside hypotheses.
+    #: Pods added to (or removed from) each row in its hypothetical state; shape (rows,); None otherwise.
     shift: npt.NDArray[np.int64] | None = None
 
     def second_lowest(self) -> int:
-        """The lowest sum when the lowest domain is left out."""
+        """The lowest sum without the lowest domain."""
         others = self.sums[self.domains.codes[self.domains.codes != self.lowest_code]]
         return int(others.min()) if len(others) else 1 << 31
 
@@ -134,7 +153,7 @@ class _Spread:
 @dataclass(eq=False)
 class _FilterState:
     spreads: list[_Spread]
-    #: (slot, version) of the counters that went in.
+    #: (slot, version) of the counters that this depends on.
     versions: list[tuple[int, int]]
 
     def clone(self) -> _FilterState:
@@ -145,7 +164,7 @@ class _FilterState:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Part:
-    """One soft constraint's amounts: by domain code where there are codes, else by row."""
+    """One soft constraint's scores: by domain code if there are codes, otherwise by row."""
 
     codes: npt.NDArray[np.intp] | None
     amounts: npt.NDArray[np.float64]
@@ -153,13 +172,13 @@ class _Part:
 
 @dataclass(eq=False)
 class _ScoreState:
-    #: Raw sum of every row, rounded; what it says of ignored rows does not matter.
+    #: Rounded raw sum of every row; arbitrary for ignored rows.
     raw: npt.NDArray[np.int64]
-    #: The same by domain, where a single label decides and has few domains.
+    #: Scores by domain, if a single label with few domains determines them.
     by_domain: tuple[LabelColumn, npt.NDArray[np.int64]] | None
-    #: Rows that lack a key that they must have; None for none.
+    #: Rows that lack a required key; None: there are none.
     ignored: npt.NDArray[np.bool_] | None
-    #: (slot, version) of the counters that went in.
+    #: (slot, version) of the counters that this depends on.
     versions: list[tuple[int, int]]
 
 
@@ -174,7 +193,7 @@ class PodTopologySpread(
     SignPlugin,
     ReadsNoObjects,
 ):
-    """What default constraints look up is in the signature: the selector that services and the controller make."""
+    """For default constraints, the lookups are part of the signature: the selector from services and controller."""
 
     name = "PodTopologySpread"
     declaration = DECLARATION
@@ -195,7 +214,7 @@ class PodTopologySpread(
     # -- constraints --------------------------------------------------------------------------------------------------
 
     def constraints(self, shape: PodShape, action: str) -> tuple[Constraint, ...]:
-        """The pod's constraints of one kind, or the defaults; raises SelectorError when one does not parse."""
+        """The pod's constraints of one kind, or the defaults; raises SelectorError if one does not parse."""
         own = shape.pod.spec.topology_spread_constraints
         if own:
             found: tuple[Constraint, ...] | None = shape.memo(("spread", action), 0)
@@ -230,7 +249,7 @@ class PodTopologySpread(
         return not self._defaults and not shape.pod.spec.topology_spread_constraints
 
     def sign_pod(self, pod: PodInfo) -> Mapping[str, Any] | Status:
-        """Labels and owner matter through the selectors that they make, and whether the pod matches them itself."""
+        """Labels and owner matter through the resulting selectors, and through whether the pod matches them itself."""
         shape = pod.shape
         if not shape.pod.spec.topology_spread_constraints:
             if not self._defaults:
@@ -253,7 +272,7 @@ class PodTopologySpread(
         return self.handle.cluster.objects.total_version
 
     def _number_of(self, said: tuple[tuple[Selector, bool], ...]) -> int:
-        """A number instead of the selectors, as it is hashed in every cycle; never given to anything else."""
+        """A number that stands for the selectors, as signatures are hashed in every cycle; never reused."""
         if said not in self._numbers:
             if len(self._numbers) >= _MAX_NUMBERS:
                 self._numbers.clear()
@@ -263,8 +282,8 @@ class PodTopologySpread(
     def _domains(
         self, nodes: Nodes, pod: PodInfo, constraints: tuple[Constraint, ...], *, all_keys: bool
     ) -> list[_Domains]:
-        """Eligible nodes and their domains, a constraint; kept while no node changes."""
-        # Pods of a template share the arrays: counters are summed up once for all of them.
+        """Eligible nodes and their domains per constraint; cached while no node changes."""
+        # Pods of a template share the arrays, so that counters are summed once for all of them.
         key = ("spread domains", pod.shape.template, constraints, all_keys)
         found: list[_Domains] = nodes.table.memo(key, lambda: self._find_domains(nodes, pod, constraints, all_keys))
         return found
@@ -291,24 +310,33 @@ class PodTopologySpread(
         codes = column.codes[: table.n]
         present = np.bincount(codes[eligible], minlength=column.size) > 0
         present[0] = False
-        # Whether nodes without the label count matters where an empty value names the same domain.
+        # Whether nodes without the label count matters if an empty value is the same domain.
         whole = bool(eligible[table.valid[: table.n] if column.code("") else codes > 0].all())
         found = np.flatnonzero(present)
         missing = codes == 0
         lacking = missing if bool((missing & table.valid[: table.n]).any()) else None
         return _Domains(column, None if whole else eligible, found, len(found) == column.size - 1, lacking)
 
-    def _counter(self, constraint: Constraint, pod: PodInfo) -> int:
-        """The slot that counts matching pods; −1 if there is none."""
-        if constraint.selector.empty or constraint.selector.nothing:
-            # Parity: an empty selector counts no existing pod, though it matches the incoming one.
-            return -1
+    def _prepared(self, state: CycleState, pod: PodInfo, nodes: Nodes, action: str) -> list[_Prepared]:
+        """The pod's constraints of one kind, for it and its equals; raises SelectorError as `constraints` does."""
+        generation = nodes.table.generation
+        found: list[_Prepared] | None = state.memo(("spread", action), generation)
+        if found is None:
+            constraints = self.constraints(pod.shape, action)
+            # With system defaults a missing label is a domain of its own; otherwise all keys are required.
+            strict = action == HARD or bool(pod.shape.pod.spec.topology_spread_constraints) or not self._system
+            domains = self._domains(nodes, pod, constraints, all_keys=strict)
+            parts = [
+                _Prepared(c, d, _term(c, pod), int(c.counts(pod.shape)), strict)
+                for c, d in zip(constraints, domains, strict=True)
+            ]
+            found = state.remember(("spread", action), generation, parts)
+        return found
+
+    def _counter(self, term: PodTerm | None) -> int:
+        """The slot that counts pods; −1 if there is none."""
         cluster = self.handle.cluster
-        term: PodTerm | None = pod.shape.memo(("spread term", constraint.selector), 0)
-        if term is None:
-            term = PodTerm(((frozenset((pod.namespace,)), constraint.selector),), live_only=True)
-            pod.shape.remember(("spread term", constraint.selector), 0, term)
-        return cluster.matches.slot(term, cluster.pods)
+        return -1 if term is None else cluster.matches.slot(term, cluster.pods)
 
     def _version(self, slot: int) -> tuple[int, int]:
         return slot, self.handle.cluster.matches.versions[slot] if slot >= 0 else 0
@@ -339,7 +367,7 @@ class PodTopologySpread(
         )
 
     def _still(self, versions: Sequence[tuple[int, int]]) -> bool:
-        """Whether the counters that a state was made from have not moved."""
+        """Whether the counters that a state depends on are unchanged."""
         current = self.handle.cluster.matches.versions
         return all(slot < 0 or current[slot] == version for slot, version in versions)
 
@@ -347,15 +375,15 @@ class PodTopologySpread(
 
     def pre_filter(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> Status | None:
         try:
-            constraints = self.constraints(pod.shape, HARD)
+            prepared = self._prepared(state, pod, nodes, HARD)
         except SelectorError as e:
             return error(f"get constraints from pod: obtaining pod's hard topology spread constraints: {e}")
-        if not constraints:
+        if not prepared:
             return SKIP
         spreads, versions = [], []
-        for constraint, domains in zip(constraints, self._domains(nodes, pod, constraints, all_keys=True), strict=True):
-            slot = self._counter(constraint, pod)
-            spreads.append(_spread(constraint, domains, self._sums(slot, domains), int(constraint.counts(pod.shape))))
+        for part in prepared:
+            slot = self._counter(part.term)
+            spreads.append(_spread(part, self._sums(slot, part.domains)))
             versions.append(self._version(slot))
         state.write(PRE_FILTER_KEY, _FilterState(spreads, versions))
         return None
@@ -396,26 +424,20 @@ class PodTopologySpread(
 
     def pre_score(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> Status | None:
         try:
-            constraints = self.constraints(pod.shape, SOFT)
+            prepared = self._prepared(state, pod, nodes, SOFT)
         except SelectorError as e:
             return error(f"calculating preScoreState: obtaining pod's soft topology spread constraints: {e}")
-        if not constraints or not nodes.table.count:
+        if not prepared or not nodes.table.count:
             return SKIP
-        # System defaults take a missing label for a domain of its own; everybody else wants all keys.
-        strict = bool(pod.shape.pod.spec.topology_spread_constraints) or not self._system
         candidates = nodes.take(nodes.table.valid) if nodes.candidates is None else nodes.candidates
-        domains = self._domains(nodes, pod, constraints, all_keys=strict)
-        ignored = _ignored(domains, candidates) if strict else None
+        ignored = _ignored(prepared, candidates) if prepared[0].strict else None
         scored = candidates if ignored is None else candidates & ~ignored
-        slots = [self._counter(constraint, pod) for constraint in constraints]
-        parts = [
-            self._soft_part(constraint, domain, slot, scored, system=not strict)
-            for constraint, domain, slot in zip(constraints, domains, slots, strict=True)
-        ]
+        slots = [self._counter(part.term) for part in prepared]
+        parts = [self._soft_part(part, slot, scored, state) for part, slot in zip(prepared, slots, strict=True)]
         versions = [self._version(slot) for slot in slots]
-        first, column = parts[0], domains[0].column
+        first, column = parts[0], prepared[0].domains.column
         if len(parts) == 1 and first.codes is not None:
-            # One constraint: round a domain, not a node.
+            # With one constraint, rounding per domain is sufficient.
             of_domain = _round(first.amounts)
             if ignored is None and worth_normalizing(column, nodes.table):
                 found = _ScoreState(unused_raw(nodes.table), (column, of_domain), None, versions)
@@ -426,28 +448,27 @@ class PodTopologySpread(
         state.write(PRE_SCORE_KEY, found)
         return None
 
-    def _soft_part(
-        self, constraint: Constraint, domains: _Domains, slot: int, scored: npt.NDArray[np.bool_], *, system: bool
-    ) -> _Part:
-        """What one soft constraint adds to a node's sum."""
-        n = len(scored)
+    def _soft_part(self, part: _Prepared, slot: int, scored: npt.NDArray[np.bool_], state: CycleState) -> _Part:
+        """One soft constraint's part of a node's sum."""
+        constraint, domains, system, n = part.constraint, part.domains, not part.strict, len(scored)
         codes = domains.column.codes[:n]
         if constraint.key == HOSTNAME:
-            # Counted on the node itself, whatever the inclusion policies say.
+            # Counted on the node itself, regardless of the inclusion policies.
             counts = self.handle.cluster.matches.counts[slot, :n] if slot >= 0 else np.zeros(n, np.int32)
             of_node = _amounts(counts, int(np.count_nonzero(scored)), constraint)
             return _Part(None, np.where(codes > 0, of_node, 0.0) if system else of_node)
-        sums, registered = _registered_sums(domains, self._sums(slot, domains), scored, system=system)
+        present = present_domains(domains.column, self.handle.cluster.table, state, scored)
+        sums, registered = _registered_sums(present, self._sums(slot, domains), system=system)
         empty = domains.column.code("") if system else 0
         if empty:
-            # Parity: an empty value and no label are one domain.
+            # Parity: an empty value and a missing label are the same domain.
             without = codes == 0
             registered -= int(scored[without].any() and scored[codes == empty].any())
             if slot >= 0:
                 counted = without if domains.eligible is None else without & domains.eligible
                 sums[empty] += int(self.handle.cluster.matches.counts[slot, :n][counted].sum())
         amounts = _amounts(sums, registered, constraint)
-        # Who lacks the key is not judged by it; without system defaults such nodes are ignored altogether.
+        # Nodes without the key are not scored by it; without system defaults they are ignored entirely.
         amounts[0] = 0.0
         return _Part(codes, amounts)
 
@@ -486,35 +507,43 @@ class PodTopologySpread(
 
 
 def _by_difference(raw: npt.NDArray[np.int64], low: int, high: int) -> npt.NDArray[np.int64]:
-    """The fewer the better, in proportion to the most."""
+    """Fewer pods score higher, in proportion to the maximum."""
     if high <= 0:
         return np.full(len(raw), 100, np.int64)
     return 100 * (high + low - raw) // high
 
 
-def _spread(constraint: Constraint, domains: _Domains, sums: npt.NDArray[np.int64], self_match: int) -> _Spread:
-    lowest = lowest_code = 0
+def _term(constraint: Constraint, pod: PodInfo) -> PodTerm | None:
+    """Which existing pods a constraint counts; None for none."""
+    if constraint.selector.empty or constraint.selector.nothing:
+        # Parity: an empty selector counts no existing pod, though it matches the incoming one.
+        return None
+    return PodTerm(((frozenset((pod.namespace,)), constraint.selector),), live_only=True)
+
+
+def _spread(part: _Prepared, sums: npt.NDArray[np.int64]) -> _Spread:
+    lowest, lowest_code, domains = 0, 0, part.domains
     if len(domains.codes):
         values = domains.of(sums)
         at = int(values.argmin())
         lowest, lowest_code = int(values[at]), int(domains.codes[at])
-    return _Spread(constraint, domains, sums, lowest, lowest_code, self_match)
+    return _Spread(part.constraint, domains, sums, lowest, lowest_code, part.self_match)
 
 
 def _skewed(spread: _Spread, nodes: Nodes, state: CycleState) -> npt.NDArray[np.bool_] | None:
-    """Where the pod would exceed the constraint's skew; None: nowhere."""
+    """Nodes on which the pod would exceed the constraint's skew; None: there are none."""
     constraint, column = spread.constraint, spread.domains.column
     few = len(spread.domains.codes) < constraint.min_domains
     if spread.shift is None:
         lowest = 0 if few else spread.lowest
         over = spread.sums > constraint.max_skew - spread.self_match + lowest
-        return by_domain(over, column, nodes, state, "skewed") if over.any() else None
+        return by_domain(over, column, nodes, state, "skewed") if np.count_nonzero(over) else None
     codes = nodes.take(column.codes)
     here = spread.sums[codes] + nodes.take(spread.shift)
     if few:
         floor: npt.NDArray[np.int64] | int = 0
     else:
-        # The minimum in the node's own world: its own domain moved, the others stand.
+        # The minimum in the node's hypothetical state: only its own domain changed.
         others = np.where(codes == spread.lowest_code, spread.second_lowest(), spread.lowest)
         registered = np.zeros(len(spread.sums), np.bool_)
         registered[spread.domains.codes] = True
@@ -526,7 +555,7 @@ def _skewed(spread: _Spread, nodes: Nodes, state: CycleState) -> npt.NDArray[np.
 def _entries(
     masks: Sequence[tuple[Constraint, npt.NDArray[np.bool_] | None, npt.NDArray[np.bool_] | None]],
 ) -> list[Entry]:
-    """The first constraint that fails gives a node its reason; a missing key comes before skew."""
+    """The first failing constraint gives a node its reason; a missing key takes precedence over skew."""
     entries: list[Entry] = []
     refused: npt.NDArray[np.bool_] | None = None
     for constraint, missing, skewed in masks:
@@ -542,17 +571,18 @@ def _entries(
     return entries
 
 
-def _ignored(domains: Sequence[_Domains], candidates: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_] | None:
+def _ignored(prepared: Sequence[_Prepared], candidates: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_] | None:
     """Rows that lack a key; None when no candidate does."""
     lacking: npt.NDArray[np.bool_] | None = None
-    for domain in domains:
-        if domain.missing is not None:
-            lacking = domain.missing if lacking is None else lacking | domain.missing
+    for part in prepared:
+        missing = part.domains.missing
+        if missing is not None:
+            lacking = missing if lacking is None else lacking | missing
     return lacking if lacking is not None and bool((lacking & candidates).any()) else None
 
 
 def _rounded(parts: Sequence[_Part]) -> npt.NDArray[np.int64]:
-    """The parts' sum of every row, added in the order of the constraints, rounded."""
+    """The rounded sum of the parts, added in the order of the constraints."""
     total: npt.NDArray[np.float64] | None = None
     for part in parts:
         amounts = part.amounts if part.codes is None else part.amounts[part.codes]
@@ -562,28 +592,28 @@ def _rounded(parts: Sequence[_Part]) -> npt.NDArray[np.int64]:
 
 
 def _amounts(counts: npt.NDArray[Any], domains: int, constraint: Constraint) -> npt.NDArray[np.float64]:
-    """Counts weighted by how many domains there are."""
+    """Counts weighted by the number of domains."""
     found: npt.NDArray[np.float64] = counts * math.log(domains + 2) + float(constraint.max_skew - 1)
     return found
 
 
 def _round(amounts: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
-    """Half away from zero; none is negative."""
+    """Round half away from zero; no value is negative."""
     rounded: npt.NDArray[np.int64] = np.floor(amounts + 0.5).astype(np.int64)
     return rounded
 
 
 def _registered_sums(
-    domains: _Domains, sums: npt.NDArray[np.int64], scored: npt.NDArray[np.bool_], *, system: bool
+    present: npt.NDArray[np.intp], sums: npt.NDArray[np.int64], *, system: bool
 ) -> tuple[npt.NDArray[np.int64], int]:
-    """Matching pods by domain, for the domains that some candidate lies in; and how many those are.
+    """Matching pods by domain, for domains with a candidate; and the number of these domains.
 
-    With system defaults, nodes without the label share a domain: it counts as one though nobody is scored by it.
+    With system defaults, nodes without the label share a domain, which counts as one although it is not scored.
     """
-    codes = domains.column.codes[: len(scored)]
-    present = np.bincount(codes, weights=scored, minlength=domains.column.size) > 0
-    registered = int(np.count_nonzero(present[1:])) + int(system and present[0])
-    return np.where(present, sums, 0), registered
+    registered = np.zeros_like(sums)
+    registered[present] = sums.take(present)
+    without = len(present) and not present.item(0)
+    return registered, len(present) - int(without and not system)
 
 
 def _system_default(key: str, max_skew: int) -> TopologySpreadConstraint:
