@@ -275,13 +275,19 @@ CLAIM = {
 CLAIMING = a_pod("db", "shop").claims_volume("c")
 UNBOUND = {**CLAIM, "spec": {"storageClassName": "fast"}}
 SCRATCH = a_pod("db", "shop").volume("s", ephemeral={"volumeClaimTemplate": {"spec": {}}})
+DEFAULT_CLASS = {
+    "apiVersion": "storage.k8s.io/v1",
+    "kind": "StorageClass",
+    "metadata": {"name": "standard", "annotations": {"storageclass.kubernetes.io/is-default-class": "true"}},
+    "provisioner": "example.com/disks",
+    "volumeBindingMode": "WaitForFirstConsumer",
+}
 
 
 @pytest.mark.parametrize(
     ("objects", "pod", "lacking"),
     [
         pytest.param([], CLAIMING, "persistentvolumeclaims", id="no claims"),
-        pytest.param([], SCRATCH, "persistentvolumeclaims", id="no claims made for pods"),
         pytest.param([CLAIM], CLAIMING, "persistentvolumes", id="no volumes"),
         pytest.param([UNBOUND], CLAIMING, "storageclasses", id="no classes"),
     ],
@@ -299,6 +305,28 @@ def test_what_the_files_lack_is_not_said_to_be_missing(run, files, objects, pod,
     told = json.loads(run("explain", "-f", given, "-o", "json", "pod", "shop/db").out)
     assert told["error"].startswith(f"cannot judge: no {lacking} in the files; add what this says: kubectl get pvc,pv")
     assert run("explain", "-f", given, "pod", "shop/web").out.startswith("shop/web goes to a"), "others are judged"
+
+
+@pytest.mark.parametrize(("node", "lacking"), [("", "storageclasses"), ("a", "persistentvolumeclaims")])
+def test_what_an_ephemeral_volume_lacks(run, files, node, lacking):
+    """The claim of a pending pod is made; whether it gets a class, the files do not say."""
+    pod = SCRATCH.obj()
+    pod["spec"]["nodeName"] = node
+    ran = run("explain", "-f", files(NODE, pod), "pod", "shop/db")
+    assert ran.code == 0
+    assert f"cannot judge: no {lacking} in the files" in ran.out
+
+
+def test_a_claim_that_is_missing_beside_one_that_was_made(run, files):
+    ran = run(
+        "explain", "-f", files(NODE, SCRATCH.obj(), a_pod("web", "shop").claims_volume("c").obj()), "pod", "shop/web"
+    )
+    assert "cannot judge: no persistentvolumeclaims in the files" in ran.out
+
+
+def test_an_ephemeral_volume_gets_the_default_class(run, files):
+    ran = run("explain", "-f", files(NODE, DEFAULT_CLASS, SCRATCH.obj()), "pod", "shop/db")
+    assert ran.out.startswith("shop/db goes to a")
 
 
 def test_a_node_page_says_so_of_its_pods(run, files):

@@ -314,8 +314,11 @@ def test_graceful_deletion(engine):
     engine.on(Started, delete("runs"), delete("waits"))
     time.run()
     assert names_of(engine.news) == [(0.0, ["+runs", "+waits"]), (0.0, ["~runs", "~waits", "-waits"]), (7.5, ["-runs"])]
-    ((_, marked),) = [change for at, _, changes in engine.news for change in changes if change[0] and change[1]]
-    assert marked.metadata.deletion_timestamp == "1970-01-01T00:00:07Z"
+    marked = [new for _, _, changes in engine.news for old, new in changes if old is not None and new is not None]
+    assert {pod.metadata.name: pod.metadata.deletion_timestamp for pod in marked} == {
+        "runs": "1970-01-01T00:00:07Z",
+        "waits": "1970-01-01T00:00:00Z",
+    }
 
 
 # -- latency -----------------------------------------------------------------------------------------------------------
@@ -425,7 +428,7 @@ def test_nobody_may_be_there_to_answer(engine):
     engine.on(Started, Ask(who="extender", verb="filter", question=[1]))
     time.run()
     ((_, _, outcome),) = engine.answers
-    assert str(outcome.error) == "nobody answers extender in this simulation"
+    assert str(outcome.error) == "there is no one to answer extender in this simulation"
 
 
 def test_a_withdrawn_request_is_not_begun_and_not_answered(engine):

@@ -149,7 +149,9 @@ def test_selectors_are_refused_in_words(engine, selector):
 
 
 def test_watching_is_refused_in_words():
-    with pytest.raises(MethodNotAllowed, match="in simulated time a plugin cannot watch: it registers events"):
+    with pytest.raises(
+        MethodNotAllowed, match="a plugin cannot watch in simulated time: register for events of the kind instead"
+    ):
         API.watch(Pod, resource_version="")
 
 

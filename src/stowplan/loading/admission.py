@@ -1,9 +1,9 @@
 """Apply the API server's defaults to manifests.
 
 Only absent fields are set: the namespace, a priority from the PriorityClass (or the global default), requests from
-limits, host ports of pods with host networking.
+limits, host ports of pods with host networking, the default StorageClass of unbound claims.
 
-Upstream: plugin/pkg/admission/priority, pkg/apis/core/v1/defaults.go.
+Upstream: plugin/pkg/admission/priority, plugin/pkg/admission/storage/storageclass, pkg/apis/core/v1/defaults.go.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ import msgspec
 
 from stowplan.api.decode import is_namespaced
 from stowplan.api.policy import SYSTEM_PRIORITIES
-from stowplan.api.types import Pod, PriorityClass
+from stowplan.api.types import PersistentVolumeClaim, Pod, PriorityClass, StorageClass
+from stowplan.in_tree.common.annotations import STORAGE_CLASS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
     from stowplan.api.types import Container, PodSpec
 
 replace = msgspec.structs.replace
+
+_DEFAULT_CLASS = ("storageclass.kubernetes.io/is-default-class", "storageclass.beta.kubernetes.io/is-default-class")
 
 
 @dataclass
@@ -39,14 +42,36 @@ def admit(objects: Iterable[ApiStruct]) -> Admitted:
     given = [_with_namespace(obj) for obj in objects]
     classes = {name: PriorityClass(metadata=_named(name), value=value) for name, value in SYSTEM_PRIORITIES.items()}
     classes |= {obj.metadata.name: obj for obj in given if isinstance(obj, PriorityClass)}
+    storage_class = default_storage_class(obj for obj in given if isinstance(obj, StorageClass))
     found = Admitted()
     unknown: dict[str, list[str]] = {}
     for obj in given:
-        found.objects.append(_admitted(obj, classes, unknown) if isinstance(obj, Pod) else obj)
+        if isinstance(obj, Pod):
+            obj = _admitted(obj, classes, unknown)
+        elif isinstance(obj, PersistentVolumeClaim):
+            obj = with_storage_class(obj, storage_class)
+        found.objects.append(obj)
     for name, pods in unknown.items():
         who = pods[0] if len(pods) == 1 else f"{pods[0]} and {len(pods) - 1} more"
         found.notes.append(f'priority class "{name}" is not in the files: {who} taken to have priority 0')
     return found
+
+
+def default_storage_class(classes: Iterable[StorageClass]) -> str | None:
+    """The name of the default class: the newest of several, ties broken by name."""
+    defaults = [c for c in classes if any(c.metadata.annotations.get(mark) == "true" for mark in _DEFAULT_CLASS)]
+    # RFC 3339 times in UTC sort as strings.
+    newest = max((c.metadata.creation_timestamp or "" for c in defaults), default="")
+    return min((c.metadata.name for c in defaults if (c.metadata.creation_timestamp or "") == newest), default=None)
+
+
+def with_storage_class(claim: PersistentVolumeClaim, default: str | None) -> PersistentVolumeClaim:
+    """The claim, with the default class if it names none and is not bound."""
+    spec = claim.spec
+    names_class = spec.storage_class_name is not None or STORAGE_CLASS in claim.metadata.annotations
+    if default is None or names_class or spec.volume_name:
+        return claim
+    return replace(claim, spec=replace(spec, storage_class_name=default))
 
 
 def _named(name: str) -> Any:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from stowplan.api.load import load_files
-from stowplan.api.types import Node, PriorityClass
+from stowplan.api.types import Node, PriorityClass, StorageClass
 from stowplan.loading.admission import admit
 from stowplan.loading.manifest_checks import checked
 from stowplan.loading.unmade_claims import with_ephemeral_claims
@@ -44,7 +44,7 @@ def objects_of_files(
 ) -> Filed:
     """Load files, directories and, for `-`, `stdin`; raises LoadError.
 
-    `beside`: existing objects; their nodes get DaemonSet pods, and their priority classes apply to pods.
+    `beside`: existing objects; their nodes get DaemonSet pods, and their priority and storage classes apply.
     """
     loaded = load_files(paths, stdin, others=WORKLOADS | {TEMPLATE}, recursive=recursive)
     manifests = (*loaded.raw, *loaded.others)
@@ -52,7 +52,7 @@ def objects_of_files(
     made = unmade(manifests, loaded.objects, [obj for obj in (*beside, *loaded.objects) if isinstance(obj, Node)])
     objects, device_notes = with_devices(manifests, (*loaded.objects, *made.objects))
     objects, claim_notes = with_ephemeral_claims(objects)
-    classes = [obj for obj in beside if isinstance(obj, PriorityClass)]
+    classes = [obj for obj in beside if isinstance(obj, PriorityClass | StorageClass)]
     admitted = admit((*classes, *objects))
     notes = (*loaded.notes, *checks, *made.notes, *device_notes, *claim_notes, *admitted.notes)
     return Filed(admitted.objects[len(classes) :], notes, made.workloads)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from stowplan.api.meta import controller_of
 from stowplan.api.types import PersistentVolume, PersistentVolumeClaim, StorageClass
 from stowplan.cluster.volumes import volume_uses
 
@@ -24,7 +25,7 @@ _RECIPE = "kubectl get pvc,pv,sc,csinodes,csidrivers,csistoragecapacities,volume
 def why_not_judged(pod: PodInfo, objects: ObjectStore) -> str:
     """What the files lack to judge the pod; "" if nothing is known to be missing."""
     for kind, name in _looked_up(pod, objects):
-        if not objects.count(kind):
+        if not any(_is_given(obj) for obj in objects.all(kind)):
             return f"cannot judge: no {name} in the files; add what this says: {_RECIPE}"
     return ""
 
@@ -34,11 +35,17 @@ def _looked_up(pod: PodInfo, objects: ObjectStore) -> Iterator[tuple[type[Any], 
     for use in volume_uses(pod):
         if not use.claim:
             continue
-        yield PersistentVolumeClaim, "persistentvolumeclaims"
         claim = objects.get(PersistentVolumeClaim, f"{use.namespace}/{use.claim}")
         if claim is None:
-            continue
-        if claim.spec.volume_name:
+            yield PersistentVolumeClaim, "persistentvolumeclaims"
+        elif claim.spec.volume_name:
             yield PersistentVolume, "persistentvolumes"
-        elif claim.spec.storage_class_name:
+        elif claim.spec.storage_class_name or (use.owner and not objects.count(PersistentVolume)):
+            # The claim of an ephemeral volume may be about to get the default class.
             yield StorageClass, "storageclasses"
+
+
+def _is_given(obj: Any) -> bool:
+    """Whether it was in the files: claims of ephemeral volumes are also made for pods."""
+    owner = controller_of(obj.metadata)
+    return owner is None or owner.kind != "Pod"

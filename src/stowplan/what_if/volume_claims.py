@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from stowplan.api.meta import ObjectMeta, controller_of
-from stowplan.api.types import PersistentVolumeClaim
+from stowplan.api.types import PersistentVolumeClaim, StorageClass
 from stowplan.in_tree.common.annotations import STORAGE_CLASS
+from stowplan.loading.admission import default_storage_class, with_storage_class
 from stowplan.loading.unmade_claims import ephemeral_claims
 
 if TYPE_CHECKING:
@@ -22,8 +23,9 @@ if TYPE_CHECKING:
 
 def with_own_volume_claims(cluster: Cluster, fresh: Pod, original: Pod) -> Pod:
     """The pod, with its own claims in place of the original's; they are added to the cluster."""
+    storage_class = default_storage_class(cluster.state.objects.all(StorageClass))
     for claim in ephemeral_claims(fresh):
-        cluster.add(claim)
+        cluster.add(with_storage_class(claim, storage_class))
     owner = controller_of(original.metadata)
     if owner is None or owner.kind != "StatefulSet" or fresh.metadata.name == original.metadata.name:
         return fresh
