@@ -135,6 +135,7 @@ class PodShape(Memos):
         self.id = id
         self.pod = pod
         self.namespace = pod.metadata.namespace or "default"
+        self.scheduler_name = scheduler_name_of(pod)
         self.labels = pod.metadata.labels
         self.priority = pod.spec.priority or 0
         #: Whether resources allocated by claims count, too (DRANodeAllocatableResources).

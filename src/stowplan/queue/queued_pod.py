@@ -9,7 +9,7 @@ from enum import Enum
 
 import msgspec
 
-from stowplan.cluster.pod_info import PodInfo, scheduler_name_of
+from stowplan.cluster.pod_info import PodInfo
 from stowplan.framework.events import ClusterEvent
 
 
@@ -69,7 +69,7 @@ class QueuedPod(msgspec.Struct, kw_only=True, eq=False):
 
     @property
     def profile(self) -> str:
-        return scheduler_name_of(self.pod.pod)
+        return self.pod.shape.scheduler_name
 
     @property
     def failed_with_error(self) -> bool:

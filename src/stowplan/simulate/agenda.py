@@ -68,12 +68,7 @@ class Agenda:
         heap = self._heap
         if not heap or heap[0][0] > until or not (for_ticks or len(heap) > len(self._wakes)):
             return False
-        self.advance()
-        return True
-
-    def advance(self) -> None:
-        """Move to the next moment, which there must be."""
-        heap, line = self._heap, self.line
+        line = self.line
         self.now = now = heap[0][0]
         self._wakes.discard(now)
         while heap and heap[0][0] == now:
@@ -82,6 +77,7 @@ class Agenda:
                 self._line_up(item)
             else:
                 line.append(item)
+        return True
 
     def _line_up(self, item: Any) -> None:
         if type(item) is Change:
