@@ -28,7 +28,7 @@ from stowplan.framework.events import (
     on,
 )
 from stowplan.framework.handle import Handle
-from stowplan.framework.runtime import Framework
+from stowplan.framework.runtime.framework import Framework
 from stowplan.framework.status import Code, Status
 from stowplan.in_tree.registry import in_tree_registry
 from stowplan.metrics.registry import MetricsRegistry

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from stowplan.config import ConfigError, Configuration
     from stowplan.engine.decision.algorithm import Decision
-    from stowplan.explain.verdict import Verdict
+    from stowplan.explain.verdicts.verdict import Verdict
     from stowplan.in_tree.configuration import load_config
     from stowplan.inspection.frames import to_frame
     from stowplan.offline import Cluster, ClusterError
@@ -59,7 +59,7 @@ _HOMES = {
     "SimulationResult": "stowplan.scenarios.simulation",
     "TuningError": "stowplan.tuning.errors",
     "TuningResult": "stowplan.tuning.tune",
-    "Verdict": "stowplan.explain.verdict",
+    "Verdict": "stowplan.explain.verdicts.verdict",
     "load_config": "stowplan.in_tree.configuration",
     "simulate_scenario": "stowplan.scenarios.simulation",
     "to_frame": "stowplan.inspection.frames",

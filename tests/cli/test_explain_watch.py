@@ -3,7 +3,7 @@
 import pytest
 
 from stowplan.cli.explain.answers import Answer, watch
-from stowplan.explain.tables import Line
+from stowplan.explain.text.tables import Line
 
 
 def test_only_what_is_new_is_shown(capsys):

@@ -224,6 +224,28 @@ class TestWhatIf:
         assert found["before"]["pending"] == found["after"]["pending"] == ["default/waiting"]
         assert (list(found["placed"]), found["displaced"]) == (["default/web-added-2"], {})
 
+    def test_workloads_that_are_applied_have_pods(self, run, files, tmp_path):
+        (more := tmp_path / "more.json").write_text(json.dumps(DEPLOYMENT))
+        ran = run("what-if", "-f", files(*CLUSTER), "--apply", str(more))
+        assert ran.out.startswith(f"if apply {more}, with the pods of Deployment shop/api\n")
+        assert "using its template: 2 pods (shop/api-0…)" in ran.err
+        assert "Get a node\n  POD         NODE\n  shop/api-0  a\n  shop/api-1  b\n" in ran.out
+
+    def test_pods_have_priorities_by_classes_of_the_cluster(self, run, files, tmp_path):
+        kind = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": "high"}, "value": 9}
+        (more := tmp_path / "more.json").write_text(json.dumps(pod("big", "4", priorityClassName="high")))
+        ran = run("what-if", "-f", files(*CLUSTER, kind), "--apply", str(more))
+        assert (ran.err, "default/big" in ran.out) == ("", True)
+
+    def test_a_workload_that_has_no_pods_is_scaled_by_its_template(self, run, files):
+        none = DEPLOYMENT | {"spec": DEPLOYMENT["spec"] | {"replicas": 0}}
+        ran = run("what-if", "-f", files(*CLUSTER, none), "--scale", "deployment/shop/api=1", "-o", "json")
+        assert read(ran)["placed"] == {"shop/api-added-0": "a"}
+
+    def test_pods_that_are_scaled_away_are_deleted(self, run, files):
+        ran = run("what-if", "-f", files(*CLUSTER), "--scale", "deployment/web=1")
+        assert "  default/web-1  deleted\n" in ran.out
+
     def test_everything_at_once(self, run, files, tmp_path):
         more, config = tmp_path / "more.json", tmp_path / "config.yaml"
         more.write_text(json.dumps(pod("more", nodeSelector={"disk": "ssd"})))

@@ -6,7 +6,7 @@ import pytest
 
 from stowplan.api.types import Node, PersistentVolumeClaim, Service
 from stowplan.config import ConfigError, load_config
-from stowplan.framework.registry import declared_by
+from stowplan.framework.runtime.registry import declared_by
 from stowplan.in_tree.node_resources_fit.declaration import NodeResourcesFitArgs
 from stowplan.in_tree.node_resources_fit.plugin import NodeResourcesFit
 from stowplan.in_tree.pod_topology_spread.plugin import PodTopologySpread

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stowplan.config import ConfigError, load_config
-from stowplan.framework.registry import PluginLoadError, Registry
+from stowplan.framework.runtime.registry import PluginLoadError, Registry
 from stowplan.in_tree.registry import in_tree_registry
 from stowplan.offline import Cluster
 from support.plugins.fake_plugins import fake

@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 import stowplan
 from stowplan.daemon.pages import SchedulerPages
 from stowplan.engine.decision.questions import NOT_EFFECT_FREE
-from stowplan.explain.page_json import page_from_json
-from stowplan.explain.tables import plain
+from stowplan.explain.text.page_json import page_from_json
+from stowplan.explain.text.tables import plain
 from stowplan.metrics.exposition import render
 from stowplan.plugins import PostFilterPlugin, PostFilterResult, unschedulable
 from stowplan.testing import a_node, a_pod

@@ -12,8 +12,8 @@ from stowplan.api.api_errors import BadRequest, NotFound, ServiceUnavailable, To
 from stowplan.config.features import with_chosen
 from stowplan.daemon import pages as scheduler_pages
 from stowplan.daemon.pages import SchedulerPages
-from stowplan.explain.page_json import page_from_json
-from stowplan.explain.tables import plain
+from stowplan.explain.text.page_json import page_from_json
+from stowplan.explain.text.tables import plain
 from stowplan.plugins import Code, PermitPlugin, PostFilterPlugin, PostFilterResult, Status, unschedulable
 from stowplan.testing import a_node, a_pod
 from support.live.live_scheduler import live

@@ -10,8 +10,8 @@ from stowplan.config import DEFAULT_FEATURES, load_config
 from stowplan.engine.watched_kinds import CORE, UNFINISHED, WatchedKind, watched_kinds
 from stowplan.framework.events import ANY, Action, on
 from stowplan.framework.handle import Handle
-from stowplan.framework.registry import Registry
-from stowplan.framework.runtime import Framework
+from stowplan.framework.runtime.framework import Framework
+from stowplan.framework.runtime.registry import Registry
 from stowplan.in_tree.registry import in_tree_registry
 from stowplan.plugins import EnqueueExtensions
 from support.plugins.fake_plugins import fake

@@ -3,8 +3,8 @@
 import pytest
 
 import stowplan
-from stowplan.explain.tables import plain
-from stowplan.explain.text import explanation
+from stowplan.explain.text.tables import plain
+from stowplan.explain.text.verdict_text import explanation
 
 
 def judged(objects, pod, **options):

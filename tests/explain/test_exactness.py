@@ -13,8 +13,8 @@ import pytest
 
 import stowplan
 from stowplan.api.decode import to_dict
-from stowplan.explain.tables import plain
-from stowplan.explain.text import explanation
+from stowplan.explain.text.tables import plain
+from stowplan.explain.text.verdict_text import explanation
 
 DATA = sorted((pathlib.Path(__file__).parents[1] / "golden" / "data").rglob("*.jsonl.gz"))
 CATEGORIES = ("mixed", "nodeaffinity", "pdb", "podaffinity", "ports", "preemption", "resources", "spread", "taints")

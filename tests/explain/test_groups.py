@@ -5,8 +5,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import stowplan
-from stowplan.explain.group_text import group_page
-from stowplan.explain.tables import plain
+from stowplan.explain.text.group_text import group_page
+from stowplan.explain.text.tables import plain
 from stowplan.framework.status import Code
 from stowplan.testing import a_node, a_pod
 from stowplan.what_if import group_relief

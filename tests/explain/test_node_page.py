@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 import stowplan
-from stowplan.explain.node_text import node_page
 from stowplan.explain.node_view import Trouble, node_view
-from stowplan.explain.suggestions import suggest_on
-from stowplan.explain.tables import plain
+from stowplan.explain.suggestions.suggestions import suggest_on
+from stowplan.explain.text.node_text import node_page
+from stowplan.explain.text.tables import plain
 from stowplan.inspection.records import document
 from stowplan.testing import a_node, a_pod
 

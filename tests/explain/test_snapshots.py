@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import stowplan
-from stowplan.explain.tables import plain
-from stowplan.explain.text import explanation
-from stowplan.explain.verdict import StaleVerdictError
+from stowplan.explain.text.tables import plain
+from stowplan.explain.text.verdict_text import explanation
+from stowplan.explain.verdicts.verdict import StaleVerdictError
 from stowplan.testing import a_node, a_pod
 from support.examples import times
 

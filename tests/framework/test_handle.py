@@ -9,7 +9,7 @@ from stowplan.cluster.hypothetical import HypotheticalNodes
 from stowplan.cluster.view import Nodes
 from stowplan.framework.cycle_state import PODS_TO_ACTIVATE, CycleState, PodsToActivate
 from stowplan.framework.interface import FilterPlugin, NodeFilterPlugin, TemplateSigned
-from stowplan.framework.registry import PluginLoadError, installed_plugins
+from stowplan.framework.runtime.registry import PluginLoadError, installed_plugins
 from stowplan.framework.status import error, unresolvable, unschedulable
 from stowplan.framework.waiting_pods import WaitingPods
 from stowplan.testing import a_node, a_pod
@@ -194,7 +194,9 @@ class Point:
 @pytest.fixture
 def installed(monkeypatch):
     def offer(*answers):
-        monkeypatch.setattr("stowplan.framework.registry.entry_points", lambda group: [Point(a) for a in answers])
+        monkeypatch.setattr(
+            "stowplan.framework.runtime.registry.entry_points", lambda group: [Point(a) for a in answers]
+        )
 
     return offer
 

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from stowplan.framework.cycle_state import CycleState
-from stowplan.framework.line_up import PluginInitError
-from stowplan.framework.registry import PluginLoadError, load_plugin
+from stowplan.framework.runtime.line_up import PluginInitError
+from stowplan.framework.runtime.registry import PluginLoadError, load_plugin
 from stowplan.framework.status import Code, error
 from stowplan.plugins import (
     EnqueueExtensions,

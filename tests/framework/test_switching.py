@@ -10,8 +10,8 @@ from stowplan.config import DEFAULT_FEATURES, load_config
 from stowplan.engine.decision.algorithm import SchedulingAlgorithm
 from stowplan.framework.handle import Handle
 from stowplan.framework.interface import EXTENSION_POINTS
-from stowplan.framework.registry import Registry
-from stowplan.framework.runtime import Framework
+from stowplan.framework.runtime.framework import Framework
+from stowplan.framework.runtime.registry import Registry
 from stowplan.framework.status import unschedulable
 from stowplan.in_tree.registry import in_tree_registry
 from stowplan.plugins import Reads, ShapeSigned, SignPlugin

@@ -4,9 +4,9 @@ import pytest
 
 from stowplan.api.api_errors import conflict
 from stowplan.api.port import Unreachable
-from stowplan.framework.binding import failure_at
 from stowplan.framework.cycle_state import CycleState
 from stowplan.framework.requests import Bind, Done, Refused, Unknown
+from stowplan.framework.runtime.binding import failure_at
 from stowplan.framework.status import Code
 from stowplan.in_tree.default_binder.plugin import DefaultBinder
 from stowplan.testing import a_pod

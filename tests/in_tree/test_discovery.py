@@ -12,8 +12,8 @@ from stowplan.cluster.state import ClusterState
 from stowplan.config import DEFAULT_FEATURES, ConfigError, PluginDeclaration
 from stowplan.engine.watched_kinds import WatchedKind, watched_kinds
 from stowplan.framework.handle import Handle
-from stowplan.framework.registry import PluginLoadError, Registry
-from stowplan.framework.runtime import Framework
+from stowplan.framework.runtime.framework import Framework
+from stowplan.framework.runtime.registry import PluginLoadError, Registry
 from stowplan.in_tree import discovery
 from stowplan.in_tree.discovery import DeclarationError, declarations, folders
 from stowplan.in_tree.registry import in_tree_registry

@@ -35,7 +35,8 @@ NODES = [
 
 
 def nodes_of(manifest, nodes=NODES):
-    pods, notes = unmade([manifest], nodes)
+    found = unmade([manifest], (), nodes)
+    pods, notes = found.objects, list(found.notes)
     assert [pod.metadata.name for pod in pods] == [f"agent-{i}" for i in range(len(pods))]
     return [node_of(pod) for pod in pods], notes
 
@@ -57,7 +58,7 @@ def test_those_that_its_selector_and_its_tolerations_name():
 def test_its_preferences_and_its_affinity_to_pods_stay():
     term = {"topologyKey": "zone", "labelSelector": {"matchLabels": {"app": "db"}}}
     affinity = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
-    (pod, *_), _ = unmade([daemon_set(affinity=affinity)], NODES)
+    pod, *_ = unmade([daemon_set(affinity=affinity)], (), NODES).objects
     assert pod.spec.affinity.pod_anti_affinity is not None
     assert pod.metadata.owner_references[0].kind == "DaemonSet"
 

@@ -10,7 +10,7 @@ from stowplan.config import load_config
 from stowplan.engine.engine import Engine
 from stowplan.engine.inputs import Changes
 from stowplan.engine.settings import EngineSettings
-from stowplan.explain.tables import write
+from stowplan.explain.text.tables import write
 from stowplan.extenders.asking import asking, posting_to
 from stowplan.extenders.calls import Calls
 from stowplan.in_tree.registry import in_tree_registry

@@ -3,7 +3,7 @@
 from stowplan import Cluster
 from stowplan.api.decode import decode_object
 from stowplan.api.types import ResourceClaim
-from stowplan.explain.overview import Group
+from stowplan.explain.text.overview import Group
 from stowplan.testing import a_node, a_pod
 from stowplan.what_if import drain, fit, survive
 from stowplan.what_if.claims import let_go

@@ -5,6 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stowplan import Cluster, ClusterError
+from stowplan.api.decode import decode_object
 from stowplan.what_if import AddNodes, Label, Put, Reconfigure, Remove, Scale, Taint, what_if
 from support.what_if.objects import node, owned, pod
 
@@ -116,3 +117,46 @@ def test_adding_nodes_is_having_them(sizes, count):
     assert found.after.pending == tuple(real.pending())
     homes = {info.key: info.node_name for info in real.state.placed_pods()}
     assert {key: homes[key] for key in found.placed} == found.placed
+
+
+def test_nodes_that_are_added_twice_are_twice_as_many():
+    found = what_if(Cluster([node("a"), node("a-like-1")]), AddNodes(1, "a"), AddNodes(2, "a"))
+    assert (found.before.nodes, found.after.nodes) == (2, 5)
+
+
+def test_a_controller_without_pods_is_scaled_by_its_template():
+    template = decode_object(owned(pod("web")))
+    found = what_if(Cluster([node("a")]), Scale("Deployment", "default", "web", 2, template))
+    assert found.placed == {"default/web-added-0": "a", "default/web-added-1": "a"}
+
+
+def rollout(*pods):
+    return Put(tuple(map(decode_object, pods)), workloads=(("Deployment", "default", "web"),))
+
+
+def test_a_rollout_replaces_pods_that_would_be_different():
+    there = [owned(pod(f"web-{name}", "3", nodeName=name)) for name in "ab"]
+    found = what_if(Cluster([node("a"), node("b", "5"), *there]), rollout(owned(pod("web-new", "5"))))
+    assert found.displaced == {"default/web-a": "", "default/web-b": ""}
+    assert found.placed == {"default/web-new": "b"}
+
+
+@pytest.mark.parametrize(("wanted", "placed", "deleted"), [(1, 0, 1), (2, 0, 0), (3, 1, 0), (0, 0, 2)])
+def test_pods_that_would_be_the_same_stay(wanted, placed, deleted):
+    there = [owned(pod(f"web-{name}", nodeName=name)) for name in "ab"]
+    change = rollout(*(owned(pod(f"web-{i}")) for i in range(wanted)))
+    found = what_if(Cluster([node("a"), node("b"), *there]), change)
+    assert (len(found.placed), len(found.displaced), found.after.pods) == (placed, deleted, wanted)
+
+
+def test_another_configuration_has_the_same_feature_gates():
+    gates = {"GenericWorkload": True, "GangScheduling": True}
+    gang = {
+        "apiVersion": "scheduling.k8s.io/v1alpha2",
+        "kind": "PodGroup",
+        "metadata": {"name": "g", "namespace": "default"},
+        "spec": {"schedulingPolicy": {"gang": {"minCount": 2}}},
+    }
+    members = [pod(f"web-{i}", "3", schedulingGroup={"podGroupName": "g"}) for i in range(2)]
+    found = what_if(Cluster([node("a"), gang, *members], feature_gates=gates), Reconfigure(PACKING))
+    assert len(found.before.pending) == len(found.after.pending) == 2

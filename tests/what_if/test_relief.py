@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stowplan.explain.overview import Group
+from stowplan.explain.text.overview import Group
 from stowplan.offline import Cluster
 from stowplan.testing import a_node, a_pod
 from stowplan.what_if.nodes import node_like, node_named

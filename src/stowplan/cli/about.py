@@ -13,13 +13,13 @@ from stowplan.cli.live_cluster import CONTEXT, KUBECONFIG
 from stowplan.cli.shell_completion import complete_file
 from stowplan.command_line.event_loop import run
 from stowplan.command_line.plugin_option import PLUGINS
-from stowplan.explain.tables import write
+from stowplan.explain.text.tables import write
 from stowplan.sources.cluster_source import ClusterSource
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from stowplan.explain.tables import Block
+    from stowplan.explain.text.tables import Block
     from stowplan.loading.wanted_events import EventsWanted
     from stowplan.what_if.records import Answer
 

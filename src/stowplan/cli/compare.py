@@ -16,7 +16,7 @@ from stowplan.cli.shell_completion import complete_file
 from stowplan.command_line.errors import InputError, reported
 from stowplan.command_line.named_plugins import named_plugins
 from stowplan.command_line.plugin_option import PLUGINS
-from stowplan.explain.tables import write
+from stowplan.explain.text.tables import write
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

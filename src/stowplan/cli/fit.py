@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from stowplan.api.load import load_files
-from stowplan.api.types import Node, Pod, PriorityClass
+from stowplan.api.types import Node
 from stowplan.cli.about import NAMESPACE, about_a_cluster, answer, cluster_of
 from stowplan.cli.shell_completion import complete_file, complete_node, complete_pod_or_file
 from stowplan.command_line.errors import InputError, reported
-from stowplan.loading.admission import admit
 from stowplan.sources.templates import KINDS, POD_GROUP, claim_templates_of, pod_in, pod_named
 from stowplan.what_if.fit import NodeKind
 from stowplan.what_if.fit import fit as how_many_fit
@@ -22,6 +21,7 @@ from stowplan.what_if.text import fit_page, group_fit_page
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from stowplan.api.types import Pod
     from stowplan.sources.cluster_source import ClusterSource
 
 
@@ -91,7 +91,7 @@ def fit(
             answer(found, group_fit_page, output)
             return
         recursive = source["recursive"]
-        pod = _admitted(about, _pod_of(about, what, source["files"], recursive=recursive))
+        pod = about.admitted(_pod_of(about, what, source["files"], recursive=recursive))
         files = [*source["files"], what] if _is_file(what) else source["files"]
         claims = claim_templates_of(pod, files, recursive=recursive)
         kinds = _kinds(about, likes, templates)
@@ -116,14 +116,6 @@ def _pod_of(about: ClusterSource, what: str, files: Sequence[str], *, recursive:
     if _is_file(what):
         return pod_in(what)
     return pod_named(about, files, what, recursive=recursive)
-
-
-def _admitted(about: ClusterSource, pod: Pod) -> Pod:
-    """As the cluster's API server would have it."""
-    classes = about.cluster.state.objects.all(PriorityClass)
-    found = admit([*classes, pod]).objects[-1]
-    assert isinstance(found, Pod)
-    return found
 
 
 def _likes(about: ClusterSource, given: Sequence[str]) -> Iterator[NodeKind]:

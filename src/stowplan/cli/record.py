@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from stowplan.command_line.stop_signals import StopSignals
     from stowplan.config import Configuration
     from stowplan.engine.input_log.input_recorder import Recorder
-    from stowplan.framework.registry import Registry
+    from stowplan.framework.runtime.registry import Registry
     from stowplan.live.follower import Follower
 
 #: Seconds between two looks at whether the recording can still be written.

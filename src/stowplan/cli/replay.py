@@ -19,7 +19,7 @@ from stowplan.daemon.plugin_registry import registry_with
 from stowplan.engine.dumped import DumpError
 from stowplan.engine.input_log.recording import RecordingError
 from stowplan.engine.written_objects import as_written
-from stowplan.explain.tables import Grid, Line, write
+from stowplan.explain.text.tables import Grid, Line, write
 from stowplan.framework.explanations.formatting import count
 from stowplan.guarding.broken_off_calls import BrokenOffCalls
 from stowplan.recordings.anew import decide_anew, percentiles, waits
@@ -30,8 +30,8 @@ from stowplan.recordings.replaying import Replayed, difference
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from stowplan.explain.tables import Block
-    from stowplan.framework.registry import Registry
+    from stowplan.explain.text.tables import Block
+    from stowplan.framework.runtime.registry import Registry
     from stowplan.recordings.anew import Anew
     from stowplan.recordings.replaying import Step
 

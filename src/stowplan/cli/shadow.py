@@ -25,7 +25,7 @@ from stowplan.config import load_config
 from stowplan.daemon.plugin_registry import registry_with
 from stowplan.engine.input_log.recording import RecordingError
 from stowplan.engine.inputs import Changes, Served
-from stowplan.explain.tables import write
+from stowplan.explain.text.tables import write
 from stowplan.extenders.asking import asking
 from stowplan.extenders.calls import Calls
 from stowplan.framework.explanations.formatting import count
@@ -44,8 +44,8 @@ if TYPE_CHECKING:
     from stowplan.client.connection import Connection
     from stowplan.command_line.stop_signals import StopSignals
     from stowplan.config import Configuration
-    from stowplan.framework.registry import Registry
     from stowplan.framework.requests import Ask, Outcome
+    from stowplan.framework.runtime.registry import Registry
 
 #: Below this agreement the exit code says so.
 _DIFFERENT = 3

@@ -16,7 +16,7 @@ from stowplan.command_line.errors import reported
 from stowplan.command_line.named_plugins import named_plugins
 from stowplan.command_line.plugin_option import PLUGINS
 from stowplan.command_line.stop_signals import stop_signals
-from stowplan.explain.tables import write
+from stowplan.explain.text.tables import write
 
 if TYPE_CHECKING:
     from stowplan.command_line.stop_signals import StopSignals

@@ -25,7 +25,7 @@ from stowplan.cli.shell_completion import complete_file
 from stowplan.command_line.errors import InputError, reported
 from stowplan.command_line.named_plugins import allow_current_directory, named_plugins
 from stowplan.command_line.plugin_option import PLUGINS
-from stowplan.explain.tables import write
+from stowplan.explain.text.tables import write
 
 if TYPE_CHECKING:
     from stowplan.tuning.tune import TuningResult

@@ -26,8 +26,8 @@ from stowplan.config import DEFAULT_FEATURES, load_config
 from stowplan.config.features import GROUP_GATES, with_chosen
 from stowplan.daemon.plugin_registry import registry_with
 from stowplan.explain.judging import judged, judged_group
-from stowplan.explain.reported_status import ReportedStatus
-from stowplan.explain.suggestions import advise
+from stowplan.explain.suggestions.suggestions import advise
+from stowplan.explain.text.reported_status import ReportedStatus
 from stowplan.framework.explanations.formatting import count
 from stowplan.klog.setup import LogSettings, set_up
 from stowplan.offline import Cluster
@@ -43,7 +43,6 @@ from stowplan.serving.errors import ServingError
 from stowplan.sources.cluster_source import ClusterSource
 from stowplan.sources.courses import simulated_course
 from stowplan.sources.tracks import NO_RERUN, anew_track, recorded_track, simulated_track
-from stowplan.what_if.comparison import objects_of
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Iterable, Mapping, Sequence
@@ -54,8 +53,8 @@ if TYPE_CHECKING:
     from stowplan.config import Configuration, Declarations, FeatureGates
     from stowplan.engine.engine import Engine
     from stowplan.engine.inputs import Input
-    from stowplan.explain.verdict import Verdict
-    from stowplan.framework.registry import Registry
+    from stowplan.explain.verdicts.verdict import Verdict
+    from stowplan.framework.runtime.registry import Registry
     from stowplan.inspection.records import GroupVerdictRecord
     from stowplan.page.loopback import Streams
     from stowplan.page.moments import AskedCluster
@@ -399,7 +398,7 @@ async def _follow(
             if not follower.synced.is_set() or stopped.is_set():
                 return
             state = follower.engine.state
-            trials = Trials(lambda: Cluster(objects_of(state), configuration, plugins=list(named_plugins(plugins))))
+            trials = Trials(lambda: Cluster(state.everything(), configuration, plugins=list(named_plugins(plugins))))
             scheduler_name = configuration.profiles[0].scheduler_name
             source = _source("live", connection.server, scheduler_name)
             source = replace(source, can=(*source.can, "whatIf"))

@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from stowplan.api.load import load_files
 from stowplan.cli.about import NAMESPACE, about_a_cluster, answer, cluster_of
 from stowplan.cli.shell_completion import complete_file, complete_node
 from stowplan.command_line.errors import InputError, reported
-from stowplan.loading.admission import admit
-from stowplan.sources.templates import named_object
+from stowplan.loading.files import objects_of_files
+from stowplan.sources.cluster_source import note
+from stowplan.sources.templates import named_object, template_in
 from stowplan.what_if.changes import AddNodes, Label, Put, Reconfigure, Remove, Scale, Taint
 from stowplan.what_if.comparison import what_if as compare
 from stowplan.what_if.text import what_if_page
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from stowplan.sources.cluster_source import ClusterSource
     from stowplan.what_if.changes import Change
@@ -68,7 +69,7 @@ _PAIR = (str, str)
     metavar="FILE",
     multiple=True,
     shell_complete=complete_file,
-    help="Add or replace objects. Repeatable.",
+    help="Add or replace objects; a workload's pods are replaced, as by a rollout. Repeatable.",
 )
 @click.option(
     "--config",
@@ -117,8 +118,8 @@ def what_if(
         changes += (Remove(node) for node in removed)
         changes += (_label(*given) for given in labels)
         changes += (_taint(*given) for given in taints)
-        changes += (_scale(about, given) for given in scales)
-        changes += _puts(applied)
+        changes += (_scale(about, given, source["files"], recursive=source["recursive"]) for given in scales)
+        changes += _puts(about, applied)
     with reported(new_config):
         changes += [Reconfigure(new_config)] if new_config else []
         if not changes:
@@ -145,16 +146,21 @@ def _taint(node: str, text: str) -> Taint:
     return Taint(node, key, value, effect)
 
 
-def _scale(about: ClusterSource, text: str) -> Scale:
+def _scale(about: ClusterSource, text: str, files: Sequence[str], *, recursive: bool) -> Scale:
     name, equals, number = text.rpartition("=")
     if not (equals and number.isdecimal()):
         raise InputError(f"--scale {text}: want KIND/[NS/]NAME=N")
     kind, namespace, found = named_object(name, about.namespace)
     if kind == "Pod":
         raise InputError(f"--scale {text}: give its kind, as in deployment/{name}={number}")
-    return Scale(kind, namespace, found, int(number))
+    template = template_in(files, kind, namespace, found, recursive=recursive)
+    if template is not None:
+        template = about.admitted(template)
+    return Scale(kind, namespace, found, int(number), template)
 
 
-def _puts(files: tuple[str, ...]) -> Iterator[Put]:
+def _puts(about: ClusterSource, files: tuple[str, ...]) -> Iterator[Put]:
     for path in files:
-        yield Put(tuple(admit(load_files([path]).objects).objects), path)
+        filed = objects_of_files([path], sys.stdin.buffer, beside=about.cluster.state.everything())
+        note(*filed.notes)
+        yield Put(tuple(filed.objects), "stdin" if path == "-" else path, filed.workloads)

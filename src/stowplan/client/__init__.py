@@ -4,8 +4,8 @@
     async with HttpApi.open(connection, client_settings=ClientConnection(), agent="my-tool/1.0") as api:
         nodes = await api.list(Node)
         pods = ListWatch(api, Pod, times=REAL_TIMES, report=print)
-        await pods.run(lambda changes: ...)  # for ever: Change(old, new) of everything, whatever the network does
+        await pods.run(lambda changes: ...)  # until cancelled: Change(old, new) of every object, across reconnects
 
-Those are `client.connection.connect_from_flags`, `client.http_api.HttpApi`, `client.watching.list_watch.ListWatch`,
-`timing.times.REAL_TIMES`, `config.ClientConnection`, and the structs of `api.types`.
+The names are in `client.connection`, `client.http_api`, `client.watching.list_watch`, `timing.times`, `config` and
+`api.types`.
 """

@@ -1,12 +1,12 @@
 """Resolve the API server's address and credentials from flags, kubeconfig or a service account.
 
-The two programs look in different places, and both orders are kept:
+kubectl and kube-scheduler look in different places, and both orders are kept:
 
 - kubectl: --kubeconfig, else the files of KUBECONFIG, else ~/.kube/config, else the service account of the pod;
 - kube-scheduler: --kubeconfig and --master, if either is given, else the service account. Never ~/.kube/config.
 
-Everything that can be checked without talking is checked here: a Connection that exists has readable files, a client
-key that fits its certificate, and a proxy that can be used. Exec plugins run later, with the first request.
+Everything that can be checked offline is checked here: an existing Connection has readable files, a client key that
+matches its certificate, and a valid proxy. Exec plugins run later, with the first request.
 
 Upstream: staging/src/k8s.io/client-go/tools/clientcmd/client_config.go and merged_client_builder.go, rest/config.go.
 """
@@ -65,13 +65,13 @@ _NOT_A_POD = (
 
 @dataclass(frozen=True, kw_only=True)
 class Connection:
-    #: `https://host:6443`, perhaps with a path, never with a slash at the end.
+    #: `https://host:6443`, optionally with a path, without a trailing slash.
     server: str
     namespace: str
     credentials: Credentials = field(repr=False)
     #: None for http://
     tls: TlsSettings | None
-    #: May hold a password.
+    #: May contain a password.
     proxy_url: str | None = field(default=None, repr=False)
     disable_compression: bool = False
 
@@ -82,12 +82,12 @@ def _stdin_is_terminal() -> bool:
 
 @dataclass(frozen=True, kw_only=True)
 class Surroundings:
-    """What a connection takes from the process and the machine it is made on."""
+    """What a connection reads from the process and the machine."""
 
     environ: Mapping[str, str] = field(default_factory=lambda: os.environ, repr=False)
-    #: Seconds that only grow, for what is read again every now and then.
+    #: Monotonic seconds, for periodic re-reads.
     clock: Callable[[], float] = time.monotonic
-    #: Seconds since the epoch, for what expires at a given time.
+    #: Seconds since the epoch, for expiration times.
     wall_clock: Callable[[], float] = time.time
     is_terminal: Callable[[], bool] = _stdin_is_terminal
     service_account: Path = _SERVICE_ACCOUNT
@@ -133,7 +133,7 @@ def connect_from_scheduler_flags(
     selection = select(config)
     if selection.context is None and not master:
         raise ClientConfigError(_no_current_context(config))
-    # Parity: the scheduler always asks for uncompressed responses.
+    # Parity: the scheduler always requests uncompressed responses.
     return _from_selection(config, selection, master=master, around=around, disable_compression=True)
 
 
@@ -156,7 +156,7 @@ def _from_selection(
     server = _server_of(config, selection, master)
     cluster = None if selection.cluster is None else selection.cluster.value
     uncompressed = disable_compression or (cluster is not None and cluster.disable_compression)
-    # Parity: another server than the cluster's own is not expected to have the name that was written for that one.
+    # Parity: the cluster's TLS server name is not used for another server.
     name = cluster.tls_server_name if cluster is not None and not master else ""
     tls = _tls(selection, around, server_name=name) if server.startswith("https:") else None
     readers = around.readers()
@@ -202,7 +202,7 @@ def _tls(selection: Selection, around: Surroundings, *, server_name: str) -> Tls
 
 
 def connect_in_cluster(surroundings: Surroundings | None = None) -> Connection | None:
-    """Connect as the pod that this is, None if it is no pod; raise ClientConfigError for one without an account."""
+    """Connect with the pod's service account; None outside of a pod; ClientConfigError for a pod without an account."""
     around = surroundings or Surroundings()
     reason = _not_in_cluster(around)
     if reason is None:
@@ -222,7 +222,7 @@ def _in_cluster_only(around: Surroundings) -> Connection:
 
 
 def _not_in_cluster(around: Surroundings) -> str | None:
-    """Say why there is no service account to use; None if there is one."""
+    """Why there is no service account; None if there is one."""
     if not around.environ.get("KUBERNETES_SERVICE_HOST") or not around.environ.get("KUBERNETES_SERVICE_PORT"):
         return _NOT_A_POD
     token = around.service_account / "token"
@@ -249,7 +249,7 @@ def _service_account_tls(around: Surroundings) -> TlsSettings:
     try:
         tls.context()
     except ClientConfigError as error:
-        # Parity: the certificates that the system trusts may do.
+        # Parity: the system's trusted certificates may suffice.
         _log.error("Expected to load root CA config from %s, but got err: %s", path, error)
         return TlsSettings()
     return tls

@@ -6,15 +6,15 @@ from stowplan.api.port import Unreachable
 
 
 class OutcomeUnknown(Unreachable):
-    """The request was sent, its answer was lost: the server may have acted on it, or may still.
+    """The request was sent but its response was lost: the server may have processed it, or still may.
 
-    Whoever asked has to look at the object before asking again.
+    The caller has to read the object before it retries.
     """
 
 
 class StreamSilent(Unreachable):
-    """A stream that was open said nothing for so long that the connection may be dead; or nothing happened."""
+    """An open stream was silent for so long that the connection may be dead; or there were no events."""
 
 
 class RequestDropped(Exception):
-    """The request was not sent: its lane holds as many waiting requests as it may. Only events are dropped."""
+    """The request was not sent, because its lane is full. Only events are dropped."""

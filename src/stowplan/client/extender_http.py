@@ -1,8 +1,7 @@
 """HTTP requests to extenders, over persistent connections with per-extender TLS and timeout.
 
-What comes back is a status and a body of a bounded length. A redirect is an answer like any other, as nobody follows
-it. A connection that the other side closes while it is idle may break just when it is used again: questions are put
-once more then, on a new connection; a binding is not.
+The result is a status and a body of limited length. Redirects are not followed. An idle connection that the server
+closes may fail just when it is used again: questions are then retried once on a new connection; a binding is not.
 
 Upstream: makeTransport and send in pkg/scheduler/extender.go.
 """
@@ -31,20 +30,20 @@ if TYPE_CHECKING:
     from stowplan.client.endpoint.file_content import Content
     from stowplan.config.types import Extender
 
-#: As Go's transport keeps them.
+#: As in Go's transport.
 _KEPT_IDLE = 90.0
 _OK = 200
 _PIECE = 1 << 16
-#: A time limit that is over when it begins; aiohttp takes 0 for none.
+#: A timeout that expires immediately; aiohttp treats 0 as none.
 _AT_ONCE = 1e-9
 
 
 class NoAnswer(Exception):
-    """A request that was not answered, or not wholly; says which one and why."""
+    """A request without a complete response; says which one and why."""
 
 
 class ExtenderHttp:
-    """Made within a running event loop; `close` it."""
+    """Must be created within a running event loop, and closed."""
 
     def __init__(self, *, agent: str, times: Times = REAL_TIMES) -> None:
         self._times = times
@@ -62,9 +61,9 @@ class ExtenderHttp:
     async def post(
         self, extender: Extender, url: str, body: bytes, *, longest: int, repeatable: bool
     ) -> tuple[int, bytes]:
-        """The status and the body of the answer, which is read of a success only; raise NoAnswer.
+        """The status and the body, which is only read for a success; raises NoAnswer.
 
-        `longest`: bytes of an answer.
+        `longest`: maximum size of the body in bytes.
         """
         try:
             try:
@@ -116,10 +115,10 @@ class ExtenderHttp:
 
 
 def tls_of(extender: Extender, *, clock: Callable[[], float]) -> TlsSettings:
-    """How an extender is trusted, and what it is shown; data beats files."""
+    """The TLS settings of an extender; data takes precedence over files."""
     said = extender.tls_config
     if said is None:
-        # Parity: the one effect that enableHTTPS has.
+        # Parity: the only effect of enableHTTPS.
         return TlsSettings(insecure=extender.enable_https)
 
     def content(data: bytes, path: str, field: str) -> Content | None:
@@ -152,14 +151,14 @@ def _parsed(url: str) -> URL:
 
 
 def _no_answer(url: str, why: str) -> NoAnswer:
-    # As Go's client begins it; what follows is in our words.
+    # The prefix of Go's client; the rest is our own text.
     return NoAnswer(f'Post "{url}": {why}')
 
 
 def post_blocking(
     extender: Extender, url: str, body: bytes, *, longest: int, repeatable: bool, agent: str
 ) -> tuple[int, bytes]:
-    """The same for callers without an event loop, or in the middle of one: in a loop and a thread of its own."""
+    """`post` for callers without an event loop, or blocking within one: uses a loop and a thread of its own."""
 
     async def post() -> tuple[int, bytes]:
         http = ExtenderHttp(agent=agent)

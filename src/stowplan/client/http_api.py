@@ -1,15 +1,15 @@
 """The `Api` of a real cluster: every call is one request, every response a struct or a typed error.
 
-What a call may do when its answer is lost differs, and is decided here:
+What happens after a lost response depends on the call:
 
-- reading is repeated by the transport;
-- an event is created again under its name: that it exists already then is success;
-- a bind is followed up by reading the pod, so that it ends in success, in a Conflict or NotFound that says what became
-  of the pod, or in `OutcomeUnknown` if the pod is still on no node or cannot be read;
-- everything else raises `OutcomeUnknown`, as only the caller knows what it wanted to see.
+- reads are retried by the transport;
+- an event is created again under the same name; if it already exists, that is success;
+- after a bind the pod is read, so that the result is success, a Conflict or NotFound that says what happened to the
+  pod, or `OutcomeUnknown` if the pod still has no node or cannot be read;
+- everything else raises `OutcomeUnknown`, as only the caller knows what to check.
 
-Only JSON is spoken, whatever content type the configuration names: structs read a part of each object, which needs
-no schema that way.
+Only JSON is used, whatever content type is configured: structs decode a part of each object, which needs no schema
+then.
 
 Upstream: staging/src/k8s.io/client-go/rest, kubernetes/typed/core/v1/pod_expansion.go (Bind).
 """
@@ -47,8 +47,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T", bound=ApiStruct)
 
-#: Servers send a bookmark about every minute; a watch without a byte for three of them may be dead. Of resources that
-#: the server does not cache (events) there are no bookmarks: for them, this is how often a quiet watch is renewed.
+#: Servers send a bookmark about every minute, so a watch without a byte for three minutes may be dead. Resources that
+#: the server does not cache (events) have no bookmarks: this is how often a quiet watch of them is renewed.
 WATCH_SILENCE = 180.0
 
 _PATCH_TYPES: dict[PatchType, str] = {
@@ -59,7 +59,7 @@ _PATCH_TYPES: dict[PatchType, str] = {
 
 
 class HttpApi:
-    """Made within a running event loop; `close` it, or use `open`. `agent` is what `user_agent` makes."""
+    """Must be created within a running event loop, and closed, or use `open`. `agent` is the result of `user_agent`."""
 
     def __init__(
         self,
@@ -74,9 +74,9 @@ class HttpApi:
         may_change: Callable[[], bool] | None = None,
         documents: Documents | None = None,
     ) -> None:
-        """`may_change`, if it is there, says at each moment whether more than statuses and events may be written.
+        """`may_change` returns whether more than statuses and events may be written at the moment.
 
-        `documents` keeps what is listed and watched as it came, as far as it wants to.
+        `documents` stores the original listed and watched objects, as far as needed.
         """
         self._documents = documents
         lanes = Lanes(qps=client_settings.qps, burst=client_settings.burst, now=times.clock())
@@ -107,13 +107,13 @@ class HttpApi:
         await self._transport.close()
 
     def give_up_binds(self) -> None:
-        """At the end: cancel the tasks of binds that wait for their turn, and send the rest without a limit."""
+        """At shutdown: cancel the tasks of binds that wait for their turn, and send the rest without a limit."""
         self._turns.give_up("bind")
 
     async def serves(self, kind: type[ApiStruct]) -> bool:
         return await self._discovery.served_version(resource_of(kind)) is not None
 
-    # --- reading
+    # --- reads
 
     async def list(
         self,
@@ -177,7 +177,7 @@ class HttpApi:
         answer = await self._send(Request(method="GET", path=path, subject=Subject("GET", resource, name), lane=lane))
         return decode_one(answer.body, kind)
 
-    # --- writing
+    # --- writes
 
     async def create(self, obj: T, *, lane: Lane = "default") -> T:
         resource, version = await self._place_of(obj)
@@ -188,7 +188,7 @@ class HttpApi:
             body=_encoded(obj, resource, version),
             subject=Subject("POST", resource, name),
             lane=lane,
-            # Nobody else uses an event's name; of other objects, one that exists may be somebody else's.
+            # Event names are unique to us; another object that exists may be somebody else's.
             repeatable=isinstance(obj, Event) and bool(name),
         )
         answer = await self._transport.send(request)
@@ -300,7 +300,7 @@ class HttpApi:
     async def _settle_bind(
         self, doubt: ApiError | OutcomeUnknown, *, namespace: str, name: str, uid: str, node: str
     ) -> None:
-        """Return if the pod is on the node after all; raise what became of it otherwise."""
+        """Return if the pod is bound to the node after all; otherwise raise what happened to it."""
         try:
             pod = await self._get(Pod, name, namespace=namespace, lane="bind")
         except NotFound as error:
@@ -319,14 +319,14 @@ class HttpApi:
             raise doubt
         raise OutcomeUnknown(f"binding pod {namespace}/{name} to {node}: {doubt}; it is on no node so far") from doubt
 
-    # --- common
+    # --- shared
 
     async def _place_of(self, obj: ApiStruct) -> tuple[ApiResource, str]:
         resource = resource_of(type(obj))
         return resource, await self._discovery.version(resource)
 
     async def _send(self, request: Request) -> Answer:
-        """Return an answer that is success and JSON; raise ApiError or Unreachable."""
+        """The body of a successful JSON response; raises ApiError or Unreachable."""
         answer = await self._transport.send(request)
         if not answer.ok:
             raise self._transport.error_of(answer, request.subject)
@@ -353,7 +353,7 @@ def _encoded(obj: ApiStruct, resource: ApiResource, version: str) -> bytes:
     top = cast("Any", obj)
     if top.kind != resource.kind or top.api_version != resource.api_version(resource.versions[0]):
         return msgspec.json.encode({**to_dict(obj), "apiVersion": api_version})
-    # What has its default is left out: they are written in front, instead of taking it all apart again.
+    # Defaults are omitted by the encoder, so these fields are prepended instead of decoding the result again.
     fields = msgspec.json.encode(obj)
     head = msgspec.json.encode({"apiVersion": api_version, "kind": resource.kind})
     return head if fields == b"{}" else b"%b,%b" % (head[:-1], fields[1:])

@@ -1,7 +1,7 @@
 """Client request metrics per server.
 
-A request's duration is all of it, from when it was asked for until its last answer: waiting for its turn, and whatever
-it took to try again. Each try is counted and has its size. Watches are only counted, as they have no end.
+A request's duration is the total, from the call until the last response, including waiting for its turn and retries.
+Each try is counted and its size recorded. Watches are only counted, as they do not end.
 
 Upstream: staging/src/k8s.io/client-go/rest/request.go and with_retry.go.
 """
@@ -16,16 +16,16 @@ if TYPE_CHECKING:
     from stowplan.metrics.client import ClientMetrics
     from stowplan.metrics.families import Counter, Histogram
 
-#: In place of a status code.
+#: Used instead of a status code.
 NO_ANSWER = "<error>"
 
 
 class RequestMetrics:
-    """One server's, by method."""
+    """Metrics of one server, by method."""
 
     def __init__(self, metrics: ClientMetrics, *, server: str) -> None:
         self._metrics = metrics
-        #: As the server's URL has it, without who is asking.
+        #: As in the server's URL, without user info.
         self._host = urlsplit(server).netloc.rpartition("@")[2]
         self._methods: dict[str, MethodMetrics] = {}
 
@@ -42,11 +42,11 @@ class MethodMetrics:
     def __init__(self, metrics: ClientMetrics, method: str, host: str) -> None:
         self._metrics = metrics
         self._labels = method, host
-        #: By code; these and the ones below are made when they are needed, as series show from then on.
+        #: By code; created on first use, as a series is exported once it exists.
         self._codes: dict[str, Counter] = {}
 
     def tried(self, code: str) -> None:
-        """An answer came, or none."""
+        """A try ended with a response, or without one."""
         counter = self._codes.get(code)
         if counter is None:
             counter = self._codes[code] = self._metrics.rest_client_requests_total.with_label_values(
@@ -55,18 +55,18 @@ class MethodMetrics:
         counter.inc()
 
     def tried_again(self, code: str) -> None:
-        """The same of a second try, or a later one; to be counted as any other, too."""
+        """A retry ended; also counted as a try."""
         self._metrics.rest_client_request_retries_total.with_label_values(code, *self._labels).inc()
 
     def waited(self, seconds: float) -> None:
-        """A try had its turn."""
+        """A try waited this long for its turn."""
         self._waits.observe(seconds)
 
     def sent(self, size: int) -> None:
         self._request_sizes.observe(size)
 
     def ended(self, seconds: float) -> None:
-        """Nothing more is tried."""
+        """The request is complete."""
         self._durations.observe(seconds)
 
     def received(self, size: int) -> None:

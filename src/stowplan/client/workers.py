@@ -1,11 +1,11 @@
 """A work queue with a bounded number of workers, started on demand.
 
-One worker begins. Another joins whenever all of them wait for an answer and more waits to be sent; so an API in this
-process, whose answers come at once, is written to by one worker, and one far away by up to `limit`. After each thing
-a worker lets everybody else run, so that a long queue holds up nothing. A worker leaves when nothing waits.
+One worker starts. Another is added whenever all of them wait for a response and more items are waiting; so an
+in-process API, whose responses are immediate, gets one worker, and a remote one up to `limit`. After each item a worker
+yields, so that a long queue does not block the event loop. A worker ends when the queue is empty.
 
-The work itself deals with what is expected to fail. What it raises nonetheless is a bug, of one thing perhaps: `failed`
-tells of it, and the worker goes on with the next.
+The work function handles expected failures. Any exception is a bug, possibly with a single item: `failed` reports it,
+and the worker continues with the next one.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Workers(Generic[T]):
         self._limit = limit
         self.waiting: deque[T] = deque()
         self._tasks: set[asyncio.Task[None]] = set()
-        #: Those of the tasks that are at a thing, and those of them that let time pass before they go on with it.
+        #: Number of busy workers, and of those that are sleeping within an item.
         self._working = 0
         self._resting = 0
         self._started = False
@@ -44,7 +44,7 @@ class Workers(Generic[T]):
         self._hire()
 
     async def rest(self, until: Awaitable[object]) -> None:
-        """Sleep in the middle of a thing."""
+        """Sleep within an item."""
         self._resting += 1
         try:
             await until
@@ -52,22 +52,22 @@ class Workers(Generic[T]):
             self._resting -= 1
 
     def start(self) -> None:
-        """Begin; what was put before has waited."""
+        """Start processing, including items added earlier."""
         self._started = True
         self._hire()
 
     async def halt(self) -> None:
-        """Stop at once; what is not done waits again."""
+        """Stop immediately; unfinished items are queued again."""
         self._started = False
         tasks = list(self._tasks)
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        # One that never ran has not taken itself off the list.
+        # A task that never ran has not removed itself from the list.
         self._tasks.clear()
 
     async def finish(self, time_limit: Awaitable[object]) -> None:
-        """Work until nothing waits, at most until `time_limit` is over; then halt. Who rests begins anew."""
+        """Process the queue until it is empty, at most until `time_limit`; then halt. Sleeping items start again."""
         timer = asyncio.ensure_future(time_limit)
         await self.halt()
         self.start()

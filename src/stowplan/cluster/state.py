@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
 
 import numpy as np
+from msgspec.structs import replace
 
 from stowplan.cluster.assumed_objects import AssumedObjects
 from stowplan.cluster.changes import ChangeLog
@@ -244,6 +245,14 @@ class ClusterState:
     def placed_pods(self) -> list[PodInfo]:
         """In the order of their placement."""
         return self.pods.in_order()
+
+    def everything(self) -> list[Any]:
+        """All objects; pods on nodes, assumed ones too, with their node."""
+        nodes = [node for node in self.table.nodes if node is not None]
+        placed = (
+            replace(info.pod, spec=replace(info.pod.spec, node_name=info.node_name)) for info in self.placed_pods()
+        )
+        return [*nodes, *self.objects.dump(), *placed, *(info.pod for info in self.pending.values())]
 
     def sizes(self) -> dict[str, int]:
         """The number of nodes (including unknown ones that have pods), of placed pods, and of assumed pods."""

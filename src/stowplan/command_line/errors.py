@@ -58,8 +58,8 @@ def _input_error(error: Exception, config: str | None) -> InputError | None:
     # Imported once something is wrong: they bring the whole scheduler along, and `--help` needs none of it.
     from stowplan.api.load import LoadError
     from stowplan.config import ConfigError, ConfigFileError
-    from stowplan.framework.line_up import PluginInitError
-    from stowplan.framework.registry import PluginLoadError
+    from stowplan.framework.runtime.line_up import PluginInitError
+    from stowplan.framework.runtime.registry import PluginLoadError
     from stowplan.offline import ClusterError
 
     match error:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
-from stowplan.framework.registry import load_plugin
+from stowplan.framework.runtime.registry import load_plugin
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

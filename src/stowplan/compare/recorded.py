@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING
 
 from stowplan.compare.runs import Run
 from stowplan.config import DEFAULT_FEATURES, load_config
-from stowplan.framework.registry import installed_plugins, load_plugin
+from stowplan.framework.runtime.registry import installed_plugins, load_plugin
 from stowplan.in_tree.registry import in_tree_registry
 from stowplan.recordings.anew import decide_anew
 from stowplan.recordings.files import files_of_run, header_of
 
 if TYPE_CHECKING:
     from stowplan.config import Configuration
-    from stowplan.framework.registry import Registry
+    from stowplan.framework.runtime.registry import Registry
     from stowplan.recordings.anew import Anew
 
 #: The name of the configuration that the recording was made with.

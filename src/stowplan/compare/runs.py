@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from stowplan.framework.registry import load_plugin
+from stowplan.framework.runtime.registry import load_plugin
 from stowplan.scenarios.simulation import simulate_scenario
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from stowplan.compare.recorded import OTHERWISE_THAN_THEN
-from stowplan.explain.tables import Grid, Line
+from stowplan.explain.text.tables import Grid, Line
 from stowplan.framework.explanations.formatting import count
 
 if TYPE_CHECKING:
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from stowplan.compare.comparison import ComparisonRecord, MeasureRecord
     from stowplan.compare.statistics import Estimate
-    from stowplan.explain.tables import Block
+    from stowplan.explain.text.tables import Block
 
 NO_DIFFERENCE = "No difference: every pod has the same node at the same time."
 _PLAIN = {

@@ -1,9 +1,8 @@
 """Checks that the reference makes while building a scheduler from a valid configuration.
 
-A file can be valid and still not start: a plugin that does not exist, two of them for one queue, a certificate that
-is not there. Extenders come first, since they change plugins' arguments; then each profile, first
-failure wins. What comes out is complete: only the arguments of enabled plugins, sorted by name, and the expanded
-plugin lists.
+A valid file may still fail to start: a plugin does not exist, there are two QueueSort plugins, a certificate is
+missing. Extenders come first, because they change plugins' arguments; then each profile; the first failure wins. The
+result is complete: arguments of enabled plugins only, sorted by name, and the expanded plugin lists.
 
 Upstream: pkg/scheduler/scheduler.go, pkg/scheduler/extender.go, pkg/scheduler/profile/profile.go,
 pkg/scheduler/framework/runtime/framework.go.
@@ -30,7 +29,7 @@ _DEFAULT_EXTENDER_TIMEOUT = Duration.of_seconds(5)
 
 
 def build(configuration: Configuration, plugins: Declarations, features: FeatureGates) -> Configuration:
-    """Complete a valid configuration; raise ConfigError if a scheduler cannot be made of it."""
+    """Complete a valid configuration; raise ConfigError if no scheduler can be built from it."""
     try:
         configuration = _build_extenders(configuration)
     except ConfigError as error:
@@ -50,7 +49,7 @@ def build(configuration: Configuration, plugins: Declarations, features: Feature
 
 
 def _build_profiles(configured: tuple[Profile, ...], known: Declarations) -> tuple[Profile, ...]:
-    """Build the profiles one by one; validation compared what queueSort says, here counts what it comes to."""
+    """Build the profiles one by one; unlike in validation, the effective QueueSort plugins are compared here."""
     built: list[Profile] = []
     for profile in configured:
         built.append(_build_named(profile, known))
@@ -79,7 +78,7 @@ def _build_profile(profile: Profile, known: Declarations) -> Profile:
 
 
 def _initialize_plugins(configs: list[PluginConfig]) -> None:
-    """Check the arguments that the reference checks only when it creates a plugin."""
+    """Check arguments that the reference validates only when it creates a plugin."""
     for config in configs:
         problems = list(config.args.validate_at_build()) if isinstance(config.args, Args) else ()
         if problems:
@@ -133,7 +132,7 @@ def _build_extender(extender: Extender) -> Extender:
 
 
 def _ignore_resources(profile: Profile, names: tuple[str, ...]) -> Profile:
-    """Make the plugin that decides on resources leave these to the extenders that manage them."""
+    """Make the resource plugin ignore resources that extenders manage."""
     configs = list(profile.plugin_config)
     for i, config in enumerate(configs):
         args = config.args.without_resources(names) if isinstance(config.args, Args) else None

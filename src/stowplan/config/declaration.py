@@ -1,8 +1,9 @@
 """Plugin declarations: what the configuration needs to know about a plugin, without importing it.
 
-The configuration names no plugin. It is handed the declarations of those that exist, by name: in-tree ones from their
-folders (`stowplan.in_tree.discovery`), users' ones from their classes (`stowplan.framework.registry`). From them follow
-the default profile, which plugin may run where, and how arguments are decoded, completed and validated.
+The configuration names no plugin itself. It gets the declarations of those that exist, by name: in-tree ones from their
+folders (`stowplan.in_tree.discovery`), out-of-tree ones from their classes (`stowplan.framework.runtime.registry`).
+They determine the default profile, which plugin may run at which point, and how arguments are decoded, defaulted and
+validated.
 
 Upstream: pkg/scheduler/apis/config/v1/default_plugins.go, pkg/scheduler/framework/plugins/registry.go.
 """
@@ -21,37 +22,37 @@ from stowplan.config.schema import Struct
 class Args(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     """Arguments of an in-tree plugin; the class name is the `kind`.
 
-    They are decoded by their schema, with Go's messages, and written back by it. Arguments of users' plugins are any
-    msgspec struct or dataclass, and may have `validate`.
+    They are decoded by their schema, with Go's messages, and encoded by it. Arguments of out-of-tree plugins are any
+    msgspec struct or dataclass, optionally with a `validate` method.
     """
 
-    #: Fields as Go declares them.
+    #: The fields as declared in Go.
     schema: ClassVar[Struct]
 
     def completed(self, features: FeatureGates) -> "Args":
-        """Fill in the defaults that depend on a feature gate or on another field."""
+        """Set the defaults that depend on a feature gate or on another field."""
         return self
 
     def validate(self, path: str, features: FeatureGates) -> Iterable[str]:
-        """Say what is wrong, each problem beginning with its path. Runs on the whole file, enabled plugin or not."""
+        """Return the problems, each beginning with its path. Called for all plugins in the file, enabled or not."""
         return ()
 
     def validate_at_build(self) -> Iterable[str]:
-        """Say what the reference objects to only when it creates the plugin."""
+        """Return the problems that the reference reports only when it creates the plugin."""
         return ()
 
     def without_resources(self, names: tuple[str, ...]) -> "Args | None":
-        """Return arguments that leave these resources to extenders; None if the plugin does not decide on resources."""
+        """Return arguments that ignore these resources; None if the plugin does not handle resources."""
         return None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EnabledByDefault:
-    """A place in the default profile's multiPoint."""
+    """A position in the default profile's multiPoint."""
 
-    #: Plugins run in ascending order. Numbers are unique, with gaps for plugins to come.
+    #: Plugins run in ascending order. Numbers are unique, with gaps for future plugins.
     order: int
-    weight: int = 0  #: 0 = 1 where weights count
+    weight: int = 0  #: 0 = 1 at scoring points
     #: The feature gate without which the plugin is not enabled by default.
     gate: str = ""
 
@@ -65,15 +66,15 @@ class PluginDeclaration:
     #: Extension points, as the configuration spells them.
     points: frozenset[str]
     default: EnabledByDefault | None = None
-    #: The type of the arguments: `Args`, a msgspec struct or a dataclass; None leaves them as the file has them.
+    #: The type of the arguments: `Args`, a msgspec struct or a dataclass; None leaves them undecoded.
     args_type: type[Any] | None = None
-    #: Kinds without which the plugin cannot work: it is switched off while the cluster does not serve one of them.
+    #: Kinds that the plugin requires: it is disabled while the cluster does not serve one of them.
     needs: Kinds = ()
-    #: Kinds without which the plugin goes on, as in a cluster without such objects; a function if it depends on args.
+    #: Optional kinds: the plugin works as in a cluster without such objects; a function if they depend on args.
     reads: Kinds | Callable[[Any], Kinds] = ()
-    #: Keys of the annotations that the plugin reads: recordings keep these.
+    #: Annotation keys that the plugin reads: recordings keep these.
     annotations: tuple[str, ...] = ()
-    #: Plugins of older releases whose work this one does -> how, for those who still name them.
+    #: Plugins of older releases that this one replaces -> how, for users who still name them.
     replaces: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -85,7 +86,7 @@ class PluginDeclaration:
 
     @property
     def own_args(self) -> type[Args] | None:
-        """The type of arguments that are decoded as the reference does it."""
+        """The type of arguments that are decoded like the reference's."""
         in_tree = self.args_type is not None and issubclass(self.args_type, Args)
         return self.args_type if in_tree else None
 
@@ -93,7 +94,7 @@ class PluginDeclaration:
         return self.reads(args) if callable(self.reads) else self.reads
 
 
-#: Every plugin that a configuration may name.
+#: All plugins that a configuration may name.
 Declarations = Mapping[str, PluginDeclaration]
 
 
@@ -102,7 +103,7 @@ def _is_record(type_: Any) -> bool:
 
 
 def _without_value(type_: type[Any] | None) -> Iterator[str]:
-    """Name the fields that nobody gives a value: decoding calls `__post_init__` only once all fields have one."""
+    """Required fields without a value: decoding calls `__post_init__` only once all fields have one."""
     for one in fields(type_) if is_dataclass(type_) else ():
         if not one.init and one.default is MISSING and one.default_factory is MISSING:
             yield one.name

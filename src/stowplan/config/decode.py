@@ -1,8 +1,7 @@
 """Decode a document into configuration fields and plugin arguments.
 
-Decoding is strict, and its messages are Go's. The result is plain data with the file's field names: unset fields are
-absent, durations and bytes are converted, arguments of known plugins are decoded as well (`DecodedArgs`), all others
-left alone.
+Decoding is strict, with Go's messages. The result is plain data with the file's field names: unset fields are absent,
+durations and bytes are converted, arguments of known plugins are decoded as well (`DecodedArgs`), others are unchanged.
 
 Upstream: k8s.io/apimachinery/pkg/runtime/serializer, k8s.io/kube-scheduler/config/v1/types.go.
 """
@@ -23,7 +22,7 @@ from stowplan.config.walk import decode_struct
 
 @dataclass(frozen=True)
 class DecodedArgs:
-    """Arguments of an in-tree plugin: their type and the fields that were given."""
+    """Arguments of an in-tree plugin: their type and the fields in the file."""
 
     type: type[Args]
     fields: dict[str, Any]
@@ -66,7 +65,7 @@ def _schema_of(header: Header, args_types: Mapping[str, type[Args]]) -> Struct:
 
 
 def _decode_plugin_configs(fields: dict[str, Any], plugins: Declarations, hints: list[str]) -> list[str]:
-    """Decode the arguments of known plugins in place; return what strictness objects to, and add hints."""
+    """Decode the arguments of known plugins in place; return strict errors, and add hints."""
     strict = []
     for i, profile in enumerate(fields.get("profiles", ())):
         for j, config in enumerate(profile.get("pluginConfig", ())):

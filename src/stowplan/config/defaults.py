@@ -1,8 +1,8 @@
 """Apply defaults.
 
-Most defaults stand beside the fields they belong to (`types.py`, and each plugin's declaration). Here are those that
-depend on something else: on which plugins there are, on how many profiles. Some sections treat zero and the empty
-string as unset.
+Most defaults are defined next to their fields (`types.py`, and each plugin's declaration). Here are those that depend
+on something else: on the existing plugins, or on the number of profiles. In some sections zero and the empty string
+count as unset.
 
 Upstream: pkg/scheduler/apis/config/v1/defaults.go, k8s.io/component-base/config/v1alpha1/defaults.go.
 """
@@ -29,7 +29,7 @@ _S = TypeVar("_S", bound=msgspec.Struct)
 
 
 def default_configuration(fields: Mapping[str, Any], plugins: Declarations, features: FeatureGates) -> Configuration:
-    """Make a configuration of decoded fields."""
+    """Build a configuration from decoded fields."""
     profiles = fields.get("profiles") or [{}]
     if len(profiles) == 1:
         profiles = [{"schedulerName": DEFAULT_SCHEDULER_NAME, **profiles[0]}]
@@ -47,12 +47,12 @@ def default_configuration(fields: Mapping[str, Any], plugins: Declarations, feat
 
 
 def _convert(fields: Mapping[str, Any], type_: type[_S]) -> _S:
-    # Decoding left only values of the right type, so this cannot fail on anything a user wrote.
+    # All values have the right type after decoding, so this cannot fail on user input.
     return msgspec.convert(fields, type_)
 
 
 def _unless_zero(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Drop zero values, which these sections take for unset; `false` is a value."""
+    """Drop zero values, which count as unset in these sections; `false` is a value."""
     return {name: value for name, value in fields.items() if value or value is False}
 
 
@@ -79,7 +79,7 @@ def _default_profile(
 def _args_to_complete(
     path: str, configs: Sequence[Mapping[str, Any]], enabled: Plugins, plugins: Declarations
 ) -> Iterator[tuple[str, Any, str]]:
-    """Yield (plugin, arguments, path): what the file configures, then every other enabled plugin with typed args."""
+    """Yield (plugin, arguments, path): those in the file, then every other enabled plugin with typed arguments."""
     explicit = set()
     for i, config in enumerate(configs):
         name = config.get("name", "")
@@ -94,7 +94,7 @@ def _complete_args(plugin: PluginDeclaration | None, args: Any, path: str, featu
     if plugin is None or plugin.args_type is None:
         return args
     if plugin.own_args is None:
-        # Only users' plugins need it, and importing msgspec.inspect takes its time.
+        # Only needed for out-of-tree plugins, and msgspec.inspect is slow to import.
         from stowplan.config.typed_args import decode_typed_args
 
         return decode_typed_args(plugin.args_type, args, plugin=plugin.name, path=path)

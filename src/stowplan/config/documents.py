@@ -1,8 +1,8 @@
 """Parse one JSON object, or the first document of a YAML file.
 
-Content decides, not the file's name: what begins with `{` is JSON, anything else YAML. Both readers keep what plain
-dictionaries forget and the strict decoder reports: keys that occur twice. The YAML reader follows the reference's
-library (YAML 1.1 without dates and base-60 numbers) and words its errors alike.
+The content decides, not the file name: a text that begins with `{` is JSON, anything else YAML. Both readers keep
+duplicate keys, which plain dictionaries lose and the strict decoder reports. The YAML reader follows the reference's
+library (YAML 1.1 without dates and base-60 numbers), including its error messages.
 
 Upstream: k8s.io/apimachinery/pkg/runtime/serializer/json, sigs.k8s.io/yaml.
 """
@@ -22,7 +22,7 @@ from stowplan.config.errors import ConfigError
 
 
 class JsonObject(dict[str, Any]):
-    """A JSON object that remembers all of its members, also those that a later one of the same name hides."""
+    """A JSON object with all of its members, including duplicates."""
 
     def __init__(self, members: list[tuple[str, Any]]) -> None:
         super().__init__(members)
@@ -35,10 +35,10 @@ def members_of(value: dict[str, Any]) -> list[tuple[str, Any]]:
 
 @dataclass(frozen=True)
 class Document:
-    #: The text as it was read; some messages quote it.
+    #: The source text; some messages quote it.
     text: str
     value: Any
-    #: What YAML's strict reading objects to; JSON's duplicates are found while decoding.
+    #: Errors of YAML's strict reading; JSON's duplicates are found while decoding.
     strict_errors: tuple[str, ...] = ()
 
 
@@ -83,7 +83,7 @@ def _integer(digits: str) -> int | float:
     return int(digits) if len(digits) <= _LONGEST_INTEGER else float(digits)
 
 
-#: More digits than any number has that is of use; Python takes long for many of them, and refuses more.
+#: More digits than any valid number has; Python is slow for many digits, and refuses more.
 _LONGEST_INTEGER = 40
 
 _JSON = json.JSONDecoder(object_pairs_hook=JsonObject, parse_constant=_refuse_constant, parse_int=_integer)
@@ -116,7 +116,7 @@ _PLACES = {
 
 
 def _json_error(error: json.JSONDecodeError) -> str:
-    # From 3.13 on, Python points to the comma before the bracket; before, as Go does, to the bracket.
+    # From 3.13 on, Python reports the comma before the bracket; before that, like Go, the bracket.
     at_comma = error.msg.startswith("Illegal trailing comma")
     rest = error.doc[error.pos + at_comma :].lstrip()
     if not rest or error.msg.startswith("Unterminated string"):
@@ -129,7 +129,7 @@ def _go_character(character: str) -> str:
 
 
 def _after_value(error: json.JSONDecodeError) -> str:
-    """Tell an object from an array by the last bracket that is open where a comma was expected."""
+    """Distinguish an object from an array by the last open bracket where a comma was expected."""
     text = re.sub(r'"(\\.|[^"\\])*"', "", error.doc[: error.pos])
     open_brackets: list[str] = []
     for character in text:
@@ -142,7 +142,7 @@ def _after_value(error: json.JSONDecodeError) -> str:
 
 # --- YAML
 
-#: What a plain scalar means, and the characters that it can begin with.
+#: The type of a plain scalar, and the characters that it can begin with.
 _RESOLVERS = (
     ("bool", r"y|Y|yes|Yes|YES|n|N|no|No|NO|true|True|TRUE|false|False|FALSE|on|On|ON|off|Off|OFF", "yYnNtTfFoO"),
     ("null", r"~|null|Null|NULL|", ["~", "n", "N", ""]),
@@ -179,7 +179,7 @@ def _parse_yaml(text: str) -> Document:
     except yaml.MarkedYAMLError as error:
         _raise_yaml(error)
     except yaml.reader.ReaderError as error:
-        # Its text has a second line, which names no file that anybody knows.
+        # The full text has a second line with a meaningless file name.
         raise ConfigError(f"yaml: {error.reason}") from None
     except (yaml.YAMLError, HostileYamlError) as error:
         raise ConfigError(f"yaml: {error}") from None
@@ -193,7 +193,7 @@ def _strict(duplicates: tuple[str, ...]) -> tuple[str, ...]:
 def _raise_yaml(error: yaml.MarkedYAMLError) -> NoReturn:
     line = 0
     if error.problem_mark is not None and error.problem_mark.line:
-        # Both libraries are ports of libyaml, where only scanner errors count lines from zero.
+        # Both libraries are ports of libyaml, in which only scanner errors count lines from zero.
         line = error.problem_mark.line + isinstance(error, yaml.scanner.ScannerError)
     elif error.context_mark is not None:
         line = error.context_mark.line
@@ -202,7 +202,7 @@ def _raise_yaml(error: yaml.MarkedYAMLError) -> NoReturn:
 
 
 def _duplicates(node: yaml.Node) -> Iterator[str]:
-    """Find keys that a mapping has twice, inner mappings first."""
+    """Duplicate keys of mappings, inner mappings first."""
     if isinstance(node, yaml.SequenceNode):
         for element in node.value:
             yield from _duplicates(element)
@@ -216,7 +216,7 @@ def _duplicates(node: yaml.Node) -> Iterator[str]:
 
 
 def _as_json(value: Any) -> Any:
-    """Turn YAML's data into what JSON can say: keys are strings and come sorted, whole floats are integers."""
+    """Convert YAML data to JSON: keys become strings and are sorted, whole floats become integers."""
     if isinstance(value, dict):
         members = sorted(((_key(key), element) for key, element in value.items()), key=itemgetter(0))
         return {key: _as_json(element) for key, element in members}

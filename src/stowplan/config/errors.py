@@ -1,7 +1,7 @@
 """Configuration errors in the reference's wording.
 
-A user who moves a configuration file from kube-scheduler greps for its messages, so the text of an error is part of
-the contract. Each problem is one string; the raiser joins several of them the way Go's aggregate does it.
+Users who migrate a configuration file from kube-scheduler search for its messages, so the text of an error is part of
+the contract. Each problem is one string; several are joined like in Go's aggregate.
 
 Upstream: k8s.io/apimachinery/pkg/util/validation/field.
 """
@@ -14,7 +14,7 @@ from stowplan.api.field_errors import go_json, go_quote
 
 
 class ConfigError(ValueError):
-    """A configuration that the reference would refuse; `str()` is its message, `hints` are our own."""
+    """A configuration that the reference would reject; `str()` is its message, `hints` are our own."""
 
     def __init__(self, message: str, *hints: str) -> None:
         super().__init__(message)
@@ -26,12 +26,12 @@ class ConfigError(ValueError):
         return type(self)(f"{prefix}{self}", *self.hints)
 
     def with_hints(self, hints: Iterable[str]) -> "ConfigError":
-        """The same with more of our own words."""
+        """The same error with additional hints."""
         return type(self)(str(self), *dict.fromkeys((*self.hints, *hints)))
 
 
 class ConfigFileError(ConfigError):
-    """A file that cannot be read; its name is in the message."""
+    """A file that cannot be read; the message contains its name."""
 
 
 def strict_error(errors: list[str]) -> str:
@@ -55,16 +55,16 @@ def duplicate(path: str, value: object) -> str:
 
 
 def _shown(value: object) -> str:
-    """Render a rejected value: plain scalars as they are, everything else as JSON."""
+    """A rejected value: plain scalars unchanged, everything else as JSON."""
     if isinstance(value, str | Duration):
         return go_quote(str(value))
     return go_json(value)
 
 
 def os_error_text(operation: str, path: str, error: OSError) -> str:
-    """Say what failed on which file, as Go's os package does."""
+    """The failed operation and the file, in the format of Go's os package."""
     reason = error.strerror or str(error)
     if error.errno == errno.ENOSPC:
-        # Whatever was asked for, it was the writing that failed.
+        # Whatever the operation was, writing failed.
         operation = "write"
     return f"{operation} {path}: {reason[:1].lower()}{reason[1:]}"

@@ -1,9 +1,8 @@
 """Feature gates and their defaults in Kubernetes 1.36.
 
-Gates decide which plugins are enabled by default and which arguments a plugin accepts. A set of gates is a value:
-it is made once at start and handed to whoever asks, so nothing reads a global switch in the middle of a decision.
-Only the gates the scheduler itself consults are here; what `--feature-gates` accepts is the command line's
-business.
+Gates determine which plugins are enabled by default and which arguments a plugin accepts. A set of gates is a value
+that is created at startup and passed on, so there is no global state. Only the gates that the scheduler itself reads
+are here; what `--feature-gates` accepts is defined by the command line.
 
 Upstream: pkg/features/kube_features.go, pkg/scheduler/framework/plugins/feature/feature.go.
 """
@@ -59,7 +58,7 @@ _OFF = (
 
 
 class FeatureGates(msgspec.Struct, frozen=True):
-    """Which gates are on. A name that is not a gate is a bug in the caller."""
+    """The enabled gates. An unknown name is a bug in the caller."""
 
     gates: Mapping[str, bool]
 
@@ -67,16 +66,16 @@ class FeatureGates(msgspec.Struct, frozen=True):
         return self.gates[name]
 
     def with_gates(self, changes: Mapping[str, bool]) -> "FeatureGates":
-        """Return these gates with some of them set otherwise; names outside the scheduler's own are kept as well."""
+        """These gates with some of them changed; unknown names are kept as well."""
         return FeatureGates(MappingProxyType({**self.gates, **changes}))
 
 
-#: What it takes to schedule groups of pods as groups.
+#: The gates for scheduling pods as groups.
 GROUP_GATES = {"GenericWorkload": True, "GangScheduling": True, "TopologyAwareWorkloadScheduling": True}
 DEFAULT_FEATURES = FeatureGates(MappingProxyType({**dict.fromkeys(_ON, True), **dict.fromkeys(_OFF, False)}))
 
 
-#: Gate -> the gates that must be on with it, of those that are off by default.
+#: Gate -> the gates that it requires, of those that are off by default.
 NEEDED_WITH = {
     "DRAWorkloadResourceClaims": ("DynamicResourceAllocation", "GenericWorkload"),
     "GangScheduling": ("GenericWorkload",),
@@ -84,18 +83,18 @@ NEEDED_WITH = {
     "WorkloadAwarePreemption": ("GangScheduling",),
 }
 
-#: Gates that are off, and that would switch on what is not built -> what that is.
+#: Gates that are off and cannot be enabled, because their feature is not implemented -> the feature.
 UNBUILT = {
     "NativeHistograms": "histograms have fixed buckets",
 }
 
 
 class GateError(ValueError):
-    """A feature gate is set that cannot be."""
+    """An invalid feature gate setting."""
 
 
 def with_chosen(changes: Mapping[str, bool]) -> FeatureGates:
-    """The defaults with some gates set otherwise, as somebody wishes; GateError if that cannot be."""
+    """The defaults with some gates changed by the user; raises GateError."""
     for name in changes:
         if name not in DEFAULT_FEATURES.gates:
             near = get_close_matches(name, DEFAULT_FEATURES.gates, n=1)

@@ -1,7 +1,7 @@
 """Plugins of other projects that published configurations name.
 
-They are written in Go and compiled into those projects' own schedulers. Somebody who brings such a configuration along
-should hear that, and what to do, rather than that a plugin does not exist.
+They are written in Go and compiled into those projects' own schedulers. A user of such a configuration should be told
+so, and what to do, instead of that the plugin does not exist.
 """
 
 _SCHEDULER_PLUGINS = "scheduler-plugins (sigs.k8s.io/scheduler-plugins)"

@@ -49,7 +49,7 @@ def _read_header(value: object) -> tuple[str, str]:
     found = {"apiVersion": "", "kind": ""}
     names = {name.lower(): name for name in found}
     for key, element in members_of(value):
-        # This first look at the file ignores case, the strict decoding after it does not.
+        # This first look at the file ignores case; the strict decoding afterwards does not.
         name = names.get(key.lower())
         if name is None or element is None:
             continue

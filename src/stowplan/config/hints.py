@@ -7,7 +7,7 @@ _CUTOFF = 0.6
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:
-    """The known name that is most like this one, whatever their case; None if none is."""
+    """The most similar known name, ignoring case; None if there is none."""
     by_lower = {one.lower(): one for one in known}
     found = get_close_matches(name.lower(), by_lower, n=1, cutoff=_CUTOFF)
     return by_lower[found[0]] if found else None

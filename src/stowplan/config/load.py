@@ -1,8 +1,8 @@
 """Load a configuration from a file, a mapping, or the defaults.
 
-A file of an older version becomes one of v1 first (`older/`). The steps are then the reference's: decode strictly, fill
-in defaults, validate, build. Each ends the load with a ConfigError that carries the reference's message. A
-Configuration that exists is therefore one that kube-scheduler would start with.
+A file of an older version is converted to v1 first (`older/`). The steps are then the reference's: strict decoding,
+defaulting, validation, build. Each of them may raise a ConfigError with the reference's message. So every existing
+Configuration is one that kube-scheduler would start with.
 
 Upstream: cmd/kube-scheduler/app/options/configfile.go, cmd/kube-scheduler/app/server.go.
 """
@@ -39,10 +39,10 @@ Source = GivenSource | None
 
 @dataclass(frozen=True, kw_only=True)
 class Loaded:
-    """A configuration, and how it came about."""
+    """A configuration, and how it was loaded."""
 
     configuration: Configuration
-    #: What the file says, as v1 has it: unset fields are absent.
+    #: The fields in the file, converted to v1: unset fields are absent.
     fields: Mapping[str, Any]
     #: How a file of an older version was converted; None without a file.
     upgrade: Upgrade | None
@@ -59,10 +59,10 @@ def load_config(
 ) -> Configuration:
     """Load a KubeSchedulerConfiguration.
 
-    `source` is the configuration as a mapping, the path of a YAML or JSON file, or None for the defaults. `plugins`
-    are all that exist; a warning is logged for each of those `asked_for` that nothing enables. `adjust` changes the
-    defaulted configuration before it is validated, as the leader-election flags do. `policy_maps` reads
-    the ConfigMap that a v1alpha1 configuration may name for its policy; None: that is refused.
+    `source` is the configuration as a mapping, the path of a YAML or JSON file, or None for the defaults. `plugins` are
+    all that exist; a warning is logged for each of those `asked_for` that nothing enables. `adjust` changes the
+    defaulted configuration before it is validated, as the leader-election flags do. `policy_maps` reads the ConfigMap
+    that a v1alpha1 configuration may name for its policy; None: that is an error.
     """
     document = None if source is None else parse_document(read_source(source))
     loaded = load_document(document, plugins=plugins, features=features, adjust=adjust, policy_maps=policy_maps)
@@ -74,7 +74,7 @@ def load_config(
 
 def _warn(loaded: Loaded, plugins: Declarations, asked_for: Collection[str]) -> None:
     if loaded.upgrade is None or not loaded.upgrade.origin:
-        # Of an older version the paths are those of the converted file, and the conversion has warned already.
+        # For an older version the paths are those of the converted file, and the conversion has already warned.
         for warning in islice(unknown_arguments(loaded.fields, plugins), MAX_HINTS):
             _LOG.warning(warning)
     for warning in unused_plugins(loaded.configuration, asked_for):
@@ -89,7 +89,7 @@ def load_document(
     adjust: Callable[[Configuration], Configuration] | None = None,
     policy_maps: PolicyMaps | None = None,
 ) -> Loaded:
-    """Load what was read already, None for the defaults; nothing is logged of its version."""
+    """Load a parsed document, None for the defaults; nothing is logged about its version."""
     try:
         upgraded = None if document is None else upgrade(document, plugins, policy_maps)
         return load_upgraded(upgraded, plugins=plugins, features=features, adjust=adjust)
@@ -105,7 +105,7 @@ def load_upgraded(
     features: FeatureGates = DEFAULT_FEATURES,
     adjust: Callable[[Configuration], Configuration] | None = None,
 ) -> Loaded:
-    """Load what is of v1 by now, None for the defaults."""
+    """Load converted data, None for the defaults."""
     fields = {} if upgraded is None else decode_configuration(upgraded.document, plugins)
     configuration = default_configuration(fields, plugins, features)
     if adjust is not None:
@@ -121,7 +121,7 @@ def load_upgraded(
     return Loaded(configuration=built, fields=fields, upgrade=upgraded)
 
 
-#: Kind -> versions that can be read, the newest first.
+#: Kind -> supported versions, the newest first.
 _KINDS = {
     CONFIGURATION_KIND: (API_VERSION, *(api_version(version) for version in reversed(VERSIONS))),
     POLICY_KIND: POLICY_VERSIONS,

@@ -1,10 +1,10 @@
 """Effective plugins per extension point, in order, with weights.
 
-Two steps, at two moments. When a profile is defaulted, its sets are merged with the default ones: only `multiPoint`
-has defaults, a plugin that is listed again keeps its default place with the user's weight, disabled ones go. When
-the profile is built, `multiPoint` is expanded: every plugin named there joins each point that it implements, unless
-the point disables it or names it itself. What a point names itself is checked strictly; what multiPoint brings is
-skipped where it does not fit.
+There are two steps. When a profile is defaulted, its sets are merged with the default ones: only `multiPoint` has
+defaults; a plugin that is listed again keeps its default position with the user's weight; disabled ones are removed.
+When the profile is built, `multiPoint` is expanded: every plugin in it is added to each point that it implements,
+unless the point disables it or names it itself. Plugins named at a point are checked strictly; plugins from multiPoint
+are skipped at points that they do not implement.
 
 Upstream: pkg/scheduler/apis/config/v1/default_plugins.go, pkg/scheduler/framework/runtime/framework.go.
 """
@@ -24,7 +24,7 @@ ALL = "*"
 _MAX_NODE_SCORE = 100
 _MAX_TOTAL_SCORE = 2**63 - 1
 
-#: Points in the order in which the reference builds them, which decides what error comes first.
+#: Points in the order in which the reference builds them, which determines the first error.
 BUILD_ORDER = (
     "preFilter",
     "filter",
@@ -80,7 +80,7 @@ def _merge(default: PluginSet, custom: PluginSet) -> PluginSet:
 
 
 def expand(plugins: Plugins, known: Declarations) -> dict[str, tuple[PluginRef, ...]]:
-    """Return each point's plugins in the order they run; raise ConfigError where the reference refuses to start."""
+    """The plugins of each point in call order; raises ConfigError where the reference refuses to start."""
     for point in BUILD_ORDER:
         _check_point(point, plugins.at(point), known)
     names = {point: _expand_point(point, plugins, known) for point in BUILD_ORDER}
@@ -90,7 +90,7 @@ def expand(plugins: Plugins, known: Declarations) -> dict[str, tuple[PluginRef, 
 def with_weights(
     points: Mapping[str, tuple[PluginRef, ...]], plugins: Plugins, known: Declarations
 ) -> dict[str, tuple[PluginRef, ...]]:
-    """Give the plugins at the scoring points their weights."""
+    """Set the weights of plugins at the scoring points."""
     weighted = dict(points)
     for point in _WEIGHTED:
         weights = _weights(point, plugins, known)
@@ -163,7 +163,7 @@ def _weights(point: str, plugins: Plugins, known: Declarations) -> dict[str, int
         if plugin.name in weights or declaration is None or point not in declaration.points:
             continue
         weight = plugin.weight or 1
-        # Parity: the reference subtracts in int64, so a negative total wraps around and refuses any further plugin.
+        # Parity: the reference subtracts in int64, so a negative total overflows and rejects any further plugin.
         if weight * _MAX_NODE_SCORE > _int64(_MAX_TOTAL_SCORE - total):
             raise ConfigError(f"{_WEIGHTED[point]}: total score of Score plugins could overflow")
         weights[plugin.name] = weight

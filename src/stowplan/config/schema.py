@@ -1,11 +1,11 @@
 """Schema of KubeSchedulerConfiguration v1, following the reference's Go types.
 
 Decoding errors name Go structs, fields and types ("cannot unmarshal string into Go struct field
-KubeSchedulerConfiguration.parallelism of type int32"), and the written configuration leaves out exactly the fields
-that carry Go's `omitempty`. Both follow from one table: the structs below, one line per
-field. The structs of a plugin's arguments stand in the plugin's declaration.
+KubeSchedulerConfiguration.parallelism of type int32"), and the encoded configuration omits exactly the fields with Go's
+`omitempty`. Both follow from the structs below, with one line per field. The structs of a plugin's arguments are in the
+plugin's declaration.
 
-A field is left out of the output when it is empty, unless it is wrapped in `Always`. A `Pointer` may be unset;
+A field is omitted from the output if it is empty, unless it is wrapped in `Always`. A `Pointer` may be unset;
 everything else has a zero value. `via` is the Go name of the embedded struct that a field comes from.
 
 Upstream: k8s.io/kube-scheduler/config/v1, k8s.io/component-base/config/v1alpha1, k8s.io/api/core/v1.
@@ -22,7 +22,7 @@ CONFIGURATION_KIND = "KubeSchedulerConfiguration"
 
 @dataclass(frozen=True, slots=True)
 class Scalar:
-    """A value that JSON writes as one literal; `kind` says how it is read, `go` how messages name its type."""
+    """A value that is a JSON literal; `kind` determines how it is decoded, `go` is its type in messages."""
 
     kind: str
     go: str
@@ -30,7 +30,7 @@ class Scalar:
 
 @dataclass(frozen=True, slots=True)
 class Raw:
-    """Left as it is: decoded later, by whoever knows its type."""
+    """Left undecoded; the owner of the type decodes it later."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,12 +53,12 @@ class Field:
     type: "Type"
     always: bool = False
     via: str = ""
-    #: For people: what it does; the values that it can have; the least and the greatest.
+    #: Documentation; allowed values; minimum and maximum.
     text: str = ""
     choices: tuple[str, ...] = ()
     least: int | None = None
     most: int | None = None
-    #: Its default, where the types do not say.
+    #: Its default, if the types do not define it.
     default: str = ""
 
 
@@ -73,7 +73,7 @@ Type = Scalar | Raw | StringMap | Pointer | Slice | Struct
 
 
 def go_type(type_: Type) -> str:
-    """Name a type as Go's reflection does."""
+    """The name of a type in Go's reflection."""
     match type_:
         case Struct(name=name, package=package):
             return f"{package}.{name}"
@@ -105,7 +105,7 @@ def always(type_: Type) -> Field:
 
 
 def told(type_: "Type | Field", text: str, **more: Any) -> Field:
-    """A field and what people are told about it: `stowplan config explain`, editors."""
+    """A field with its documentation, for `stowplan config explain` and editors."""
     known = type_ if isinstance(type_, Field) else Field(type_)
     return replace(known, text=text, **more)
 
@@ -116,7 +116,7 @@ def struct(name: str, package: str = "v1", /, **fields: "Type | Field") -> Struc
 
 
 def kind(name: str, **fields: "Type | Field") -> Struct:
-    """Make a struct that is an object of its own, with apiVersion and kind."""
+    """Make a struct an object of its own, with apiVersion and kind."""
     header = Field(STRING, via="TypeMeta")
     kind_ = replace(header, text="What this object is.", choices=(name,))
     return struct(name, kind=kind_, apiVersion=replace(header, text="The version of the kind."), **fields)
@@ -147,7 +147,7 @@ _PLUGIN_SET = struct(
     ),
     disabled=told(Slice(_PLUGIN), "Default plugins that do not run; those of `enabled` run whatever stands here."),
 )
-#: Extension points, and what plugins do there.
+#: Documentation of extension points.
 _POINT_TEXTS = {
     "preEnqueue": "Before a pod is queued: may it be tried at all?",
     "queueSort": "Which pod is tried first. Exactly one plugin, the same in all profiles.",

@@ -1,8 +1,7 @@
-"""Serialise a configuration as the reference does (`--write-config-to`, configz).
+"""Serialize a configuration as the reference does (`--write-config-to`, configz).
 
-The schema says which fields appear: those wrapped in `Always`, and every other one that is not empty. What is
-written is the completed configuration: defaults merged, the user's sets at single extension points kept, multiPoint
-not expanded.
+The schema determines which fields are written: those wrapped in `Always`, and all non-empty ones. The output is the
+completed configuration: defaults merged, the user's sets at single extension points kept, multiPoint not expanded.
 
 Upstream: k8s.io/kube-scheduler/config/v1 (json tags), cmd/kube-scheduler/app/options/configfile.go.
 """
@@ -20,7 +19,7 @@ from stowplan.config.schema import API_VERSION, Pointer, Raw, Scalar, Slice, Str
 
 
 def encode_object(schema: Struct, value: msgspec.Struct) -> dict[str, Any]:
-    """Write an object of its own kind, header included."""
+    """Encode an object of its own kind, with header."""
     return {"apiVersion": API_VERSION, "kind": schema.name, **_struct(schema, value)}
 
 
@@ -54,24 +53,27 @@ def _struct(schema: Struct, value: msgspec.Struct) -> dict[str, Any]:
 
 @cache
 def _attributes(of: type[msgspec.Struct]) -> dict[str, str]:
-    """Names in JSON -> attributes. msgspec evaluates annotations anew each time, which takes most of the time here."""
+    """JSON names -> attributes.
+
+    Cached, because msgspec evaluates annotations on each call, which would dominate the time.
+    """
     return {field.encode_name: field.name for field in msgspec.structs.fields(of)}
 
 
 def _is_empty(schema: Type, value: object) -> bool:
-    """Say whether `omitempty` drops the value: a pointer to zero is not empty."""
+    """Whether `omitempty` drops the value: a pointer to zero is not empty."""
     return value is None if isinstance(schema, Pointer | Raw) else not value
 
 
 def _encode_args(value: Any) -> Any:
-    """Write arguments by their schema, those of users' plugins by their type."""
+    """Encode arguments by their schema, those of out-of-tree plugins by their type."""
     return encode_object(value.schema, value) if isinstance(value, Args) else typed_args_as_json(value)
 
 
 def typed_args_as_json(value: Any) -> Any:
-    """Write arguments of a user's plugin; raw ones are JSON already.
+    """Encode arguments of an out-of-tree plugin; raw ones are JSON already.
 
-    Fields of dataclasses with `init=False` are worked out from the others, so they are left out and may be anything.
+    Dataclass fields with `init=False` are derived from the others, so they are omitted and may have any type.
     """
     return _without_derived(msgspec.to_builtins(value, enc_hook=lambda _: None), value)
 
@@ -84,7 +86,7 @@ def _without_derived(encoded: Any, value: Any) -> Any:
             return {name: _without_derived(encoded[name], getattr(value, name)) for name in given}
         case dict() if isinstance(value, msgspec.Struct):
             names = _attributes(type(value))
-            # What is no field is the tag.
+            # A key that is not a field is the tag.
             return {
                 key: _without_derived(element, getattr(value, names[key])) if key in names else element
                 for key, element in encoded.items()

@@ -1,7 +1,7 @@
-"""Suggestions shown beside the reference's error messages.
+"""Suggestions shown along with the reference's error messages.
 
-A configuration is refused in the reference's words, which say what is wrong and seldom what would be right. A hint
-names the nearest field, plugin or extension point that exists, what took a plugin's place, or how to load one.
+The reference's messages say what is wrong, but seldom how to fix it. A hint names the most similar field, plugin or
+extension point, the replacement of a plugin, or how to load one.
 """
 
 from collections.abc import Iterator, Mapping
@@ -15,7 +15,7 @@ from stowplan.config.hints import nearest
 from stowplan.config.schema import Pointer, Slice, Struct, Type
 from stowplan.config.types import Configuration
 
-#: More would bury the message.
+#: More would hide the message.
 MAX_HINTS = 10
 _HOW_TO_LOAD = (
     "a plugin of your own is loaded with --plugin MODULE:CLASS (in Python: plugins=[CLASS]), or from an installed "
@@ -27,7 +27,7 @@ _HOW_TO_LOAD = (
 
 
 def field_hints(schema: Type, value: object, path: str = "") -> Iterator[str]:
-    """For each field that its struct does not have: the nearest one, or where there is one of that name."""
+    """For each unknown field of a struct: the most similar one, or where a field of that name exists."""
     match schema:
         case Pointer(item=item):
             yield from field_hints(item, value, path)
@@ -54,7 +54,7 @@ def _field_hint(schema: Struct, name: str, path: str) -> str:
 
 
 def misplaced_field_hints(root: Struct, value: object) -> Iterator[str]:
-    """For unknown fields at the top: where in the configuration there is one of that name."""
+    """For unknown top-level fields: where in the configuration a field of that name exists."""
     if not isinstance(value, dict):
         return
     places = dict(_places(root, ""))
@@ -64,7 +64,7 @@ def misplaced_field_hints(root: Struct, value: object) -> Iterator[str]:
 
 
 def _places(type_: Type, path: str) -> Iterator[tuple[str, str]]:
-    """(field, path of the struct that has it); structs near the top last, as they win in a dict."""
+    """(field, path of its struct); structs near the top last, as later entries win in a dict."""
     match type_:
         case Pointer(item=item):
             yield from _places(item, path)
@@ -80,13 +80,13 @@ def _places(type_: Type, path: str) -> Iterator[tuple[str, str]]:
 
 
 def plugin_hints(configuration: Configuration, known: Declarations) -> list[str]:
-    """For each plugin that is enabled and does not exist, and for each that cannot run where it is enabled."""
+    """For each enabled plugin that does not exist, or cannot run at its point."""
     misused = dict.fromkeys(_misused_plugins(configuration, known))
     return [_plugin_hint(name, point, known) for name, point in islice(misused, MAX_HINTS)]
 
 
 def _misused_plugins(configuration: Configuration, known: Declarations) -> Iterator[tuple[str, str]]:
-    """(plugin, point that it does not have); "" for the point of a plugin that does not exist."""
+    """(plugin, point that it does not implement); "" as the point for a plugin that does not exist."""
     for profile in configuration.profiles:
         for point, plugin_set in profile.plugins.by_point():
             for plugin in plugin_set.enabled:
@@ -120,7 +120,7 @@ def unknown_plugin_hint(name: str, known: Declarations) -> str:
 
 
 def header_hints(value: object, kinds: Mapping[str, tuple[str, ...]]) -> Iterator[str]:
-    """What to write for apiVersion and kind; `kinds`: kind -> its versions, the newest first."""
+    """The correct apiVersion and kind; `kinds`: kind -> its versions, the newest first."""
     found: Mapping[str, Any] = value if isinstance(value, dict) else {}
     kind, api_version = found.get("kind"), found.get("apiVersion")
     if not isinstance(kind, str) or not kind or not isinstance(api_version, str) or not api_version:

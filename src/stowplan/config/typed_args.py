@@ -1,9 +1,9 @@
-"""Decode arguments of users' plugins into their declared types.
+"""Decode arguments of out-of-tree plugins into their declared types.
 
-Strict: a field that the type does not have is an error, as is a value of another type. Fields are called as the type
-encodes them (`rename="camel"` of a msgspec struct gives camelCase). `apiVersion` and `kind` may stand beside them, as
-in the arguments of any plugin. Fields of dataclasses with `init=False` are worked out by the type itself, they cannot
-be given. The reference knows no such arguments, so messages are our own.
+Strict: unknown fields and values of the wrong type are errors. Fields are named as the type encodes them
+(`rename="camel"` of a msgspec struct gives camelCase). `apiVersion` and `kind` are allowed, as in the arguments of any
+plugin. Dataclass fields with `init=False` are computed by the type and cannot be set. The reference has no such
+arguments, so messages are our own.
 """
 
 import re
@@ -24,7 +24,7 @@ _OBJECTS = (*_RECORDS, inspect.DictType)
 
 
 def decode_typed_args(type_: type[Any], raw: Any, *, plugin: str, path: str) -> Any:
-    """Return an instance of the type; raise ConfigError naming the field, the plugin and what is expected."""
+    """An instance of the type; raises ConfigError with the field, the plugin and what is expected."""
     value = {} if raw is None else raw
     if isinstance(value, dict):
         declared = {field.encode_name for field in _fields(inspect.type_info(type_))}
@@ -39,13 +39,13 @@ def decode_typed_args(type_: type[Any], raw: Any, *, plugin: str, path: str) -> 
 
 
 def _with_path(text: str, path: str) -> str:
-    """Turn `Expected int, got str - at $.a[0].b` around: the path comes first."""
+    """Convert `Expected int, got str - at $.a[0].b` to start with the path."""
     found = re.fullmatch(r"(.*?)(?: - at `(?:key in )?\$(.*)`)?", text, re.DOTALL)
     message, below = (found[1], found[2] or "") if found else (text, "")
     return f"{path}{below}: {message[:1].lower()}{message[1:].replace('`', '')}"
 
 
-# --- fields that the type does not have
+# --- unknown fields
 
 
 def _fields(type_: inspect.Type) -> tuple[inspect.Field, ...]:
@@ -56,7 +56,7 @@ def _fields(type_: inspect.Type) -> tuple[inspect.Field, ...]:
 
 
 def _unknown_fields(type_: inspect.Type, value: Any, path: str) -> Iterator[str]:
-    """Walk a value along its type; what has another type than declared is left to the conversion."""
+    """Unknown fields of a value according to its type; wrong types are left to the conversion."""
     if isinstance(type_, inspect.UnionType):
         type_ = _member_for(type_, value)
     if isinstance(value, dict):
@@ -96,7 +96,7 @@ def _element_type(type_: inspect.Type, position: int) -> inspect.Type:
 
 
 def _member_for(union: inspect.UnionType, value: Any) -> inspect.Type:
-    """Pick the member that a value belongs to; msgspec allows one for objects, several structs only with tags."""
+    """The member of a union for a value; msgspec allows one for objects, or several structs with tags."""
     for member in union.types:
         if isinstance(value, dict):
             if isinstance(member, inspect.StructType) and member.tag_field is not None:

@@ -1,7 +1,7 @@
 """A complete configuration: defaulted, merged, validated.
 
-`Configuration` is what the rest of the scheduler reads. Field names are the file's, in snake case. The structs are
-frozen; a step that changes something makes a new one.
+The rest of the scheduler reads `Configuration`. Field names are those of the file in snake case. The structs are
+frozen; changes create new ones.
 
 Upstream: pkg/scheduler/apis/config/types.go.
 """
@@ -35,7 +35,7 @@ class ClientConnection(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class ExtenderTLSConfig(msgspec.Struct, frozen=True, rename="camel"):
-    """Certificates of an extender; data wins over files."""
+    """Certificates of an extender; data takes precedence over files."""
 
     insecure: bool = False
     server_name: str = ""
@@ -69,7 +69,7 @@ class Extender(msgspec.Struct, frozen=True, rename="camel"):
 
 class Plugin(msgspec.Struct, frozen=True, rename="camel"):
     name: str = ""
-    weight: int = 0  #: 0 = 1 where weights count
+    weight: int = 0  #: 0 = 1 at scoring points
 
 
 class PluginSet(msgspec.Struct, frozen=True, rename="camel"):
@@ -78,7 +78,7 @@ class PluginSet(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class Plugins(msgspec.Struct, frozen=True, rename="camel"):
-    """What is enabled and disabled at each extension point, before multiPoint is expanded."""
+    """The enabled and disabled plugins per extension point, before multiPoint is expanded."""
 
     pre_enqueue: PluginSet = PluginSet()
     queue_sort: PluginSet = PluginSet()
@@ -104,7 +104,7 @@ class Plugins(msgspec.Struct, frozen=True, rename="camel"):
         return ((point, self.at(point)) for point in POINTS)
 
     def names(self) -> frozenset[str]:
-        """Return every plugin that is enabled somewhere."""
+        """All plugins that are enabled at some point."""
         return frozenset(plugin.name for point in POINTS for plugin in self.at(point).enabled)
 
 
@@ -116,14 +116,14 @@ def attribute_of_point(point: str) -> str:
 
 
 class PluginConfig(msgspec.Struct, frozen=True, rename="camel"):
-    """Arguments of one plugin: of the type that it declares, else as the file has them; None = not given."""
+    """Arguments of one plugin: of its declared type, otherwise as in the file; None = not given."""
 
     name: str
     args: Any = None
 
 
 class PluginRef(msgspec.Struct, frozen=True):
-    """A plugin at one extension point. `weight` is 0 where weights do not count."""
+    """A plugin at one extension point. `weight` is 0 at points without weights."""
 
     name: str
     weight: int = 0
@@ -131,12 +131,12 @@ class PluginRef(msgspec.Struct, frozen=True):
 
 class Profile(msgspec.Struct, frozen=True, rename="camel"):
     scheduler_name: str = ""
-    #: None = the configuration's own value holds.
+    #: None = use the configuration's value.
     percentage_of_nodes_to_score: int | None = None
     plugins: Plugins = Plugins()
-    #: In a finished configuration: only enabled plugins, sorted by name.
+    #: In a complete configuration: enabled plugins only, sorted by name.
     plugin_config: tuple[PluginConfig, ...] = ()
-    #: Extension point to its plugins in the order they run; all points but multiPoint are present.
+    #: Extension point -> its plugins in call order, for all points except multiPoint.
     points: Mapping[str, tuple[PluginRef, ...]] = {}
 
     def plugin_args(self, name: str) -> Any:
@@ -159,7 +159,7 @@ class Configuration(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     delay_cache_until_active: bool = False
 
     def profile(self, scheduler_name: str) -> Profile:
-        """Return the profile that schedules for this name; KeyError if there is none."""
+        """The profile with this scheduler name; KeyError if there is none."""
         for profile in self.profiles:
             if profile.scheduler_name == scheduler_name:
                 return profile
@@ -171,15 +171,15 @@ class Configuration(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
         return tuple(sorted(self.extenders, key=lambda extender: extender.ignorable))
 
     def to_dict(self) -> dict[str, Any]:
-        """Return what `--write-config-to` writes."""
+        """The output of `--write-config-to`."""
         return encode_object(CONFIGURATION, self)
 
     def effective_plugins(self) -> dict[str, dict[str, list[dict[str, Any]]]]:
-        """Return profile to extension point to plugins in the order they run; points without plugins are left out."""
+        """Profile -> extension point -> plugins in call order; points without plugins are omitted."""
         return {profile.scheduler_name: _effective(profile) for profile in self.profiles}
 
 
-#: The reference's own listing leaves out the points of pod groups.
+#: The reference's own listing omits the points of pod groups.
 _UNLISTED_POINTS = frozenset({"placementGenerate", "placementScore"})
 
 

@@ -1,6 +1,6 @@
 """Detect pluginConfig without a plugin, and loaded plugins that no profile enables.
 
-The reference starts without a word in either case, and the plugin's author wonders why nothing happens.
+The reference silently ignores both.
 """
 
 from collections.abc import Collection, Iterator, Mapping
@@ -12,7 +12,7 @@ from stowplan.config.types import Configuration
 
 
 def unknown_arguments(fields: Mapping[str, Any], plugins: Declarations) -> Iterator[str]:
-    """For each entry of pluginConfig, as the file has them: that there is no such plugin."""
+    """A message for each entry of pluginConfig in the file without such a plugin."""
     for i, profile in enumerate(fields.get("profiles") or ()):
         for j, entry in enumerate(profile.get("pluginConfig") or ()):
             name = entry.get("name", "")
@@ -22,7 +22,7 @@ def unknown_arguments(fields: Mapping[str, Any], plugins: Declarations) -> Itera
 
 
 def unused_plugins(configuration: Configuration, loaded: Collection[str]) -> Iterator[str]:
-    """For each plugin that somebody has loaded: that no profile enables it."""
+    """A message for each loaded plugin that no profile enables."""
     running = {ref.name for profile in configuration.profiles for refs in profile.points.values() for ref in refs}
     for name in loaded:
         if name not in running:

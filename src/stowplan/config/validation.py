@@ -1,7 +1,7 @@
 """Field validation.
 
-Every problem of the file is reported, in a fixed order: connection, leader election, parallelism, the profiles one
-by one, queue sort across profiles, node percentage, back-offs, extenders.
+Reports all problems, in a fixed order: connection, leader election, parallelism, each profile, queue sort across
+profiles, node percentage, backoffs, extenders.
 
 Upstream: pkg/scheduler/apis/config/validation/validation.go, k8s.io/component-base/config/validation.
 """
@@ -29,7 +29,7 @@ from stowplan.config.types import (
 )
 
 _REMOVED_PLUGINS = frozenset({"AzureDiskLimits", "CinderLimits", "EBSLimits", "GCEPDLimits"})
-# Parity: removed plugins are not looked for at the other points.
+# Parity: removed plugins are not detected at the other points.
 _POINTS_WITH_REMOVED_PLUGINS = tuple(
     point for point in POINTS if point not in {"multiPoint", "placementGenerate", "placementScore"}
 )
@@ -64,7 +64,7 @@ def leader_election_errors(path: str, election: LeaderElection) -> Iterator[str]
         if duration <= 0:
             yield invalid(child(path, name), duration, "must be greater than zero")
     if election.lease_duration <= election.renew_deadline:
-        # Parity: the value shown is the one that leaseDuration must exceed.
+        # Parity: the value shown is the lower bound of leaseDuration.
         yield invalid(child(path, "leaseDuration"), election.renew_deadline, "must be greater than `RenewDeadline`")
     for name, value in (
         ("resourceLock", election.resource_lock),
@@ -103,7 +103,7 @@ def _profiles(path: str, profiles: Sequence[Profile], plugins: Declarations, fea
         profile_path = f"{path}[{i}]"
         yield from _profile(profile_path, profile, plugins, features)
         if profile.scheduler_name in seen:
-            # Parity: the reference prints a path object here, which has no public fields.
+            # Parity: the reference prints a path object without public fields here.
             yield duplicate(child(profile_path, "schedulerName"), {})
         seen.add(profile.scheduler_name)
     yield from _common_queue_sort(path, profiles)
@@ -127,7 +127,7 @@ def _profile(path: str, profile: Profile, plugins: Declarations, features: Featu
 
 
 def _removed(path: str, name: str) -> str:
-    # Parity: "v1" is how the reference shortens the version in which a plugin went away.
+    # Parity: the reference abbreviates the version in which a plugin was removed to "v1".
     reason = f'was invalid in version "v1" (KubeSchedulerConfiguration is version "{API_VERSION}")'
     return invalid(path, name, reason)
 
@@ -136,18 +136,18 @@ def _plugin_config(path: str, config: PluginConfig, plugins: Declarations, featu
     if config.name in _REMOVED_PLUGINS:
         yield _removed(path, config.name)
     elif config.name == "NodeResourcesFitArgs":
-        # Parity: the reference lists this check under the kind's name instead of the plugin's. So it never sees the
-        # plugin's arguments, and no arguments of a plugin with that odd name can be of the right type.
+        # Parity: the reference registers this check under the kind's name instead of the plugin's. So it never applies
+        # to the plugin's arguments, and no arguments of a plugin with that name are valid.
         yield invalid(child(path, "args"), config.args, "has to match plugin args")
     elif config.name in plugins and plugins[config.name].args_type is not None:
         yield from _args_errors(child(path, "args"), config.args, features)
 
 
 def _args_errors(path: str, args: Any, features: FeatureGates) -> Iterator[str]:
-    """What the plugin's own validation says; that of users' plugins may be missing, return nothing or raise."""
+    """The problems found by the plugin's own validation; that of out-of-tree plugins may return None or raise."""
     validate = getattr(type(args), "validate", None)
     if not isfunction(validate):
-        # A field may be called so.
+        # A field may have this name.
         return
     try:
         found = validate(args, path, features) or ()
@@ -158,7 +158,7 @@ def _args_errors(path: str, args: Any, features: FeatureGates) -> Iterator[str]:
 
 
 def _common_queue_sort(path: str, profiles: Sequence[Profile]) -> Iterator[str]:
-    """All profiles share one queue, so they must agree on how it is sorted."""
+    """All profiles share one queue, so their QueueSort plugins must be equal."""
     first = profiles[0]
     common = first.plugins.queue_sort
     if len(common.enabled) > 1:
@@ -223,5 +223,5 @@ def _extended_resource_name(path: str, name: str) -> Iterator[str]:
 def _is_extended_resource(name: str) -> bool:
     if "/" not in name or _NATIVE_DOMAIN in name or name.startswith(_REQUESTS_PREFIX):
         return False
-    # The name must stay valid as a quota key, which has this prefix.
+    # The name must be valid as a quota key, which has this prefix.
     return not is_qualified_name_errors(_REQUESTS_PREFIX + name)

@@ -1,10 +1,10 @@
 """Strict decoder: walk data along the schema.
 
-Three kinds of trouble differ in what they do:
+There are three kinds of errors:
 
-- a value of the wrong type is remembered, the first one is the result, and decoding goes on;
-- a malformed duration ends decoding at once;
-- unknown and repeated fields are collected and reported together, if nothing worse happened.
+- a value of the wrong type: decoding continues, and the first one is the result;
+- a malformed duration: decoding ends;
+- unknown and duplicate fields: collected and reported together, if there is no other error.
 
 Upstream: sigs.k8s.io/json.
 """
@@ -27,12 +27,12 @@ _MAX_FLOAT32 = 3.4028235677973366e38
 
 
 class _Abort(Exception):
-    """A value that the reference's decoder does not get past."""
+    """A value at which the reference's decoder stops."""
 
 
 @dataclass(frozen=True)
 class _At:
-    """Where the walk is: for type errors the innermost struct and the field names, for strict errors the full path."""
+    """The position: for type errors the innermost struct and the field names, for strict errors the full path."""
 
     struct: str = ""
     names: tuple[str, ...] = ()
@@ -55,7 +55,7 @@ class _Walk:
 
 
 def decode_struct(schema: Struct, value: object) -> tuple[dict[str, Any], list[str]]:
-    """Return the fields of a struct and what strictness objects to."""
+    """The fields of a struct, and strict errors."""
     walk = _Walk()
     try:
         fields = _value(walk, schema, value, _At())
@@ -67,7 +67,7 @@ def decode_struct(schema: Struct, value: object) -> tuple[dict[str, Any], list[s
 
 
 def _value(walk: _Walk, type_: Type, value: Any, at: _At) -> Any:
-    """Decode one value; None means that it stays unset."""
+    """Decode one value; None if it stays unset."""
     if isinstance(type_, Raw):
         return value
     if isinstance(type_, Pointer):
@@ -156,7 +156,7 @@ def _duration(value: Any, at: _At) -> Any:
     if value is not None and not isinstance(value, str):
         raise _Abort(_type_error(json_kind(value), "string", at))
     try:
-        # Parity: an explicit null reads as the empty string, which is not a duration.
+        # Parity: an explicit null is decoded as the empty string, which is not a duration.
         return parse_duration(value or "")
     except ValueError as error:
         raise _Abort(str(error)) from None

@@ -25,7 +25,7 @@ from stowplan.daemon.errors import CommandError, LeaseLost
 from stowplan.daemon.life_cycle import flushing, until_stopped, while_leading
 from stowplan.daemon.secure_port import Running, opened_port, served
 from stowplan.daemon.stowplan_metrics import gather, sample_lag
-from stowplan.framework.line_up import PluginInitError
+from stowplan.framework.runtime.line_up import PluginInitError
 from stowplan.klog import get_logger
 from stowplan.serving.delegation import DelegationError
 from stowplan.serving.errors import ServingError

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from stowplan.config import Configuration, FeatureGates
     from stowplan.config.older.upgrade import PolicyMaps
     from stowplan.daemon.process import Job, Opener
-    from stowplan.framework.registry import Registry
+    from stowplan.framework.runtime.registry import Registry
     from stowplan.klog.setup import Logs
 
 _NAME = "kube-scheduler"
@@ -171,7 +171,7 @@ def _work(line: CommandLine, gates: Gates, opener: Opener | None, stop: StopSign
     from stowplan.daemon.plugin_registry import registry_with
     from stowplan.daemon.process import Job, opened
     from stowplan.daemon.secure_port import metrics_of
-    from stowplan.framework.registry import PluginLoadError
+    from stowplan.framework.runtime.registry import PluginLoadError
     from stowplan.guarding.hang_guard import HangGuard
 
     guard = HangGuard(seconds=line["plugin-timeout"].seconds, binding_seconds=line["plugin-binding-timeout"].seconds)

@@ -37,17 +37,17 @@ from stowplan.api.types import PodGroup
 from stowplan.engine.groups.group_questions import WITHOUT_GATE as GROUPS_OFF
 from stowplan.engine.groups.group_stories import story_key
 from stowplan.explain.detailed_record import detailed
-from stowplan.explain.group_domains import condition_of
-from stowplan.explain.group_text import group_page
 from stowplan.explain.judging import judged, judged_group, judged_live
 from stowplan.explain.kinds import kinds_of
-from stowplan.explain.node_text import node_page
 from stowplan.explain.node_view import node_view
-from stowplan.explain.page_json import page_to_json
-from stowplan.explain.scheduler_text import decisions_page, group_state_page, queue_page, scheduler_blocks
-from stowplan.explain.suggestions import advise
-from stowplan.explain.tables import Line
-from stowplan.explain.text import explanation
+from stowplan.explain.suggestions.suggestions import advise
+from stowplan.explain.text.group_text import group_page
+from stowplan.explain.text.node_text import node_page
+from stowplan.explain.text.page_json import page_to_json
+from stowplan.explain.text.scheduler_text import decisions_page, group_state_page, queue_page, scheduler_blocks
+from stowplan.explain.text.tables import Line
+from stowplan.explain.text.verdict_text import explanation
+from stowplan.explain.verdicts.group_domains import condition_of
 from stowplan.inspection.queue_state import (
     BEING_BOUND,
     ON_ITS_WAY,
@@ -76,8 +76,8 @@ if TYPE_CHECKING:
     from stowplan.cluster.pod_info import PodInfo
     from stowplan.cluster.state import ClusterState
     from stowplan.engine.engine import Engine
-    from stowplan.explain.group_verdict import GroupVerdict
-    from stowplan.explain.tables import Block
+    from stowplan.explain.text.tables import Block
+    from stowplan.explain.verdicts.group_verdict import GroupVerdict
     from stowplan.framework.requests import Ask, Outcome
     from stowplan.framework.waiting_pods import WaitingPods
     from stowplan.inspection.records import SchedulerRecord

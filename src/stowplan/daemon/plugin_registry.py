@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from stowplan.command_line.named_plugins import named_plugins
-from stowplan.framework.registry import installed_plugins
+from stowplan.framework.runtime.registry import installed_plugins
 from stowplan.guarding.guarded_plugins import guarded_registry
 from stowplan.in_tree.registry import in_tree_registry
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from stowplan.framework.registry import Registry
+    from stowplan.framework.runtime.registry import Registry
     from stowplan.guarding.guarded_plugins import Guard
 
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from stowplan.daemon.config_watch import WatchedFile
     from stowplan.daemon.life_cycle import Elector
     from stowplan.engine.input_log.input_recorder import Recorder
-    from stowplan.framework.registry import Registry
+    from stowplan.framework.runtime.registry import Registry
     from stowplan.live.scheduler import Scheduler
     from stowplan.metrics.component import ComponentMetrics
 

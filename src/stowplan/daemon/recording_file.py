@@ -27,7 +27,7 @@ from stowplan.recordings.files import rotated
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
 
-    from stowplan.framework.registry import Registry
+    from stowplan.framework.runtime.registry import Registry
     from stowplan.guarding.hang_guard import HangGuard
 
 #: Seconds between two writes.

@@ -73,7 +73,7 @@ from stowplan.engine.statuses import PodStatuses
 from stowplan.engine.suspension.portions import Portions
 from stowplan.engine.suspension.suspended_cycles import SuspendedCycles
 from stowplan.engine.validation import InvalidStateError, Validation
-from stowplan.framework.binding import call_plugin
+from stowplan.framework.runtime.binding import call_plugin
 from stowplan.framework.waiting_pods import PodsInPreBind, WaitingPods
 from stowplan.inspection.stories import NoStories, Stories
 from stowplan.klog import get_logger
@@ -95,8 +95,8 @@ if TYPE_CHECKING:
     from stowplan.engine.ports.plugin_inputs import Driver
     from stowplan.engine.settings import Chance, Meter
     from stowplan.framework.extender import Extender
-    from stowplan.framework.registry import Registry
-    from stowplan.framework.runtime import Framework
+    from stowplan.framework.runtime.framework import Framework
+    from stowplan.framework.runtime.registry import Registry
     from stowplan.framework.status import Status
     from stowplan.metrics.scheduler import SchedulerMetrics
     from stowplan.queue.queued_pod import QueuedPod

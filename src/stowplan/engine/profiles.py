@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from stowplan.config import ConfigError, load_config
 from stowplan.extenders.http_extender import configured_extenders
-from stowplan.framework.line_up import PluginInitError
-from stowplan.framework.runtime import Framework
+from stowplan.framework.runtime.framework import Framework
+from stowplan.framework.runtime.line_up import PluginInitError
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from stowplan.engine.reporter import Reporter
     from stowplan.framework.extender import Extender
     from stowplan.framework.handle import Handle
-    from stowplan.framework.registry import Registry
+    from stowplan.framework.runtime.registry import Registry
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from stowplan.api.meta import ApiStruct
-    from stowplan.framework.runtime import Framework
+    from stowplan.framework.runtime.framework import Framework
 
     #: Kind -> names of plugins.
     _Plugins = dict[type[ApiStruct], set[str]]

@@ -1,7 +1,7 @@
-"""A verdict's record with the details of each refusal.
+"""A verdict's record with the details of each rejection.
 
-They are worked out on the cluster as the verdict saw it. In a list of verdicts maps by node are left out but for the
-best nodes: three hundred pods on two thousand nodes would be a hundred megabytes.
+Details are computed on the cluster as the verdict saw it. In a list of verdicts, maps by node only have the best nodes:
+three hundred pods on two thousand nodes would be a hundred megabytes.
 """
 
 from __future__ import annotations
@@ -10,26 +10,26 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from stowplan.explain.explanations import Explanations
-from stowplan.explain.inspection import inspecting
-from stowplan.explain.refusals import refusals
+from stowplan.explain.suggestions.explanations import Explanations
+from stowplan.explain.suggestions.inspection import inspecting
+from stowplan.explain.verdicts.refusals import refusals
 from stowplan.inspection.records import RefusalRecord
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from stowplan.engine.engine import Engine
-    from stowplan.explain.inspection import VerdictInspection
-    from stowplan.explain.verdict import Verdict
+    from stowplan.explain.suggestions.inspection import VerdictInspection
+    from stowplan.explain.verdicts.verdict import Verdict
     from stowplan.framework.explanations.grouping import Refusal
     from stowplan.inspection.records import VerdictRecord
 
-#: Nodes that are named where not all are.
+#: Number of nodes that are listed if not all are.
 _NAMED = 10
 
 
 def detailed(engine: Engine, verdict: Verdict) -> VerdictRecord:
-    """With everything about each node; advice was asked for before. Raise StaleVerdictError."""
+    """The record with details of each node. Advice must have been requested before. Raises StaleVerdictError."""
     record = verdict.record()
     if verdict.diagnosis is None or verdict.gated is not None or verdict.error is not None:
         return record
@@ -41,7 +41,7 @@ def detailed(engine: Engine, verdict: Verdict) -> VerdictRecord:
 
 
 def in_short(engine: Engine, verdict: Verdict, alike: Sequence[str] = ()) -> VerdictRecord:
-    """As one of many: nodes are grouped, and only the best are named. Raise StaleVerdictError."""
+    """The record as one of many: nodes are grouped, and only the best are listed. Raises StaleVerdictError."""
     record = verdict.record(most=_NAMED)
     if verdict.diagnosis is not None and verdict.gated is None and verdict.error is None:
         with inspecting(engine, verdict) as at:

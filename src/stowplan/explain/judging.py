@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from stowplan.explain.group_verdict import GroupVerdict
 from stowplan.explain.preemption import preemption_of
-from stowplan.explain.verdict import Verdict
+from stowplan.explain.verdicts.group_verdict import GroupVerdict
+from stowplan.explain.verdicts.verdict import Verdict
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def judged(engine: Engine, info: PodInfo, *, ask: Callable[[Ask], Outcome] | None = None) -> Verdict:
-    """The verdict on a pod of one of the profiles; nothing changes. `ask` of None: extenders are not asked."""
+    """The verdict on a pod of one of the profiles, without side effects. `ask` of None: skip extenders."""
     if ask is None:
         return _judged(engine, info, None)
     answers: dict[Asked, Outcome] = {}
@@ -30,7 +30,7 @@ def judged(engine: Engine, info: PodInfo, *, ask: Callable[[Ask], Outcome] | Non
 
 
 async def judged_live(engine: Engine, info: PodInfo, *, ask: Callable[[Ask], Awaitable[Outcome]]) -> Verdict:
-    """The same where answers are waited for. The cluster may move on meanwhile: the verdict is about its last state."""
+    """`judged` with asynchronous extenders. The cluster may change meanwhile: the verdict is about its last state."""
     answers: dict[Asked, Outcome] = {}
     while True:
         verdict = _judged(engine, info, answers)
@@ -44,16 +44,16 @@ def _judged(engine: Engine, info: PodInfo, answers: Mapping[Asked, Outcome] | No
     with engine.asking(info) as question:
         found = question.judgement(answers)
         preemption = preemption_of(question.framework, found.post_filter)
-    # A verdict outlasts the question.
+    # A verdict outlives the question.
     return Verdict(**vars(found) | {"post_filter": (), "preemption": preemption})
 
 
 def judged_group(
     engine: Engine, group: str, *, preempts: bool = True, ask: Callable[[Ask], Outcome] | None = None
 ) -> GroupVerdict:
-    """The verdict on a pod group, `namespace/name`; nothing changes.
+    """The verdict on a pod group, `namespace/name`, without side effects.
 
-    Without `preempts`, victims for the group as a whole are not searched. `ask` calls an extender; None skips
+    Without `preempts`, there is no search for victims for the group as a whole. `ask` calls an extender; None skips
     extenders.
     """
     with engine.asking_about_group(group) as question:

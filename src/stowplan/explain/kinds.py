@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def kinds_of(engine: Engine, pods: Iterable[PodInfo]) -> list[tuple[PodInfo, tuple[str, ...]]]:
-    """(the first of a kind, keys of the others), in the order of the first ones."""
+    """(the first pod of a kind, keys of the others), in the order of the first ones."""
     groups: dict[Any, list[PodInfo]] = {}
     for info in pods:
         framework = engine.framework_for(info)

@@ -1,7 +1,6 @@
-"""A node as the scheduler sees it: its pods, its use, and which pending pods it accepts.
+"""A node as the scheduler sees it: its pods, its usage, and which pending pods it accepts.
 
-Made from the verdicts of all pending pods: a verdict has every node's answer, and here one node's answers are read
-off many verdicts.
+Built from the verdicts on all pending pods: each has results for every node, from which this node's are selected.
 """
 
 from __future__ import annotations
@@ -9,11 +8,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, NamedTuple
 
-from stowplan.explain.explanations import Explanations
-from stowplan.explain.inspection import inspecting
-from stowplan.explain.refusals import refusals
-from stowplan.explain.suggestions import suggest_on
-from stowplan.explain.trials import TRIES
+from stowplan.explain.suggestions.explanations import Explanations
+from stowplan.explain.suggestions.inspection import inspecting
+from stowplan.explain.suggestions.suggestions import suggest_on
+from stowplan.explain.suggestions.trials import TRIES
+from stowplan.explain.verdicts.refusals import refusals
 from stowplan.framework.explanations.formatting import amount, taint_text
 from stowplan.inspection.records import (
     HelpRecord,
@@ -32,14 +31,14 @@ if TYPE_CHECKING:
     from stowplan.cluster.pod_info import PodInfo
     from stowplan.cluster.state import ClusterState
     from stowplan.engine.engine import Engine
-    from stowplan.explain.suggestions import Suggestion
-    from stowplan.explain.verdict import Verdict
+    from stowplan.explain.verdicts.advice import Suggestion
+    from stowplan.explain.verdicts.verdict import Verdict
     from stowplan.framework.explanations.preemption import Eviction
 
 PODS = "pods"
-#: Kinds of refused pods that changes are tried for; each takes many evaluations.
+#: Kinds of rejected pods for which changes are tried; each takes many evaluations.
 MAX_HELPED = 50
-#: Condition -> the status that is trouble, and the taints by which the scheduler hears of it.
+#: Condition -> the status that indicates a problem, and the taints through which the scheduler sees it.
 _TROUBLES = {
     "Ready": (("False", "Unknown"), ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")),
     "MemoryPressure": (("True",), ("node.kubernetes.io/memory-pressure",)),
@@ -51,7 +50,7 @@ _PLACES = ("topology.kubernetes.io/region", "topology.kubernetes.io/zone", "kube
 
 
 class Use(NamedTuple):
-    """A resource of the node in the scheduler's integers."""
+    """Usage of a resource of the node, in the scheduler's integers."""
 
     resource: str
     used: int
@@ -69,32 +68,32 @@ class Use(NamedTuple):
 
 
 class Trouble(NamedTuple):
-    """A condition that is not as it should be."""
+    """A condition that indicates a problem."""
 
     condition: str
     status: str
-    #: Whether a taint keeps pods away; the scheduler does not look at conditions.
+    #: Whether a taint keeps pods away; the scheduler does not read conditions.
     tainted: bool
 
 
 @dataclass(frozen=True, kw_only=True)
 class Answer:
-    """What the node says to pods that no plugin can tell apart."""
+    """The node's result for pods that no plugin can tell apart."""
 
     verdict: Verdict
     engine: Engine
-    #: The pod of the verdict, then those like it.
+    #: The pod of the verdict, then those equal to it.
     keys: tuple[str, ...]
-    #: How many points the best node has more; 0 when this one is as good.
+    #: By how many points the best node's score is higher; 0 if this node is as good.
     behind: int = 0
-    #: Who refuses it, and why; "" when the node takes it.
+    #: The rejecting plugin, and its message; "" if the node is feasible.
     plugin: str = ""
     reason: str = ""
     code: str = ""
     detail: str = ""
     #: What preemption would evict here.
     eviction: Eviction | None = None
-    #: How many changes may be tried out for it.
+    #: Maximum number of changes to try for it.
     tries: int = TRIES
 
     def help(self, row: int) -> tuple[Suggestion, ...]:
@@ -106,13 +105,13 @@ class NodeView:
     node: Node
     row: int
     uses: list[Use]
-    #: The most important first, which preemption would take last.
+    #: Most important first; preemption would evict these last.
     pods: list[PodInfo]
     #: Pending pods that are nominated to the node.
     nominated: list[PodInfo]
     taken: list[Answer] = field(default_factory=list)
     refused: list[Answer] = field(default_factory=list)
-    #: Pods that do not get as far as being filtered, and why.
+    #: Pods that were not filtered, and why.
     untried: list[tuple[tuple[str, ...], str]] = field(default_factory=list)
 
     @property
@@ -140,7 +139,7 @@ class NodeView:
         return {key: labels[key] for key in _PLACES if key in labels}
 
     def record(self) -> NodeRecord:
-        """With what would help, which is worked out for the most frequent kinds of refused pods."""
+        """The record, including suggestions, which are computed for the most frequent kinds of rejected pods."""
         return NodeRecord(
             node=self.name,
             unschedulable=self.node.spec.unschedulable,
@@ -220,7 +219,7 @@ def _refusal(view: NodeView, engine: Engine, verdict: Verdict, keys: tuple[str, 
     eviction = verdict.preemption.candidates.get(view.name) if verdict.preemption is not None else None
     found = next((group for group in refusals(diagnosis) if view.row in group.rows), None)
     if found is None:
-        # A plugin refused the pod as a whole and gave no reason for single nodes.
+        # A plugin rejected the pod as a whole, without reasons for single nodes.
         return Answer(
             verdict=verdict,
             engine=engine,

@@ -1,11 +1,11 @@
-"""What PostFilter plugins would do for a pod."""
+"""Results of PostFilter plugins for a pod."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from stowplan.explain.explanations import guarded
+from stowplan.explain.suggestions.explanations import guarded
 from stowplan.framework.explanations.preemption import Eviction, Preemption, eviction
 from stowplan.framework.status import Code
 
@@ -13,13 +13,13 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from stowplan.framework.interface import PostFilterResult
-    from stowplan.framework.runtime import Framework
+    from stowplan.framework.runtime.framework import Framework
 
 
 def preemption_of(framework: Framework, results: Sequence[tuple[str, PostFilterResult]]) -> Preemption | None:
-    """What the plugin chose that succeeded; if none did, why the first one that explains itself found nothing.
+    """The result of the plugin that succeeded; if none did, the explanation of the first plugin that has one.
 
-    Details are worked out as the cluster is now. None if no plugin has anything to say beyond its status.
+    Details are computed on the current cluster. None if no plugin explains more than its status.
     """
     selected = _selected(results[-1][1]) if results else None
     if selected is None:
@@ -36,7 +36,7 @@ def preemption_of(framework: Framework, results: Sequence[tuple[str, PostFilterR
 
 
 def _selected(result: PostFilterResult) -> Eviction | None:
-    """What a success plans; a nomination for which nobody has to leave is an eviction of no pods."""
+    """The plan of a success; a nomination without victims is an eviction of no pods."""
     if result.status.code != Code.Success:
         return None
     if result.plan is not None:

@@ -20,15 +20,15 @@ _MAX_INT64 = 2**63 - 1
 
 
 class AnswerError(ValueError):
-    """A body that is no answer; says in which field, and why."""
+    """An invalid response body; says which field, and why."""
 
 
 class FilterAnswer(TypedDict):
-    #: Names of the nodes that are left, where the answer has whole nodes; None: it has not.
+    #: Names of the remaining nodes, if the response has whole nodes; else None.
     nodes: list[str] | None
-    #: The same where it has names.
+    #: Names of the remaining nodes, if the response has names; else None.
     names: list[str] | None
-    #: Node -> why not.
+    #: Node -> reason.
     failed: dict[str, str]
     unresolvable: dict[str, str]
     error: str
@@ -39,7 +39,7 @@ class BindAnswer(TypedDict):
 
 
 def answer_to(verb: str, body: bytes) -> Any:
-    """The answer to a question of this kind; raise AnswerError."""
+    """Decode the response for a verb; raises AnswerError."""
     return _READERS[verb](_first_value(body))
 
 
@@ -54,7 +54,7 @@ def _first_value(body: bytes) -> Any:
 
 
 def _first_of_several(body: bytes) -> Any:
-    """The same where more follows; or what is wrong with it."""
+    """The first of several JSON values; or the error in it."""
     try:
         text = body.decode("utf-8", errors="replace").lstrip(" \t\r\n")
         value, _ = _DECODER.raw_decode(text)
@@ -76,7 +76,7 @@ _DECODER = json.JSONDecoder(parse_constant=_refuse_constant)
 
 
 def _fields(value: Any, where: str) -> dict[str, Any]:
-    """The fields of a struct, by their names in lower case."""
+    """The fields of a struct, by lower-case name."""
     if value is None:
         return {}
     if not isinstance(value, dict):
@@ -93,7 +93,7 @@ def _text(value: Any, where: str) -> str:
 
 
 def _texts(values: list[Any], where: str) -> list[str]:
-    # Nearly all lists have nothing else in them, and may be long.
+    # Nearly all lists consist of strings, and may be long.
     if set(map(type, values)) <= {str}:
         return values
     return [_text(value, where) for value in values]
@@ -131,7 +131,8 @@ def _wrong(where: str, wanted: str, value: Any) -> AnswerError:
     return AnswerError(f"{where}: expected {wanted}, got {found}" if where else f"expected {wanted}, got {found}")
 
 
-# -- answers ----------------------------------------------------------------------------------------------------------
+# -- responses
+# ------------------------------------------------------------------------------------------------------------
 
 
 def _filtered(value: Any) -> FilterAnswer:
@@ -156,7 +157,7 @@ def _names_of_nodes(value: Any) -> list[str]:
 
 
 def _prioritized(value: Any) -> dict[str, int]:
-    """Node -> points; those of a node that is named more than once add up."""
+    """Node -> score; the scores of duplicate nodes are added."""
     points: dict[str, int] = {}
     for i, item in enumerate(_list(value, "")):
         fields = _fields(item, f"[{i}]")
@@ -166,7 +167,7 @@ def _prioritized(value: Any) -> dict[str, int]:
 
 
 def _preempted(value: Any) -> dict[str, tuple[list[str], int]]:
-    """Node -> UIDs of the victims, and how many of them exceed a budget."""
+    """Node -> UIDs of the victims, and how many of them violate a budget."""
     return _map(_fields(value, "").get("nodenametometavictims"), "NodeNameToMetaVictims", _victims)
 
 

@@ -1,7 +1,7 @@
 """Synchronous extender calls, for clusters in memory and in simulated time.
 
-A caller may answer for all extenders by a function of a URL and a body, which is what an HTTP extender is, too. Nobody
-is asked to bind there: a pod that is placed in memory is placed by nobody else.
+A caller may answer for all extenders with a function of URL and body, just like an HTTP extender. Bind is never called:
+only the in-memory scheduler places pods.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _OK = 200
 
 
 def asking(calls: Calls, post: Callable[[Call], tuple[int, bytes]]) -> Callable[[Ask], Outcome]:
-    """Puts a question, and waits for what becomes of it. `post` sends a call: the status and the body."""
+    """A function that asks a question and returns its outcome. `post` sends a call and returns status and body."""
 
     def ask(question: Ask) -> Outcome:
         try:
@@ -38,7 +38,7 @@ def asking(calls: Calls, post: Callable[[Call], tuple[int, bytes]]) -> Callable[
 
 
 def posting_to(answer: Callable[[str, Mapping[str, Any]], Any]) -> Callable[[Call], tuple[int, bytes]]:
-    """Sends calls to a function in place of a server."""
+    """Send calls to a function instead of a server."""
 
     def post(call: Call) -> tuple[int, bytes]:
         return _OK, msgspec.json.encode(answer(call.url, msgspec.json.decode(call.body)))
@@ -47,7 +47,7 @@ def posting_to(answer: Callable[[str, Mapping[str, Any]], Any]) -> Callable[[Cal
 
 
 def extenders_without_binders(configuration: Configuration) -> tuple[HttpExtender, ...]:
-    """The extenders of a configuration, none of which binds."""
+    """The extenders of a configuration, with bind disabled."""
     extenders = configured_extenders(configuration)
     for extender in extenders:
         extender.binds = False

@@ -1,7 +1,7 @@
 """Encode extender requests, byte for byte as Go's encoder does.
 
-The envelopes have no JSON tags in Go: their keys are capitalised and always there, null where they are not used.
-Objects in them are whole (`api.documents`), without kind and apiVersion.
+The envelopes have no JSON tags in Go: their keys are capitalized and always present, with null for unused ones. Objects
+in them are complete (`api.documents`), without kind and apiVersion.
 
     call = calls.call_of(ask)              # then somebody sends call.body to call.url
     answer = calls.answer_of(call, status, body)
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from stowplan.extenders.questions import Question, VictimsAsked
     from stowplan.framework.requests import Ask
 
-#: What an answer may be longer than its question. An honest one has no more in it than some of the nodes that the
-#: question has, and why not of the others.
+#: By how much a response may exceed its request. A valid one contains at most the nodes of the request, and reasons for
+#: the others.
 ANSWER_SLACK = 16 << 20
 _OK = 200
 
@@ -41,13 +41,13 @@ _encode = msgspec.json.encode
 
 
 class CallError(Exception):
-    """A call that an extender did not answer as it should; says which one and why."""
+    """A failed extender call; says which one and why."""
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
     extender: Settings
-    #: filter, prioritize, preempt, bind; and what the extender calls that.
+    #: filter, prioritize, preempt or bind; and the configured path of the verb.
     verb: str
     action: str
     url: str
@@ -55,18 +55,17 @@ class Call:
 
     @property
     def longest_answer(self) -> int:
-        """Bytes."""
+        """In bytes."""
         return ANSWER_SLACK + 2 * len(self.body)
 
 
 class Calls:
-    """Of the extenders of a configuration."""
+    """Encodes and decodes the calls to the extenders of a configuration."""
 
     def __init__(self, configuration: Configuration, documents: Documents, *, before: Calls | None = None) -> None:
-        """`before`: those of the configuration that this one replaces; whom and what it had and this one has not
-        may still be asked."""
+        """`before`: the calls of the replaced configuration, whose extenders and verbs may still be called."""
         self._documents = documents
-        #: (extender, verb) -> its settings, and what it calls the verb.
+        #: (extender, verb) -> its settings, and the configured path of the verb.
         self._verbs: dict[tuple[str, str], tuple[Settings, str]] = {} if before is None else dict(before._verbs)
         for name, extender in zip(names_of(configuration), configuration.extenders_in_call_order, strict=True):
             self._verbs |= {(name, verb): (extender, action) for verb, action in _verbs_of(extender) if action}
@@ -82,7 +81,7 @@ class Calls:
 
     @staticmethod
     def answer_of(call: Call, status: int, body: bytes) -> Any:
-        """The answer as a plain value; raise CallError."""
+        """The answer as a plain value; raises CallError."""
         if status != _OK:
             raise CallError(f"failed {call.action} with extender at URL {call.url}, code {status}")
         try:
@@ -116,7 +115,7 @@ class Calls:
         return b'{"Pod":%b,"Nodes":%b,"NodeNames":%b}' % (self._documents.json(question.pod), nodes, names)
 
     def _about_victims(self, question: PreemptQuestion) -> bytes:
-        # Parity: Go writes the keys of a map in their order.
+        # Parity: Go encodes maps with sorted keys.
         victims = b",".join(
             b'%b:{"Pods":%b,"NumPDBViolations":%d}'
             % (_encode(node), self._victims(question, found), found.pdb_violations)
@@ -147,7 +146,7 @@ def _verbs_of(extender: Settings) -> tuple[tuple[str, str], ...]:
 
 
 def kinds_wanted(configuration: Configuration) -> frozenset[type[ApiStruct]]:
-    """The kinds of objects that the extenders of a configuration are sent whole."""
+    """The kinds of objects that are sent to the extenders of a configuration in full."""
     kinds: set[type[ApiStruct]] = set()
     for extender in configuration.extenders:
         if extender.filter_verb or extender.prioritize_verb or extender.preempt_verb:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class ExtenderError(Exception):
-    """An extender says that it failed, in its own words, or says what cannot be."""
+    """An extender reported an error, or returned an impossible result."""
 
 
 class HttpExtender(Extender):
@@ -94,7 +94,7 @@ class HttpExtender(Extender):
 
 
 def _placed(info: PodInfo) -> Pod:
-    """A pod on a node; of one that is only assumed there, the object does not say so yet."""
+    """A pod with its node; the object of an assumed pod does not have it yet."""
     pod = info.pod
     return pod if pod.spec.node_name else replace(pod, spec=replace(pod.spec, node_name=info.node_name))
 
@@ -111,7 +111,7 @@ def configured_extenders(configuration: Configuration) -> tuple[HttpExtender, ..
 
 
 def names_of(configuration: Configuration) -> list[str]:
-    """What each extender is called, in call order: by its URL, numbered where several share one."""
+    """The name of each extender, in call order: its URL, numbered if several extenders share it."""
     names: list[str] = []
     for extender in configuration.extenders_in_call_order:
         url, number = extender.url_prefix, 1

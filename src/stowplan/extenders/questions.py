@@ -7,15 +7,15 @@ from __future__ import annotations
 
 import msgspec
 
-# Not for type checking only: msgspec reads annotations at run time.
+# Not for type checking only: msgspec evaluates annotations at run time.
 from stowplan.api.types import Node, Pod
 
 
 class NodesQuestion(msgspec.Struct, frozen=True, kw_only=True):
-    """Which of these nodes, or how good each of them is."""
+    """The nodes to filter or to score."""
 
     pod: Pod
-    #: None for an extender that knows the nodes itself: it gets their names.
+    #: None for a node-cache-capable extender, which only gets names.
     nodes: tuple[Node, ...] | None = None
     names: tuple[str, ...] | None = None
 
@@ -26,11 +26,11 @@ class VictimsAsked(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PreemptQuestion(msgspec.Struct, frozen=True, kw_only=True):
-    """Which of these nodes may be preempted on, and who has to leave there."""
+    """Candidate nodes for preemption, and their victims."""
 
     pod: Pod
     victims: dict[str, VictimsAsked]
-    #: Whether the extender gets the victims' UIDs only.
+    #: Whether the extender only gets the victims' UIDs.
     meta: bool
 
 

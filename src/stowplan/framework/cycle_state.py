@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection
 
     from stowplan.cluster.pod_info import PodInfo
-    from stowplan.framework.metrics import PluginTimes
+    from stowplan.framework.runtime.metrics import PluginTimes
 
 #: Key of `PodsToActivate`; plugins must not store anything else under it.
 PODS_TO_ACTIVATE = "kubernetes.io/pods-to-activate"

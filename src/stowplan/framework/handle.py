@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Protocol
 
 from stowplan.cluster.view import Nodes
-from stowplan.framework.nominated_pods import statuses_with_nominated_pods
+from stowplan.framework.runtime.nominated_pods import statuses_with_nominated_pods
 from stowplan.framework.waiting_pods import PodsInPreBind, WaitingPods
 
 if TYPE_CHECKING:
@@ -29,9 +29,9 @@ if TYPE_CHECKING:
     from stowplan.config import FeatureGates
     from stowplan.framework.cycle_state import CycleState
     from stowplan.framework.extender import Extender
-    from stowplan.framework.metrics import FrameworkMetrics
     from stowplan.framework.requests import Request
-    from stowplan.framework.runtime import Framework
+    from stowplan.framework.runtime.framework import Framework
+    from stowplan.framework.runtime.metrics import FrameworkMetrics
     from stowplan.framework.status import Status
 
 

@@ -50,9 +50,9 @@ if TYPE_CHECKING:
     from stowplan.framework.explanations.inspection import Inspection
     from stowplan.framework.explanations.preemption import Preemption
     from stowplan.framework.handle import Handle
-    from stowplan.framework.placements import Placement, PodGroupAssignments, PodGroupInfo
     from stowplan.framework.pod_shift import PodShift
     from stowplan.framework.requests import Ask, Bind, Outcome, Request, Steps, Wait
+    from stowplan.framework.runtime.placements import Placement, PodGroupAssignments, PodGroupInfo
 
 MIN_SCORE, MAX_SCORE = 0, 100
 _WHOLE = (int, np.integer)

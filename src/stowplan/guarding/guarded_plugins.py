@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from stowplan.framework import interface
 from stowplan.framework.events import ClusterEventWithHint
-from stowplan.framework.registry import Registry
+from stowplan.framework.runtime.registry import Registry
 from stowplan.guarding.hang_guard import stepwise
 from stowplan.in_tree.registry import in_tree_registry
 

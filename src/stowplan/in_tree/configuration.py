@@ -16,6 +16,6 @@ def load_config(
 ) -> config.Configuration:
     """Load a KubeSchedulerConfiguration: a mapping, the path of a YAML or JSON file, or None for the defaults.
 
-    Raise ConfigError, whose text is kube-scheduler's, for one that it would not start with.
+    Raises ConfigError, with kube-scheduler's message, for an invalid one.
     """
     return config.load_config(source, plugins=declarations(), features=features)

@@ -1,7 +1,7 @@
 """Discover the in-tree plugins: every folder with a `declaration.py`.
 
-Nothing lists them. A declaration imports neither NumPy nor the plugin's rules, so a configuration is loaded without
-either; the rules stand in the folder's `plugin.py`, in a class of the plugin's name.
+There is no central list. A declaration imports neither NumPy nor the plugin's rules, so configurations can be loaded
+without either. The rules are in the folder's `plugin.py`, in a class with the plugin's name.
 
 Upstream: pkg/scheduler/framework/plugins/registry.go.
 """
@@ -23,24 +23,24 @@ if TYPE_CHECKING:
 
 
 class DeclarationError(RuntimeError):
-    """A bug: an in-tree plugin's folder contradicts itself or another one."""
+    """Inconsistent in-tree plugins, which indicates a bug."""
 
 
 @cache
 def declarations() -> Declarations:
-    """Return the declarations of all in-tree plugins by name, those of the default profile in its order."""
+    """The declarations of all in-tree plugins by name, those of the default profile in its order."""
     found = sorted(discovered(in_tree).values(), key=_place)
     return MappingProxyType({declaration.name: declaration for declaration in found})
 
 
 @cache
 def folders() -> MappingProxyType[str, str]:
-    """Plugin name -> package that holds it."""
+    """Plugin name -> its package."""
     return MappingProxyType({declaration.name: folder for folder, declaration in discovered(in_tree).items()})
 
 
 def discovered(package: ModuleType) -> dict[str, PluginDeclaration]:
-    """Package of a plugin -> its declaration; raise DeclarationError where two claim a name or a place."""
+    """Package of a plugin -> its declaration; raises DeclarationError if two have the same name or position."""
     packages = (module.name for module in iter_modules(package.__path__, f"{package.__name__}.") if module.ispkg)
     found = {folder: own for folder in packages if (own := _declaration(folder)) is not None}
     taken: dict[object, str] = {}
@@ -53,7 +53,7 @@ def discovered(package: ModuleType) -> dict[str, PluginDeclaration]:
 
 
 def _declaration(folder: str) -> PluginDeclaration | None:
-    """What the folder declares; None for one that has no declaration, as what plugins share."""
+    """The declaration of a folder; None for shared code."""
     name = f"{folder}.declaration"
     try:
         declaration: PluginDeclaration = import_module(name).DECLARATION

@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from stowplan.framework.registry import Registry
+from stowplan.framework.runtime.registry import Registry
 from stowplan.in_tree.discovery import DeclarationError, declarations, folders
 
 if TYPE_CHECKING:
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def in_tree_registry() -> Registry:
-    """All in-tree plugins, whatever their feature gates say; configurations may name any."""
+    """All in-tree plugins, regardless of their feature gates, as configurations may name any."""
     registry = Registry()
     for name, declaration in declarations().items():
         plugin: type[Plugin] = getattr(import_module(f"{folders()[name]}.plugin"), name)

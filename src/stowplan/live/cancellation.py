@@ -1,7 +1,7 @@
 """Cancel tasks reliably, even if they suppress the cancellation.
 
-A plugin that catches every exception catches CancelledError, too. Such a task is waited for a while, then abandoned: a
-process that has lost its lease must not stay because of it.
+A plugin that catches every exception also catches CancelledError. Such a task is waited for a while, then abandoned, so
+that it cannot keep alive a process that has lost its lease.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 async def cancel_all(
     tasks: Iterable[asyncio.Task[Any]], *, seconds: float, sleep: Callable[[float], Awaitable[object]]
 ) -> set[asyncio.Task[Any]]:
-    """Cancel the tasks and wait until they have ended; those that have not within so many seconds."""
+    """Cancel the tasks and wait until they have ended; return those that have not after this many seconds."""
     ending = {task for task in tasks if not task.done()}
     for task in ending:
         task.cancel()

@@ -1,7 +1,7 @@
 """Carry out effects on an event loop, one task per effect with an answer.
 
-Effects about one object go one after the other, in the engine's order; others side by side. What an answer means is the
-engine's business: here it only becomes a value, `Done`, `Refused` or `Unknown`.
+Effects on one object are carried out in the engine's order; others concurrently. Outcomes are interpreted by the
+engine: here they only become values, `Done`, `Refused` or `Unknown`.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from stowplan.api.port import Unreachable
 from stowplan.client.errors import OutcomeUnknown
 from stowplan.client.events.event_series import EventKey
 from stowplan.engine.effects import Cancel, Pause, RunPlugin, Tell, Wake, Withdraw
-from stowplan.framework.binding import PluginGaveUpError
 from stowplan.framework.requests import Ask, Bind, Create, Delete, Done, Outcome, Patch, Read, Refused, Unknown, Update
+from stowplan.framework.runtime.binding import PluginGaveUpError
 from stowplan.framework.status import error as error_status
 from stowplan.klog import get_logger
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from stowplan.framework.requests import Request
     from stowplan.framework.status import Status
 
-#: Seconds in which other pods are tried before work that takes long goes on. A portion of it takes some 3 ms.
+#: Seconds for other pods before long work continues. A portion of it takes about 3 ms.
 _PAUSE = 0.01
 
 _log = get_logger(__name__)
@@ -47,29 +47,29 @@ class Engine(Protocol):
 
 
 class Asker(Protocol):
-    """Puts questions to an extender."""
+    """Sends questions to an extender."""
 
     async def ask(self, verb: str, question: Any, /) -> Any:
-        """The answer, a plain value; raise if there is none."""
+        """The answer, a plain value; raises if there is none."""
 
 
 class Askers(Protocol):
-    """Who puts them, by the extender's name."""
+    """The askers of extenders, by name."""
 
     def get(self, who: str, /) -> Asker | None: ...
 
 
 class _UnderWay:
-    """An effect that is to be answered."""
+    """An effect without an outcome yet."""
 
     __slots__ = ("action", "broken_off_for", "task", "withdrawn")
 
     def __init__(self, action: Request | RunPlugin | Ask | Pause, task: asyncio.Task[None]) -> None:
         self.action = action
         self.task = task
-        #: Why the engine broke it off; None while it did not.
+        #: Why the engine cancelled it; None if it did not.
         self.broken_off_for: str | None = None
-        #: Nobody waits for its answer any more.
+        #: Whether its outcome is no longer needed.
         self.withdrawn = False
 
 
@@ -89,11 +89,11 @@ class Effects:
         self._hostname = hostname
         self._askers = askers
         self._under_way: dict[int, _UnderWay] = {}
-        #: Object -> the requests about it that are under way, in order.
+        #: Object -> its requests in progress, in order.
         self._lines: dict[str, list[asyncio.Task[None]]] = {}
-        #: Requests that were given up before they were sent: the engine waits for their answers in vain.
+        #: Number of requests that were dropped before they were sent; the engine will not get their outcomes.
         self.given_up = 0
-        #: No pod is scheduled any more: only what users are told is still carried out.
+        #: Scheduling has ended: only Events and statuses are still written.
         self.is_over = False
         #: Nothing is sent any more.
         self.halted = False
@@ -116,16 +116,16 @@ class Effects:
 
     @property
     def tasks(self) -> list[asyncio.Task[None]]:
-        """Of the effects that are under way."""
+        """The tasks of effects in progress."""
         return [running.task for running in self._under_way.values()]
 
     def end(self) -> list[asyncio.Task[None]]:
-        """From now on carry out only what users are told; return the tasks of everything else."""
+        """From now on only write Events and statuses; return the tasks of everything else."""
         self.is_over = True
         return [running.task for running in self._under_way.values() if not _tells_users(running.action)]
 
     def abandon(self, tasks: Container[asyncio.Task[Any]]) -> None:
-        """Wait no longer for tasks that do not end."""
+        """Stop waiting for tasks that do not end."""
         self._under_way = {number: running for number, running in self._under_way.items() if running.task not in tasks}
 
     # -- effects without an answer ------------------------------------------------------------------------------------
@@ -139,7 +139,7 @@ class Effects:
         self._engine.wake_at(wake.at)
 
     def _cancel(self, number: int, cancel: Cancel) -> None:
-        """Break off a plugin's call. A request cannot be called back: it goes on."""
+        """Cancel a plugin's call. A request cannot be cancelled."""
         running = self._under_way.get(cancel.number)
         if running is not None and isinstance(running.action, RunPlugin) and running.broken_off_for is None:
             running.broken_off_for = cancel.why
@@ -151,15 +151,16 @@ class Effects:
             running.withdrawn = True
             running.task.cancel()
 
-    # -- effects with one ---------------------------------------------------------------------------------------------
+    # -- effects with an outcome
+    # ------------------------------------------------------------------------------------------
 
     def _request(self, number: int, request: Request) -> None:
         if self.is_over and not _tells_users(request):
             return
         subject = request.subject
         line = self._lines.setdefault(subject, [])
-        # Not the last alone: that one may be withdrawn while those before it are still under way.
-        # A binding that hangs keeps nobody from evicting the pod: it waits for others, others do not wait for it.
+        # All of them, not only the last: that one may be withdrawn while earlier ones are in progress. A hanging
+        # binding must not block an eviction of the pod: bindings wait for other requests, which do not wait for them.
         task = self._spawn(number, request, self._sent(number, request, tuple(line)), name=f"{subject} ({number})")
         if not isinstance(request, Bind):
             line.append(task)
@@ -181,7 +182,7 @@ class Effects:
         self._answer(number, await self.told(ask))
 
     async def told(self, ask: Ask) -> Outcome:
-        """What an extender answers."""
+        """An extender's answer."""
         asker = self._askers.get(ask.who)
         if asker is None:
             return Refused(LookupError(f"nobody answers {ask.who}"))
@@ -218,7 +219,7 @@ class Effects:
         return task
 
     def _answer(self, number: int, outcome: Outcome) -> None:
-        # First, as what follows may look at what is under way.
+        # First, because the following code may inspect what is in progress.
         self._under_way.pop(number, None)
         if not self.halted:
             self._engine.answer(number, outcome)
@@ -232,7 +233,7 @@ class Effects:
         elif running is None or running.withdrawn or self.is_over:
             pass
         elif running.broken_off_for is not None:
-            # Maybe before it began.
+            # Possibly before it started.
             self._answer(number, Done(error_status(running.broken_off_for)))
         else:
             self.given_up += 1
@@ -246,7 +247,7 @@ class Effects:
             answer = error_status(PluginGaveUpError())
         running = self._under_way.get(number)
         if _is_cancelled() and (running is None or running.broken_off_for is None):
-            # The plugin swallowed it.
+            # The plugin suppressed it.
             raise asyncio.CancelledError
         self._answer(number, Done(answer))
 
@@ -267,7 +268,7 @@ class Effects:
         except asyncio.CancelledError:
             if _is_cancelled():
                 raise
-            # Something in it was cancelled: nobody knows how far it got.
+            # Something within it was cancelled, so its progress is unknown.
             return Unknown(PluginGaveUpError())
         except Exception as error:
             return Refused(error)
@@ -307,7 +308,7 @@ class Effects:
 
 
 def _tells_users(action: Request | RunPlugin | Ask | Pause) -> bool:
-    """Whether it is of use even when no pod is scheduled any more: pods' statuses."""
+    """Whether it matters even after scheduling has ended: pod statuses."""
     return isinstance(action, Patch) and action.lane == "status"
 
 

@@ -29,19 +29,19 @@ class HttpAskers:
         agent: str,
         may_change: Callable[[], bool],
     ) -> None:
-        """`may_change` says at each moment whether anything may be written, as a binding is."""
+        """`may_change` returns whether writes, such as bindings, are allowed at the moment."""
         self._documents = documents
         self._times = times
         self._agent = agent
         self._may_change = may_change
-        #: Made when the first question is put: most configurations have no extenders.
+        #: Created on first use: most configurations have no extenders.
         self._http: ExtenderHttp | None = None
         self._calls = Calls(configuration, documents)
 
     def reconfigure(self, configuration: Configuration) -> None:
-        """Ask the extenders of another configuration from now on.
+        """Use the extenders of another configuration from now on.
 
-        Questions under way go on, and bindings that began before may still ask one that is gone.
+        Requests in progress continue, and bindings that began before may still call a removed extender.
         """
         self._calls = Calls(configuration, self._documents, before=self._calls)
 
@@ -49,7 +49,7 @@ class HttpAskers:
         return HttpAsker(self, self._calls, who) if who in self._calls else None
 
     async def put(self, calls: Calls, ask: Ask) -> Any:
-        """What is answered, a plain value; raise if nothing is."""
+        """The answer, a plain value; raises if there is none."""
         if ask.verb == "bind" and not self._may_change():
             raise Unreachable("not sent: another replica may lead now")
         call = calls.call_of(ask)
@@ -75,7 +75,7 @@ class HttpAskers:
 
 
 class HttpAsker:
-    """Asks one extender."""
+    """Calls one extender."""
 
     def __init__(self, askers: HttpAskers, calls: Calls, who: str) -> None:
         self._askers = askers

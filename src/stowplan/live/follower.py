@@ -1,8 +1,8 @@
-"""Follow a live cluster read-only: an engine that is never started.
+"""Follow a live cluster read-only, with an engine that is never started.
 
-It is what a scheduler of this configuration would know, kept up to date by the same informers; no pod is tried, and no
-request but lists and watches is made. Whoever follows takes each input to the engine:
-`engine.input_recorder.Recorder` writes it down, a shadow compares what somebody else decided.
+The engine has the state of a scheduler of this configuration, updated by the same informers. No pod is tried, and there
+are no requests but lists and watches. A listener passes each input to the engine: `engine.input_recorder.Recorder`
+records it, a shadow compares the decisions of another scheduler.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     from stowplan.api.port import Api
     from stowplan.config import Configuration, FeatureGates
     from stowplan.engine.inputs import Input
-    from stowplan.framework.registry import Registry
+    from stowplan.framework.runtime.registry import Registry
 
-#: An engine that only follows shows nobody what happened to pods.
+#: An engine that only follows has no stories and records no Events.
 SETTINGS = EngineSettings(stories=False, events=False)
 
 _log = get_logger(__name__)
@@ -37,7 +37,7 @@ _log = get_logger(__name__)
 
 class Listener(Protocol):
     def step(self, engine: Engine, input_: Input, now: float, /) -> object:
-        """Have the engine take an input."""
+        """Pass the input to the engine."""
 
 
 class Follower:
@@ -61,24 +61,25 @@ class Follower:
         self._informers = Informers(api, kinds=self.kinds, receiver=self, times=times, report=_report)
 
     def clock(self) -> float:
-        """Seconds since the epoch by a monotonic clock, as the live scheduler has them."""
+        """Seconds since the epoch by a monotonic clock, as in the live scheduler."""
         return self._started_at + self._times.clock()
 
     @property
     def synced(self) -> asyncio.Event:
-        """Set when the first lists have been delivered."""
+        """Set when the initial lists have been delivered."""
         return self._informers.synced
 
     @property
     def awaited(self) -> dict[str, str]:
-        """Resource without its first list -> reason."""
+        """Resource without an initial list -> reason."""
         return self._informers.awaited
 
     async def run(self) -> None:
         """Run until cancelled; exceptions of the listener propagate."""
         await self._informers.run()
 
-    # -- what informers hear ------------------------------------------------------------------------------------------
+    # -- informer callbacks
+    # -----------------------------------------------------------------------------------------------
 
     def handle(self, kind: type[ApiStruct], changes: Sequence[Change[Any]]) -> None:
         self._take(Changes(kind, changes))
@@ -90,7 +91,7 @@ class Follower:
         self._take(Served(plugins, served=True))
 
     def _take(self, input_: Input) -> None:
-        # What an engine that tries no pod wants done is to be woken, and nobody needs that.
+        # The only effects of an engine that tries no pods are wake-ups, which are not needed.
         self._listener.step(self.engine, input_, self.clock())
 
 

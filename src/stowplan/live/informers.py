@@ -1,10 +1,10 @@
 """Informers: list and watch each kind.
 
-The first lists are read side by side; `synced` is set when all of them have been delivered. A kind that the cluster
-does not serve, because the cluster is older or a CustomResourceDefinition is yet to come, does not delay that: plugins
-that need it are switched off, with one line in the log, and the kind is checked for at intervals. Once it is served
-and its first list has been delivered, the plugins are switched on. Any other problem, such as missing permissions, is
-logged once and retried for as long as it takes.
+The initial lists are read concurrently; `synced` is set when all of them have been delivered. A kind that the cluster
+does not serve, because the cluster is older or a CustomResourceDefinition is missing, does not delay that: plugins that
+need it are disabled, which is logged once, and the kind is checked for periodically. Once it is served and its initial
+list has been delivered, the plugins are enabled. Any other problem, such as missing permissions, is logged once and
+retried indefinitely.
 
 Upstream: staging/src/k8s.io/client-go/informers and WaitForHandlersSync in pkg/scheduler/scheduler.go, which waits for
 a missing group forever.
@@ -31,28 +31,28 @@ if TYPE_CHECKING:
     from stowplan.client.watching.list_watch import Report
     from stowplan.timing.times import Times
 
-#: Seconds after which the log says which first lists are missing.
+#: Seconds after which missing initial lists are logged.
 FIRST_LISTS_WARNING_DELAY = 5.0
 
 
 class _NotServedError(Exception):
-    """The cluster has no such kind."""
+    """The cluster does not serve the kind."""
 
 
 class _PerhapsNotServedError(Exception):
-    """We may not list it, which is also what older clusters say of a kind that they do not have."""
+    """Listing is forbidden, which is also the response of older clusters for unknown kinds."""
 
 
 class Receiver(Protocol):
-    """Who hears what informers hear: `engine.event_handlers.EventHandlers`."""
+    """Receives changes from informers: `engine.event_handlers.EventHandlers`."""
 
     def handle(self, kind: type[ApiStruct], changes: Sequence[Change[Any]], /) -> None: ...
 
     def switch_off(self, plugins: frozenset[str], /) -> None:
-        """The cluster does not serve what these plugins need."""
+        """The kinds that these plugins need are not served."""
 
     def switch_on(self, plugins: frozenset[str], /) -> None:
-        """It does now, and the first list has been delivered."""
+        """The kinds that these plugins need are served now, and their initial lists have been delivered."""
 
 
 class Informers:
@@ -72,38 +72,38 @@ class Informers:
         self._times = times
         self._report = report
         self._unserved_kinds_interval = unserved_kinds_interval
-        #: Kinds whose first list is waited for -> why it did not come yet.
+        #: Kinds without an initial list -> why.
         self._awaited: dict[type[ApiStruct], str] = {watched.kind: "" for watched in kinds}
-        #: Those that the cluster does not serve, as far as is known.
+        #: Kinds that the cluster does not serve, as far as is known.
         self._missing: set[type[ApiStruct]] = set()
         self._watches: dict[type[ApiStruct], ListWatch[Any]] = {}
-        #: Set once the first list of each kind that is served has been delivered.
+        #: Set once the initial list of each served kind has been delivered.
         self.synced = asyncio.Event()
-        #: Where the kinds are kept up with; None before, and after.
+        #: Runs the watches of all kinds; None before `run` and after it.
         self._tasks: asyncio.TaskGroup | None = None
-        #: Kinds that may be watched from now on -> set once it is known what there is of it.
+        #: Kinds that were added to the watches -> set once they were listed or found missing.
         self._tried: dict[type[ApiStruct], asyncio.Event] = {}
         #: By kind.
         self._keeping: dict[type[ApiStruct], asyncio.Task[None]] = {}
 
     @property
     def missing(self) -> frozenset[type[ApiStruct]]:
-        """Kinds that the cluster does not serve; they are looked for again."""
+        """Kinds that the cluster does not serve; they are checked for again."""
         return frozenset(self._missing)
 
     @property
     def awaited(self) -> dict[str, str]:
-        """Resources whose first list has not come yet -> why; "" if it is just on its way."""
+        """Resources whose initial list has not arrived yet -> why; "" if it is in progress."""
         return {str(resource_of(kind)): why for kind, why in self._awaited.items()}
 
     def known(self, kind: type[ApiStruct]) -> list[Any]:
-        """What the API had of a kind when it was last heard of."""
+        """The last known objects of a kind."""
         watch = self._watches.get(kind)
         return [] if watch is None else watch.known
 
     @property
     def undelivered(self) -> bool:
-        """Whether changes from the API server are not delivered yet."""
+        """Whether changes from the API server have not been delivered yet."""
         return any(watch.undelivered for watch in self._watches.values())
 
     async def run(self) -> None:
@@ -135,7 +135,7 @@ class Informers:
             await self._times.sleep(self._unserved_kinds_interval)
 
     async def _list_and_watch(self, kind: type[ApiStruct], *, trusting: bool) -> None:
-        """Until the kind turns out not to be served; `trusting`: Forbidden does not mean that it is not."""
+        """List and watch until the kind turns out not to be served; `trusting`: Forbidden does not imply that."""
         watch = self._watches[kind] = ListWatch(
             self._api,
             kind,
@@ -152,7 +152,8 @@ class Informers:
         except (ApiError, Unreachable):
             return True  # presumably; the next list reports the problem
 
-    # -- other kinds --------------------------------------------------------------------------------------------------
+    # -- adding kinds
+    # -----------------------------------------------------------------------------------------------------
 
     async def try_out(self, kinds: Sequence[WatchedKind]) -> None:
         """Start watching those of these kinds that are not watched yet; return once each has been listed.
@@ -163,7 +164,7 @@ class Informers:
         for watched in added:
             self._kinds[watched.kind] = watched
         if self._tasks is None:
-            # They are listed with the others, when all that begins.
+            # They are listed with the others when `run` starts.
             self._awaited |= {watched.kind: "" for watched in added}
             return
         for watched in added:
@@ -173,7 +174,7 @@ class Informers:
             await told.wait()
 
     def give_up(self) -> list[str]:
-        """Drop the kinds that were tried out and have not come; which they are."""
+        """Stop watching kinds that were tried out and have not been listed; return these."""
         dropped = [kind for kind, told in self._tried.items() if not told.is_set()]
         for kind in dropped:
             self._keeping.pop(kind).cancel()
@@ -199,7 +200,7 @@ class Informers:
             watch.deliver_now()
 
     async def relist(self, kinds: Collection[type[ApiStruct]]) -> None:
-        """Read these kinds once more, as more of their objects is kept than before."""
+        """List these kinds again, because more of their objects is kept than before."""
         if self._tasks is None:
             return
         for watch in [watch for kind in kinds if (watch := self._watches.get(kind)) is not None]:
@@ -214,10 +215,11 @@ class Informers:
                 self._awaited[kind] = str(report.why)
         self._report(str(report))
 
-    # -- what is there and what is not --------------------------------------------------------------------------------
+    # -- served and missing kinds
+    # -----------------------------------------------------------------------------------------
 
     def _is_tried_out(self, kind: type[ApiStruct]) -> bool:
-        """Whether its plugins take part only once it is adopted."""
+        """Whether its plugins are enabled only after it is adopted."""
         return kind in self._tried
 
     def _is_synced(self, kind: type[ApiStruct]) -> None:
@@ -243,7 +245,7 @@ class Informers:
         self._decided(kind)
 
     def _off(self) -> frozenset[str]:
-        """Plugins that lack something."""
+        """Plugins that lack some kind."""
         return frozenset().union(*(self._kinds[kind].needed_by for kind in self._missing))
 
     def _decided(self, kind: type[ApiStruct]) -> None:
@@ -255,7 +257,7 @@ class Informers:
 
     async def _log_missing_lists(self) -> None:
         await self._times.sleep(FIRST_LISTS_WARNING_DELAY)
-        # Mostly all have the same reason.
+        # Usually all have the same reason.
         alike: dict[str, list[str]] = {}
         for resource, why in self.awaited.items():
             alike.setdefault(why, []).append(resource)
@@ -264,7 +266,7 @@ class Informers:
 
 
 def _doubt(why: Exception, *, trusting: bool) -> None:
-    """Raise if a kind seems not to be served; that ends the ListWatch, which by itself would retry for ever."""
+    """Raise if a kind seems not to be served. That ends the ListWatch, which would otherwise retry forever."""
     if isinstance(why, NotFound):
         raise _NotServedError
     if isinstance(why, Forbidden) and not trusting:
@@ -272,5 +274,5 @@ def _doubt(why: Exception, *, trusting: bool) -> None:
 
 
 def _and(plugins: Collection[str], what: str) -> str:
-    """What becomes of plugins; nothing if there are none."""
+    """The consequence for plugins, as text; empty if there are none."""
     return f", {', '.join(sorted(plugins))} {'is' if len(plugins) == 1 else 'are'} {what}" if plugins else ""

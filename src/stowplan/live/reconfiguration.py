@@ -1,7 +1,7 @@
 """Replace the configuration of a running scheduler.
 
 Slow work comes first, while the old configuration keeps scheduling: profiles are built, newly needed kinds are listed,
-and objects are read again if extenders need them whole. Then everything switches at once, between two steps of the
+and objects are read again if extenders need them in full. Then everything switches at once, between two steps of the
 engine. A failure before that leaves everything unchanged.
 
     await Reconfiguration(scheduler).apply(configuration)        # raises RefusedConfigurationError
@@ -34,16 +34,16 @@ if TYPE_CHECKING:
     from stowplan.live.informers import Informers
     from stowplan.timing.times import Times
 
-#: Seconds that the lists of new kinds may take.
+#: Timeout in seconds for the initial lists of new kinds.
 LISTS_TIMEOUT = 60.0
 
 
 class RefusedConfigurationError(Exception):
-    """A configuration cannot come into force here; says why."""
+    """A configuration cannot be applied; says why."""
 
 
 class Reconfiguration:
-    """One configuration at a time."""
+    """Applies one configuration at a time."""
 
     def __init__(
         self,
@@ -66,7 +66,7 @@ class Reconfiguration:
         self._under_way = False
 
     async def apply(self, configuration: Configuration) -> None:
-        """Bring it into force; raise RefusedConfigurationError, and then nothing has changed."""
+        """Apply the configuration; raises RefusedConfigurationError, without having changed anything."""
         if self._under_way:
             raise RefusedConfigurationError("another configuration is just being brought into force")
         self._under_way = True
@@ -74,7 +74,7 @@ class Reconfiguration:
             with self._offered(configuration):
                 kinds = self._kinds()
                 await self._fetched(kinds, configuration)
-                # From here on nobody else gets a turn.
+                # No other task runs from here on.
                 self._informers.deliver_now()
                 self._askers.reconfigure(configuration)
                 self._submit(Adopted(self._informers.adopt(kinds)))
@@ -84,7 +84,7 @@ class Reconfiguration:
 
     @contextmanager
     def _offered(self, configuration: Configuration) -> Iterator[None]:
-        """What the engine is offered is adopted within the block, or declined at its end."""
+        """Offer a configuration to the engine. It is adopted within the block, or declined at its end."""
         profiles = self._engine.profiles
         self._submit(Offered(configuration.to_dict()))
         if profiles.offer is None:
@@ -101,11 +101,11 @@ class Reconfiguration:
         try:
             return watched_kinds(offer.frameworks.values(), report=self._report)
         except Exception as e:
-            # A user's plugin that does not know what it reads.
+            # A user plugin whose declaration of kinds raises.
             raise RefusedConfigurationError(f"{type(e).__name__}: {e}") from e
 
     async def _fetched(self, kinds: Sequence[WatchedKind], configuration: Configuration) -> None:
-        """What the new profiles and extenders need to know of the cluster."""
+        """List the kinds that the new profiles and extenders need."""
         more = kinds_wanted(configuration) - self._documents.kinds
         self._documents.keep_also(more)
         try:
@@ -118,7 +118,7 @@ class Reconfiguration:
             ) from None
 
     def _take_in_pods(self) -> None:
-        """Hand in the pods that nobody cared for as long as their schedulerName was no profile."""
+        """Submit the pods that were ignored as long as their schedulerName was not a profile."""
         profiles, state = self._engine.frameworks, self._engine.state
         missed = [
             Change(None, pod)

@@ -1,8 +1,8 @@
 """The live scheduler: the engine on an event loop, connected to a real cluster.
 
-One event loop owns everything. Informers deliver batches of changes; between them the loop has the engine try a pod,
-and starts a task for each effect that follows: bindings, status patches, evictions, plugins' coroutines. Nothing of a
-decision is in here: what the driver's clock decides, such as where a turn ends, reaches the engine as inputs.
+One event loop owns everything. Informers deliver batches of changes; in between, the engine tries a pod, and the loop
+starts a task for each resulting effect: bindings, status patches, evictions, coroutines of plugins. No decisions are
+made here: what depends on the driver's clock, such as the end of a turn, is passed to the engine as inputs.
 
     async with HttpApi.open(connection, ...) as api:
         await Scheduler(api, config, registry=in_tree_registry()).run()  # until cancelled
@@ -49,32 +49,32 @@ if TYPE_CHECKING:
     from stowplan.engine.inputs import Input
     from stowplan.engine.settings import Chance
     from stowplan.framework.extender import Extender
-    from stowplan.framework.registry import Registry
     from stowplan.framework.requests import Ask, Outcome
-    from stowplan.framework.runtime import Framework
+    from stowplan.framework.runtime.framework import Framework
+    from stowplan.framework.runtime.registry import Registry
     from stowplan.framework.status import Status
     from stowplan.framework.waiting_pods import WaitingPods
     from stowplan.inspection.stories import Stories
     from stowplan.live.effects import Askers
     from stowplan.queue.scheduling_queue import SchedulingQueue
 
-#: Seconds that the loop schedules before it yields to other tasks. Longer turns cost less per pod; after a rejected pod
-#: they are shorter, as crowds of those must not delay the news that would help them.
+#: Seconds that the loop schedules before it yields to other tasks. Longer turns cost less per pod. After a rejected pod
+#: they are shorter, so that many of those do not delay the events that would help them.
 TURN_SECONDS = 0.002
 TURN_SECONDS_AFTER_REJECTION = 0.0002
-#: Pods per turn, however quick they are.
+#: Maximum number of pods per turn.
 MAX_PODS_PER_TURN = 16
-#: After a turn this long, such as one in which a plugin hung, other tasks get a pause of the loop: the lease has to be
-#: renewed and health checks answered before the next turn, which may be as long.
+#: After a turn this long, for example because a plugin hung, other tasks get this pause: the lease has to be renewed
+#: and health checks answered before the next turn, which may take as long.
 LONG_TURN_SECONDS, PAUSE_AFTER_LONG_TURN = 1.0, 0.2
-#: Seconds that the wall clock may be set by before the engine is told.
+#: Difference in seconds from which a change of the wall clock is passed to the engine.
 WALL_CLOCK_TOLERANCE = 0.5
-#: Seconds for what is still to be written when the scheduler ends.
+#: Timeout in seconds for pending writes at shutdown.
 SHUTDOWN_TIMEOUT = 5.0
-#: Seconds for events after the lease is lost: another replica leads by now.
+#: Timeout in seconds for events after the lease is lost: another replica leads by now.
 FLUSH_TIMEOUT_AFTER_LOST_LEASE = 1.0
 
-#: Seconds that cancelled tasks have to end: a plugin may swallow the cancellation.
+#: Timeout in seconds for cancelled tasks, as a plugin may suppress the cancellation.
 CANCELLATION_TIMEOUT = 1.0
 
 #: Only a bug gets here; otherwise scheduling would stop silently.
@@ -85,19 +85,19 @@ _log = get_logger(__name__)
 
 @dataclass(frozen=True, kw_only=True)
 class SchedulerSettings:
-    """What is not in KubeSchedulerConfiguration."""
+    """Settings that are not in KubeSchedulerConfiguration."""
 
     max_in_unschedulable: float = 300.0
     #: For the reportingInstance of events.
     hostname: str = "localhost"
-    #: Seconds between two checks whether kinds that the cluster did not serve are served.
+    #: Seconds between checks for kinds that the cluster did not serve.
     unserved_kinds_interval: float = 60.0
-    #: Whether other pods are decided while one waits for an extender.
+    #: Whether other pods are tried while one waits for an extender.
     overlaps: bool = False
-    #: How requests to extenders introduce themselves.
+    #: User agent of requests to extenders.
     agent: str = "stowplan"
-    #: For debugging: check after every step that the engine does not contradict itself, and end with an error if it
-    #: does. Each check looks at the whole cluster.
+    #: For debugging: verify the engine's invariants after every step, and exit with an error if one is violated. Each
+    #: check covers the whole cluster.
     validate: bool = False
 
 
@@ -122,8 +122,9 @@ class Scheduler:
     ) -> None:
         """`give_up_waiting` cancels binds that wait for the rate limit, and lifts the limit.
 
-        `extenders` are in call order, and `askers` put their questions; None: those of the configuration, over HTTP.
-        `documents` is what the API keeps whole for them. `may_change` says whether an extender may be asked to bind.
+        `extenders` are in call order, and `askers` call them; None: those of the configuration, over HTTP. `documents`
+        has the objects that the API keeps in full for them. `may_change` returns whether an extender may be asked to
+        bind.
         """
         settings = settings or SchedulerSettings()
         self._times = times
@@ -160,7 +161,7 @@ class Scheduler:
             askers=self._extender_calls if askers is None else askers,
         )
         self._alarm = _Alarm(self)
-        #: What the engine was told that the wall clock is ahead of its time.
+        #: The offset of the wall clock that the engine knows.
         self._ahead = 0.0
         self.informers = Informers(
             api,
@@ -181,14 +182,14 @@ class Scheduler:
         )
         #: Set while a pod can be tried.
         self._wake = asyncio.Event()
-        #: Set when the informers have delivered their first lists, and pods are being scheduled.
+        #: Set when the informers have delivered the initial lists, and pods are being scheduled.
         self.ready = asyncio.Event()
         self._give_up_waiting = give_up_waiting
         #: The scheduling loop, while it runs.
         self._loops: list[asyncio.Task[None]] = []
         self._halted = self._draining = False
         self._validates = settings.validate
-        #: Set when the engine was found to contradict itself; in what.
+        #: Set when a violated invariant was found; and which.
         self._is_invalid = asyncio.Event()
         self._invalid: InvalidStateError | None = None
 
@@ -218,25 +219,25 @@ class Scheduler:
 
     @property
     def bound_by_others(self) -> tuple[str, str] | None:
-        """The first pod of our profiles that came to a node which we did not give it, and that node."""
+        """The first pod of our profiles that was bound by another client, and its node."""
         return self.engine.handlers.bound_by_others
 
     @property
     def configuration(self) -> Configuration:
-        """The one in force."""
+        """The active configuration."""
         return self.engine.profiles.configuration
 
     async def reconfigure(self, configuration: Configuration) -> None:
-        """Bring another configuration into force; raise RefusedConfigurationError, and then nothing has changed.
+        """Apply another configuration; raises RefusedConfigurationError, without having changed anything.
 
-        What is not its profiles', its extenders' or the queue's stays as it was begun with.
+        Only its profiles, extenders and queue settings are used.
         """
         if self._draining:
             raise RefusedConfigurationError("the scheduler is about to end")
         await self._reconfiguration.apply(configuration)
 
     def record(self, recorder: Recorder) -> None:
-        """Record from now on, or from the next moment on at which the engine is in the middle of nothing."""
+        """Start recording, as soon as nothing is in progress in the engine."""
         if self._recorder is not None:
             raise RuntimeError("this scheduler is recorded already")
         self._recorder = recorder
@@ -245,11 +246,11 @@ class Scheduler:
     # -- the engine's inputs ------------------------------------------------------------------------------------------
 
     def clock(self) -> float:
-        """Seconds since the epoch by a monotonic clock: the wall clock at the start, and what has passed since."""
+        """Seconds since the epoch by a monotonic clock: the wall clock at the start plus the elapsed time."""
         return self._started_at + self._times.clock()
 
     def submit(self, input_: Input) -> None:
-        """Hand an input to the engine now, and carry out what follows."""
+        """Pass an input to the engine now, and carry out the effects."""
         if self._recorder is None:
             effects = self.engine.step(input_, self.clock())
         else:
@@ -266,7 +267,7 @@ class Scheduler:
             self.engine.validate()
         except InvalidStateError as e:
             _log.error(e, "The engine contradicts itself", input=type(input_).__name__)
-            # Whoever called may go on in spite of an error; the scheduler ends. Its end must not fail over it again.
+            # The caller may ignore the error, but the scheduler exits. Its shutdown must not fail for the same reason.
             self._validates, self._invalid = False, e
             self._is_invalid.set()
             raise
@@ -275,7 +276,7 @@ class Scheduler:
         self.submit(Answer(number, outcome))
 
     def handle(self, kind: type[ApiStruct], changes: Sequence[Change[Any]]) -> None:
-        """Take in what an informer delivers."""
+        """Process what an informer delivers."""
         self._check_wall_clock()
         if kind in self._documents.kinds:
             for change in changes:
@@ -290,12 +291,12 @@ class Scheduler:
         self.submit(Served(plugins, served=True))
 
     def tick(self) -> None:
-        """Time has come for something."""
+        """Pass a Tick to the engine."""
         self._check_wall_clock()
         self.submit(TICK)
 
     def _check_wall_clock(self) -> None:
-        """Tell the engine if it was set."""
+        """Tell the engine if the wall clock was set."""
         ahead = self._times.wall_clock() - self.clock()
         if abs(ahead - self._ahead) > WALL_CLOCK_TOLERANCE:
             self._ahead = ahead
@@ -308,7 +309,7 @@ class Scheduler:
         return self.engine.run_plugin(action)
 
     async def ask(self, question: Ask) -> Outcome:
-        """Put a question to an extender, for somebody who only asks."""
+        """Call an extender for a question."""
         return await self._effects.told(question)
 
     async def sleep_until(self, at: float) -> None:
@@ -318,11 +319,11 @@ class Scheduler:
 
     @property
     def synced(self) -> asyncio.Event:
-        """Set when the informers have delivered their first lists."""
+        """Set when the informers have delivered the initial lists."""
         return self.informers.synced
 
     async def run(self, *, lead: asyncio.Event | None = None) -> None:
-        """Keep up with the cluster until cancelled, and schedule from when `lead` is set; None: at once."""
+        """Follow the cluster until cancelled, and schedule once `lead` is set; None: immediately."""
         tasks = [
             asyncio.create_task(self._broadcaster.run()),
             asyncio.create_task(self.informers.run()),
@@ -343,9 +344,9 @@ class Scheduler:
         raise self._invalid
 
     async def drain(self) -> None:
-        """Begin no more; let binds that were sent get there, and give up those that still wait for their turn.
+        """Stop scheduling. Binds that were sent are completed; those that wait for their turn are dropped.
 
-        Pods that are given up stay pending, for whoever schedules next.
+        Pods whose binds are dropped stay pending for the next scheduler.
         """
         self._draining = True
         self.submit(Stopped())
@@ -353,11 +354,11 @@ class Scheduler:
         if self._give_up_waiting is not None:
             self._give_up_waiting()
         await self._until(lambda: self.engine.under_way <= self.engine.resting + self._effects.given_up)
-        # Those that wait on Permit, or take too long. A plugin's word must not bind them now.
+        # Those that wait on Permit, or take too long. A plugin must not cause a binding now.
         await self._cancelled(self._effects.end())
 
     async def halt(self) -> None:
-        """Write nothing more to the cluster: another replica schedules it."""
+        """Stop all writes to the cluster: another replica is the leader."""
         self._halted = self._draining = self._effects.halted = True
         self.submit(Stopped())
         await self._cancelled((*self._loops, *self._effects.tasks))
@@ -386,13 +387,13 @@ class Scheduler:
     async def _cancelled(self, tasks: Iterable[asyncio.Task[Any]]) -> None:
         stubborn = await cancel_all(tasks, seconds=CANCELLATION_TIMEOUT, sleep=self._times.sleep)
         if stubborn:
-            # Nobody waits for them again.
+            # They will not be waited for again.
             self._effects.abandon(stubborn)
             text = "cancelled tasks did not end and are abandoned; plugins must not swallow CancelledError"
             _log.error(None, text, tasks=sorted(task.get_name() for task in stubborn))
 
     async def _until(self, reached: Callable[[], bool]) -> None:
-        """Let effects end until that is reached; those that take too long are not waited for."""
+        """Let effects finish until the condition holds; those that take too long are not waited for."""
         timer = asyncio.ensure_future(self._times.sleep(SHUTDOWN_TIMEOUT))
         try:
             while not reached() and self._effects.tasks and not timer.done():
@@ -406,7 +407,7 @@ class Scheduler:
         if lead is not None:
             await lead.wait()
         try:
-            # The end may have been asked for before there were first lists.
+            # Shutdown may be requested before the initial lists.
             if not self._draining:
                 self.ready.set()
                 self.submit(Started())
@@ -438,17 +439,17 @@ class Scheduler:
     # -- for pages, metrics and tests ---------------------------------------------------------------------------------
 
     def refresh_metrics(self) -> None:
-        """Set the gauges of sizes, before metrics are shown."""
+        """Set the gauges of sizes, before metrics are exported."""
         self.engine.refresh_metrics()
 
     @property
     def dropped_events(self) -> int:
-        """Events lost because too many waited."""
+        """Events lost because too many were waiting."""
         return self._broadcaster.dropped
 
     @property
     def busy(self) -> bool:
-        """Whether a pod could be scheduled, is being bound, or something is still to be written."""
+        """Whether a pod can be scheduled or is being bound, or a write is pending."""
         engine = self.engine
         return bool(
             engine.queue.counts()["active"]
@@ -459,7 +460,7 @@ class Scheduler:
 
 
 class _Alarm:
-    """Ticks when the engine wants to be woken."""
+    """Passes a Tick when the engine wants to be woken."""
 
     def __init__(self, scheduler: Scheduler) -> None:
         self._scheduler = scheduler
@@ -467,7 +468,7 @@ class _Alarm:
         self._task: asyncio.Task[None] | None = None
 
     def set(self, at: float) -> None:
-        """Tick at this time, if not before."""
+        """Tick at this time, unless an earlier one is set."""
         if at < self._at:
             self.stop()
             self._at = at
@@ -475,7 +476,7 @@ class _Alarm:
 
     async def _ring(self, at: float) -> None:
         await self._scheduler.sleep_until(at)
-        # What follows may set it again.
+        # Before the tick, which may set it again.
         self._at, self._task = inf, None
         self._scheduler.tick()
 
@@ -494,7 +495,7 @@ def _always() -> bool:
 
 
 async def _first_to_end(tasks: Sequence[asyncio.Task[None]]) -> None:
-    """Until one of them ends, be it cancelled; what fails is raised."""
+    """Wait until one of the tasks ends or is cancelled; exceptions propagate."""
     done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
     for task in done:
         if not task.cancelled():

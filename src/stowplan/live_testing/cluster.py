@@ -43,11 +43,11 @@ if TYPE_CHECKING:
     from stowplan.queue.queued_pod import QueuedPod
     from stowplan.simulate.latency import Latency
 
-#: Seconds since the epoch at which time begins.
+#: Simulated time starts here, in seconds since the epoch.
 START = 1_800_000_000.0
-#: Attempts of one pod at one moment after which it will never come to rest.
+#: Maximum number of attempts of one pod without time passing, after which the test fails.
 MAX_ATTEMPTS = 1_000
-#: Namespaces that every cluster has.
+#: The initial namespaces of a cluster.
 _NAMESPACES = ("default", "kube-node-lease", "kube-public", "kube-system")
 _NAME_LABEL = "kubernetes.io/metadata.name"
 
@@ -55,11 +55,11 @@ _log = get_logger(__name__)
 
 
 class RestlessError(RuntimeError):
-    """The scheduler does not settle although no time passes."""
+    """The scheduler keeps working without time passing."""
 
 
 class LiveCluster:
-    """The cluster, the scheduler, and what a test does to them. Objects are dicts, kinds are named as in URLs."""
+    """An in-memory cluster with a running scheduler. Objects are dicts; kinds are named by their plural, as in URLs."""
 
     def __init__(
         self,
@@ -121,7 +121,7 @@ class LiveCluster:
                 _log.warning(problem)
 
     def plugin(self, name: str, profile: str = DEFAULT_SCHEDULER_NAME) -> Plugin:
-        """The instance of a plugin that a profile works with."""
+        """The plugin instance of a profile."""
         return self.engine.frameworks[profile].plugins[name]
 
     @property
@@ -129,10 +129,11 @@ class LiveCluster:
         """Seconds since the epoch."""
         return self._time.now
 
-    # -- doing --------------------------------------------------------------------------------------------------------
+    # -- actions
+    # ----------------------------------------------------------------------------------------------------------
 
     def create(self, *objects: Mapping[str, Any]) -> None:
-        """Create objects of any kind, in this order; definitions of custom resources as well."""
+        """Create objects of any kind in this order, including CustomResourceDefinitions."""
         for obj in objects:
             off = self._kinds.off
             self._put(obj)
@@ -148,7 +149,7 @@ class LiveCluster:
     def patch(
         self, plural: str, name: str, patch: Mapping[str, Any], *, namespace: str = "default", subresource: str = ""
     ) -> None:
-        """Merge a patch into an object; into its status only with `subresource="status"`."""
+        """Apply a merge patch to an object. To patch its status, pass `subresource="status"`."""
         kind = self._kinds.named(plural)
         body = dict(patch)
         request = Patch(
@@ -158,46 +159,47 @@ class LiveCluster:
         self.settle()
 
     def delete(self, plural: str, name: str, *, namespace: str = "default") -> None:
-        """Delete an object at once, without grace."""
+        """Delete an object immediately, without a grace period."""
         kind = self._kinds.named(plural)
         self._time.write(Delete(kind=kind, namespace=_scoped(kind, namespace), name=name), grace=0)
         self.settle()
 
     def advance(self, seconds: float) -> None:
-        """Let time pass: timeouts come, backoffs end."""
+        """Advance the time, so that timeouts expire and backoffs end."""
         self._time.advance(seconds)
         self._attempts.check()
 
     def settle(self) -> None:
-        """Let everything happen that needs no time, such as what follows from `allow` and `reject` of a waiting pod."""
+        """Process everything that takes no time, for example after calling `allow` or `reject` on a waiting pod."""
         self._time.run(until=self._time.now)
         self._attempts.check()
 
-    # -- looking ------------------------------------------------------------------------------------------------------
+    # -- queries
+    # ----------------------------------------------------------------------------------------------------------
 
     def get(self, plural: str, name: str, *, namespace: str = "default") -> dict[str, Any]:
-        """An object, with the fields that the scheduler reads; NotFound if there is none."""
+        """An object, with the fields that the scheduler reads; raises NotFound."""
         kind = self._kinds.named(plural)
         return to_dict(self._store.get(kind, _scoped(kind, namespace), name))
 
     def node_of(self, pod: str, *, namespace: str = "default") -> str:
-        """Where a pod is; "" while it is nowhere."""
+        """The pod's node; "" if it has none."""
         return self._store.get(Pod, namespace, pod).spec.node_name
 
     def why_pending(self, pod: str, *, namespace: str = "default") -> str:
-        """What its PodScheduled condition says; "" if it says nothing."""
+        """The message of its PodScheduled condition; "" if there is none."""
         conditions = self._store.get(Pod, namespace, pod).status.conditions
         return next((one.message for one in conditions if one.type == "PodScheduled"), "")
 
     def story(self, pod: str, *, namespace: str = "default") -> StoryRecord:
-        """What happened to a pod and why, step by step; a pod that is gone has its story, too."""
+        """What happened to a pod and why, step by step; also for deleted pods."""
         found = self.engine.stories.of(f"{namespace}/{pod}")
         if found is None:
             raise LookupError(f'pod "{namespace}/{pod}" has no story')
         return found.record()
 
     def events(self, about: str = "", reason: str = "") -> list[dict[str, Any]]:
-        """The Events, in order: all of them, or those about objects of that name, or with that reason."""
+        """Recorded Events in order, optionally only those about objects of this name, or with this reason."""
         found = (
             event
             for event in self._store.list(Event)
@@ -215,7 +217,7 @@ def _scoped(kind: Any, namespace: str) -> str:
 
 
 class _Attempts:
-    """Ends a run in which a pod is tried again and again at one moment."""
+    """Stops a run in which a pod is tried again and again without time passing."""
 
     def __init__(self) -> None:
         self._at = START
@@ -240,10 +242,10 @@ class _Attempts:
             self._time.at(self._at, Stopped())
 
     def failed(self, queued: QueuedPod, failure: Failure) -> None:
-        """Nothing: attempts are counted when they are decided."""
+        """No-op: attempts are counted when they are decided."""
 
     def bound(self, attempt: Attempt) -> None:
-        """Nothing, either."""
+        """No-op."""
 
 
 @contextmanager
@@ -257,12 +259,14 @@ def live_cluster(
     feature_gates: Mapping[str, bool] | None = None,
     plugin_timeout: float = PLUGIN_TIMEOUT,
 ) -> Iterator[LiveCluster]:
-    """A cluster with these objects and a scheduler that is ready.
+    """Create a cluster with these objects and a running scheduler.
 
-    `seed` decides wherever chance does; `latency` says how long requests, news and the ends of evicted pods take, if
-    not nothing. `call_extender` answers for the extenders of `config`: it gets the URL of a call and its body, and
-    returns the answer, as JSON would hold them; nobody is asked to bind. `feature_gates` are those that differ from the
-    defaults. `plugin_timeout`: seconds after which a call of a plugin that hangs is broken off; 0: never.
+    * `seed`: seed of the scheduler's random source.
+    * `latency`: durations of requests, watch updates and graceful pod deletions; by default all are zero.
+    * `call_extender`: answers for the extenders of `config`. It gets the URL and the body of a call and returns the
+      response body, both as JSON values. Extenders are never asked to bind.
+    * `feature_gates`: gates that differ from their defaults.
+    * `plugin_timeout`: seconds after which a plugin call is interrupted; 0: never.
     """
     cluster = LiveCluster(
         config=config,

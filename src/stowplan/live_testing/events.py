@@ -22,9 +22,9 @@ class Events:
         self._nanoseconds = 0
 
     def told(self, tell: Tell, now: float) -> list[Request]:
-        """What is to be written for it."""
+        """The request that stores a recorded Event."""
         over = [self._again(event) for event in self._series.finish(now)]
-        # Names are made of them: two events must not share one.
+        # Used in names, so it must be unique.
         self._nanoseconds = max(int(now * 1e9), self._nanoseconds + 1)
         instance = f"{tell.profile}-localhost"
         key = EventKey(tell.type_, tell.action, tell.reason, tell.profile, instance, tell.regarding, tell.related)
@@ -38,7 +38,7 @@ class Events:
         return Create(obj=self._form.create(event, series=False))
 
     def _again(self, event: RecordedEvent) -> Request:
-        """How often it has happened."""
+        """How often it has occurred."""
         if event.final:
             self._series.forget(event)
         namespace = namespace_of_event(event.key.regarding)

@@ -1,7 +1,7 @@
 """Kinds of the in-memory cluster, including custom resources.
 
-Of a CustomResourceDefinition only the group, the names, the scope and the versions count. While there is none for a
-resource that plugins need, the cluster does not serve it, and they are switched off.
+Of a CustomResourceDefinition only the group, the names, the scope and the versions are used. As long as there is none
+for a resource that plugins need, the resource is not served and these plugins are disabled.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Kinds:
     def __init__(self, watched: Iterable[WatchedKind]) -> None:
         self._by_plural: dict[str, type[ApiStruct]] = {str(resource_of(kind)): kind for kind in KINDS.values()}
         self._by_plural[str(resource_of(Definition))] = Definition
-        #: (apiVersion, kind) -> type, of what definitions added.
+        #: (apiVersion, kind) -> type, from definitions.
         self._defined: dict[tuple[str, str], type[ApiStruct]] = {
             ("apiextensions.k8s.io/v1", "CustomResourceDefinition"): Definition
         }
@@ -37,14 +37,14 @@ class Kinds:
         self._missing = list(self._watched)
 
     def named(self, plural: str) -> type[ApiStruct]:
-        """The kind of `pods`, or with its group `licences.shop.example.com`."""
+        """The kind of a plural such as `pods`, or with its group, `licences.shop.example.com`."""
         found = self._by_plural.get(plural)
         if found is None:
             raise ValueError(f"the cluster has no {plural!r}: want a plural, with its group if it has one")
         return found
 
     def decoded(self, obj: Mapping[str, Any]) -> ApiStruct:
-        """The object of a dict, which may be changed afterwards; ValueError if it makes no sense."""
+        """The typed object of a dict, independent of it; raises ValueError if it is invalid."""
         api_version, kind = str(obj.get("apiVersion")), str(obj.get("kind"))
         custom = self._defined.get((api_version, kind))
         try:
@@ -62,11 +62,11 @@ class Kinds:
 
     @property
     def off(self) -> frozenset[str]:
-        """Plugins that need what the cluster does not serve."""
+        """Plugins that need a kind which is not served."""
         return frozenset().union(*(watched.needed_by for watched in self._missing))
 
     def define(self, definition: CustomObject) -> None:
-        """Serve what a definition describes."""
+        """Serve the kind of a CustomResourceDefinition."""
         spec = definition.content["spec"]
         group, names = spec["group"], spec["names"]
         for version in spec["versions"]:
@@ -80,6 +80,6 @@ class Kinds:
     def _type_of(self, resource: str, *, namespaced: bool) -> type[CustomObject]:
         for watched in self._watched:
             if issubclass(watched.kind, CustomObject) and watched.kind.resource == resource:
-                # A plugin says which type stands for it.
+                # A plugin has declared a type for it.
                 return watched.kind
         return custom_resource(resource) if namespaced else custom_resource(resource, namespaced=False)

@@ -9,6 +9,7 @@ Upstream: pkg/controller (deployment, statefulset, job, replicaset, daemon).
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
@@ -16,7 +17,7 @@ from msgspec.structs import replace
 from stowplan.api.decode import DecodeError, convert, to_dict
 from stowplan.api.load import LoadError
 from stowplan.api.meta import OwnerReference
-from stowplan.api.types import Node, PersistentVolumeClaim, Pod, ReplicaSet
+from stowplan.api.types import PersistentVolumeClaim, Pod, ReplicaSet
 from stowplan.framework.explanations.formatting import count
 from stowplan.loading.daemon_sets import tied_to, tolerating, wanted_on
 from stowplan.loading.workloads import belongs_to, pod_of
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from stowplan.api.meta import ApiStruct
+    from stowplan.api.types import Node
 
 #: Workloads that have a note each.
 _TOLD = 3
@@ -32,14 +34,23 @@ _TOLD = 3
 WORKLOADS = frozenset(("Deployment", "StatefulSet", "ReplicaSet", "ReplicationController", "Job", "DaemonSet"))
 
 
-def unmade(manifests: Iterable[Mapping[str, Any]], objects: Sequence[ApiStruct]) -> tuple[list[ApiStruct], list[str]]:
-    """(the pods and what comes with them, what to say of it); raise LoadError."""
+@dataclass(frozen=True)
+class Unmade:
+    """Pods and what comes with them."""
+
+    objects: tuple[ApiStruct, ...]
+    #: What to say of it.
+    notes: tuple[str, ...]
+    #: Whose they are: kind, namespace, name; also of those that want none.
+    workloads: tuple[tuple[str, str, str], ...]
+
+
+def unmade(manifests: Iterable[Mapping[str, Any]], objects: Sequence[ApiStruct], nodes: Sequence[Node]) -> Unmade:
+    """Of workloads without pods among the objects, DaemonSets' for the nodes; raise LoadError."""
     pods = [obj for obj in objects if isinstance(obj, Pod)]
-    nodes = [obj for obj in objects if isinstance(obj, Node)]
     made: list[ApiStruct] = []
     notes = []
     workloads = []
-    all_pods = 0
     for manifest in manifests:
         if not _is_written_by_hand(manifest) or _has_pods(manifest, pods):
             continue
@@ -49,17 +60,18 @@ def unmade(manifests: Iterable[Mapping[str, Any]], objects: Sequence[ApiStruct])
             continue
         found = list(_of_daemon_set(manifest, nodes) if manifest["kind"] == "DaemonSet" else _made(manifest))
         made += found
-        number = sum(isinstance(obj, Pod) for obj in found)
-        if number:
-            workloads.append((manifest, number))
-            all_pods += number
-    if len(workloads) > _TOLD:
-        first = f"{_name(workloads[0][0])}, …"
-        asked = f"using their templates: {count(all_pods, 'pod')}"
-        notes.append(f"{len(workloads)} workloads ({first}) have no pods yet: {asked}")
+        workloads.append((manifest, sum(isinstance(obj, Pod) for obj in found)))
+    told = [(manifest, number) for manifest, number in workloads if number]
+    if len(told) > _TOLD:
+        asked = f"using their templates: {count(sum(number for _, number in told), 'pod')}"
+        notes.append(f"{len(told)} workloads ({_name(told[0][0])}, …) have no pods yet: {asked}")
     else:
-        notes += (_asking(*each) for each in workloads)
-    return made, notes
+        notes += (_asking(*each) for each in told)
+    return Unmade(tuple(made), tuple(notes), tuple(_known_as(manifest) for manifest, _ in workloads))
+
+
+def _known_as(manifest: Mapping[str, Any]) -> tuple[str, str, str]:
+    return manifest["kind"], _namespace(manifest), manifest["metadata"].get("name") or ""
 
 
 def _asking(manifest: Mapping[str, Any], number: int) -> str:
@@ -96,7 +108,7 @@ def _replicas(manifest: Mapping[str, Any]) -> int:
 def _of_daemon_set(manifest: Mapping[str, Any], nodes: Iterable[Node]) -> Iterator[Pod]:
     """One for each node that its template suits."""
     template = tolerating(pod_of(manifest))
-    owner = convert(_owner(manifest), OwnerReference)
+    owner = convert(owner_of(manifest), OwnerReference)
     for index, node in enumerate(node for node in nodes if wanted_on(template, node)):
         metadata = replace(template.metadata, name=_pod_name(manifest, index), owner_references=(owner,))
         yield tied_to(replace(template, metadata=metadata), node.metadata.name)
@@ -107,7 +119,7 @@ def _made(manifest: Mapping[str, Any]) -> Iterator[ApiStruct]:
     if not number:
         return
     template = to_dict(pod_of(manifest))
-    owner = _owner(manifest)
+    owner = owner_of(manifest)
     if owner["kind"] != manifest["kind"]:
         yield _replica_set(manifest, owner["name"])
     claims = (manifest.get("spec") or {}).get("volumeClaimTemplates") or ()
@@ -125,7 +137,7 @@ def _made(manifest: Mapping[str, Any]) -> Iterator[ApiStruct]:
             yield claim_of(manifest, claim, name)
 
 
-def _owner(manifest: Mapping[str, Any]) -> dict[str, Any]:
+def owner_of(manifest: Mapping[str, Any]) -> dict[str, Any]:
     """A Deployment has its pods through a ReplicaSet that is named after it."""
     kind, name = manifest["kind"], manifest["metadata"].get("name") or ""
     if kind == "Deployment":

@@ -1,6 +1,6 @@
 """A cluster from objects, in memory: the public Python API.
 
-`cluster.py` is `Cluster`, `scheduling.py` what its `schedule` does.
+`cluster.py` has `Cluster`, `scheduling.py` implements its `schedule`.
 """
 
 from stowplan.offline.cluster import Cluster

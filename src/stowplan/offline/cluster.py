@@ -1,6 +1,6 @@
 """`Cluster`: a cluster in memory to query and experiment with; no API server, no clock, no background work.
 
-This is the public Python API. Objects are dicts as Kubernetes serialises them.
+This is the public Python API. Objects are dicts as Kubernetes serializes them.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from stowplan.engine.engine import Engine
 from stowplan.engine.settings import EngineSettings
 from stowplan.engine.watched_kinds import watched_kinds
 from stowplan.explain.judging import judged, judged_group
-from stowplan.explain.suggestions import advise
+from stowplan.explain.suggestions.suggestions import advise
 from stowplan.extenders.asking import asking, extenders_without_binders, posting_to
 from stowplan.extenders.calls import Calls, kinds_wanted
 from stowplan.framework.events import Hint, events_of_change
 from stowplan.framework.explanations.formatting import count
-from stowplan.framework.registry import installed_plugins
+from stowplan.framework.runtime.registry import installed_plugins
 from stowplan.guarding.guarded_plugins import guarded_registry
 from stowplan.guarding.hang_guard import PLUGIN_TIMEOUT, CallGuard
 from stowplan.loading.files import objects_of_files
@@ -48,16 +48,16 @@ if TYPE_CHECKING:
     from stowplan.engine.decision.algorithm import Decision
     from stowplan.engine.settings import Chance
     from stowplan.engine.watched_kinds import WatchedKind
-    from stowplan.explain.group_verdict import GroupVerdict
-    from stowplan.explain.verdict import Verdict
+    from stowplan.explain.verdicts.group_verdict import GroupVerdict
+    from stowplan.explain.verdicts.verdict import Verdict
     from stowplan.framework.interface import Plugin
-    from stowplan.framework.registry import Registry
-    from stowplan.framework.runtime import Framework
+    from stowplan.framework.runtime.framework import Framework
+    from stowplan.framework.runtime.registry import Registry
     from stowplan.loading.live_cluster import LiveCluster
 
 
 class ClusterOptions(TypedDict, total=False):
-    """The keyword arguments of `Cluster`, for those who pass them on."""
+    """The keyword arguments of `Cluster`, for functions that pass them on."""
 
     config: Mapping[str, Any] | str | os.PathLike[str] | Configuration | None
     plugins: Sequence[type[Plugin]]
@@ -72,13 +72,13 @@ class Cluster:
     """A cluster in memory with a scheduler for it.
 
         cluster = Cluster.from_files("cluster.json")   # or from_kubeconfig(), or objects as dicts
-        cluster.explain("shop/web-0").to_frame()       # every node: its points, or who refuses the pod and why
+        cluster.explain("shop/web-0").to_frame()       # every node: its scores, or which plugin rejects the pod and why
         with cluster.transaction():                    # what if …; undone at the end
             cluster.evict("shop/web-1")
             print(cluster.schedule())
 
-    Pods are named `namespace/name`; without a namespace, `default/` is meant. `stowplan.what_if` answers what fits, and
-    what a drain or the loss of a zone would do.
+    Pods are named `namespace/name`; the namespace defaults to `default`. `stowplan.what_if` answers how many pods fit,
+    and what a drain or the loss of a zone would do.
     """
 
     def __init__(
@@ -93,29 +93,38 @@ class Cluster:
         feature_gates: Mapping[str, bool] | None = None,
         plugin_timeout: float = PLUGIN_TIMEOUT,
     ) -> None:
-        """A cluster of `objects`, and a scheduler with a configuration and plugins.
+        """Create a cluster of `objects`, with a scheduler for the given configuration and plugins.
 
-        * `objects`: dicts as Kubernetes serialises them, Lists too; `from_files` and `from_kubeconfig` read them.
-        * `config`: a KubeSchedulerConfiguration of any version, or a Policy, as a dict or the path of a file.
-        * `plugins`: classes of your own; plugins of installed packages are known already.
-        * `call_extender`: answers for the extenders of the configuration. It gets the URL of a call and its body, and
-          returns the answer, both as JSON values. None: extenders are called over HTTP. They are never asked to bind.
-        * `plugin_timeout`: seconds after which a call of a plugin that hangs is interrupted; 0: never.
+        * `objects`: dicts as Kubernetes serializes them, including Lists; see also `from_files` and `from_kubeconfig`.
+        * `config`: a KubeSchedulerConfiguration of any version, or a Policy, as a dict or a file path.
+        * `plugins`: your own plugin classes. Plugins of installed packages are always available.
+        * `call_extender`: answers for the extenders of the configuration. It gets the URL and the body of a call and
+          returns the response body, both as JSON values. None: extenders are called over HTTP. They are never asked to
+          bind.
+        * `plugin_timeout`: seconds after which a plugin call is interrupted; 0: never.
         """
-        #: Plugins that the caller has handed over.
+        #: Plugins passed by the caller.
         self.plugins = tuple(plugins)
+        self._options = ClusterOptions(
+            plugins=self.plugins,
+            random=random,
+            reuse=reuse,
+            call_extender=call_extender,
+            feature_gates=dict(feature_gates or {}),
+            plugin_timeout=plugin_timeout,
+        )
         for plugin in self.plugins:
             if not isinstance(plugin, type) or not isinstance(getattr(plugin, "name", None), str):
                 raise ClusterError(f"plugins: want classes of plugins, got {plugin!r}")
-        # A caller may hand over installed plugins too; each joins once.
+        # A caller may pass installed plugins, too; each is registered once.
         known = dict.fromkeys((*installed_plugins(), *plugins))
         guard = CallGuard(seconds=plugin_timeout)
         registry = guarded_registry(known, guard)
-        #: What was skipped or made up when objects were read, for the user to know.
+        #: Notes for the user about what was skipped or added when objects were read.
         self.notes: tuple[str, ...] = ()
         features = _features(config, feature_gates or {})
         self.config = _configuration(config, registry, features, [plugin.name for plugin in plugins])
-        #: Objects as they came, as far as extenders get them.
+        #: The original objects, as far as extenders get them.
         self.documents = Documents(kinds_wanted(self.config))
         post = post_to_extender if call_extender is None else posting_to(call_extender)
         self._ask = asking(Calls(self.config, self.documents), post)
@@ -144,19 +153,20 @@ class Cluster:
         self.state.transactions.register("pod names", self._names)
         self.state.transactions.register("reservations", self._reservations)
 
-    # -- from elsewhere -----------------------------------------------------------------------------------------------
+    # -- constructors
+    # -----------------------------------------------------------------------------------------------------
 
     @classmethod
     def from_files(
         cls, *paths: str | os.PathLike[str], recursive: bool = False, **options: Unpack[ClusterOptions]
     ) -> Self:
-        """A cluster from files and folders: manifests, and what `kubectl get -o json` (or yaml) writes.
+        """Create a cluster from files and directories: manifests, or the output of `kubectl get -o json` (or yaml).
 
-        Of a folder its own files are read; with `recursive` also those of the folders in it.
+        Directories are only read recursively with `recursive`.
 
-        Files are read as by `stowplan explain -f`: defaults are filled in as by an API server, and a workload without
-        pods gets the pods that it asks for, pending. `notes` lists what was skipped. Other arguments are those of
-        `Cluster`. Raise LoadError, which has a line with the place of each problem.
+        Files are read like those of `stowplan explain -f`: defaults are set as by an API server, and a workload without
+        pods gets its pods, pending. `notes` lists what was skipped. Other arguments are those of `Cluster`. Raises
+        LoadError, with one line per problem and its location.
         """
         found = objects_of_files([os.fspath(path) for path in paths], recursive=recursive)
         cluster = cls(found.objects, **options)
@@ -171,11 +181,11 @@ class Cluster:
         context: str | None = None,
         **options: Unpack[ClusterOptions],
     ) -> Self:
-        """A copy of a live cluster as it is now, found as kubectl finds it. The cluster is only read.
+        """Copy the current state of a live cluster, selected as kubectl does. The cluster is only read.
 
-        `notes` lists what could not be read. Other arguments are those of `Cluster`. Raise LiveClusterError.
+        `notes` lists what could not be read. Other arguments are those of `Cluster`. Raises LiveClusterError.
         """
-        # What talks HTTP takes a while to import.
+        # The HTTP client is slow to import.
         from stowplan import __version__
         from stowplan.client.http.user_agent import user_agent
         from stowplan.loading.live_cluster import read_now
@@ -193,15 +203,23 @@ class Cluster:
         cluster.notes = (*notes, *read.notes)
         return cluster
 
+    def reconfigured(self, config: Mapping[str, Any] | str | os.PathLike[str] | Configuration) -> Cluster:
+        """A copy of it with a scheduler of another configuration; a Configuration brings its own feature gates."""
+        options = self._options.copy()
+        options["config"] = config
+        if isinstance(config, Configuration):
+            options["feature_gates"] = None
+        return Cluster(self.state.everything(), **options)
+
     def kinds_read(self, *, report: Callable[[str], None]) -> Sequence[WatchedKind]:
         """The kinds of objects that this scheduler reads."""
         return watched_kinds(self.algorithm.frameworks.values(), report=report)
 
     def take_in(self, read: LiveCluster) -> None:
-        """Take in what was read of a live cluster."""
+        """Add everything that was read from a live cluster."""
         for obj in read.objects:
             self.add(obj)
-        # As a live scheduler does: what cannot work here takes no part.
+        # Like a live scheduler: disable plugins whose kinds are not served.
         idle = frozenset[str]().union(*(watched.needed_by for watched in read.unserved))
         for framework in self.algorithm.frameworks.values():
             framework.switch_off(idle)
@@ -218,7 +236,7 @@ class Cluster:
         """Add an object, or update a known one. Kinds that the scheduler does not read are ignored."""
         found = None if obj is None else decoded(obj)
         if isinstance(obj, Mapping) and found is not None:
-            # What is passed on to extenders has all its fields.
+            # Extenders get objects with all fields.
             self.documents.keep(found, msgspec.json.encode(obj))
         if isinstance(found, t.Node):
             self.state.add_node(found)
@@ -284,23 +302,21 @@ class Cluster:
         info = self.state.pod_info(found)
         return self.state.placed(info.uid) or info
 
-    # -- questions ----------------------------------------------------------------------------------------------------
+    # -- questions
+    # --------------------------------------------------------------------------------------------------------
 
     def explain(self, pod: Mapping[str, Any] | str | t.Pod, *, extenders: bool = True) -> Verdict:
-        """Judge a pod on every node without changing anything. A placed pod is judged as if it were not placed.
-
-        `extenders`: whether to call the extenders of the configuration for filtering and prioritizing.
-        """
+        """Judge a pod on every node without side effects. A placed pod is judged as if it were not placed."""
         info = self.pod(pod)
         self.framework_of(info)
         return advise(self.engine, judged(self.engine, info, ask=self._ask if extenders else None))
 
     def explain_group(self, group: str, *, extenders: bool = True) -> GroupVerdict:
-        """Judge a pod group, `namespace/name`, as a whole without changing anything.
+        """Judge a pod group, `namespace/name`, as a whole, without side effects.
 
         Needs `feature_gates` with GenericWorkload, and GangScheduling or TopologyAwareWorkloadScheduling for groups
-        that use them. A group whose pods all have nodes is judged as if it were to be placed now. `extenders`: whether
-        to call the extenders of the configuration.
+        that use them. A group whose pods all have nodes is judged as if none had. `extenders`: whether to call the
+        extenders of the configuration.
         """
         key = group if "/" in group else f"default/{group}"
         if self.state.objects.get(t.PodGroup, key) is None and not self.state.pod_groups.known(key):
@@ -317,7 +333,7 @@ class Cluster:
         return self.state.transaction()
 
     def framework_of(self, info: PodInfo) -> Framework:
-        """The profile that schedules a pod; ClusterError if there is none for its scheduler name."""
+        """The profile that schedules a pod; raises ClusterError if there is none for its scheduler name."""
         framework = self.engine.framework_for(info)
         if framework is None:
             name = info.pod.spec.scheduler_name
@@ -333,7 +349,7 @@ class Cluster:
         """The events that a change of an object causes, and each plugin's queueing hint for a pod."""
         before, after = (None if obj is None else decoded(obj) for obj in (old, new))
         with self.transaction():
-            # Made, as when a live scheduler judges it: hints look other objects up.
+            # Apply the change, as in a live scheduler: hints look other objects up.
             if isinstance(after, STORED):
                 self.add(after)
             elif after is None and isinstance(before, STORED):
@@ -348,14 +364,14 @@ class Cluster:
                 for listener in registered:
                     if listener.event.covers(event):
                         hint = _hint(listener, info, before, after)
-                        # Several registrations may hear a change: one that says Queue is enough.
+                        # With several registrations for a change, one that returns Queue is sufficient.
                         hints[name] = hint if hints.get(name) != Hint.QUEUE.value else Hint.QUEUE.value
         return {"events": sorted({event.label for event in events}), "hints": hints}
 
     # -- changes ------------------------------------------------------------------------------------------------------
 
     def place(self, pod: Mapping[str, Any] | str | t.Pod, node_name: str) -> None:
-        """Put a pod without a node on a node, without asking any plugin."""
+        """Place a pending pod on a node, without running any plugin."""
         info = self.pod(pod)
         if node_name not in self.state.table.row_of:
             raise ClusterError(f'pod "{info.key}" cannot be placed: node "{node_name}" not found')
@@ -367,40 +383,40 @@ class Cluster:
         self.state.pending.remove(info.key)
 
     def evict(self, pod: Mapping[str, Any] | str | t.Pod) -> None:
-        """Remove a pod from its node and from the cluster. Nothing recreates it."""
+        """Remove a pod from its node and from the cluster. It is not recreated."""
         info = self.pod(pod)
         if not info.node_name:
             raise ClusterError(f'pod "{info.key}" cannot be evicted: it is on no node')
         self._remove_pod(info)
 
     def schedule(self, pods: Iterable[Mapping[str, Any] | str | t.Pod] | None = None) -> list[Decision]:
-        """Place pods one after the other (None: all pending ones, in queue order); return the last decision about each.
+        """Place pods (None: all pending ones, in queue order); return the last decision for each.
 
-        Runs the real queue, scheduling cycles and bindings until only time could help: victims of preemption leave and
-        the preemptor follows, and a refused pod is tried again after an event that may help it. No time passes. A pod
-        that still waits on Permit at the end is rejected as after a timeout, and nothing arrives that PreBind waits
-        for; but claims are bound, and volumes provisioned for them, as soon as a pod has its node.
+        Runs the real queue, scheduling cycles and bindings until only time could change anything: victims of preemption
+        leave and the preemptor follows, and a rejected pod is retried after an event that may help it. No time passes.
+        A pod that still waits on Permit at the end is rejected as after a timeout, and a PreBind that waits for
+        something fails; but claims are bound, and volumes provisioned for them, as soon as a pod has its node.
         """
         if isinstance(pods, str | Mapping | t.Pod):
             raise ClusterError("schedule takes a list of pods: schedule([pod])")
         if pods is None:
-            # Those of other schedulers are theirs to place.
+            # Pods of other schedulers stay pending.
             ours = [info for info in self.state.pending.values() if self.engine.framework_for(info) is not None]
             return self._scheduling.all_of(ours)
         return self._scheduling.in_order([self.pod(pod) for pod in pods])
 
     def places(self, pods: Iterable[str]) -> list[Decision]:
-        """Place pods (`namespace/name`) as `schedule` does, many equal ones in a fraction of the time.
+        """Place pods (`namespace/name`) like `schedule`, but many equal ones in a fraction of the time.
 
-        For counterfactuals: nothing is kept of the pods but where they are.
+        For counterfactuals: only the resulting nodes are recorded.
         """
         return self._scheduling.places([self.pod(pod) for pod in pods])
 
     def foreseen(self, pods: Iterable[t.Pod]) -> list[Decision] | None:
-        """The decisions that `places` would make about pods if they were added, without adding them.
+        """The decisions that `places` would make for pods if they were added, without adding them.
 
-        They may have names of pods whose nodes are gone. None where the decisions cannot be told so: where pods differ,
-        where one finds no node, where a plugin takes notice.
+        Their names may be those of pods on removed nodes. None if the decisions cannot be computed this way: the pods
+        differ, one finds no node, or a plugin has to be notified.
         """
         with self.transaction():
             return self._scheduling.foreseen([self.state.pod_info(pod) for pod in pods])
@@ -432,6 +448,6 @@ def _hint(listener: Any, info: PodInfo, old: Any, new: Any) -> str:
     try:
         hint: Hint = listener.hint(info, old, new)
     except Exception:
-        # What cannot be judged is worth a try.
+        # If the hint fails, the pod is retried.
         return "Error"
     return hint.value

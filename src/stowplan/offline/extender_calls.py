@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 
 def post_to_extender(call: Call) -> tuple[int, bytes]:
-    """Over HTTP, which takes a while to import."""
+    """Send over HTTP. The HTTP client is slow to import."""
     from stowplan import __version__
     from stowplan.client.extender_http import post_blocking
     from stowplan.client.http.user_agent import user_agent

@@ -17,17 +17,17 @@ from stowplan.loading.workloads import workload_of
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-#: Kinds of manifests of which somebody might expect pods: those that nothing here reads, and those that plugins read.
+#: Kinds for which users might expect pods to be created; no controller does that here.
 _WITHOUT_EFFECT = frozenset(("Deployment", "Job", "CronJob", "DaemonSet"))
 _READ = frozenset(("StatefulSet", "ReplicaSet", "ReplicationController"))
 
 
 class ClusterError(ValueError):
-    """An object or a name that makes no sense here; says which and why."""
+    """An invalid object or name; says which and why."""
 
 
 def flattened(objects: Iterable[Mapping[str, Any] | msgspec.Struct]) -> Iterator[Mapping[str, Any] | msgspec.Struct]:
-    """Objects, those of Lists too."""
+    """The objects, including the items of Lists."""
     if isinstance(objects, str | bytes | os.PathLike):
         raise ClusterError(f"want objects, got the path {os.fspath(objects)!r}: Cluster.from_files reads files")
     if isinstance(objects, Mapping | msgspec.Struct):
@@ -50,7 +50,7 @@ def flattened(objects: Iterable[Mapping[str, Any] | msgspec.Struct]) -> Iterator
 
 
 def warn_of_workloads(objects: Iterable[Mapping[str, Any] | msgspec.Struct], *, stacklevel: int) -> None:
-    """Warn of workloads as people write them: nothing here makes their pods."""
+    """Warn about workloads, because no controller creates their pods here."""
     written = [obj for obj in objects if isinstance(obj, Mapping) and obj.get("kind") in _WITHOUT_EFFECT | _READ]
     workloads = [obj for obj in written if not (obj.get("metadata") or {}).get("uid")]
     if not workloads:
@@ -81,9 +81,9 @@ def _workloads_of(obj: Mapping[str, Any] | msgspec.Struct) -> Iterator[tuple[str
 
 
 def list_order(obj: Any) -> tuple[str, str]:
-    """Where an API server would list an object among its kind: by namespace, then name.
+    """A sort key for the order in which an API server lists objects of a kind: by namespace, then name.
 
-    The order in which a node's pods are listed decides between equally important victims.
+    The order of a node's pods decides between equally important victims.
     """
     return ("", "") if obj is None else (obj.metadata.namespace, obj.metadata.name)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from stowplan.framework.binding import run_unreserve
+from stowplan.framework.runtime.binding import run_unreserve
 from stowplan.klog import get_logger
 
 if TYPE_CHECKING:
@@ -12,13 +12,13 @@ if TYPE_CHECKING:
 
     from stowplan.cluster.pod_info import PodInfo
     from stowplan.framework.cycle_state import CycleState
-    from stowplan.framework.runtime import Framework
+    from stowplan.framework.runtime.framework import Framework
 
 _log = get_logger(__name__)
 
 
 class Reservations:
-    """What plugins set aside inside transactions, as a participant: undoing it is Unreserve, last pod first."""
+    """Reservations of plugins inside transactions, as a participant: undoing runs Unreserve, last pod first."""
 
     def __init__(self) -> None:
         self._depth = 0
@@ -46,7 +46,7 @@ class Reservations:
         return ()
 
     def dump(self) -> None:
-        """Nothing: no transaction is open in a dump."""
+        """Empty: there is no dump while a transaction is open."""
 
     def load(self, dumped: None) -> None:
         pass

@@ -25,16 +25,16 @@ if TYPE_CHECKING:
     from stowplan.engine.decision.attempt import Attempt, Failure
     from stowplan.engine.engine import Engine
     from stowplan.framework.requests import Ask, Outcome
-    from stowplan.framework.runtime import Framework
+    from stowplan.framework.runtime.framework import Framework
     from stowplan.guarding.hang_guard import CallGuard
     from stowplan.offline.reservations import Reservations
     from stowplan.queue.queued_pod import QueuedPod
 
 _log = get_logger(__name__)
 
-#: How often a pod is tried at most: a plugin that words its refusal anew each time wakes its pod by that.
+#: Maximum number of attempts per pod: a plugin whose rejection message changes each time wakes its own pod.
 MAX_ATTEMPTS = 100
-#: Why a binding that waits for time to pass fails here.
+#: Why a binding that waits for time to pass fails.
 NO_TIME_PASSES = "no time passes in a Cluster, and PreBind waits for something that does not come without"
 
 
@@ -47,14 +47,14 @@ class Owner(Protocol):
 
 
 class Scheduling:
-    """Has pods placed by the engine in a time that stands still."""
+    """Schedules pods with the engine while time stands still."""
 
     def __init__(self, cluster: Owner, names: PodNames, reservations: Reservations, guard: CallGuard) -> None:
         self._cluster = cluster
         self._guard = guard
         self._names = names
         self._reservations = reservations
-        #: UID -> what was decided last, in the order in which pods were tried first.
+        #: UID -> the last decision, in the order in which pods were first tried.
         self._decisions: dict[str, Decision] = {}
         self._attempts: dict[str, int] = {}
 
@@ -64,7 +64,7 @@ class Scheduling:
         self._time = VirtualTime(engine, self._store, ask=ask, binds_volumes_after=0.0, pauses=0.0)
 
     def in_order(self, infos: Sequence[PodInfo]) -> list[Decision]:
-        """One after the other; pods of a group go together, when the first of them does."""
+        """Schedule one pod after the other; the pods of a group together, at the position of the first."""
         with self._guard.series():
             return self._in_order(infos)
 
@@ -85,9 +85,9 @@ class Scheduling:
         return [found[info.uid] for info in infos]
 
     def places(self, infos: Sequence[PodInfo]) -> list[Decision]:
-        """As `in_order`, for who wants to know where pods go and nothing else: equal pods are decided together.
+        """Like `in_order`, but only for the resulting nodes: equal pods are decided together.
 
-        Where some plugin may take notice of each pod, it is the same as `in_order`.
+        If some plugin has to be notified of each pod, it is the same as `in_order`.
         """
         with self._guard.series():
             return self._in_order(infos) if self._engine.schedules_groups else self._places(infos)
@@ -105,9 +105,9 @@ class Scheduling:
         return found
 
     def foreseen(self, infos: Sequence[PodInfo]) -> list[Decision] | None:
-        """Where `places` would put pods that were added; None where that shows only when they are.
+        """Where `places` would put pods if they were added; None if that cannot be told in advance.
 
-        Equal pods that all find a node are decided together anyway, and nobody is left to see the last of them come.
+        Equal pods that all find a node are decided together, and after them no pod observes the result.
         """
         framework = self._engine.framework_for(infos[0]) if infos and not self._engine.schedules_groups else None
         if framework is None or end_of_run(framework, infos, 0) < len(infos) or not self._unnoticed(framework, infos):
@@ -119,7 +119,7 @@ class Scheduling:
         return decisions if len(decisions) == len(infos) else None
 
     def _unnoticed(self, framework: Framework, infos: Sequence[PodInfo]) -> bool:
-        """Whether no plugin has anything to do for pods like these but to decide, and each is new here."""
+        """Whether plugins only have to decide for these pods, and have no side effects; and each pod is new."""
         if framework.suspends or framework.post_bind or [plugin.name for plugin in framework.bind] != ["DefaultBinder"]:
             return False
         if not set(framework.pre_bind) <= set(framework.reserve) or not reserves_nothing(framework, infos):
@@ -133,12 +133,12 @@ class Scheduling:
         return self._names.get(info.key) in (None, info.uid)
 
     def _displaces_nobody(self, info: PodInfo) -> bool:
-        """Whether no other pod with a node has the name; pods of removed nodes do not count."""
+        """Whether no other placed pod has the name; pods of removed nodes do not count."""
         known = self._engine.state.placed(self._names.get(info.key) or "")
         return self._is_new(info) or (known is not None and known.row < 0)
 
     def _together(self, framework: Framework, infos: Sequence[PodInfo]) -> list[Decision]:
-        """Decide for the first of some equal pods, as many as can be told, and bind them."""
+        """Decide for as many of the first equal pods as possible together, and bind them."""
         state = self._engine.state
         decisions = self._engine.algorithm.filled(framework, infos)
         for decision in decisions:
@@ -156,7 +156,7 @@ class Scheduling:
         return self._all_of([info])[0]
 
     def all_of(self, infos: Sequence[PodInfo]) -> list[Decision]:
-        """Decisions of pods, in the order in which they were tried; at the end those that were not, being gated."""
+        """Decisions for pods, in the order in which they were tried, followed by those of gated pods."""
         with self._guard.series():
             return self._all_of(infos)
 
@@ -179,7 +179,7 @@ class Scheduling:
             self._attempts.clear()
 
     def _give_up_waiting(self) -> None:
-        """End what only time could end. Nobody is tried after that: time would have passed."""
+        """End everything that waits for time. No pod is tried afterwards, as time would have passed."""
         time, waiting, preparing = self._time, self._engine.waiting_pods, self._engine.parts.pods_in_pre_bind.uids()
         if not len(waiting) and not preparing:
             return
@@ -194,7 +194,8 @@ class Scheduling:
     def _gated(self, info: PodInfo) -> Decision:
         return Decision(info, status=self._cluster.framework_of(info).run_pre_enqueue(info))
 
-    # -- what the engine tells ----------------------------------------------------------------------------------------
+    # -- notifications of the engine
+    # --------------------------------------------------------------------------------------
 
     def decided(self, decision: Decision) -> None:
         uid = decision.pod.uid
@@ -216,5 +217,5 @@ class Scheduling:
 
 
 def _turn(info: PodInfo) -> str:
-    """Pods that have it in common are placed together."""
+    """A key that is equal for pods that are placed together."""
     return info.uid if info.pod.spec.scheduling_group is None else f"group {group_key(info.pod)}"

@@ -17,9 +17,9 @@ from stowplan.api.api_errors import NotFound
 from stowplan.api.types import PodGroup
 from stowplan.cluster.pod_info import group_key
 from stowplan.explain.detailed_record import detailed
-from stowplan.explain.group_domains import condition_of
 from stowplan.explain.kinds import kinds_of
 from stowplan.explain.node_view import node_view
+from stowplan.explain.verdicts.group_domains import condition_of
 from stowplan.inspection.records import GroupStateRecord, QueuedPodRecord, QueueRecord, encoded
 from stowplan.page.asking import key_of, limit_of
 from stowplan.serving.requests.messages import JSON, Response
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 
     from stowplan.cluster.pod_info import PodInfo
     from stowplan.engine.engine import Engine
-    from stowplan.explain.reported_status import ReportedStatus
-    from stowplan.explain.verdict import Verdict
+    from stowplan.explain.text.reported_status import ReportedStatus
+    from stowplan.explain.verdicts.verdict import Verdict
     from stowplan.inspection.records import GroupVerdictRecord, Record, VerdictRecord
     from stowplan.serving.requests.messages import Request
 

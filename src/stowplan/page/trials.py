@@ -111,7 +111,7 @@ class Trials:
     def answer(self, asked: _Changes) -> dict[str, Any]:
         try:
             cluster = self.cluster()
-            changes = list(_changes(asked, cluster.config))
+            changes = list(_changes(asked, cluster))
             if not changes:
                 raise BadRequest("what-if: nothing changes")
             seen: list[Plan] = []
@@ -133,7 +133,7 @@ def _as_document(old: Plan, new: Plan) -> dict[str, Any]:
     return document(delta(difference(old, new), version=1))
 
 
-def _changes(asked: _Changes, configuration: Configuration) -> Iterator[Change]:
+def _changes(asked: _Changes, cluster: Cluster) -> Iterator[Change]:
     for one in asked.add_nodes:
         yield AddNodes(_within(one.count, _MOST_NODES, "addNodes: count"), one.like)
     yield from map(Remove, asked.remove)
@@ -149,12 +149,12 @@ def _changes(asked: _Changes, configuration: Configuration) -> Iterator[Change]:
         replicas = _within(scale.replicas, _MOST_REPLICAS, "scale: replicas", least=0)
         yield Scale(scale.kind, scale.namespace, scale.name, replicas)
     if asked.manifests.strip():
-        found = objects_of_files(["-"], io.BytesIO(asked.manifests.encode()))
-        yield Put(tuple(found.objects), "the manifests")
+        found = objects_of_files(["-"], io.BytesIO(asked.manifests.encode()), beside=cluster.state.everything())
+        yield Put(tuple(found.objects), "the manifests", found.workloads)
     if asked.config.strip():
         yield Reconfigure(_mapping(asked.config), "the configuration that was given")
     elif asked.weights:
-        yield Reconfigure(_weighted(configuration, asked.weights), "other weights")
+        yield Reconfigure(_weighted(cluster.config, asked.weights), "other weights")
 
 
 def _within(number: int, most: int, what: str, least: int = 1) -> int:

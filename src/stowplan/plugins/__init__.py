@@ -80,9 +80,7 @@ from stowplan.framework.interface import (
     SignPlugin,
     TemplateSigned,
 )
-from stowplan.framework.placements import Placement, PodGroupAssignments, PodGroupInfo, ProposedAssignment
 from stowplan.framework.pod_shift import PodShift
-from stowplan.framework.registry import PluginLoadError
 from stowplan.framework.rejections import Entry, Rejections
 from stowplan.framework.requests import (
     Bind,
@@ -98,6 +96,8 @@ from stowplan.framework.requests import (
     Update,
     Wait,
 )
+from stowplan.framework.runtime.placements import Placement, PodGroupAssignments, PodGroupInfo, ProposedAssignment
+from stowplan.framework.runtime.registry import PluginLoadError
 from stowplan.framework.status import SKIP, Code, Reason, Status, error, unresolvable, unschedulable
 from stowplan.framework.waiting_pods import PodInPreBind, WaitingPod
 

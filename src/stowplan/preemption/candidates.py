@@ -1,4 +1,4 @@
-"""Preemption candidates: nodes where the pod fits once their victims are gone."""
+"""Preemption candidates: nodes that fit the pod once their victims are gone."""
 
 from __future__ import annotations
 
@@ -25,25 +25,25 @@ NOT_HELPFUL = "Preemption is not helpful for scheduling"
 
 
 class Candidates:
-    """What a dry run found; to be read before pods move, as each candidate is built when somebody reads it."""
+    """The result of a dry run. Candidates are created on access, and only valid until pods change."""
 
     def __init__(self, cluster: ClusterState, nodes_total: int) -> None:
         self._cluster = cluster
         self.nodes_total = nodes_total
-        #: Reason -> nodes that the dry run tried and gave up.
+        #: Reason -> number of nodes that the dry run gave up.
         self.failures: Counter[str] = Counter()
         self.tried = 0
         self.error: Status | None = None
-        #: Victims of all candidates: slots, grouped by candidate, most important first.
+        #: Victims of all candidates as slots, grouped by candidate, most important first.
         self._slots: npt.NDArray[np.int64] = np.zeros(0, np.int64)
-        #: Where each candidate's victims begin.
+        #: The index of each candidate's first victim.
         self._starts: npt.NDArray[np.intp] = np.zeros(0, np.intp)
         self._rows: npt.NDArray[np.intp] = np.zeros(0, np.intp)
         self._violations: npt.NDArray[np.int64] = np.zeros(0, np.int64)
 
     @classmethod
     def of(cls, cluster: ClusterState, candidates: Sequence[Candidate], nodes_total: int) -> Candidates:
-        """Candidates that are known already; their victims are on their nodes."""
+        """Candidates that are already known; their victims are still on their nodes."""
         made = cls(cluster, nodes_total)
         made.tried = len(candidates)
         slots = [victim.slot for candidate in candidates for victim in candidate.victims]
@@ -78,7 +78,7 @@ class Candidates:
 
     @cached_property
     def best(self) -> list[str]:
-        """The nodes among which the rules leave the choice."""
+        """The nodes that the selection rules rank equal."""
         names = self._cluster.table.names
         left = best_of(self._cluster.pods, self._slots, self._starts, self._violations)
         return [names[row] for row in self._rows[left].tolist()]
@@ -89,7 +89,7 @@ class Candidates:
 
     @cached_property
     def message(self) -> str:
-        """Why there is no candidate."""
+        """Why there are no candidates."""
         counts = Counter(self.failures)
         untried = self.nodes_total - self.tried
         if untried:

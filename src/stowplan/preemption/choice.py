@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 def best_of(pods: PodTable, slots: Ints, starts: npt.NDArray[np.intp], violations: Ints) -> npt.NDArray[np.intp]:
     """Indexes of the best candidates: each rule keeps those with the lowest value.
 
-    `slots` are the victims of all candidates, grouped by candidate, most important first; `starts` says where each
-    candidate's victims begin.
+    `slots` are the victims of all candidates, grouped by candidate, most important first; `starts` has the index of
+    each candidate's first victim.
     """
     left = np.arange(len(starts))
     if len(left) <= 1:
@@ -37,7 +37,7 @@ def best_of(pods: PodTable, slots: Ints, starts: npt.NDArray[np.intp], violation
 
 
 def _rules(pods: PodTable, slots: Ints, starts: npt.NDArray[np.intp], violations: Ints) -> Iterator[Ints]:
-    """Violated budgets, highest priority, sum of priorities, number of victims, latest of the earliest starts."""
+    """Budget violations, highest priority, sum of priorities, number of victims, latest of the earliest start times."""
     yield violations
     priorities = pods.priority[slots]
     yield priorities[starts]

@@ -45,7 +45,7 @@ def violating_pods(
     starts: npt.NDArray[np.intp],
     counts: npt.NDArray[np.int64],
 ) -> npt.NDArray[np.bool_]:
-    """For victims grouped by node, most important first: whose eviction exceeds what a budget still allows."""
+    """For victims grouped by node, most important first: whose eviction exceeds a budget."""
     violating = np.zeros(len(slots), np.bool_)
     known = budgets(cluster.objects)
     if not known:
@@ -56,7 +56,7 @@ def violating_pods(
         assert info is not None
         by_shape[shape_id] = _matching(info.shape, known)
     covered = np.array([bool(by_shape[shape_id]) for shape_id in pods.shape[slots].tolist()])
-    # Only nodes with a covered pod have anything to count.
+    # Only nodes with a pod that has a budget need counting.
     for node in np.flatnonzero(np.add.reduceat(covered, starts)).tolist():
         of_node = slice(int(starts[node]), int(starts[node] + counts[node]))
         violating[of_node] = _violating_on_node(pods, slots[of_node].tolist(), by_shape, known)
@@ -88,7 +88,7 @@ def _violating_on_node(
 def _takes_too_much(info: PodInfo, matching: list[int], known: list[Budget], remaining: list[int]) -> bool:
     violates = False
     for i in matching:
-        # A pod that is being disrupted already was counted when its eviction began.
+        # A pod in disruptedPods was counted when its eviction began.
         if info.pod.metadata.name not in known[i][0].status.disrupted_pods:
             remaining[i] -= 1
             violates = violates or remaining[i] < 0
@@ -96,7 +96,7 @@ def _takes_too_much(info: PodInfo, matching: list[int], known: list[Budget], rem
 
 
 def violating_units(objects: ObjectStore, units: Sequence[Sequence[PodInfo]]) -> list[bool]:
-    """For units of pods that are evicted whole, most important first: whose eviction exceeds what a budget allows.
+    """For units of pods that are evicted as a whole, most important first: whose eviction exceeds a budget.
 
     Parity: unlike for the pods of a node, counting ends at a unit's first violation.
     """

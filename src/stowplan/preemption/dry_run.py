@@ -1,9 +1,9 @@
 """The preemption dry run: which nodes would fit after evictions, and the victims on each.
 
-For a node the reference takes every lower-priority pod away, sees whether the pod fits, and puts the pods back one by
-one, most important first, as long as it still fits; who cannot come back is a victim. Nodes do not influence each
-other, so all of them are worked on together: the k-th most important pods of all nodes come back in one step over
-arrays. A step costs the same for one node as, nearly, for five thousand.
+For each node the reference removes every lower-priority pod, checks whether the pod fits, and adds the pods back one by
+one, most important first, as long as it still fits; those that cannot be added back are the victims. Nodes are
+independent of each other, so they are processed together: the k-th most important pods of all nodes are added back in
+one step over arrays. A step costs nearly the same for one node as for five thousand.
 
 Upstream: pkg/scheduler/framework/preemption/preemption.go and plugins/defaultpreemption; docs/behaviour.md, Preemption.
 """
@@ -16,8 +16,8 @@ import numpy as np
 
 from stowplan.api.types import PodDisruptionBudget
 from stowplan.cluster.hypothetical import HypotheticalNodes
-from stowplan.framework import nominated_pods as nominated
 from stowplan.framework.pod_shift import PodShift
+from stowplan.framework.runtime import nominated_pods as nominated
 from stowplan.framework.status import Code, Status
 from stowplan.preemption.candidates import NO_VICTIMS, Candidates
 from stowplan.preemption.disruption_budgets import violating_pods
@@ -30,20 +30,20 @@ if TYPE_CHECKING:
     from stowplan.cluster.state import ClusterState
     from stowplan.framework.cycle_state import CycleState
     from stowplan.framework.diagnosis import Diagnosis
-    from stowplan.framework.runtime import Framework
+    from stowplan.framework.runtime.framework import Framework
 
-#: Memo key for the outcome of a diagnosis' dry run.
+#: Memo key for the result of a diagnosis' dry run.
 _OUTCOME = "dry run"
 
 
 def dry_run(framework: Framework, state: CycleState, pod: PodInfo, diagnosis: Diagnosis) -> Candidates:
-    """Try eviction on every node whose refusal eviction could lift.
+    """Simulate evictions on every node whose rejection they could resolve.
 
-    For the next of several equal pods that fail for the same reasons the outcome is at hand while nothing changed.
+    For equal pods that fail for the same reasons, the result is reused while nothing has changed.
     """
     cluster = framework.handle.cluster
     nominator = cluster.nominator
-    # With nominated pods it may matter which pod asks: it does not stand in its own way, and its labels may hinder it.
+    # With nominated pods the result may depend on the pod itself: its own nomination and its labels matter.
     who = (pod.shape, pod.uid if nominator.node_of(pod.uid) else "") if nominator else None
     version = (_stand(cluster), pod.priority, who)
     known: Candidates | None = diagnosis.memos.memo(_OUTCOME, version)
@@ -54,7 +54,7 @@ def dry_run(framework: Framework, state: CycleState, pod: PodInfo, diagnosis: Di
 
 
 def _stand(cluster: ClusterState) -> tuple[int, ...]:
-    """What a dry run depends on besides its diagnosis, which goes with the lookup objects that plugins depend on."""
+    """What a dry run depends on besides its diagnosis, which covers the lookup objects that plugins depend on."""
     return (
         cluster.table.generation,
         cluster.objects.version(PodDisruptionBudget),
@@ -70,7 +70,7 @@ def _dry_run(framework: Framework, state: CycleState, pod: PodInfo, diagnosis: D
     potential = diagnosis.codes == int(Code.Unschedulable)
     outcome.tried = int(potential.sum())
     slots = lower_priority_pods(cluster.pods, pod.priority, potential)
-    # Cheaper than to sort the rows of all pods.
+    # Cheaper than sorting the rows of all pods.
     rows = np.flatnonzero(np.bincount(cluster.pods.row[slots]))
     if outcome.tried > len(rows):
         outcome.failures[NO_VICTIMS] = outcome.tried - len(rows)
@@ -80,9 +80,9 @@ def _dry_run(framework: Framework, state: CycleState, pod: PodInfo, diagnosis: D
 
 
 class _Simulation:
-    """All potential nodes, each in its own world.
+    """All potential nodes, each changed independently.
 
-    Victims lie in flat arrays sorted by node, then importance; `starts` and `counts` delimit the nodes.
+    Victims are in flat arrays sorted by node, then importance; `starts` and `counts` delimit the nodes.
     """
 
     def __init__(
@@ -135,7 +135,8 @@ class _Simulation:
         starts = (np.cumsum(kept) - kept)[has]
         outcome.found(self.rows[has], starts, slots, violations[has])
 
-    # -- moving pods --------------------------------------------------------------------------------------------------
+    # -- adding and removing pods
+    # -----------------------------------------------------------------------------------------
 
     def _remove_all(self) -> Status | None:
         shapes = self.pods.shape[self.slots]
@@ -173,13 +174,14 @@ class _Simulation:
         shift = PodShift.of_slots(self.pods, self.rows[positions], slots, sign)
         return self.framework.shift_pods(self.state, self.pod, shift, self.nodes)
 
-    # -- the two judgements -------------------------------------------------------------------------------------------
+    # -- the two passes
+    # ---------------------------------------------------------------------------------------------------
 
     def _fits(self) -> nominated.Filtered | Status:
         return nominated.fits(self.framework, self.state, self.pod, self.nodes, self.arrivals)
 
     def _drop_hopeless(self, outcome: Candidates) -> Status | None:
-        """Nodes that do not take the pod even without all their lesser pods."""
+        """Drop nodes that do not fit the pod even without all their lower-priority pods."""
         answer = self._fits()
         if isinstance(answer, Status):
             return answer
@@ -208,7 +210,7 @@ class _Simulation:
         self._index()
 
     def _reprieve(self, violating: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_] | Status:
-        """Put pods back, those whose eviction would break a budget first; who does not fit any more is a victim."""
+        """Add pods back, those whose eviction would violate a budget first; those that no longer fit are victims."""
         victims = np.zeros(len(self.slots), np.bool_)
         order = np.lexsort((~violating, self.position)) if violating.any() else np.arange(len(self.slots))
         for rank in range(int(self.counts.max())):

@@ -26,7 +26,7 @@ STILL_TERMINATING = "not eligible due to a terminating pod on the nominated node
 
 
 def ineligible_in_group(cluster: ClusterState, pod: PodInfo, features: FeatureGates) -> str:
-    """Why a pod that is scheduled with its group may not preempt by itself; "" when it may."""
+    """Why a pod that is scheduled with its group may not preempt by itself; "" if it may."""
     if pod.pod.spec.scheduling_group is None:
         return ""
     if features.enabled("TopologyAwareWorkloadScheduling"):
@@ -39,17 +39,17 @@ def ineligible_in_group(cluster: ClusterState, pod: PodInfo, features: FeatureGa
 
 
 def ineligible_reason(cluster: ClusterState, pod: PodInfo, diagnosis: Diagnosis) -> str:
-    """Why the pod may not preempt; "" when it may."""
+    """Why the pod may not preempt; "" if it may."""
     if pod.pod.spec.preemption_policy == "Never":
         return NEVER
-    # A nomination in memory may still be on its way to the API server: ignoring it would make room twice.
+    # A nomination in memory may not have reached the API server yet: ignoring it would preempt twice.
     nominated = cluster.nominator.node_of(pod.uid) or pod.pod.status.nominated_node_name
     if not nominated:
         return ""
     row = cluster.table.row_of.get(nominated)
     status = diagnosis.status(row) if row is not None else diagnosis.absent
     if status is not None and status.code == Code.UnschedulableAndUnresolvable:
-        # The nominated node is no longer possible at all: try elsewhere.
+        # The nominated node can no longer fit the pod: preempt elsewhere.
         return ""
     victims = cluster.row_pods[row] if row is not None else ()
     if any(v.priority < pod.priority and _terminates_by_preemption(v.pod) for v in victims):

@@ -1,10 +1,10 @@
 """Extenders in preemption: filter the candidates and their victims.
 
-They are asked one after the other, each about what the one before left. The dry run is over by then, and nothing of it
-is held while an answer is waited for: candidates are plain values. When the last answer is there, the cluster may have
-moved on, and a wrong guess would cost pods their place. So the dry run is made again for its candidates. One that is
-left stays if the same victims are found there; if none stays, or a candidate takes the pod as it is by now, the attempt
-begins anew.
+Extenders are called one after the other, each with the candidates that the previous one left. The dry run is finished
+by then, and none of its state is held while waiting: candidates are plain values. By the last answer, the cluster may
+have changed, and a wrong decision would evict pods in vain. So the dry run is repeated for the remaining candidates. A
+candidate stays if it has the same victims; if none stays, or a candidate fits the pod without evictions by now, the
+attempt restarts.
 
 Upstream: callExtenders in pkg/scheduler/framework/preemption/preemption.go, ProcessPreemption in
 pkg/scheduler/extender.go.
@@ -21,8 +21,8 @@ from stowplan.framework.cycle_state import CycleState
 from stowplan.framework.diagnosis import Diagnosis
 from stowplan.framework.eviction_plan import Candidate
 from stowplan.framework.extender import OvertakenError, answer_of
-from stowplan.framework.nominated_pods import statuses_with_nominated_pods
 from stowplan.framework.requests import Ask
+from stowplan.framework.runtime.nominated_pods import statuses_with_nominated_pods
 from stowplan.framework.status import Status, error, unschedulable
 from stowplan.klog import get_logger
 from stowplan.preemption.candidates import Candidates
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from stowplan.cluster.state import ClusterState
     from stowplan.framework.extender import Extender, Victims
     from stowplan.framework.requests import Outcome
-    from stowplan.framework.runtime import Framework
+    from stowplan.framework.runtime.framework import Framework
 
 NO_CANDIDATE = "preemption: no candidate node for preemption"
 
@@ -49,7 +49,7 @@ def interested_extenders(extenders: Iterable[Extender], pod: PodInfo) -> tuple[E
 def ask_extenders(
     framework: Framework, pod: PodInfo, run: Candidates, extenders: Sequence[Extender]
 ) -> Generator[Ask, Outcome, Candidates | Status]:
-    """What the extenders leave of a dry run's candidates; a Status if that is none, or some extender failed."""
+    """The candidates that the extenders leave; a Status if there are none, or some extender failed."""
     cluster = framework.handle.cluster
     found, left, stand = run.candidates, run.candidates, cluster.stand
     for extender in extenders:
@@ -74,7 +74,7 @@ def ask_extenders(
 def _named(
     cluster: ClusterState, extender: Extender, asked: Mapping[str, Candidate], answered: Mapping[str, Victims]
 ) -> dict[str, Candidate]:
-    """The candidates of an answer; raise for one that cannot be meant."""
+    """The candidates of an answer; raises if one is invalid."""
     found = {}
     for node_name, victims in answered.items():
         if not victims.uids:
@@ -91,7 +91,7 @@ def _named(
 def _victims(
     cluster: ClusterState, extender: Extender, asked: Candidate | None, node_name: str, victims: Victims
 ) -> tuple[PodInfo, ...]:
-    """The pods of an answer; none if some of those that the extender was told of has left meanwhile."""
+    """The victims of an answer; None if some of the pods in the question have left since."""
     told = set() if asked is None else {victim.uid for victim in asked.victims}
     infos = []
     for uid in victims.uids:
@@ -111,7 +111,7 @@ def _victims(
 def _still_candidates(
     framework: Framework, pod: PodInfo, found: Mapping[str, Candidate], left: Mapping[str, Candidate]
 ) -> dict[str, Candidate]:
-    """Those of the candidates that are left for which a new dry run finds the same victims as the first one."""
+    """The remaining candidates for which a new dry run finds the same victims."""
     again = _dry_run_on(framework, pod, found.keys() | left.keys())
     still = {
         name: now
@@ -126,7 +126,7 @@ def _still_candidates(
 
 
 def _dry_run_on(framework: Framework, pod: PodInfo, names: Iterable[str]) -> dict[str, Candidate]:
-    """The candidates among some nodes as they are now; raise if one of them takes the pod as it is."""
+    """The candidates among some nodes in the current cluster; raises if one of them fits the pod without evictions."""
     cluster = framework.handle.cluster
     state = CycleState()
     pre = framework.run_pre_filter(state, pod, Nodes(cluster))
@@ -151,7 +151,7 @@ def _uids(candidate: Candidate) -> set[str]:
 
 
 def _up_to_date(cluster: ClusterState, candidate: Candidate) -> Candidate | None:
-    """The candidate with its victims as the cluster has them now; None if one has left."""
+    """The candidate with the current versions of its victims; None if one has left."""
     now = [cluster.placed(victim.uid) for victim in candidate.victims]
     victims = tuple(info for info in now if info is not None and info.node_name == candidate.node_name)
     if len(victims) < len(now):

@@ -1,9 +1,9 @@
 """Go's sort.Slice order, including the order of equal elements.
 
-The reference sorts preemption's victims with a sort that is not stable, so which of two equally important pods is
-tried first, and so who is evicted, depends on the algorithm: a pattern-defeating quicksort (Orson Peters' pdqsort)
-with Go's constants. Up to 12 elements it is an insertion sort, which is stable; beyond, equals are shuffled in a
-fixed way. This is that algorithm over a list and a `less`.
+The reference sorts preemption victims with an unstable sort. Which of two equally important pods is tried first, and
+thereby which one is evicted, depends on the algorithm: a pattern-defeating quicksort (Orson Peters' pdqsort) with Go's
+constants. Up to 12 elements it is an insertion sort, which is stable; beyond that, equal elements are shuffled in a
+deterministic way. This is that algorithm for a list and a `less`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-#: Up to so many elements the sort is stable.
+#: Up to this many elements the sort is stable.
 INSERTION_LIMIT = 12
 _NINTHER_FROM = 50
 _SHIFT_FROM = 50
@@ -30,7 +30,7 @@ class _Hint(Enum):
 
 
 def go_sort(items: list[Any], less: Callable[[Any, Any], bool]) -> None:
-    """Sort in place as sort.Slice does."""
+    """Sort in place like sort.Slice."""
     _Sorter(items, less).sort(0, len(items), len(items).bit_length())
 
 
@@ -100,7 +100,7 @@ class _Sorter:
             self._sift_down(0, i, a)
 
     def _partition(self, a: int, b: int, pivot: int) -> tuple[int, bool]:
-        """Put the pivot where it belongs, smaller ones before it; and whether all lay right already."""
+        """Move the pivot to its final position, smaller elements before it; return whether all were in place."""
         self._swap(a, pivot)
         i, j = self._skip(a, a + 1, b - 1)
         if i > j:
@@ -113,7 +113,7 @@ class _Sorter:
         return j, False
 
     def _skip(self, pivot: int, i: int, j: int) -> tuple[int, int]:
-        """Past elements that lie on the right side of the pivot."""
+        """Skip elements that are on the correct side of the pivot."""
         while i <= j and self._less(i, pivot):
             i += 1
         while i <= j and not self._less(j, pivot):
@@ -121,7 +121,7 @@ class _Sorter:
         return i, j
 
     def _partition_equal(self, a: int, b: int, pivot: int) -> int:
-        """Elements equal to the pivot first; where the greater ones begin."""
+        """Move elements equal to the pivot to the front; return where the greater ones begin."""
         self._swap(a, pivot)
         i, j = a + 1, b - 1
         while True:
@@ -164,7 +164,7 @@ class _Sorter:
             self._swap(j, j - 1)
 
     def _break_patterns(self, a: int, b: int) -> None:
-        """Scatter three elements, by a generator that is seeded with the length."""
+        """Scatter three elements, with a generator that is seeded with the length."""
         length = b - a
         if length < 8:
             return
@@ -196,7 +196,7 @@ class _Sorter:
         return j, _Hint.DECREASING if swaps == _MAX_SWAPS else _Hint.UNKNOWN
 
     def _median(self, a: int, b: int, c: int) -> tuple[int, int]:
-        """Index of the median of three, and how many times they had to be exchanged."""
+        """The index of the median of three, and the number of swaps needed."""
         swaps = 0
         if self._less(b, a):
             a, b, swaps = b, a, swaps + 1

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def eviction_plan(pod: PodInfo, selected: Candidate, *, plugin: str) -> EvictionPlan:
-    """The plan that makes room for the pod on the selected node."""
+    """The plan that clears the selected node for the pod."""
     return EvictionPlan(
         preemptor=pod,
         node_name=selected.node_name,

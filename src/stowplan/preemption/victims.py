@@ -1,8 +1,7 @@
 """Potential victims, by importance.
 
-The reference sorts a node's pods with an algorithm that is not stable, up to twice; who of two equally important pods
-is evicted follows from that, and so it is repeated here (`go_sort`). Where it makes no difference, all nodes are sorted
-in one step.
+The reference sorts a node's pods with an unstable algorithm, up to twice. That decides which of two equally important
+pods is evicted, so it is reproduced here (`go_sort`). Where it makes no difference, all nodes are sorted in one step.
 """
 
 from __future__ import annotations
@@ -31,13 +30,13 @@ def lower_priority_pods(pods: PodTable, priority: int, potential: npt.NDArray[np
 
 
 class Importance:
-    """Orders slots of the pod table as the reference orders pods."""
+    """Sorts slots of the pod table as the reference sorts pods."""
 
     def __init__(self, pods: PodTable) -> None:
         self.pods = pods
 
     def sort(self, slots: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-        """Node by node: higher priority first, then earlier start, then the node's own order."""
+        """Sort by node: higher priority first, then earlier start, then the node's own order."""
         p = self.pods
         everywhere = np.ones(len(slots), np.bool_)
         ties = self._ties(slots, p.order[slots], everywhere)
@@ -49,10 +48,10 @@ class Importance:
     def _ties(
         self, slots: npt.NDArray[np.int64], came: npt.NDArray[np.int64], sorted_here: npt.NDArray[np.bool_]
     ) -> npt.NDArray[np.int64]:
-        """What decides between equals of a short list: who came first; among pods that have not started, who came last.
+        """The tie-breaker of a short list: earlier position first; later first for pods that have not started.
 
-        Parity: where a start is missing, the reference reads the clock, at each comparison anew. Inserting a pod, it
-        reads for that pod first, so it takes it for older than each of those that are there already.
+        Parity: for a missing start time, the reference uses the current time of each comparison. When it inserts a pod,
+        it reads the clock for that pod first, so that pod appears older than those that are already there.
         """
         not_started = self.pods.start_time[slots] == NOT_STARTED
         return np.where(not_started & sorted_here, -came, came)
@@ -64,15 +63,15 @@ class Importance:
         sorted_here: npt.NDArray[np.bool_],
         unsorted: Callable[[npt.NDArray[np.int64]], npt.NDArray[np.int64]],
     ) -> npt.NDArray[np.int64]:
-        """Order equally important pods of a node as the reference's sort, which is not stable, would leave them.
+        """Order a node's equally important pods as the reference's unstable sort would.
 
-        `nodes` rises; `unsorted` gives the order in which a node's pods came into that sort.
+        `nodes` is ascending; `unsorted` is the order in which a node's pods entered that sort.
         """
         p = self.pods
         same = (np.diff(nodes) == 0) & (np.diff(p.priority[slots]) == 0) & (np.diff(p.start_time[slots]) == 0)
         found = np.unique(nodes[1:][same & sorted_here[1:]])
         begins, ends = np.searchsorted(nodes, found), np.searchsorted(nodes, found, side="right")
-        # Short lists are sorted in a way that is stable.
+        # Short lists are sorted by a stable algorithm.
         long = ends - begins > INSERTION_LIMIT
         for begin, end in zip(begins[long].tolist(), ends[long].tolist(), strict=True):
             of_node: list[int] = unsorted(slots[begin:end]).tolist()
@@ -81,7 +80,7 @@ class Importance:
         return slots
 
     def _more_important(self, a: int, b: int) -> bool:
-        """As the reference compares two pods; see `_ties`."""
+        """The reference's comparison of two pods; see `_ties`."""
         priority, start_time = self.pods.priority, self.pods.start_time
         if priority[a] != priority[b]:
             return bool(priority[a] > priority[b])
@@ -96,10 +95,10 @@ class Importance:
     ) -> npt.NDArray[np.int64]:
         """The victims' slots, node by node, most important first.
 
-        `slots` are all pods that could be evicted; `position` tells their nodes, and rises.
+        `slots` are all pods that could be evicted; `position` has their nodes, ascending.
 
-        Parity: where some evictions break a budget and some do not, the victims are sorted again, from the order in
-        which they were judged.
+        Parity: if only some evictions violate a budget, the victims are sorted again, starting from the order in which
+        they were judged.
         """
         counts = np.bincount(position)
         broken = np.bincount(position[violating], minlength=len(counts))

@@ -1,12 +1,12 @@
-"""Which pods have to leave the cluster so that a pod group fits: victims are workloads, not pods.
+"""Victims for a pod group: the workloads, not pods, that have to leave so that the group fits.
 
-A *unit* is what is evicted whole: all pods of a group whose disruption mode is PodGroup, or any other pod alone. All
-units of lower priority than the group are left out; if the group fits then, they are put back one by one, the most
-important first, and those beside which the group still fits are spared. Whoever has a disruption budget that does not
-allow it is put back before the others.
+A *unit* is evicted as a whole: all pods of a group whose disruption mode is PodGroup, or any other single pod. All
+units of lower priority than the group are removed. If the group then fits, they are added back one by one, the most
+important first, and those next to which the group still fits are spared. Units whose eviction would violate a
+disruption budget are added back first.
 
-Each step is a trial of the whole group. Where a pod on a node can only take room, many units are put back at once: if
-the group fits beside all of them, it fits beside each.
+Each step is a trial of the whole group. If a pod on a node can only take room, many units are added back at once: if
+the group fits next to all of them, it fits next to each.
 
 Upstream: pkg/scheduler/framework/preemption/podgrouppreemption.go; docs/behaviour.md, Preemption for pod groups.
 """
@@ -38,16 +38,16 @@ class Unit:
     pods: list[PodInfo]
     #: Of the group, or of the single pod.
     priority: int
-    #: The order in which units were met, node by node.
+    #: Position of the unit in the order of nodes and their pods.
     met: int
 
     def importance(self) -> tuple[int | bool, ...]:
         """A sort key: the most important unit comes first."""
         first = self.pods[0]
         alone = first.pod.spec.scheduling_group is None
-        # Parity: the first pod's start alone counts, and one that has not started counts as starting when it is met.
+        # Parity: only the first pod's start time counts; one that has not started counts as starting at its position.
         started = (first.start_time, self.met if first.start_time == NOT_STARTED else 0)
-        # Between equals the reference leaves it to chance; we had rather evict who is leaving anyway.
+        # The reference leaves ties to chance; here pods that are terminating anyway are evicted first.
         return -self.priority, alone, 0 if alone else -len(self.pods), *started, first.terminating, self.met
 
 
@@ -56,8 +56,8 @@ def victims_of(
 ) -> Generator[Sequence[PodInfo], Status, tuple[PodInfo, ...] | Status]:
     """The pods whose eviction lets the group fit, most important first; or why there are none.
 
-    It yields the pods without which the group is to be tried, and is told how that ended. `at_once`: whether it can
-    only fit better with fewer pods on nodes.
+    Yields the pods without which to try the group, and receives the result. `at_once`: whether removing pods from nodes
+    can only help.
     """
     if any(info.pod.spec.preemption_policy == "Never" for info in pods):
         return unschedulable(NEVER)
@@ -79,9 +79,9 @@ def victims_of(
 
 
 def units_of(cluster: ClusterState, *, but: str) -> list[Unit]:
-    """All units on nodes, in the order in which their first pods are met; `but`: without the pods of this group.
+    """All units on nodes, in the order of their first pods; `but`: the group to leave out.
 
-    The reference would evict a group's own pods for the sake of the others: what is won so is lost at the same time.
+    The reference may evict a group's own pods in favor of its other pods, which gains nothing.
     """
     # By the group's key, or the single pod's UID.
     units: dict[str, Unit] = {}
@@ -101,12 +101,12 @@ def units_of(cluster: ClusterState, *, but: str) -> list[Unit]:
 
 
 def _not_spared(units: Sequence[Unit], *, at_once: bool) -> Generator[Sequence[PodInfo], Status, Collection[Unit]]:
-    """Put the units back in this order, those beside which the group fits; return the others.
+    """Add the units back in this order if the group still fits; return the others.
 
-    With `at_once`, how many are tried together grows with success and shrinks with failure.
+    With `at_once`, the number of units tried together grows with success and shrinks with failure.
     """
     off = dict.fromkeys(units)
-    # It does not fit beside all of them.
+    # It does not fit next to all of them.
     begin, step = 0, max(1, len(units) // 2) if at_once else 1
     while begin < len(units):
         batch = units[begin : begin + step]

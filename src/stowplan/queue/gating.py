@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from stowplan.framework.interface import PreEnqueuePlugin
-    from stowplan.framework.metrics import PluginTimes
-    from stowplan.framework.runtime import Framework
+    from stowplan.framework.runtime.framework import Framework
+    from stowplan.framework.runtime.metrics import PluginTimes
     from stowplan.queue.observer import QueueObserver
     from stowplan.queue.queued_pod import QueuedPod
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from stowplan.cluster.pod_info import PodInfo
     from stowplan.framework.events import NamedObjects
-    from stowplan.framework.runtime import Framework
+    from stowplan.framework.runtime.framework import Framework
     from stowplan.queue.in_flight import Happened
     from stowplan.queue.metrics import QueueMetrics
     from stowplan.queue.observer import QueueObserver

@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from stowplan.cluster.pending_pods import PendingPods
     from stowplan.cluster.pod_info import PodInfo
     from stowplan.framework.interface import QueueSortPlugin
-    from stowplan.framework.runtime import Framework
+    from stowplan.framework.runtime.framework import Framework
     from stowplan.queue.metrics import QueueMetrics
     from stowplan.queue.requeueing import Interest
 

@@ -46,8 +46,8 @@ if TYPE_CHECKING:
     from stowplan.engine.effects import Effect
     from stowplan.engine.input_log.recording import Header
     from stowplan.engine.inputs import Input
-    from stowplan.framework.registry import Registry
     from stowplan.framework.requests import Request
+    from stowplan.framework.runtime.registry import Registry
     from stowplan.queue.queued_pod import QueuedPod
 
 #: Seconds without a recorded attempt after which pods are tried as soon as they can be.

@@ -6,15 +6,12 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from msgspec.structs import replace
-
 from stowplan.recordings.files import file_at, is_continued, moment_text
 from stowplan.recordings.replaying import Replayed
 
 if TYPE_CHECKING:
-    from stowplan.cluster.state import ClusterState
     from stowplan.engine.input_log.recording import BrokenOffCalls, Header
-    from stowplan.framework.registry import Registry
+    from stowplan.framework.runtime.registry import Registry
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,7 +42,7 @@ def moment_of(path: str, when: float | None, registry: Registry, *, broken_off: 
             header=again.header,
             at=at,
             is_over=when is not None and at < when and not again.goes_on and not is_continued(path, file),
-            objects=objects_of(engine.state),
+            objects=engine.state.everything(),
             configuration=engine.profiles.configuration.to_dict(),
             switched_off=off,
         )
@@ -59,18 +56,6 @@ def note_of(moment: Moment, when: float | None) -> str:
         f"the recording ends at {moment_text(moment.at)}, before {moment_text(when)}: "
         "this is how it was left, and what came then is not known"
     )
-
-
-def objects_of(state: ClusterState) -> list[Any]:
-    """Everything that a cluster's state has."""
-    placed = [
-        info.pod
-        if info.pod.spec.node_name
-        else replace(info.pod, spec=replace(info.pod.spec, node_name=info.node_name))
-        for info in state.placed_pods()
-    ]
-    nodes = [node for node in state.table.nodes if node is not None]
-    return [*nodes, *state.objects.dump(), *placed, *(info.pod for info in state.pending.values())]
 
 
 def parse_moment(text: str) -> float:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from stowplan.config import Configuration
     from stowplan.engine.effects import Effect
     from stowplan.engine.input_log.recording import Entry, Header
-    from stowplan.framework.registry import Registry
+    from stowplan.framework.runtime.registry import Registry
 
 
 class Step(NamedTuple):

@@ -31,8 +31,8 @@ from stowplan.engine.settings import EngineSettings
 from stowplan.engine.watched_kinds import watched_kinds
 from stowplan.extenders.asking import asking, extenders_without_binders
 from stowplan.extenders.calls import Calls
-from stowplan.framework.registry import installed_plugins, load_plugin
 from stowplan.framework.requests import Create
+from stowplan.framework.runtime.registry import installed_plugins, load_plugin
 from stowplan.in_tree.registry import in_tree_registry
 from stowplan.offline.extender_calls import post_to_extender
 from stowplan.page.configuration import configuration_record

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from stowplan.engine.engine import Engine
     from stowplan.framework.diagnosis import Diagnosis
     from stowplan.framework.requests import Ask, Outcome
-    from stowplan.framework.runtime import Framework
+    from stowplan.framework.runtime.framework import Framework
 
 
 class Kind(Enum):

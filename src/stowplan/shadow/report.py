@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-from stowplan.explain.tables import Grid, Line
+from stowplan.explain.text.tables import Grid, Line
 from stowplan.metrics.registry import MetricsRegistry, exponential_buckets
 from stowplan.metrics.text import family_text
 from stowplan.shadow.comparison import Kind
 
 if TYPE_CHECKING:
-    from stowplan.explain.tables import Block
+    from stowplan.explain.text.tables import Block
     from stowplan.shadow.shadow import Judged
 
 SCHEMA_VERSION = 1

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from stowplan.engine.engine import Engine
     from stowplan.engine.inputs import Input
     from stowplan.framework.requests import Ask, Outcome
-    from stowplan.framework.runtime import Framework
+    from stowplan.framework.runtime.framework import Framework
     from stowplan.shadow.decision_order import Bind
 
 #: At most so many binds before and after one are looked at when it may have been decided among them.

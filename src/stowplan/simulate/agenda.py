@@ -1,11 +1,10 @@
 """The agenda of simulated time: due events, and the clock that jumps to them.
 
-What is put in for now, or for a time that has passed, goes to the end of a line; the rest waits in a heap. When the
-clock moves on, everything of the new moment gets into line as it was put in, so within a moment things are taken in
-that order. There is one exception: changes of one kind that are due at one moment are taken together, where the first
-of them stands.
+Events for the present, or for a time that has passed, are appended to a line; later ones wait in a heap. When the clock
+advances, all events of the new time are appended to the line in the order in which they were added. There is one
+exception: changes of one kind that are due at the same time are processed as one batch, at the position of the first.
 
-Times at which the engine only wants to be woken are counted apart: they alone are no reason to go on.
+Times at which the engine only wants to be woken are tracked separately: they alone do not keep a run going.
 """
 
 from __future__ import annotations
@@ -28,14 +27,14 @@ class Agenda:
 
     def __init__(self, now: float) -> None:
         self.now = now
-        #: What is due now, in order: whoever does it takes from the left.
+        #: What is due now, in order; consumed from the left.
         self.line: deque[Any] = deque()
-        #: Time, number, what is due then.
+        #: (time, number, event).
         self._heap: list[tuple[float, int, Any]] = []
         self._number = 0
-        #: Times in the heap at which nothing but a tick is due.
+        #: Times in the heap at which only a tick is due.
         self._wakes: set[float] = set()
-        #: Changes in line that others of their kind may still join; who takes them closes the batch.
+        #: Changes in the line that others of their kind may still join; consuming them closes the batch.
         self.batches: dict[type[ApiStruct], list[Change[Any]]] = {}
 
     def put(self, at: float, item: Any) -> None:
@@ -46,7 +45,7 @@ class Agenda:
             self._line_up(item)
 
     def wake(self, at: float) -> None:
-        """Tick at this time, once however often it is asked for."""
+        """Tick at this time; duplicates are ignored."""
         if at in self._wakes:
             return
         if at > self.now:
@@ -55,16 +54,19 @@ class Agenda:
 
     @property
     def only_wakes(self) -> bool:
-        """Whether nothing is due but ticks."""
+        """Whether only ticks are due."""
         return not self.line and len(self._heap) == len(self._wakes)
 
     @property
     def next(self) -> float:
-        """The next moment after this one; infinity if there is none."""
+        """The next time after this one; infinity if there is none."""
         return self._heap[0][0] if self._heap else inf
 
     def go_on(self, until: float, *, for_ticks: bool) -> bool:
-        """Move to the next moment, if there is one until then; what is nothing but ticks counts only `for_ticks`."""
+        """Advance to the next time, if there is one up to `until`.
+
+        Times with nothing but ticks only count `for_ticks`.
+        """
         heap = self._heap
         if not heap or heap[0][0] > until or not (for_ticks or len(heap) > len(self._wakes)):
             return False
@@ -87,7 +89,7 @@ class Agenda:
             self.line.append(item)
 
     def join(self, kind: type[ApiStruct], change: Change[Any]) -> None:
-        """Put a change of that kind in for now."""
+        """Add a change of the kind to the current batch."""
         batch = self.batches.get(kind)
         if batch is None:
             batch = self.batches[kind] = []

@@ -1,9 +1,9 @@
 """The simulated cluster around the engine: carries out requests, notifies watchers, ends pods.
 
-What a request changes in the store becomes news for the engine, of the kinds that it watches: at once, or when the
-latency model says, in one order for each kind. Pods that are finished leave as if they were deleted, as the engine
-watches those that are not. Whoever runs a pod is modelled by the time that this takes: a pod with a node ends after
-the seconds that somebody says, and one that is deleted after its grace.
+Changes of the store are delivered to the engine, for the kinds that it watches: at once, or with the latency model's
+delay, in order for each kind. Finished pods are removed as if they were deleted, because the engine watches unfinished
+ones. Kubelets are modelled by durations: a placed pod ends after a given time, and a deleted one after its grace
+period.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from stowplan.simulate.object_store import ObjectStore
     from stowplan.simulate.virtual_api import Asked
 
-#: What a request changed, one after the other.
+#: What a request changed, in order.
 Changes = Sequence[Change[Any]]
 _DONE = Done()
 
@@ -47,17 +47,17 @@ class Ending(msgspec.Struct, frozen=True):
 
 
 class Look(NamedTuple):
-    """Whoever binds volumes looks at the claims that wait for no pod."""
+    """Volume controllers check the claims that do not wait for a pod."""
 
 
 LOOK = Look()
 
 
 class Watcher(Protocol):
-    """Somebody beside the engine who sees what happens to objects, such as a model of a controller."""
+    """Observes changes in addition to the engine, such as a model of a controller."""
 
     def changed(self, change: Change[Any], /) -> None:
-        """It has happened in the store. Whoever wants to write for it does so in its turn (`VirtualTime.at`)."""
+        """The store has changed. A watcher must not write here, but schedule a write (`VirtualTime.at`)."""
 
 
 class SimulatedCluster:
@@ -71,9 +71,9 @@ class SimulatedCluster:
         runs_for: Callable[[Pod], float | None] | None,
         binds_volumes_after: float | None = None,
     ) -> None:
-        """`kinds`: those that are watched; None: all. `runs_for`: for how many seconds a pod runs; None: for ever.
+        """`kinds`: the watched ones; None: all. `runs_for`: the duration of a pod in seconds; None: forever.
 
-        `binds_volumes_after`: seconds that it takes to bind a claim, or make a volume for it; None: nobody does.
+        `binds_volumes_after`: seconds until a claim is bound, or a volume provisioned for it; None: never.
         """
         self._store = store
         self._agenda = agenda
@@ -82,24 +82,24 @@ class SimulatedCluster:
         self._runs_for = runs_for
         self._volume_controllers = None if binds_volumes_after is None else VolumeControllers(store)
         self._binds_volumes_after = binds_volumes_after or 0.0
-        #: Whether claims are looked after at this moment.
+        #: Whether claims will be checked at the current time.
         self._will_look = False
-        #: They see every change at once, in this order.
+        #: They observe every change immediately, in this order.
         self.watchers: list[Watcher] = []
-        #: Kind -> when the last of its news is told, unless that is at once.
+        #: Kind -> time of the last delayed delivery.
         self._told_at: dict[type[ApiStruct], float] = {}
 
     # -- requests -----------------------------------------------------------------------------------------------------
 
     def outcome(self, request: Any, asked: Asked | None = None) -> tuple[Outcome, Changes]:
-        """Carry a request out: how it ends, and what it changed, which is to be told (`tell`).
+        """Carry a request out: its outcome, and its changes, which the caller must deliver (`tell`).
 
-        `asked` has what a request cannot say, if a plugin's coroutine made it.
+        `asked` has additional parameters from a plugin's coroutine.
         """
         kind = type(request)
         try:
             if kind is Bind and asked is None:
-                # An API server answers this with no object.
+                # An API server returns no object here.
                 return _DONE, (self._store.bind(request, self._agenda.now),)
             if kind is Read:
                 return Done(self._store.get(request.kind, request.namespace, request.name)), ()
@@ -108,16 +108,16 @@ class SimulatedCluster:
                 return Done(Listing(found, str(self._store.version))), ()
             changes = self.write(request, asked)
         except Exception as error:
-            # Not only an ApiError: a plugin may ask for what makes no sense.
+            # Any exception: a plugin may send an invalid request.
             return Refused(error), ()
         if kind is Bind or kind is Delete:
-            # An API server answers these with no object.
+            # An API server returns no object here.
             return _DONE, changes
         [change] = changes
         return Done(change.old if change.new is None else change.new), changes
 
     def write(self, request: Any, asked: Asked | None = None) -> Changes:
-        """What a request changes; an ApiError if it is refused."""
+        """Apply a request and return the changes; raises ApiError if it is refused."""
         kind, now = type(request), self._agenda.now
         if kind is Delete:
             return self._delete(request, None if asked is None else asked.grace)
@@ -136,10 +136,11 @@ class SimulatedCluster:
             self._end_in(last.new, grace)
         return changes
 
-    # -- news ---------------------------------------------------------------------------------------------------------
+    # -- deliveries
+    # -------------------------------------------------------------------------------------------------------
 
     def tell(self, changes: Changes) -> None:
-        """Have watchers told of changes, and see to it that a pod that got a node ends."""
+        """Deliver changes to watchers, and schedule the end of pods that were placed."""
         for change in changes:
             self._tell(change)
 
@@ -172,12 +173,12 @@ class SimulatedCluster:
         for request in controllers.requests_after(change):
             self._agenda.put(self._agenda.now + self._binds_volumes_after, request)
         if controllers.want_to_look and not self._will_look:
-            # In its turn: what comes at this moment, too, counts.
+            # As a later event of the same time, so that other changes at this time are included.
             self._will_look = True
             self._agenda.put(self._agenda.now, LOOK)
 
     def look_after_claims(self, look: Look) -> None:
-        """Claims that wait for no pod are seen to."""
+        """Handle the claims that do not wait for a pod."""
         self._will_look = False
         assert self._volume_controllers is not None
         now = self._agenda.now
@@ -189,10 +190,11 @@ class SimulatedCluster:
         self._told_at[kind] = at
         self._agenda.put(at, change)
 
-    # -- ends ---------------------------------------------------------------------------------------------------------
+    # -- ends of pods
+    # -----------------------------------------------------------------------------------------------------
 
     def _run(self, old: Pod | None, pod: Pod) -> None:
-        """See to it that a pod with a node ends, if it has just got that."""
+        """Schedule the end of a pod that was just placed."""
         if old is None or not old.spec.node_name:
             assert self._runs_for is not None
             seconds = self._runs_for(pod)
@@ -205,7 +207,7 @@ class SimulatedCluster:
         self._agenda.put(self._agenda.now + seconds, ending)
 
     def take_over(self, pod: Pod) -> None:
-        """See to it that a pod ends that had its node before time began."""
+        """Schedule the end of a pod that was placed before the simulation started."""
         now, goes_at = self._agenda.now, pod.metadata.deletion_timestamp
         if goes_at is not None:
             self._end_in(pod, parse_timestamp(goes_at) - now)
@@ -221,6 +223,6 @@ class SimulatedCluster:
 
 
 def _unfinished(change: Change[Pod]) -> Change[Pod] | None:
-    """The change of a pod as those see it who watch pods that are not finished; None: they do not."""
+    """The change as seen by watchers of unfinished pods; None: not visible to them."""
     old, new = (None if pod is None or pod.status.phase in FINISHED else pod for pod in (change.old, change.new))
     return None if old is None and new is None else Change(old, new)

@@ -1,10 +1,10 @@
 """The virtual-time driver: the engine on a small object store, with a clock that jumps to the next event.
 
-What is due are requests on their way to the store, their answers, news for watchers, arrivals that a caller puts in,
-ends of pods, and times at which the engine wants to be woken. Things of one moment are taken in the order in which they
-were put in (`agenda`); when nothing more is due at it, the engine tries pods as long as there are some to try, and then
-the clock moves on. The engine's requests about one object are carried out one after the other (a binding waits for
-those before it, but nothing waits for a binding), and news of one kind are told in their order.
+Events are requests that reach the store, their responses, deliveries to watchers, arrivals from the caller, ends of
+pods, and times at which the engine wants to be woken. Events of the same time are processed in the order in which they
+were added (`agenda`). After the last one the engine tries pods as long as there are any, and then the clock advances.
+The engine's requests for one object are carried out one after the other (a binding waits for earlier requests, but
+nothing waits for a binding), and changes of one kind are delivered in order.
 
     store = ObjectStore()
     engine = Engine(config, registry=..., now=0.0, api=VirtualApi(), ...)
@@ -12,7 +12,7 @@ those before it, but nothing waits for a binding), and news of one kind are told
     time.feed((i / 100, Create(obj=a_pod(i))) for i in range(100_000))
     time.run()
 
-Nothing of a decision is in here. The same engine, store, latencies and calls give the same inputs in the same order.
+No decisions are made here. The same engine, store, latencies and calls give the same inputs in the same order.
 """
 
 from __future__ import annotations
@@ -46,15 +46,15 @@ if TYPE_CHECKING:
 
 _REQUESTS = (Bind, Create, Update, Patch, Delete, Read)
 _NO_MORE = (inf, None)
-#: Seconds that other pods have before work that takes long goes on, as on a cluster.
+#: Seconds for other pods before long work continues, as on a cluster.
 PAUSE = 0.01
-#: Inputs that are handed to the engine as they are.
+#: Inputs that are passed to the engine unchanged.
 _HANDED_IN = tuple(kind for kind in get_args(Input) if kind not in (Answer, Changes, Schedule))
 _NOBODY = "nobody answers {who} in this simulation"
 
 
 class Engine(Protocol):
-    """What `engine.engine.Engine` has for its driver."""
+    """The part of `engine.engine.Engine` that its driver uses."""
 
     @property
     def wants_turn(self) -> bool: ...
@@ -67,7 +67,7 @@ class Engine(Protocol):
 
 
 class Call(msgspec.Struct, frozen=True):
-    """Something of a caller's that is due at a time: a model that goes on."""
+    """A callback of the caller, such as a model, that is due at a time."""
 
     action: Callable[[], object]
 
@@ -75,25 +75,25 @@ class Call(msgspec.Struct, frozen=True):
 class _Sent(NamedTuple):
     """A request on its way to the store."""
 
-    #: Whoever gets the answer: a plugin's call, or the engine, by the effect's number.
+    #: The recipient of the response: a plugin's call, or the engine, by the effect's number.
     sender: PluginCall | int
     asked: Asked
-    #: Seconds that the answer takes back.
+    #: Duration of the response in seconds.
     back: float
 
 
 class _Feed:
-    """Requests and calls of a caller, in order of time, each taken from its source when it is due."""
+    """Requests and callbacks of a caller, in time order, each drawn from its source when it is due."""
 
     __slots__ = ("request", "source")
 
     def __init__(self, source: Iterator[tuple[float, Request | Call]]) -> None:
         self.source = source
-        #: The one that is due next; None at the end.
+        #: The next one; None at the end.
         self.request: Request | Call | None = None
 
     def draw(self) -> float:
-        """Go on to the next request; when it is due."""
+        """Draw the next request and return its time."""
         at, self.request = next(self.source, _NO_MORE)
         return at
 
@@ -115,10 +115,11 @@ class VirtualTime:
     ) -> None:
         """`start`: seconds since the epoch. `kinds`: those that the engine watches; None: all.
 
-        `tell` hears events for users, `ask` answers for whoever is outside; `runs_for` says for how many seconds a pod
-        runs once it has a node, and goes then; None: for ever. `binds_volumes_after`: seconds until a claim is bound
-        for which the scheduler has named a volume or a node (`volume_controllers`); None: nobody does that. `pauses`:
-        seconds until a cycle with more work than one turn should take goes on.
+        * `tell` gets recorded Events; `ask` answers for extenders.
+        * `runs_for` returns the duration of a placed pod in seconds, after which it is deleted; None: forever.
+        * `binds_volumes_after`: seconds until a claim is bound for which the scheduler has selected a volume or a node
+          (`volume_controllers`); None: never.
+        * `pauses`: seconds until a cycle with more work than fits into one turn continues.
         """
         self._engine = engine
         self.store = store
@@ -136,14 +137,14 @@ class VirtualTime:
             binds_volumes_after=binds_volumes_after,
         )
         self._started = False
-        #: Effects that are to be answered: the number of each, and its call if it is one of a plugin.
+        #: Effects without an outcome yet: number -> call, for effects of a plugin's call.
         self._under_way: dict[int, PluginCall | None] = {}
-        #: Object -> when the last request about it is answered.
+        #: Object -> when its last request is answered.
         self._free_at: dict[str, float] = {}
         self._sweep_at = 1024
-        #: What callers have put in and the store has refused, with the time.
+        #: Requests of callers that the store refused, with the time.
         self.refused: list[tuple[float, Request, Exception]] = []
-        #: Set to True by whoever wants no later moment to be gone to; the present one is finished.
+        #: Set this to True to stop the clock; events of the current time are still processed.
         self.halted = False
         self._begin: dict[type[Any], Callable[[Effect], None]] = {
             Tell: self._tell,
@@ -174,16 +175,17 @@ class VirtualTime:
         }
         engine.attach(self)
 
-    # -- for callers --------------------------------------------------------------------------------------------------
+    # -- for callers
+    # ------------------------------------------------------------------------------------------------------
 
     @property
     def now(self) -> float:
         return self._agenda.now
 
     def resume(self, wake_at: float | None, running: Iterable[Pod]) -> None:
-        """Go on with an engine that has begun elsewhere, before anything else; see `resuming`.
+        """Continue with an engine that was started elsewhere; must be called first, see `resuming`.
 
-        It wants to be woken then, if at all; these pods have their nodes already, and end like others.
+        `wake_at`: when it wants to be woken, if at all; `running`: pods that are already placed, and end like others.
         """
         self._started = True
         if wake_at is not None:
@@ -192,20 +194,20 @@ class VirtualTime:
             self._cluster.take_over(pod)
 
     def write(self, request: Request, *, grace: int | None = None) -> Any:
-        """Write to the store, as somebody else than the scheduler, and return the object; an ApiError if it refuses.
+        """Write to the store as another client and return the object; raises ApiError if the write is refused.
 
-        The engine hears of it when the clock goes on. `grace`: of a deletion, in place of the latency model's.
+        The engine is notified when the clock advances. `grace`: of a deletion, instead of the latency model's.
         """
         changes = self._cluster.write(request, Asked(request, grace=grace))
         self._cluster.tell(changes)
         return changes[-1].old if changes[-1].new is None else changes[-1].new
 
     def at(self, when: float, what: Request | Input | Call) -> None:
-        """Have something written at that time, an input handed to the engine, or a call made; see `refused`."""
+        """Schedule a request, an engine input or a callback; see also `refused`."""
         self._agenda.put(when, what)
 
     def watch(self, watcher: Watcher) -> None:
-        """Let somebody see every change in the store from now on."""
+        """Let a watcher observe every change in the store from now on."""
         self._cluster.watchers.append(watcher)
 
     def end(self, pod: Pod) -> None:
@@ -214,19 +216,19 @@ class VirtualTime:
         self._cluster.end(Ending(type(pod), metadata.namespace, metadata.name, metadata.uid))
 
     def feed(self, requests: Iterable[tuple[float, Request | Call]]) -> None:
-        """The same of any number of them, each with its time, in order: each is asked for when it is due."""
+        """Schedule any number of requests with their times, in order; each is drawn when it is due."""
         self._await_next(_Feed(iter(requests)))
 
     def submit(self, input_: Input) -> None:
-        """Hand an input to the engine now, and take in what follows."""
+        """Pass an input to the engine now, and carry out the effects."""
         for effect in self._engine.step(input_, self._agenda.now):
             self._begin[type(effect.action)](effect)
 
     def run(self, until: float | None = None) -> None:
-        """Go on until only time could help: nothing is under way, and no pod can be tried.
+        """Run until only time could change anything: nothing is in progress, and no pod can be tried.
 
-        Times that the engine waits for come in between, but are no reason to go on. With `until` no later moment is
-        gone to.
+        Wake-up times of the engine are processed on the way, but do not keep the run going. With `until`, the clock
+        does not advance past that time.
         """
         limit = inf if until is None else until
         self._settle()
@@ -234,7 +236,7 @@ class VirtualTime:
             self._settle()
 
     def advance(self, seconds: float) -> None:
-        """Let time pass, with everything that is due meanwhile."""
+        """Advance the clock, processing everything that is due."""
         agenda = self._agenda
         until = agenda.now + seconds
         self._settle()
@@ -244,7 +246,7 @@ class VirtualTime:
             agenda.now = until
 
     def close(self) -> None:
-        """End the plugins' coroutines that are under way, where they wait; nothing goes on after that."""
+        """Close plugins' coroutines that are in progress; the run cannot continue afterwards."""
         calls = [call for call in self._under_way.values() if call is not None and not call.ended]
         self._under_way.clear()
         for call in calls:
@@ -252,16 +254,16 @@ class VirtualTime:
 
     @property
     def idle(self) -> bool:
-        """Whether nothing is due but times at which the engine wants to be woken."""
+        """Whether nothing is due but wake-up times of the engine."""
         return self._agenda.only_wakes
 
     @property
     def under_way(self) -> int:
-        """Effects that are not answered yet."""
+        """Effects without an outcome yet."""
         return len(self._under_way)
 
     def _settle(self) -> None:
-        """Do what is due at this moment, then let pods be tried, until neither is left."""
+        """Process what is due at the current time, then try pods, until neither is left."""
         agenda, engine, do, begin = self._agenda, self._engine, self._do, self._begin
         line, now = agenda.line, agenda.now
         while True:
@@ -287,7 +289,7 @@ class VirtualTime:
         self._agenda.wake(effect.action.at)
 
     def _cancel(self, effect: Effect) -> None:
-        """Break a plugin's call off. A request cannot be called back: it goes on."""
+        """Cancel a plugin's call. A request cannot be cancelled."""
         call = self._under_way.get(effect.action.number)
         if call is not None:
             self._stop(call, effect.action.why)
@@ -299,7 +301,7 @@ class VirtualTime:
 
     def _stop(self, call: PluginCall, why: str) -> None:
         call.stopped_for = why
-        # In its turn: it may be what runs just now.
+        # As a separate event: it may be the call that is currently running.
         self._agenda.put(self.now, call)
 
     def _queue_up(self, effect: Effect) -> None:
@@ -327,25 +329,25 @@ class VirtualTime:
     # -- requests -----------------------------------------------------------------------------------------------------
 
     def _send(self, effect: Effect) -> None:
-        """Send a request off, to be carried out when those about the same object before it have been answered."""
+        """Send a request, which is carried out after earlier requests for the same object were answered."""
         self._under_way[effect.number] = None
         request, latency, subject = effect.action, self._latency, effect.action.subject
         there, back = latency.request(request), latency.answer(request)
         at = max(self.now, self._free_at.get(subject, self.now))
         if type(request) is not Bind:
-            # As on a cluster: a binding waits for others, others do not wait for it.
+            # As on a cluster: a binding waits for other requests, which do not wait for it.
             self._free_at[subject] = at + there + back
             self._sweep()
         self._agenda.put(at + there, _Sent(effect.number, Asked(request), back))
 
     def _post(self, call: PluginCall, asked: Asked) -> None:
-        """Send what a plugin's coroutine asks for: it waits for its own requests only."""
+        """Send a request of a plugin's coroutine, which only waits for its own requests."""
         request, latency = asked.request, self._latency
         there, back = latency.request(request), latency.answer(request)
         self._agenda.put(self.now + there, _Sent(call, asked, back))
 
     def _sweep(self) -> None:
-        """Forget objects that nothing is under way about, when they have become many."""
+        """Forget objects without requests in progress once there are many."""
         if len(self._free_at) > self._sweep_at:
             self._free_at = {subject: at for subject, at in self._free_at.items() if at > self.now}
             self._sweep_at = max(1024, 2 * len(self._free_at))
@@ -359,7 +361,7 @@ class VirtualTime:
         sender = sent.sender
         call = None if isinstance(sender, int) else sender
         if (call is not None and call.ended) or (call is None and sender not in self._under_way):
-            # It was broken off before it got there.
+            # It was cancelled on the way.
             return
         outcome, changes = self._cluster.outcome(sent.asked.request, sent.asked)
         if call is None:
@@ -376,7 +378,7 @@ class VirtualTime:
         self._agenda.put(self.now + self._latency.request(effect.action), effect)
 
     def _put_question(self, effect: Effect) -> None:
-        """The question has got there."""
+        """The question has arrived."""
         back = self._latency.answer(effect.action)
         self._agenda.put(self.now + back, Answer(effect.number, self._outside(effect.action)))
 
@@ -386,7 +388,7 @@ class VirtualTime:
         return self._answer_outside(question)
 
     def _pause(self, effect: Effect) -> None:
-        """If the clock moves on, other pods are tried first."""
+        """If the clock advances, other pods are tried first."""
         self._under_way[effect.number] = None
         self._agenda.put(self.now + self._pauses, Answer(effect.number, Done()))
 
@@ -395,7 +397,7 @@ class VirtualTime:
     def _run_plugin(self, effect: Effect) -> None:
         call = PluginCall(effect.number, effect.action, self._engine.run_plugin(effect.action))
         self._under_way[effect.number] = call
-        # In its turn, too: what it does may be an input.
+        # Also as a separate event: what it does may be an input.
         self._agenda.line.append(call)
 
     def _resume(self, call: PluginCall) -> None:
@@ -407,19 +409,20 @@ class VirtualTime:
         else:
             self._agenda.line.append(Answer(call.number, asked))
 
-    # -- what callers have put in -------------------------------------------------------------------------------------
+    # -- requests of callers
+    # ----------------------------------------------------------------------------------------------
 
     def _callers(self, request: Request) -> None:
         try:
             self._cluster.tell(self._cluster.write(request))
         except ApiError as error:
-            # What is to go may have gone already: nothing is wrong with that.
+            # The object may be gone already, which is not an error.
             if not (isinstance(request, Delete) and isinstance(error, NotFound)):
                 self.refused.append((self.now, request, error))
 
     def _take_from(self, feed: _Feed) -> None:
         at = now = self._agenda.now
-        # All of a moment at once, so that they are news of one batch.
+        # All of the same time at once, so that their changes are one batch.
         while at <= now and feed.request is not None:
             self._do[type(feed.request)](feed.request)
             at = feed.draw()

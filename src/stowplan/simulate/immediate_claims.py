@@ -1,11 +1,11 @@
-"""Claims that are bound without a pod: those of classes of mode Immediate, and those that name their volume.
+"""Claims that are bound without a pod: those of classes with mode Immediate, and those that name their volume.
 
-Such a claim gets the volume that it names, one that is reserved for it, or the smallest free one that serves it; if
-there is none, the provisioner of its class makes one. No node is named for it, so the provisioner chooses where. As the
-CSI provisioner does, it takes the topologies that there are in turn, by the claim's name and the number at its end: the
-claims of a StatefulSet are spread evenly.
+Such a claim gets the volume that it names, one that is reserved for it, or the smallest suitable free one; if there is
+none, the provisioner of its class creates one. There is no selected node, so the provisioner chooses the topology. Like
+the CSI provisioner, it iterates over the existing topologies, by the claim's name and the number at its end: the claims
+of a StatefulSet are spread evenly.
 
-A claim that nothing serves waits until a class, a volume or a node comes.
+A claim without a suitable volume waits for a class, volume or node to be added.
 
 Upstream: pkg/controller/volume/persistentvolume/pv_controller.go, kubernetes-csi/external-provisioner (topology.go).
 """
@@ -28,13 +28,13 @@ if TYPE_CHECKING:
     from stowplan.simulate.object_store import Key, ObjectStore
 
 _WAITS = "WaitForFirstConsumer"
-#: Provisioners that make no volumes.
+#: Provisioners that create no volumes.
 NO_PROVISIONER = ("", "kubernetes.io/no-provisioner")
 _ZONE = "topology.kubernetes.io/zone"
 
 
 class Found(NamedTuple):
-    """What a claim is to get: this volume, or one that is made for the node."""
+    """What a claim gets: this volume, or one that is created for the node."""
 
     claim: PersistentVolumeClaim
     volume: PersistentVolume | None = None
@@ -45,9 +45,9 @@ class ImmediateClaims:
     def __init__(self, store: ObjectStore) -> None:
         self._store = store
         self._waiting: dict[Key, None] = {}
-        #: Volumes that are free, or reserved for a claim that has not got them.
+        #: Volumes that are free, or reserved for a claim that is not bound to them yet.
         self._offered: dict[str, PersistentVolume] = {}
-        #: Whether there is news that those that wait may have waited for.
+        #: Whether there were changes that waiting claims may have waited for.
         self.are_due = False
 
     def follow(self, change: Change[Any]) -> None:
@@ -77,7 +77,7 @@ class ImmediateClaims:
         self.are_due = self.are_due or bool(self._waiting)
 
     def served(self) -> Iterator[Found]:
-        """Claims for which there is something now; they wait no longer."""
+        """Claims that can be bound now; they are no longer waiting."""
         self.are_due = False
         taken: set[str] = set()
         for key in list(self._waiting):
@@ -85,7 +85,7 @@ class ImmediateClaims:
             storage_class = self._store.find(StorageClass, "", class_name_of(claim))
             mode = None if storage_class is None else storage_class.volume_binding_mode
             if mode == _WAITS and not claim.spec.volume_name:
-                # That is the scheduler's to begin.
+                # The scheduler starts these.
                 del self._waiting[key]
                 continue
             found = self._found(claim, storage_class, taken)
@@ -113,7 +113,7 @@ class ImmediateClaims:
         return Found(claim, node=places[_turn(claim) % len(places)]) if places else None
 
     def _places(self, storage_class: StorageClass) -> list[str]:
-        """A node of each topology in which the provisioner may make a volume."""
+        """One node of each topology in which the provisioner may create a volume."""
         found: dict[tuple[str, ...], str] = {}
         for node in self._store.list(Node):
             labels = node.metadata.labels
@@ -124,7 +124,7 @@ class ImmediateClaims:
 
 
 def topology_keys(store: ObjectStore, node_name: str, storage_class: StorageClass) -> list[str]:
-    """The labels by which the volumes that a class's driver makes for a node say from where they can be used."""
+    """The topology keys for volumes that a class's driver creates for a node."""
     csi_node = store.find(CSINode, "", node_name)
     for driver in () if csi_node is None else csi_node.spec.drivers:
         if driver.name == storage_class.provisioner and driver.topology_keys:
@@ -142,7 +142,7 @@ def _is_reserved(volume: PersistentVolume) -> bool:
 
 
 def _is_for(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:
-    """Whether the claim may have it, as far as it is reserved."""
+    """Whether the volume's reservation allows the claim."""
     reference, metadata = volume.spec.claim_ref, claim.metadata
     return reference is None or (
         (reference.namespace, reference.name) == (metadata.namespace, metadata.name)
@@ -164,7 +164,7 @@ def _serves(volume: PersistentVolume, wanted: Wanted) -> bool:
 
 
 def _order(volume: PersistentVolume) -> tuple[bool, int, list[str], int, str]:
-    """Reserved ones first, then those with the fewest access modes, of these the smallest."""
+    """A sort key: reserved volumes first, then those with the fewest access modes, then the smallest."""
     spec = volume.spec
     modes = sorted(spec.access_modes)
     return spec.claim_ref is None, len(modes), modes, size_in(spec.capacity) or 0, volume.metadata.name

@@ -1,7 +1,7 @@
 """Latency models of simulated time.
 
-Seconds are a number, or a callable that is told what it is about and may draw on chance that its maker has seeded; or
-a table of those by kind. What a table does not name takes no time.
+A duration in seconds is a number, or a callable that gets what it is for and may use a random source seeded by its
+creator; or a table of those by type. Types that are not in a table take no time.
 
     Latency(requests={Bind: 0.004, Patch: Uniform(0.002, 0.01, random=chance.random)}, watches=0.001)
 """
@@ -12,12 +12,12 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 Seconds = float | Callable[[Any], float]
-#: Seconds for everything alike, or by the type of what they are about.
+#: The same seconds for everything, or by type.
 Table = Seconds | Mapping[type[Any], Seconds]
 
 
 class Uniform:
-    """Any of the seconds between two numbers; `random` is uniform in [0, 1)."""
+    """Uniformly distributed seconds; `random` is uniform in [0, 1)."""
 
     __slots__ = ("_high", "_low", "_random")
 
@@ -30,34 +30,34 @@ class Uniform:
 
 
 class Latency:
-    """Seconds by what they are about; never negative."""
+    """Durations in seconds; never negative."""
 
     def __init__(
         self, *, requests: Table = 0.0, answers: Table = 0.0, watches: Table = 0.0, deletions: Seconds = 0.0
     ) -> None:
-        """`requests` and `answers` are the ways there and back, by the type of the request; `watches` by kind.
+        """`requests` and `answers` are the two directions, by the type of the request; `watches` is by kind.
 
-        `deletions` is told the pod: the grace that one on a node has when it is deleted.
+        `deletions` gets the pod: the grace period of a placed pod that is deleted.
         """
         self._requests = requests
         self._answers = answers
         self._watches = watches
         self._deletions = deletions
-        #: Whether requests and their answers take no time.
+        #: Whether requests and their responses take no time.
         self.instant = _is_nothing(requests) and _is_nothing(answers)
-        #: Whether watchers are told at once.
+        #: Whether changes are delivered at once.
         self.watches_at_once = _is_nothing(watches)
 
     def request(self, action: Any) -> float:
-        """Until it is carried out, from when the one about the same object before it was answered."""
+        """From the response to the previous request for the same object until this one is carried out."""
         return _seconds(self._requests, type(action), action)
 
     def answer(self, action: Any) -> float:
-        """From then until its answer is back."""
+        """From then until its response."""
         return _seconds(self._answers, type(action), action)
 
     def watch(self, kind: type[Any]) -> float:
-        """From a write until watchers of the kind are told."""
+        """From a write until watchers of the kind are notified."""
         return _seconds(self._watches, kind, kind)
 
     def deletion(self, obj: Any) -> float:
@@ -74,5 +74,5 @@ def _seconds(table: Table, kind: type[Any], about: Any) -> float:
     return max(0.0, table(about)) if callable(table) else table
 
 
-#: Everything happens at once.
+#: Everything takes no time.
 NO_LATENCY = Latency()

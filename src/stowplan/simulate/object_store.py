@@ -1,13 +1,12 @@
 """A small object store that applies the scheduler's requests, without JSON and admission.
 
 Objects are the structs of `stowplan.api`, by kind, namespace and name. Each write gives the object the next resource
-version, one series for all kinds, and answers with the changes that it made, which is what watchers are told. Each
-write is one change, except a pod's deletion: like an API server, it marks the pod first, also without grace. An
-object that is not written to is shared with whoever put it in. Refusals are the errors of an API server, and change
-nothing.
+version, one series for all kinds, and returns its changes, which are delivered to watchers. Each write is one change,
+except a pod's deletion: like an API server, it marks the pod first, even without a grace period. An unchanged object is
+shared with the caller that added it. Refusals are the errors of an API server, and change nothing.
 
-Left out: admission, most of validation, defaults but for a UID and the time of creation, what a kind's strategy fills
-in on writes of its status, generations but for pods', managed fields, earlier versions.
+Left out: admission, most of validation, defaults except for UID and creation time, changes that a kind's strategy makes
+on status writes, generations except for those of pods, managed fields, earlier versions.
 
 Upstream: pkg/registry/core/pod/storage/storage.go (binding), k8s.io/apiserver/pkg/registry/generic/registry/store.go,
 k8s.io/apiserver/pkg/registry/rest/delete.go.
@@ -62,7 +61,7 @@ class ObjectStore:
         self._objects = _ByKind(self._kept)
         #: The resource version of the last write.
         self.version = 0
-        #: The conditions of pods that are bound now, which most share.
+        #: The conditions of pods that are bound at the current time, which most of them share.
         self._scheduled: tuple[PodCondition, ...] = ()
         self._writes: dict[type[Request], Callable[[Any, float], Change[Any]]] = {
             Bind: self.bind,
@@ -74,18 +73,18 @@ class ObjectStore:
     # -- reading ------------------------------------------------------------------------------------------------------
 
     def get(self, kind: type[T], namespace: str, name: str) -> T:
-        """The object; NotFound if there is none."""
+        """The object; raises NotFound."""
         found = self.find(kind, namespace, name)
         if found is None:
             raise _not_found(kind, name)
         return found
 
     def find(self, kind: type[T], namespace: str, name: str) -> T | None:
-        """The object; None if there is none."""
+        """The object, or None."""
         return cast("T | None", self._objects[kind].get((namespace or _default_namespace(kind), name)))
 
     def list(self, kind: type[T], namespace: str = "") -> list[T]:
-        """The objects of a kind, of one namespace if it is given, as an API server lists them."""
+        """The objects of a kind, optionally in one namespace, in the order of an API server."""
         objects = self._objects[kind]
         return [objects[key] for key in sorted(objects) if not namespace or key[0] == namespace]
 
@@ -93,19 +92,19 @@ class ObjectStore:
         return len(self._objects[kind])
 
     def _kept(self, kind: type[ApiStruct]) -> Any:
-        """Where the objects of a kind are kept from now on: a dict, or what is like one."""
+        """An empty mapping for the objects of a kind; a subclass may return something other than a dict."""
         return {}
 
     # -- writing ------------------------------------------------------------------------------------------------------
 
     def write(self, request: Request, now: float) -> Sequence[Change[Any]]:
-        """Carry a request out; old and new object of a change are the same one if it changes nothing."""
+        """Carry a request out. If it changes nothing, the old and new object of the change are identical."""
         if type(request) is Delete:
             return self.delete(request, now)
         return (self._writes[type(request)](request, now),)
 
     def create(self, request: Create, now: float) -> Change[Any]:
-        """Put a new object in; a UID and the time of creation are its own, if it brings them."""
+        """Add a new object; its UID and creation time are kept if it has them."""
         obj: Any = request.obj
         metadata: ObjectMeta = obj.metadata
         kind: type[ApiStruct] = type(obj)
@@ -131,7 +130,7 @@ class ObjectStore:
         return Change(None, obj)
 
     def update(self, request: Update, now: float) -> Change[Any]:
-        """Replace an object. Its metadata keeps what is the server's to say."""
+        """Replace an object. Metadata fields that the server owns are kept."""
         obj: Any = request.obj
         metadata: ObjectMeta = obj.metadata
         old: Any = self.get(type(obj), metadata.namespace, metadata.name)
@@ -167,9 +166,9 @@ class ObjectStore:
         return Change(old, new)
 
     def delete(self, request: Delete, now: float, grace: float | None = 0.0) -> Sequence[Change[Any]]:
-        """Take an object out. With finalizers, or a pod that runs with seconds of grace, it is only marked.
+        """Delete an object. With finalizers, or a running pod with a grace period, it is only marked.
 
-        `grace`: None leaves a deletion in progress as it is.
+        `grace`: None keeps the period of a deletion in progress.
         """
         old: Any = self.get(request.kind, request.namespace, request.name)
         metadata: ObjectMeta = old.metadata
@@ -187,7 +186,7 @@ class ObjectStore:
             period = grace or 0.0 if runs(pod) else 0.0
             new = self._mark(pod, now + period, ceil(period))
         elif grace is not None and ceil(grace) < left:
-            # Counted from the first deletion; it is never prolonged.
+            # Counted from the first deletion, and never extended.
             due, period = parse_timestamp(metadata.deletion_timestamp) - left + ceil(grace), ceil(grace)
             new = self._mark(pod, due, period) if due >= now else self._mark(pod, now, min(period, 1))
         else:
@@ -210,7 +209,7 @@ class ObjectStore:
         return self._keep(_with_metadata(old, self._next_version(marked)))
 
     def end(self, kind: type[ApiStruct], namespace: str, name: str, uid: str) -> Change[Any] | None:
-        """Delete the object with this UID for good, as its owner would, unless it has finalizers."""
+        """Remove the object with this UID, as its owner would, unless it has finalizers."""
         old: Any = self._objects[kind].get((namespace, name))
         if old is None or old.metadata.uid != uid:
             return None
@@ -219,12 +218,13 @@ class ObjectStore:
         return self._replace(old, _with_metadata(old, replace(old.metadata, deletion_grace_period_seconds=0)))
 
     def restore(self, obj: ApiStruct) -> None:
-        """Put an object in as it was elsewhere, with its version; the next write has a later one."""
+        """Add an object with its original version; the next write has a later one."""
         version = self._keep(obj).metadata.resource_version
         if version.isdecimal():
             self.version = max(self.version, int(version))
 
-    # -- how it is kept -----------------------------------------------------------------------------------------------
+    # -- storage
+    # ----------------------------------------------------------------------------------------------------------
 
     def _next_version(self, metadata: ObjectMeta) -> ObjectMeta:
         self.version += 1
@@ -244,7 +244,7 @@ class ObjectStore:
             if new.spec != old.spec:
                 metadata = replace(metadata, generation=metadata.generation + 1)
         if metadata.deletion_timestamp and not metadata.finalizers and not metadata.deletion_grace_period_seconds:
-            # The last finalizer is gone.
+            # The last finalizer was removed.
             return self._remove(old)
         return Change(old, self._keep(_with_metadata(new, self._next_version(metadata))))
 
@@ -255,7 +255,7 @@ class ObjectStore:
         return Change(old, None)
 
     def _bound(self, conditions: tuple[PodCondition, ...], now: float) -> tuple[PodCondition, ...]:
-        """The conditions of a pod that was bound now."""
+        """The conditions of a pod that is bound now."""
         at = timestamp(now)
         if not conditions:
             if not self._scheduled or self._scheduled[0].last_transition_time != at:
@@ -268,7 +268,8 @@ class ObjectStore:
             return (*conditions, scheduled)
         return tuple(scheduled if one is known else one for one in conditions)
 
-    # -- checks -------------------------------------------------------------------------------------------------------
+    # -- validation
+    # -------------------------------------------------------------------------------------------------------
 
     def _check_name(self, kind: type[ApiStruct], metadata: ObjectMeta) -> None:
         if not metadata.name and not metadata.generate_name:
@@ -277,7 +278,7 @@ class ObjectStore:
             raise invalid(resource.kind, resource.group, "", [missing])
 
     def _check(self, kind: type[ApiStruct], have: ObjectMeta, uid: str, version: str) -> None:
-        """Conflict for preconditions that the object does not meet; "" is none."""
+        """Raise Conflict for preconditions that the object does not meet; "" is no precondition."""
         resource = resource_of(kind)
         if uid and uid != have.uid:
             raise _uid_conflict(resource.plural, resource.group, have, uid)
@@ -286,7 +287,7 @@ class ObjectStore:
 
 
 def runs(obj: Any) -> bool:
-    """Whether it is a pod on a node that has not finished, which only its kubelet deletes."""
+    """Whether it is an unfinished pod on a node, which only its kubelet removes."""
     return type(obj) is Pod and bool(obj.spec.node_name) and obj.status.phase not in FINISHED
 
 
@@ -324,7 +325,7 @@ def _default_namespace(kind: type[ApiStruct]) -> str:
 
 
 def _servers_own(metadata: ObjectMeta, old: ObjectMeta) -> ObjectMeta:
-    """The metadata, with what a client cannot change as it was."""
+    """The metadata, with the old values of fields that clients cannot change."""
     return replace(
         metadata,
         name=old.name,
@@ -341,7 +342,7 @@ def _servers_own(metadata: ObjectMeta, old: ObjectMeta) -> ObjectMeta:
 def _with_metadata(obj: T, metadata: ObjectMeta) -> T:
     if type(obj) is Pod or not isinstance(obj, CustomObject):
         return replace(obj, metadata=metadata)
-    # Its content says the same once more, beside metadata that we do not know.
+    # The content also has these fields, next to metadata that we do not parse.
     known = obj.content.get("metadata") or {}
     unknown = {name: value for name, value in known.items() if name not in ObjectMeta.__struct_encode_fields__}
     content = {**obj.content, "metadata": {**unknown, **msgspec.to_builtins(metadata)}}

@@ -1,9 +1,9 @@
-"""Patch typed objects: JSON merge patches, and the strategic merge patches that schedulers write.
+"""Patch typed objects: JSON merge patches, and the strategic merge patches that schedulers send.
 
-A patch is merged with the JSON form of the top-level fields that it names; the other fields are shared with the object
-as it was. In a strategic merge patch the conditions of a status are merged by their type, and the users of a claim by
-their UID, and put into the order that the patch asks for. Any other list in one, and any other directive, would need
-the merge rules of the kind, which the structs do not say: that is refused, never guessed.
+A patch is merged with the JSON form of the top-level fields that it names; other fields are shared with the unpatched
+object. In a strategic merge patch, the conditions of a status are merged by type, and the users of a claim by UID, in
+the order that the patch requests. Other lists and directives would require the kind's merge rules, which the structs do
+not contain: these are refused.
 
 Upstream: k8s.io/apimachinery/pkg/util/strategicpatch, gopkg.in/evanphx/json-patch.v4 (RFC 7396).
 """
@@ -29,15 +29,15 @@ if TYPE_CHECKING:
 
 T = TypeVar("T", bound=ApiStruct)
 
-#: Lists that a strategic merge patch merges element by element, and the field that tells the elements apart.
+#: Lists that a strategic merge patch merges by element, and their merge keys.
 _MERGE_KEYS = {"status.conditions": "type", "status.reservedFor": "uid"}
 _ELEMENT_ORDER = "$setElementOrder/"
-#: Fields that say what an object is; a patch may repeat them.
+#: Type fields, which a patch may repeat.
 _TYPE_FIELDS = ("apiVersion", "kind")
 
 
 def patched(obj: T, patch: Patch) -> T:
-    """The object with the patch merged; an ApiError for a patch that cannot be."""
+    """The patched object; raises ApiError for an invalid patch."""
     body = patch.body
     if not isinstance(body, Mapping) or patch.type_ == "json":
         raise UnsupportedMediaType("simulated time has no JSON patches: use a merge patch")
@@ -58,7 +58,7 @@ def merge_patched(current: Mapping[str, Any], patch: Mapping[str, Any]) -> dict[
 
 def _patched_custom(obj: T, body: Mapping[str, Any], patch: Patch) -> T:
     if patch.type_ == "strategic":
-        # As an API server does: it knows of no merge keys either.
+        # Like an API server, which has no merge keys for them.
         raise UnsupportedMediaType("custom resources have no strategic merge patches: use a merge patch")
     return convert(_merged(obj.content, body, "", strategic=False), type(obj))  # type: ignore[attr-defined]
 
@@ -77,13 +77,13 @@ def _patched(obj: T, body: Mapping[str, Any], patch: Patch) -> T:
 
 
 def _applies(name: str, subresource: str) -> bool:
-    """Whether a field is the subresource's to change: others are left alone, as by an API server."""
+    """Whether the subresource includes a field; other fields stay unchanged, as in an API server."""
     return name not in _TYPE_FIELDS and (name == "status") == (subresource == "status")
 
 
 @cache
 def _attributes(kind: type[ApiStruct]) -> dict[str, str]:
-    """JSON name -> attribute, of the top-level fields."""
+    """JSON name -> attribute, for the top-level fields."""
     return dict(zip(kind.__struct_encode_fields__, kind.__struct_fields__, strict=True))
 
 
@@ -109,13 +109,13 @@ def _merged(current: Mapping[str, Any], patch: Mapping[str, Any], path: str, *, 
 
 
 def _check_directive(name: str, path: str) -> None:
-    """Refuse what is not about the order of a list that can be merged."""
+    """Refuse directives other than those for the order of a list that can be merged."""
     if not name.startswith(_ELEMENT_ORDER) or f"{path}.{name.removeprefix(_ELEMENT_ORDER)}" not in _MERGE_KEYS:
         raise BadRequest(f"simulated time cannot obey {name} in a strategic merge patch: use a merge patch")
 
 
 def _merged_field(current: Any, path: str, value: Any, strategic: bool) -> Any:
-    """What a field becomes; None if it goes."""
+    """The new value of a field; None if it is removed."""
     if isinstance(value, Mapping):
         return _merged(current if isinstance(current, Mapping) else {}, value, path, strategic=strategic)
     if strategic and isinstance(value, list | tuple):
@@ -139,7 +139,7 @@ def _merged_list(current: Sequence[Any], patch: Sequence[Any], path: str) -> lis
 
 
 def _arranged(merged: Sequence[Any], order: Sequence[Any], live: Sequence[Any], key: str) -> list[Any]:
-    """Sort elements in the patch's order; others go before the element that they preceded."""
+    """Sort elements in the patch's order; other elements stay in front of the element that followed them."""
     wanted = {element.get(key): place for place, element in enumerate(order)}
     stood = {element.get(key): place for place, element in enumerate(live)}
     named = sorted((one for one in merged if one[key] in wanted), key=lambda one: wanted[one[key]])

@@ -1,8 +1,8 @@
 """Run plugins' coroutines without an event loop.
 
-A coroutine that awaits the API of `virtual_api` says what it wants and is resumed when that has been carried out. What
-else it may await (a sleep, a future, a lock) would need an event loop and real time, which simulated time has not: that
-ends the call with an Error that says so.
+A coroutine that awaits the API of `virtual_api` yields its request and is resumed when that has been carried out.
+Anything else that it may await (a sleep, a future, a lock) would require an event loop and real time, which simulated
+time does not have: it ends the call with an Error that says so.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ RESTLESS = (
     'plugin "{plugin}" asked for {times} things at one moment in {point}: simulated time does not pass while a plugin '
     "asks again and again; one that is written as steps (a generator) can wait for time, or until an object changes"
 )
-#: Requests of one call at one moment after which it will never end.
+#: Maximum number of requests of one call without time passing.
 MAX_REQUESTS_AT_A_MOMENT = 10_000
 
-#: What event loops say where there is none, and who says it.
+#: The error of event loops when none is running, and the library that raises it.
 _NO_LOOP, _LOOPS = "no running event loop", "asyncio"
 
 
@@ -42,21 +42,21 @@ class PluginCall:
     __slots__ = ("_action", "_asked", "_at", "_coroutine", "ended", "number", "outcome", "stopped_for")
 
     def __init__(self, number: int, action: RunPlugin, coroutine: Coroutine[Any, Any, Status | None]) -> None:
-        #: The effect's.
+        #: Of the effect.
         self.number = number
         self._action = action
         self._coroutine = coroutine
-        #: What it is to be resumed with; None at first.
+        #: The value to resume it with; None at first.
         self.outcome: Outcome | None = None
-        #: Why it is to be broken off, if it is.
+        #: Why it has to be stopped, if it has.
         self.stopped_for: str | None = None
         self.ended = False
-        #: How often it has asked for something at this time.
+        #: Number of requests at the current time.
         self._asked = 0
         self._at = -inf
 
     def resume(self, now: float) -> Asked | Done:
-        """Let it run until it asks for something, or ends."""
+        """Run until the next request, or the end."""
         try:
             asked = self._coroutine.send(self.outcome)
         except StopIteration as end:
@@ -82,7 +82,7 @@ class PluginCall:
         return self._asked > MAX_REQUESTS_AT_A_MOMENT
 
     def stop(self) -> Done:
-        """Break it off where it waits."""
+        """Stop it where it waits."""
         self._close()
         return Done(error(self.stopped_for or ""))
 
@@ -93,15 +93,15 @@ class PluginCall:
         except PROPAGATED:
             raise
         except BaseException:
-            # It awaits something although it is closed, or fails at the end: nobody waits for it any more.
+            # It awaits something although it is closed, or raises: its result is no longer needed.
             return
 
     def _explained(self, answer: Status | None) -> Status | None:
-        """The answer; if what it awaited found no event loop, an Error that says why."""
+        """The result; if an awaitable found no event loop, an Error that explains it."""
         failed = None if answer is None else answer.error
         if failed is None:
             return answer
-        # A user's exception is within one that says where it was raised.
+        # A user's exception is wrapped in one with its location.
         cause = failed.__cause__
         failed = cause if isinstance(cause, Exception) else failed
         if not _wants_loop(failed):
@@ -119,7 +119,7 @@ class PluginCall:
 
 
 def _wants_loop(failed: Exception) -> bool:
-    """Whether it was raised for want of an event loop."""
+    """Whether it was raised because there is no event loop."""
     if isinstance(failed, RuntimeError) and str(failed) == _NO_LOOP:
         return True
     if not isinstance(failed, RuntimeError | AttributeError):

@@ -1,13 +1,12 @@
-"""Begin simulated time where an engine was dumped.
+"""Start simulated time from an engine's dump.
 
-    dump = engine.dump()                              # of any engine, live or simulated, in the middle of nothing
+    dump = engine.dump()                              # of any engine, live or simulated, with nothing in progress
     time = resumed(Engine(config, now=dump.now, ...), dump, runs_for=...)
     time.run()
 
-The store has what the dumped engine had heard of. What the API server had beyond that is written as soon as time
-begins, so that the engine hears of it: pods that were bound, statuses and objects that were written, victims that were
-deleted. Pods that were on nodes end when their time has come, counted from when they were scheduled. Resource versions
-go on from the newest that an object in the dump has.
+The store contains what the dumped engine knew. Changes of the API server that it did not know yet are written when time
+starts, so that the engine gets them: bound pods, written statuses and objects, deleted victims. Placed pods end when
+their time has come, counted from when they were scheduled. Resource versions continue from the newest one in the dump.
 """
 
 from __future__ import annotations
@@ -45,7 +44,7 @@ def resumed(engine: Engine, dump: EngineDump, **options: Any) -> VirtualTime:
 
 
 def _unheard_of(dump: EngineDump, store: ObjectStore) -> Iterator[Request]:
-    """Requests that were carried out, while the engine had not heard yet of what they changed."""
+    """Requests that were carried out, but whose changes the engine did not know yet."""
     for name, content in (*dump.state.in_flight, *dump.state.assumed):
         yield _written(read_object(kind_named(name), content), store)
     for written in dump.statuses:

@@ -1,7 +1,7 @@
 """A writable store over the objects of a cluster's state.
 
-What is written is kept here until the engine has heard of it, and is with the state from then on. So pods that are
-known already need not be put in, and nothing is kept twice.
+Writes are stored here until the engine has received them, and are part of the state from then on. So known pods need
+not be added, and nothing is stored twice.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class StateStore(ObjectStore):
         self._names = names
 
     def forget(self) -> None:
-        """Everything that was written has been heard of."""
+        """The engine has received everything that was written."""
         for view in self._objects.values():
             view.written.clear()
 
@@ -42,7 +42,7 @@ class StateStore(ObjectStore):
         return super()._remove(old)
 
     def known(self, kind: type[ApiStruct], key: Key) -> Any:
-        """What the state has."""
+        """The object in the state."""
         namespace, name = key
         if kind is Pod:
             full = f"{namespace or 'default'}/{name}"
@@ -65,14 +65,14 @@ class StateStore(ObjectStore):
 
 
 class _View:
-    """Objects of one kind by namespace and name: what was written, before what the state has."""
+    """Objects of one kind by namespace and name: written ones take precedence over the state's."""
 
     __slots__ = ("_kind", "_store", "written")
 
     def __init__(self, store: StateStore, kind: type[ApiStruct]) -> None:
         self._store = store
         self._kind = kind
-        #: None for what was deleted.
+        #: None for deleted objects.
         self.written: dict[Key, Any] = {}
 
     def get(self, key: Key) -> Any:

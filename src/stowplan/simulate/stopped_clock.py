@@ -1,4 +1,4 @@
-"""Clock and chance for disabled metrics."""
+"""Clock and random source for disabled metrics."""
 
 from __future__ import annotations
 

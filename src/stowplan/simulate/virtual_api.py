@@ -1,7 +1,7 @@
 """The `Api` for plugins in simulated time.
 
-Nothing here does anything: each call awaits a value that says what is asked, and whoever drives the coroutine carries
-it out, when its time has come, and resumes it with the outcome. Awaited by an event loop it would fail.
+Each call awaits a value that describes it. The driver of the coroutine carries it out, when it is due, and resumes the
+coroutine with the outcome. It cannot be awaited on an event loop.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _NO_WATCH = "in simulated time a plugin cannot watch: it registers events of the
 
 
 class ListObjects(NamedTuple):
-    """What a `Request` cannot ask: all objects of a kind, of one namespace if it is given."""
+    """List all objects of a kind, optionally in one namespace; there is no `Request` for this."""
 
     kind: type[ApiStruct]
     namespace: str
@@ -44,9 +44,9 @@ class Asked:
         grace: int | None = None,
     ) -> None:
         self.request = request
-        #: For a `Bind`: annotations that the pod gets.
+        #: For a `Bind`: annotations to set on the pod.
         self.annotations = annotations
-        #: For a `Delete`: seconds of grace, instead of what a deletion takes otherwise.
+        #: For a `Delete`: the grace period in seconds, instead of the default.
         self.grace = grace
 
     def __await__(self) -> Generator[Asked, Outcome, Any]:
@@ -57,7 +57,7 @@ class Asked:
 
 
 class VirtualApi:
-    """An `Api`; its lanes are all one."""
+    """An `Api`; its lanes are all the same."""
 
     async def list(
         self,
@@ -142,8 +142,8 @@ class VirtualApi:
         await Asked(Bind(namespace=namespace, name=name, uid=uid, node=node), annotations=annotations)
 
     async def serves(self, kind: type[ApiStruct]) -> bool:
-        """Whatever is asked for: a store takes objects of any kind."""
+        """True for every kind: the store accepts all of them."""
         return True
 
     async def close(self) -> None:
-        """Nothing is open."""
+        """No-op."""

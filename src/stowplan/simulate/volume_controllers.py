@@ -1,9 +1,10 @@
 """Bind claims and provision volumes in simulated time.
 
-The scheduler names a node for a claim, or gives a volume to one, and waits until the claim is bound. On a cluster the
-provisioner of the class makes the volume, and the binder binds it. Here both do so a fixed time later, and refuse
-nothing. A volume that is made can be used from where the node is: by the keys that the driver names in the CSINode,
-those of the class's allowedTopologies, or the zone. Claims that need no pod to be bound are `immediate_claims`.
+The scheduler selects a node for a claim, or reserves a volume for one, and waits until the claim is bound. On a cluster
+the provisioner of the class creates the volume, and the PV controller binds it. Here both happen after a fixed time,
+and never fail. A provisioned volume is accessible from the node's topology: by the keys that the driver lists in the
+CSINode, those of the class's allowedTopologies, or the zone. For claims that do not wait for a pod see
+`immediate_claims`.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
     from stowplan.framework.requests import Request
     from stowplan.simulate.object_store import ObjectStore
 
-#: The kinds whose changes it wants to see.
+#: The kinds whose changes are observed.
 FOLLOWED = frozenset((CSINode, Node, PersistentVolume, PersistentVolumeClaim, StorageClass))
 
 
@@ -47,7 +48,7 @@ class VolumeControllers:
         self._immediate = ImmediateClaims(store)
 
     def requests_after(self, change: Change[Any]) -> Iterator[Request]:
-        """What they write once they see a change."""
+        """The requests of the controllers after a change."""
         self._immediate.follow(change)
         old, new = change.old, change.new
         if type(new) is PersistentVolumeClaim and not new.spec.volume_name:
@@ -62,11 +63,11 @@ class VolumeControllers:
 
     @property
     def want_to_look(self) -> bool:
-        """Whether there may be something to do for claims that wait for no pod; then `look` at this moment."""
+        """Whether claims that do not wait for a pod have to be checked; if so, call `look` at the current time."""
         return self._immediate.are_due
 
     def look(self) -> Iterator[tuple[Request, bool]]:
-        """What they write for these, and whether that takes its time: a volume is promised at once, and bound later."""
+        """The requests for these, and whether they are delayed: a volume is reserved at once, and bound later."""
         for claim, volume, node in self._immediate.served():
             if volume is None:
                 yield from ((request, True) for request in self._provisioned(claim, node))
@@ -76,7 +77,7 @@ class VolumeControllers:
                 yield from ((request, True) for request in self._bound(volume))
 
     def _bound(self, volume: PersistentVolume) -> Iterator[Request]:
-        """A volume was given to a claim."""
+        """A volume was reserved for a claim."""
         reference = volume.spec.claim_ref
         if reference is None:
             return
@@ -86,7 +87,7 @@ class VolumeControllers:
             yield _naming(claim, volume.metadata.name)
 
     def _provisioned(self, claim: PersistentVolumeClaim, node_name: str) -> Iterator[Request]:
-        """A node was named for a claim."""
+        """A node was selected for a claim."""
         storage_class = self._store.find(StorageClass, "", class_name_of(claim))
         node = self._store.find(Node, "", node_name)
         if storage_class is None or node is None or storage_class.provisioner in NO_PROVISIONER:

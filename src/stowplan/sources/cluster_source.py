@@ -11,7 +11,7 @@ import click
 import msgspec
 
 from stowplan.api.pod import FINISHED
-from stowplan.api.types import Event, Pod, PodGroup
+from stowplan.api.types import Event, Pod, PodGroup, PriorityClass
 from stowplan.cluster.pod_info import group_key
 from stowplan.command_line.errors import InputError
 from stowplan.command_line.named_plugins import named_plugins
@@ -19,15 +19,16 @@ from stowplan.config import DEFAULT_FEATURES
 from stowplan.config.features import GROUP_GATES
 from stowplan.engine.dumped import DumpError
 from stowplan.engine.input_log.recording import RecordingError
-from stowplan.explain.reported_status import ReportedStatus
-from stowplan.explain.verdict import Verdict
+from stowplan.explain.text.reported_status import ReportedStatus
+from stowplan.explain.verdicts.verdict import Verdict
 from stowplan.framework.explanations.formatting import joined, listed
-from stowplan.framework.registry import installed_plugins
+from stowplan.framework.runtime.registry import installed_plugins
 from stowplan.framework.status import error
 from stowplan.guarding.broken_off_calls import BrokenOffCalls
 from stowplan.guarding.guarded_plugins import guarded_registry
 from stowplan.inspection.queue_state import WAITS_ON_PERMIT
 from stowplan.inspection.records import SchedulerRecord
+from stowplan.loading.admission import admit
 from stowplan.loading.files import objects_of_files
 from stowplan.loading.workloads import workload_of
 from stowplan.offline import Cluster
@@ -76,7 +77,7 @@ class ClusterSource:
     ) -> ClusterSource:
         """Groups are scheduled as groups where the files have any."""
         found = objects_of_files(files, sys.stdin.buffer if "-" in files else None, recursive=recursive)
-        _note(*found.notes)
+        note(*found.notes)
         gates = GROUP_GATES if any(isinstance(obj, PodGroup) for obj in found.objects) else None
         cluster = Cluster(found.objects, config, plugins=named_plugins(plugins), feature_gates=gates)
         return cls(cluster, _finished(found.objects))
@@ -102,7 +103,7 @@ class ClusterSource:
         for framework in cluster.algorithm.frameworks.values():
             framework.switch_off(moment.switched_off)
         over = note_of(moment, when)
-        _note(f"as of {moment_text(moment.at)}", *((over,) if over else ()))
+        note(f"as of {moment_text(moment.at)}", *((over,) if over else ()))
         return cls(cluster, {}, where=f"{path} at that time", reports=True, whole=True)
 
     @classmethod
@@ -126,7 +127,7 @@ class ClusterSource:
         cluster = Cluster((), config, plugins=named_plugins(plugins), feature_gates=gates)
         try:
             read = await read_live_cluster(
-                cluster.kinds_read(report=_note),
+                cluster.kinds_read(report=note),
                 kubeconfig=kubeconfig,
                 context=context,
                 agent=user_agent(command="stowplan", version=__version__, purpose="explain"),
@@ -136,7 +137,7 @@ class ClusterSource:
         except LiveClusterError as error:
             hint = "; -f reads files instead" if error.nothing_named and not (kubeconfig or context) else ""
             raise InputError(f"{error}{hint}") from error
-        _note(*read.notes)
+        note(*read.notes)
         cluster.take_in(read)
         source = cls(
             cluster,
@@ -169,6 +170,13 @@ class ClusterSource:
             known = await known_beside(key, kubeconfig=kubeconfig, context=context)
             if known is not None:
                 self.known[key] = known
+
+    def admitted(self, pod: Pod) -> Pod:
+        """The pod as the cluster's API server would store it."""
+        classes = self.cluster.state.objects.all(PriorityClass)
+        found = admit([*classes, pod]).objects[-1]
+        assert isinstance(found, Pod)
+        return found
 
     # -- names --------------------------------------------------------------------------------------------------------
 
@@ -217,7 +225,7 @@ class ClusterSource:
         unplaced = self.cluster.pending()
         if unplaced:
             who = f"{unplaced[0]} has" if len(unplaced) == 1 else f"{len(unplaced):,} pods ({unplaced[0]}, …) have"
-            _note(f"{who} no node in {self.where}: only pods on nodes are judged")
+            note(f"{who} no node in {self.where}: only pods on nodes are judged")
 
     def check_node(self, name: str) -> None:
         known = self.cluster.state.table.row_of
@@ -244,7 +252,7 @@ class ClusterSource:
                 others.setdefault(info.pod.spec.scheduler_name, []).append(info.key)
         for scheduler, keys in others.items():
             who = keys[0] if len(keys) == 1 else f"{len(keys)} pods ({keys[0]}, …)"
-            _note(
+            note(
                 f'skipped {who}: for scheduler "{scheduler}", which the configuration has no profile for; '
                 + _OTHER_CONFIG
             )
@@ -310,9 +318,10 @@ def known_gates(gates: Mapping[str, bool]) -> dict[str, bool]:
     return {name: on for name, on in gates.items() if name in DEFAULT_FEATURES.gates}
 
 
-def _note(*notes: str) -> None:
-    for note in notes:
-        click.echo(f"note: {note}", err=True)
+def note(*notes: str) -> None:
+    """Tell the user."""
+    for one in notes:
+        click.echo(f"note: {one}", err=True)
 
 
 def _finished(objects: Iterable[object]) -> dict[str, str]:

@@ -11,14 +11,13 @@ from stowplan.command_line.errors import InputError
 from stowplan.command_line.named_plugins import named_plugins
 from stowplan.config import DEFAULT_FEATURES, load_config
 from stowplan.engine.inputs import Changes
-from stowplan.framework.registry import installed_plugins
+from stowplan.framework.runtime.registry import installed_plugins
 from stowplan.guarding.broken_off_calls import BrokenOffCalls
 from stowplan.guarding.guarded_plugins import guarded_registry
 from stowplan.page.course import Run, course_of
 from stowplan.page.course_file import NAME, CourseFileError, read_course
 from stowplan.recordings.anew import DecidedAnew
 from stowplan.recordings.files import entries_of, files_of_run, header_of, rotated
-from stowplan.recordings.moment import objects_of
 from stowplan.recordings.replaying import Replayed
 from stowplan.timing.waits import Waits
 
@@ -28,7 +27,7 @@ if TYPE_CHECKING:
     from stowplan.config import Configuration
     from stowplan.engine.input_log.recording import Header
     from stowplan.engine.inputs import Input
-    from stowplan.framework.registry import Registry
+    from stowplan.framework.runtime.registry import Registry
     from stowplan.page.course import Course
     from stowplan.page.course_file import CourseHeader
 
@@ -104,12 +103,12 @@ def anew_until(
     for entry in entries_of(files):
         if at is not None and entry.now > at:
             # At its end everybody is tried once more.
-            objects = objects_of(anew.state)
+            objects = anew.state.everything()
             anew.end()
             return objects, gates
         anew.take(entry.now, entry.input)
     anew.end()
-    return objects_of(anew.state), gates
+    return anew.state.everything(), gates
 
 
 def _decided_anew(files: Sequence[str], config: str, plugins: Sequence[str]) -> tuple[DecidedAnew, Mapping[str, bool]]:

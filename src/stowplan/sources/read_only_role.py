@@ -12,7 +12,7 @@ from stowplan.engine.watched_kinds import watched_kinds
 
 if TYPE_CHECKING:
     from stowplan.config import Configuration
-    from stowplan.framework.registry import Registry
+    from stowplan.framework.runtime.registry import Registry
 
 
 class _NoMeter:

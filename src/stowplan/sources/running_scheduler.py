@@ -30,7 +30,7 @@ from stowplan.client.http.lanes import Lanes, Turns
 from stowplan.client.http.transport import Limits, Request, Transport
 from stowplan.client.http.user_agent import user_agent
 from stowplan.command_line.errors import InputError
-from stowplan.explain.page_json import PageError, page_from_json
+from stowplan.explain.text.page_json import PageError, page_from_json
 from stowplan.inspection.records import (
     SCHEMA_VERSION,
     DecisionsRecord,
@@ -46,7 +46,7 @@ from stowplan.timing.times import REAL_TIMES
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from stowplan.explain.tables import Block
+    from stowplan.explain.text.tables import Block
 
 #: Somebody waits in front of it.
 _LIMITS = Limits(connect=5.0, silence=60.0, tries=3, connection_tries=1, trying=15.0)

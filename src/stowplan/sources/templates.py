@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from msgspec.structs import replace
+
+from stowplan.api.decode import convert
 from stowplan.api.load import load_manifests
+from stowplan.api.meta import OwnerReference
+from stowplan.api.types import Volume
 from stowplan.command_line.errors import InputError
 from stowplan.loading.unmade_devices import claim_templates
+from stowplan.loading.unmade_pods import owner_of
 from stowplan.loading.workloads import belongs_to, pod_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from stowplan.api.device_claims import ResourceClaimSpec
     from stowplan.api.types import Pod
@@ -51,8 +57,42 @@ def pod_in(path: str) -> Pod:
     """The pod that a file is about: it has one object that makes pods."""
     found = [raw for _, raw in load_manifests([path]) if raw["kind"] in KINDS.values() or raw["kind"] == "PodTemplate"]
     if len(found) != 1:
-        raise InputError(f"{path}: want one Pod, Deployment or the like, got {len(found)}")
-    return pod_of(found[0])
+        raise InputError(f"{path}: want one Pod, Deployment or the like, got {len(found)}{_one_of(path, found)}")
+    return _template_of(found[0])
+
+
+def _one_of(path: str, found: Sequence[Mapping[str, Any]]) -> str:
+    """How to name the first of several."""
+    if not found:
+        return ""
+    first, metadata = found[0], found[0]["metadata"]
+    name = f"{metadata.get('namespace') or 'default'}/{metadata.get('name')}"
+    return f"; name one of them, as in `-f {path} {first['kind'].lower()}/{name}`"
+
+
+def _template_of(manifest: Mapping[str, Any]) -> Pod:
+    """A pod to make others like; its volumes of volumeClaimTemplates are ephemeral, so that each copy has its own."""
+    pod = pod_of(manifest)
+    if manifest["kind"] == "Pod":
+        return pod
+    owners = (convert(owner_of(manifest), OwnerReference),)
+    templates = (manifest.get("spec") or {}).get("volumeClaimTemplates") or ()
+    volumes = (
+        {"name": (one.get("metadata") or {}).get("name"), "ephemeral": {"volumeClaimTemplate": one}}
+        for one in templates
+    )
+    spec = replace(pod.spec, volumes=(*pod.spec.volumes, *(convert(volume, Volume) for volume in volumes)))
+    return replace(pod, metadata=replace(pod.metadata, owner_references=owners), spec=spec)
+
+
+def template_in(files: Sequence[str], kind: str, namespace: str, name: str, *, recursive: bool) -> Pod | None:
+    """The pod of a controller's template, if the controller is in the files."""
+    given = [path for path in files if path != "-"]
+    for _, manifest in load_manifests(given, recursive=recursive):
+        metadata = manifest["metadata"]
+        if (manifest["kind"], metadata.get("namespace") or "default", metadata.get("name")) == (kind, namespace, name):
+            return _template_of(manifest)
+    return None
 
 
 def pod_named(about: ClusterSource, files: Sequence[str], text: str, *, recursive: bool = False) -> Pod:
@@ -60,11 +100,9 @@ def pod_named(about: ClusterSource, files: Sequence[str], text: str, *, recursiv
     kind, namespace, name = named_object(text, about.namespace)
     if kind == "Pod":
         return about.find(f"{namespace}/{name}").pod
-    given = [path for path in files if path != "-"]
-    for _, manifest in load_manifests(given, recursive=recursive):
-        metadata = manifest["metadata"]
-        if (manifest["kind"], metadata.get("namespace") or "default", metadata.get("name")) == (kind, namespace, name):
-            return pod_of(manifest)
+    template = template_in(files, kind, namespace, name, recursive=recursive)
+    if template is not None:
+        return template
     infos = (*about.cluster.state.placed_pods(), *about.cluster.state.pending.values())
     for info in infos:
         if info.namespace == namespace and belongs_to(info.pod, kind, name):

@@ -19,12 +19,11 @@ from stowplan.command_line.errors import InputError
 from stowplan.command_line.named_plugins import named_plugins
 from stowplan.config import ConfigError
 from stowplan.engine.input_log.recording import RecordingError
-from stowplan.framework.line_up import PluginInitError
-from stowplan.framework.registry import PluginLoadError
+from stowplan.framework.runtime.line_up import PluginInitError
+from stowplan.framework.runtime.registry import PluginLoadError
 from stowplan.offline import Cluster, ClusterError
 from stowplan.page.moments import MomentError
 from stowplan.page.plan import plan_of
-from stowplan.recordings.moment import objects_of
 from stowplan.scenarios.definition.load import load_scenario
 from stowplan.scenarios.errors import ScenarioError
 from stowplan.scenarios.simulation import simulated_until
@@ -112,7 +111,7 @@ def _simulated_again(folder: str, header: CourseHeader, at: float, stopped: Call
     own = named_plugins(located.scenario.scheduler.plugins)
     gates = located.scenario.scheduler.feature_gates
     return Cluster(
-        objects_of(simulation.engine.state), config, plugins=[*own, *plugins], feature_gates=known_gates(gates)
+        simulation.engine.state.everything(), config, plugins=[*own, *plugins], feature_gates=known_gates(gates)
     )
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from stowplan.framework.registry import load_plugin
+from stowplan.framework.runtime.registry import load_plugin
 from stowplan.scenarios.definition.amounts import Span
 from stowplan.scenarios.definition.load import Located
 from stowplan.scenarios.simulation import simulate_scenario

@@ -11,7 +11,7 @@ import msgspec
 from msgspec.structs import replace
 
 from stowplan.config import DEFAULT_FEATURES, ConfigError, load_config
-from stowplan.framework.registry import load_plugin
+from stowplan.framework.runtime.registry import load_plugin
 from stowplan.scenarios.definition.amounts import Distribution
 from stowplan.scenarios.definition.load import Located, load_scenario
 from stowplan.scenarios.simulation import Simulation

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from stowplan.compare.text import amount, spread, title_of
-from stowplan.explain.tables import Grid, Line
+from stowplan.explain.text.tables import Grid, Line
 from stowplan.framework.explanations.formatting import count
 from stowplan.scenarios.report.spans import span_text
 from stowplan.tuning.records import BETTER, NOT_JUDGED
@@ -13,7 +13,7 @@ from stowplan.tuning.records import BETTER, NOT_JUDGED
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from stowplan.explain.tables import Block
+    from stowplan.explain.text.tables import Block
     from stowplan.tuning.records import JudgedRecord, TuningRecord
 
 _SHOWN = 5

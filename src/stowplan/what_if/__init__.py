@@ -1,13 +1,13 @@
 """Counterfactual questions about a cluster, each answered in a transaction.
 
-The questions are put to a `stowplan.Cluster`, and the real scheduler answers them: what is said to fit was placed, what
-is said to be stranded was refused. Nothing is evicted or changed anywhere.
+The questions are about a `stowplan.Cluster`, and the real scheduler answers them: pods that fit were placed, stranded
+pods were rejected. Nothing is evicted or changed anywhere.
 
-    fit(cluster, pod)                      # how many more such pods fit, where, and what runs out
-    drain(cluster, ["node-1"])             # where its pods would go, which budgets hold it up
-    survive(cluster)                       # what the loss of each node or zone would cost
-    what_if(cluster, Remove("node-1"))     # which pods get a node by a change, and which lose theirs
-    fit_group(cluster, "train")            # how many more such pod groups fit, each of them whole
+    fit(cluster, pod)                      # how many more such pods fit, where, and what is the limiting resource
+    drain(cluster, ["node-1"])             # where its pods would go, and which budgets block it
+    survive(cluster)                       # the effect of losing each node or zone
+    what_if(cluster, Remove("node-1"))     # which pods a change places, and which lose their node
+    fit_group(cluster, "train")            # how many more such pod groups fit as a whole
     group_relief(cluster, cluster.explain_group("train"))    # what lets a pod group fit
 """
 

@@ -24,7 +24,7 @@ _UNKNOWN = PodDisruptionBudgetStatus()
 
 class Budgets:
     def __init__(self, cluster: Cluster) -> None:
-        #: Budgets whose allowance was worked out here.
+        #: Budgets whose status was computed here.
         self.worked_out: list[str] = []
         self._known: list[tuple[str, str, Selector]] = []
         self._left: dict[str, int] = {}
@@ -46,11 +46,11 @@ class Budgets:
         return healthy - _share(1 if spec.min_available is None else spec.min_available, expected)
 
     def of(self, info: PodInfo) -> list[str]:
-        """The budgets that a pod counts in."""
+        """The budgets that cover a pod."""
         return [name for name, namespace, selector in self._known if _matches(info, namespace, selector)]
 
     def refusal(self, info: PodInfo) -> tuple[str, str] | None:
-        """(the budget, why it does not let the pod go)."""
+        """(the budget, why it does not allow the eviction)."""
         found = self.of(info)
         if len(found) > 1:
             return ", ".join(found), "a pod with more than one disruption budget cannot be evicted"
@@ -64,7 +64,7 @@ class Budgets:
             self._left[name] -= 1
 
     def back(self, pod: PodInfo) -> None:
-        """The recreated pod has a node: give its disruption back."""
+        """The recreated pod has a node: return its disruption to its budgets."""
         for name in self.of(pod):
             self._left[name] += 1
 
@@ -85,7 +85,7 @@ def _matches(info: PodInfo, namespace: str, selector: Selector) -> bool:
 
 
 def _share(number: int | str, of: int) -> int:
-    """A number, or a percentage rounded up, as the disruption controller has it."""
+    """A number, or a percentage rounded up, as in the disruption controller."""
     if isinstance(number, int):
         return number
     return -(-int(number.removesuffix("%")) * of // 100) if number.removesuffix("%").isdigit() else 0

@@ -1,19 +1,22 @@
-"""Changes of a cluster to ask about, with descriptions.
+"""Hypothetical changes of a cluster, with descriptions.
 
-`apply` makes a change within a transaction of the caller's. Pods that lose their node by it are made anew and wait; the
-caller lets everybody look for a node when all changes are made.
+`apply` makes a change within the caller's transaction. Pods that lose their node are recreated as pending; the caller
+schedules pending pods after all changes are made.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from itertools import count as counted_from
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
 from stowplan.api.affinity import Taint as TaintOfNode
 from stowplan.api.taints import tolerates
+from stowplan.api.types import Pod
 from stowplan.framework.explanations.formatting import count
 from stowplan.loading.workloads import belongs_to, workload_of
 from stowplan.offline import ClusterError
@@ -24,31 +27,34 @@ from stowplan.what_if.pods import Fate, fate_of, made_anew, named
 from stowplan.what_if.settling import put_back
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
     from typing import Any
 
     from stowplan.api.meta import ApiStruct
-    from stowplan.api.types import Node, Pod
+    from stowplan.api.types import Node
     from stowplan.cluster.pod_info import PodInfo
     from stowplan.config import Configuration
     from stowplan.offline import Cluster
+
+#: Workloads that a description names.
+_NAMED = 3
 
 
 class Change(ABC):
     @property
     @abstractmethod
     def text(self) -> str:
-        """What is changed, for people."""
+        """A description of the change."""
 
     @abstractmethod
     def apply(self, cluster: Cluster) -> None:
-        """Make it."""
+        """Make the change."""
 
 
 @dataclass(frozen=True)
 class AddNodes(Change):
     count: int
-    #: The name of a node that is there, or a Node of its own.
+    #: The name of an existing node, or a new Node.
     like: str | Node
 
     @property
@@ -75,7 +81,7 @@ class Remove(Change):
 
 @dataclass(frozen=True)
 class Drain(Change):
-    """The node takes no more pods, and those that do not belong to it leave."""
+    """The node is cordoned, and its pods are evicted, except for those that belong to it."""
 
     node: str
 
@@ -95,7 +101,7 @@ class Drain(Change):
 class Label(Change):
     node: str
     key: str
-    #: None takes the label away.
+    #: None removes the label.
     value: str | None
 
     @property
@@ -113,12 +119,12 @@ class Label(Change):
 
 @dataclass(frozen=True)
 class Taint(Change):
-    """NoExecute takes the pods off that do not tolerate it."""
+    """With NoExecute, pods that do not tolerate it are evicted."""
 
     node: str
     key: str
     value: str = ""
-    #: "" takes all taints of the key away.
+    #: "" removes all taints with the key.
     effect: str = "NoSchedule"
 
     @property
@@ -143,35 +149,41 @@ class Taint(Change):
 
 @dataclass(frozen=True)
 class Scale(Change):
-    """So many pods of a controller, made like those that it has."""
+    """Set the number of a controller's pods; new ones are like those that exist."""
 
     #: As in owner references: Deployment, StatefulSet, ReplicaSet, Job, …
     kind: str
     namespace: str
     name: str
     replicas: int
+    #: A pod as the controller would make it, for one that has none.
+    template: Pod | None = None
 
     @property
     def text(self) -> str:
         return f"scale {self.kind} {self.namespace}/{self.name} to {self.replicas}"
 
     def apply(self, cluster: Cluster) -> None:
-        pending = [info for info in cluster.state.pending.values() if self._has(info)]
-        placed = [info for info in cluster.state.placed_pods() if self._has(info)]
-        mine = [*placed, *pending]
-        if not mine:
+        mine = _pods_of(cluster, self.kind, self.namespace, self.name)
+        if self.kind == "StatefulSet":
+            mine.sort(key=lambda info: _ordinal(info.pod))
+        model = mine[0].pod if mine else self.template
+        if model is None and self.replicas:
             near = near_names(f"{self.namespace}/{self.name}", self._others(cluster), kind=self.kind.lower())
             raise ClusterError(f"{self.text}: it has no pod in this cluster to make others like{near}")
-        for number in range(len(mine), self.replicas):
-            fresh = named(made_anew(mine[0].pod), f"{self.name}-added-{number}")
-            cluster.add(with_own_claims(cluster, fresh, mine[0].pod))
-        # Those go first that are not placed, then the newest.
-        for info in reversed(mine[self.replicas :]):
-            cluster.remove(info.pod)
-            let_go(cluster, [info.pod])
+        for name in islice(self._names(mine), max(0, self.replicas - len(mine))):
+            assert model is not None
+            fresh = named(made_anew(model), name)
+            cluster.add(with_own_claims(cluster, fresh, model))
+        # Those go first that are not placed, then the newest; of a StatefulSet those with the highest ordinals.
+        _forget(cluster, reversed(mine[self.replicas :]))
 
-    def _has(self, info: PodInfo) -> bool:
-        return info.namespace == self.namespace and belongs_to(info.pod, self.kind, self.name)
+    def _names(self, mine: Sequence[PodInfo]) -> Iterator[str]:
+        """Of pods to add. Those of a StatefulSet have the names that they would have, which their claims hang on."""
+        if self.kind != "StatefulSet":
+            return (f"{self.name}-added-{number}" for number in counted_from(len(mine)))
+        taken = {_ordinal(info.pod) for info in mine}
+        return (f"{self.name}-{number}" for number in counted_from(min(taken, default=0)) if number not in taken)
 
     def _others(self, cluster: Cluster) -> list[str]:
         """Workloads of the kind, by `namespace/name`."""
@@ -182,23 +194,54 @@ class Scale(Change):
 
 @dataclass(frozen=True)
 class Put(Change):
-    """New objects, or other versions of those that are there."""
+    """New objects, or other versions of those that are there.
+
+    The pods of `workloads` are replaced by those among the objects, as by a rollout; pods that would be the same stay.
+    """
 
     objects: tuple[Mapping[str, Any] | ApiStruct, ...]
-    where: str = "objects"
+    #: Where they are from.
+    where: str = ""
+    #: Kind, namespace and name of each.
+    workloads: tuple[tuple[str, str, str], ...] = ()
 
     @property
     def text(self) -> str:
-        return f"put {len(self.objects)} objects of {self.where}"
+        pods = ", ".join(f"{kind} {namespace}/{name}" for kind, namespace, name in self.workloads[:_NAMED])
+        more = f" and {len(self.workloads) - _NAMED} more" if len(self.workloads) > _NAMED else ""
+        rollout = f", with the pods of {pods}{more}" if pods else ""
+        return f"apply {self.where or count(len(self.objects), 'object')}{rollout}"
 
     def apply(self, cluster: Cluster) -> None:
+        kept: set[str] = set()
         for obj in self.objects:
-            cluster.add(obj)
+            if not isinstance(obj, Pod):
+                cluster.add(obj)
+        for kind, namespace, name in self.workloads:
+            kept |= self._rolled_out(cluster, kind, namespace, name)
+        for obj in self.objects:
+            if isinstance(obj, Pod) and f"{obj.metadata.namespace}/{obj.metadata.name}" not in kept:
+                cluster.add(obj)
+
+    def _rolled_out(self, cluster: Cluster, kind: str, namespace: str, name: str) -> set[str]:
+        """Take away the pods that the workload has no longer; keys of the new ones that are there already."""
+        fresh = [
+            cluster.state.pod_info(obj)
+            for obj in self.objects
+            if isinstance(obj, Pod) and obj.metadata.namespace == namespace and belongs_to(obj, kind, name)
+        ]
+        there = _pods_of(cluster, kind, namespace, name)
+        same = [info for info in there if fresh and info.shape.template is fresh[0].shape.template][: len(fresh)]
+        _forget(cluster, [info for info in there if info not in same])
+        names = {info.key for info in same}
+        # Whoever is new takes the place of one that stays: by its name, or any.
+        others = [info.key for info in fresh if info.key not in names]
+        return {info.key for info in fresh if info.key in names} | set(others[: len(same) - (len(fresh) - len(others))])
 
 
 @dataclass(frozen=True)
 class Reconfigure(Change):
-    """Another configuration of the scheduler; pods that have a node stay there."""
+    """Another scheduler configuration; placed pods stay."""
 
     config: Mapping[str, Any] | str | Configuration
     where: str = ""
@@ -209,15 +252,34 @@ class Reconfigure(Change):
         return f"configure the scheduler by {name}"
 
     def apply(self, cluster: Cluster) -> None:
-        """Whoever asks has made a cluster with it."""
+        """No-op: the caller has created the cluster with it."""
 
 
 def _stands(pod: Pod, taint: TaintOfNode) -> bool:
     return any(tolerates(toleration, taint) for toleration in pod.spec.tolerations)
 
 
+def _pods_of(cluster: Cluster, kind: str, namespace: str, name: str) -> list[PodInfo]:
+    """The pods that a controller has, those with a node first."""
+    everybody = (*cluster.state.placed_pods(), *cluster.state.pending.values())
+    return [info for info in everybody if info.namespace == namespace and belongs_to(info.pod, kind, name)]
+
+
+def _ordinal(pod: Pod) -> int:
+    """Of a StatefulSet's pod."""
+    digits = pod.metadata.name.rpartition("-")[2]
+    return int(digits) if digits.isdecimal() else 0
+
+
+def _forget(cluster: Cluster, infos: Iterable[PodInfo]) -> None:
+    """Pods that nobody makes anew."""
+    for info in list(infos):
+        cluster.remove(info.pod)
+        let_go(cluster, [info.pod])
+
+
 def _take_off(cluster: Cluster, infos: Iterable[PodInfo]) -> None:
-    """Take pods off their node; who comes back waits for another one."""
+    """Remove pods from their node; those that are recreated become pending."""
     leaving = [(info.key, info.pod) for info in list(infos)]
     for key, _ in leaving:
         cluster.evict(key)

@@ -1,8 +1,9 @@
-"""Device claims in what-if questions: freed by pods that leave, created for new copies.
+"""Claims in what-if questions: freed by pods that leave, created for new copies.
 
-What a controller does on a cluster happens here at once. A claim that was made for a pod goes with it; of a claim that
-others made, its last user gives the devices back. A pod that is made anew, or a copy, gets claims that ask for what
-those of the original asked for.
+What controllers do on a cluster happens here at once. A claim that was made for a pod goes with it; of a claim for
+devices that others made, its last user gives the devices back. A pod that is made anew, or a copy, gets claims that ask
+for what those of the original asked for. A pod that a StatefulSet makes anew keeps its claims for volumes; a copy of it
+gets its own.
 """
 
 from __future__ import annotations
@@ -15,8 +16,9 @@ from msgspec.structs import replace
 from stowplan.api.device_claims import ResourceClaimStatus
 from stowplan.api.meta import controller_of
 from stowplan.api.pod import PodResourceClaimStatus
-from stowplan.api.types import ResourceClaim
+from stowplan.api.types import PersistentVolumeClaim, ResourceClaim
 from stowplan.loading.unmade_devices import claim_for
+from stowplan.what_if.volume_claims import with_own_volume_claims
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -31,11 +33,12 @@ _NO_TEMPLATES: Mapping[str, ResourceClaimSpec] = MappingProxyType({})
 def with_own_claims(
     cluster: Cluster, fresh: Pod, original: Pod, templates: Mapping[str, ResourceClaimSpec] = _NO_TEMPLATES
 ) -> Pod:
-    """The pod, with claims as those that were made for the original; they are added to the cluster.
+    """The pod, with claims like those that were generated for the original; they are added to the cluster.
 
-    An original without claims, such as the template of a workload, gets what `templates` (by `namespace/name`) say, or
-    what other pods have from the same templates.
+    If the original has no claims, such as the template of a workload, they are made from `templates` (by
+    `namespace/name`), or like those that other pods have from the same templates.
     """
+    fresh = with_own_volume_claims(cluster, fresh, original)
     statuses = []
     known = {status.name: status.resource_claim_name for status in original.status.resource_claim_statuses}
     for entry in original.spec.resource_claims:
@@ -57,7 +60,7 @@ def with_own_claims(
 
 
 def _like_others(cluster: Cluster, pod: Pod, entry: PodResourceClaim) -> ResourceClaimSpec | None:
-    """What the claim of another pod asks for that is made from the same template."""
+    """The spec of another pod's claim from the same template."""
     wanted = pod.metadata.namespace or "default", entry.resource_claim_template_name
     for info in (*cluster.state.pending.values(), *cluster.state.placed_pods()):
         for other in info.pod.spec.resource_claims:
@@ -70,21 +73,35 @@ def _like_others(cluster: Cluster, pod: Pod, entry: PodResourceClaim) -> Resourc
 
 
 def uses_claims(pod: Pod) -> bool:
-    """Whether it has claims for devices."""
-    return bool(pod.spec.resource_claims) or pod.status.extended_resource_claim_status is not None
+    """Whether it has claims for devices, or claims for volumes that are made for it."""
+    return (
+        bool(pod.spec.resource_claims)
+        or pod.status.extended_resource_claim_status is not None
+        or any(volume.ephemeral is not None for volume in pod.spec.volumes)
+    )
 
 
 def let_go(cluster: Cluster, pods: Iterable[Pod]) -> None:
     """These pods are gone from their nodes; those without claims cost nothing."""
-    gone = {pod.metadata.uid for pod in pods if uses_claims(pod)}
+    # Pods in files have no UID, so the name counts, too.
+    gone = {(pod.metadata.namespace, pod.metadata.name, pod.metadata.uid) for pod in pods if uses_claims(pod)}
     if not gone:
         return
-    for claim in list(cluster.state.objects.all(ResourceClaim)):
+
+    def is_for_gone(claim: ResourceClaim | PersistentVolumeClaim) -> bool:
         owner = controller_of(claim.metadata)
-        left = tuple(user for user in claim.status.reserved_for if user.uid not in gone)
-        if owner is not None and owner.uid in gone:
+        return owner is not None and (claim.metadata.namespace, owner.name, owner.uid) in gone
+
+    for volume_claim in list(cluster.state.objects.all(PersistentVolumeClaim)):
+        if is_for_gone(volume_claim):
+            cluster.remove(volume_claim)
+    for claim in list(cluster.state.objects.all(ResourceClaim)):
+        if is_for_gone(claim):
             cluster.remove(claim)
-        elif len(left) < len(claim.status.reserved_for):
+            continue
+        namespace, users = claim.metadata.namespace, claim.status.reserved_for
+        left = tuple(user for user in users if (namespace, user.name, user.uid) not in gone)
+        if len(left) < len(users):
             status = replace(claim.status, reserved_for=left) if left else ResourceClaimStatus()
             cluster.add(replace(claim, status=status))
 

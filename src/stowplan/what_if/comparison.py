@@ -1,7 +1,6 @@
 """Compare the cluster before and after changes, with all pods scheduled.
 
-Pods that are pending are placed on both sides, so what would have happened anyway is not taken for an effect of the
-changes.
+Pending pods are scheduled on both sides, so that what would have happened anyway is not attributed to the changes.
 """
 
 from __future__ import annotations
@@ -10,9 +9,6 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from stowplan.cluster.objects import STORED
-from stowplan.engine.decision.attempt import on_node
-from stowplan.offline import Cluster
 from stowplan.what_if.changes import Reconfigure
 from stowplan.what_if.pods import Fate, fate_of
 from stowplan.what_if.records import SideRecord, WhatIfRecord
@@ -20,9 +16,8 @@ from stowplan.what_if.settling import Settling
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-    from typing import Any
 
-    from stowplan.cluster.state import ClusterState
+    from stowplan.offline import Cluster
     from stowplan.what_if.changes import Change
 
     Look = Callable[[Cluster], None]
@@ -33,16 +28,16 @@ def _nobody_looks(cluster: Cluster) -> None:
 
 
 def what_if(cluster: Cluster, *changes: Change, look: Look = _nobody_looks) -> WhatIfRecord:
-    """Compare the cluster as it is with one after the changes, which are made in their order.
+    """Compare the cluster with and without the changes, which are made in order.
 
-    `look` gets the cluster before and after, each as it is once everybody has looked for a node; it must keep nothing.
+    `look` gets the cluster before and after, each with pending pods scheduled; it must not keep any references.
     """
     homes = _homes(cluster)
     before = _side(cluster, (), look)
     other = cluster
     for change in changes:
         if isinstance(change, Reconfigure):
-            other = Cluster(objects_of(cluster.state), change.config, plugins=cluster.plugins)
+            other = cluster.reconfigured(change.config)
     after = _side(other, changes, look)
     return _compared(homes, before, after, [change.text for change in changes])
 
@@ -52,7 +47,7 @@ class _Side:
     nodes: int
     #: Pod -> its node.
     homes: dict[str, str]
-    #: Pod -> why it has none.
+    #: Pod -> why it is pending.
     pending: dict[str, str]
 
     def record(self) -> SideRecord:
@@ -73,7 +68,7 @@ def _side(cluster: Cluster, changes: Sequence[Change], look: Look) -> _Side:
 
 
 def _homes(cluster: Cluster) -> dict[str, str]:
-    """Where pods are; those that belong to a node come and go with it."""
+    """The nodes of pods, except for those that belong to their node."""
     infos = cluster.state.placed_pods()
     return {info.key: info.node_name for info in infos if fate_of(info.pod) is not Fate.BELONGS_TO_NODE}
 
@@ -95,11 +90,3 @@ def _compared(homes: dict[str, str], before: _Side, after: _Side, changes: list[
         displaced=displaced | lost_room,
         elsewhere=elsewhere,
     )
-
-
-def objects_of(state: ClusterState) -> list[Any]:
-    """Everything that a cluster knows, pods on nodes with their node."""
-    nodes = [state.table.nodes[row] for row in state.table.row_of.values()]
-    placed = (on_node(info.pod, info.node_name) for info in state.placed_pods())
-    pods = [*placed, *(info.pod for info in state.pending.values())]
-    return [*nodes, *pods, *(obj for kind in STORED for obj in state.objects.all(kind))]

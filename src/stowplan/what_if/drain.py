@@ -1,8 +1,8 @@
 """Predict a drain: where each pod goes, which are stranded, which budgets block it.
 
-All the nodes are cordoned first, then emptied one after the other, as `kubectl drain` does it: pods of DaemonSets
-stay, pods that nobody makes anew are lost, a pod that a disruption budget protects stays and blocks the drain. With
-`rolling`, at most so many nodes are out at a time, and come back empty.
+All the nodes are cordoned first, then emptied one after the other, like `kubectl drain`: pods of DaemonSets stay, pods
+without a controller are lost, a pod protected by a disruption budget stays and blocks the drain. With `rolling`, at
+most that many nodes are drained at a time, and return empty.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 def drain(cluster: Cluster, nodes: Sequence[str], *, rolling: int | None = None) -> DrainRecord:
-    """`rolling`: how many nodes are out at a time, each coming back after its turn; None: all, for good."""
+    """`rolling`: number of nodes drained at a time, each returning after its turn; None: all, permanently."""
     for name in nodes:
         node_named(cluster, name)
     if rolling is not None and rolling < 1:
@@ -65,18 +65,18 @@ class _Drain:
         )
 
     def _trouble(self, name: str) -> tuple[int, int]:
-        """Those first that no budget holds up, and of them those with the fewest pods."""
+        """A sort key: nodes without blocking budgets first, then by number of pods."""
         pods = pods_on(self._cluster, name)
         held = sum(self._budgets.refusal(info) is not None for info in pods if _is_evicted(info))
         return held, len(pods)
 
     def _turn(self, names: list[str]) -> None:
-        """Some are out, and come back."""
+        """Drain some nodes, then return them."""
         as_they_were = [node_named(self._cluster, name) for name in names]
         self._out(names)
         for node in as_they_were:
             self._cluster.add(node)
-        # There is room again, for those who found none.
+        # There is room again for stranded pods.
         waiting, self._stranded = self._stranded, {}
         for record in waiting.values():
             self._settle(self._cluster.pod(record.pod), record.from_)
@@ -113,7 +113,7 @@ class _Drain:
         settling.settle([info.pod])
         self._displaced |= settling.displaced
         for key, to in settling.found.items():
-            # Whoever was pushed away by it moves, too.
+            # Pods that were preempted by it move, too.
             self._moves.append(MoveRecord(pod=key, from_=node if key == info.key else "", to=to))
         for key, why in settling.stranded.items():
             self._stranded[key] = StrandedRecord(pod=key, from_=node if key == info.key else "", reason=why)

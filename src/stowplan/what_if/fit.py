@@ -1,11 +1,10 @@
 """How many more copies of a pod fit: where, the limiting resource, and how many nodes to add.
 
-Nobody is evicted for them, and pods that are pending already are not placed before. Where nodes are independent of
-each other, `room` has the number of each; otherwise copies are placed one after the other by the scheduler until one is
-refused.
+No pod is evicted for them, and pending pods are not scheduled first. If nodes are independent of each other, `room`
+computes the number for each; otherwise the scheduler places copies one after the other until one is rejected.
 
-How many nodes to add is found on the cluster, too: new ones like a node that is there (or given as a template) are put
-in, with the pods that a DaemonSet would put there.
+The number of nodes to add is found by trial, too: copies of an existing node (or a template) are added, with their
+DaemonSet pods.
 """
 
 from __future__ import annotations
@@ -33,11 +32,11 @@ if TYPE_CHECKING:
     from stowplan.offline import Cluster
     from stowplan.what_if.room import Limit
 
-#: Copies that are placed one after the other at most, where nobody says how many are wanted.
+#: Maximum number of copies placed one after the other, if no number is requested.
 MOST_PLACED = 10_000
-#: Nodes of a kind that are tried at most.
+#: Maximum number of nodes of a kind that are tried.
 MOST_NODES = 10_000
-#: Kinds of nodes that are tried when nobody names any.
+#: Number of kinds of nodes that are tried by default.
 _KINDS = 5
 
 
@@ -45,7 +44,7 @@ _KINDS = 5
 class NodeKind:
     """A kind of node that can be added."""
 
-    #: The name of a node that is there, or a Node of its own.
+    #: The name of an existing node, or a Node.
     like: str | Node
     price: float | None = None
 
@@ -62,13 +61,13 @@ def fit(
     kinds: Sequence[NodeKind] | None = None,
     claim_templates: Mapping[str, ResourceClaimSpec] = MappingProxyType({}),
 ) -> FitRecord:
-    """`replicas`: how many are wanted; None: as many as there is room for.
+    """`replicas`: how many are wanted; None: as many as fit.
 
-    `kinds` of nodes to add for those that do not fit; None: those of the cluster. Without `replicas`, a note says what
-    another node of each kind given would take.
+    `kinds` of nodes to add for those that do not fit; None: those of the cluster. Without `replicas`, a note says how
+    many pods another node of each given kind would take.
 
-    `claim_templates`: what ResourceClaimTemplates ask for, by `namespace/name`, besides those that pods of the cluster
-    have claims from.
+    `claim_templates`: specs of ResourceClaimTemplates by `namespace/name`, in addition to those that pods of the
+    cluster have claims from.
     """
     if replicas is not None and replicas < 0:
         raise ClusterError(f"replicas: want 0 or more, got {replicas}")
@@ -85,7 +84,7 @@ def fit(
 
 
 class _Found:
-    """What there is room for."""
+    """The available room."""
 
     def __init__(self) -> None:
         self.per_node: Counter[str] = Counter()
@@ -120,7 +119,7 @@ class _Found:
 
 
 class _Question:
-    """Asked of the cluster as it is, within a transaction of the caller's."""
+    """Evaluates the cluster as it is, within the caller's transaction."""
 
     def __init__(
         self, cluster: Cluster, pod: Pod, wanted: int | None, claim_templates: Mapping[str, ResourceClaimSpec]
@@ -141,7 +140,7 @@ class _Question:
         room = room_for(cluster, cluster.pod(self.copy()))
         names = cluster.state.table.names
         if room is None or (self._wanted is not None and int(room.copies.sum()) > self._wanted):
-            # Which nodes are taken is the scheduler's choice.
+            # The scheduler chooses the nodes.
             found.independent = room is not None
             self._place(found)
         else:
@@ -153,7 +152,7 @@ class _Question:
         return found
 
     def _place(self, found: _Found) -> None:
-        """One after the other, until one is refused."""
+        """Place copies one after the other until one is rejected."""
         cluster = self._cluster
         most = MOST_PLACED if self._wanted is None else self._wanted
         for _ in range(most):
@@ -212,12 +211,12 @@ def _add_nodes(
 
 
 def kinds_of(cluster: Cluster) -> list[NodeKind]:
-    """A node of each size that there is, the most frequent first."""
+    """A node of each existing size, the most frequent first."""
     return kinds_among(nodes_of(cluster))
 
 
 def kinds_among(nodes: Iterable[Node]) -> list[NodeKind]:
-    """The same for some nodes."""
+    """A node of each size among some nodes, the most frequent first."""
     sizes: dict[Hashable, list[str]] = {}
     for node in nodes:
         size = tuple(sorted((resource, str(amount)) for resource, amount in node.status.allocatable.items()))
@@ -227,7 +226,7 @@ def kinds_among(nodes: Iterable[Node]) -> list[NodeKind]:
 
 
 def _room_note(cluster: Cluster, question: _Question, found: _Found, kind: NodeKind) -> str:
-    """Where nobody says how many are wanted."""
+    """The note about a node kind if no number is requested."""
     template = NodeTemplate.of(cluster, kind.like)
     if not found.independent:
         return f"how many nodes like {kind.name} to add depends on the number of pods: set replicas"
@@ -243,7 +242,7 @@ def _room_on_new(cluster: Cluster, question: _Question, template: NodeTemplate) 
 
 
 def _count_to_add(cluster: Cluster, question: _Question, template: NodeTemplate, wanted: int) -> int | None:
-    """The fewest new ones with which all fit; each number is tried."""
+    """The lowest number of new nodes with which all fit; each number is tried."""
 
     def all_fit(count: int) -> bool:
         with cluster.transaction():
@@ -255,7 +254,7 @@ def _count_to_add(cluster: Cluster, question: _Question, template: NodeTemplate,
 
 
 def _cheapest(missing: int, each: Mapping[str, int], prices: Mapping[str, float]) -> MixRecord | None:
-    """Cover `missing` pods with whole nodes at the lowest price: the cheapest way for 1, 2, … pods."""
+    """Cover `missing` pods with whole nodes at the lowest price, by dynamic programming over 1, 2, … pods."""
     useful = [(name, each[name], price) for name, price in prices.items() if each.get(name)]
     if not useful:
         return None

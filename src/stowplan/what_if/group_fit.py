@@ -1,7 +1,7 @@
 """How many more copies of a whole pod group fit.
 
-Copies of the group and its pods are scheduled one after the other, as groups, until one does not fit whole. Nobody is
-evicted for them, and pods that are pending already are not placed before.
+Copies of the group and its pods are scheduled one after the other, as groups, until one does not fit as a whole. No pod
+is evicted for them, and pending pods are not scheduled first.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from stowplan.api.types import PodGroup, PodSchedulingGroup
 from stowplan.offline import ClusterError
+from stowplan.what_if.claims import with_own_claims
 from stowplan.what_if.fit import kinds_of
 from stowplan.what_if.nodes import NodeTemplate, fewest_nodes, node_named
 from stowplan.what_if.pods import copy_of
@@ -25,14 +26,14 @@ if TYPE_CHECKING:
     from stowplan.offline import Cluster
     from stowplan.what_if.fit import NodeKind
 
-#: Groups that are placed one after the other at most, where nobody says how many are wanted; and nodes that are added.
+#: Maximum numbers of groups placed one after the other, if no number is requested, and of nodes added.
 MOST_GROUPS, MOST_NODES = 1_000, 1_000
 
 
 def fit_group(
     cluster: Cluster, group: str, *, replicas: int | None = None, kinds: Sequence[NodeKind] | None = None
 ) -> GroupFitRecord:
-    """`replicas`: how many groups are wanted; None: as many as there is room for.
+    """`replicas`: how many groups are wanted; None: as many as fit.
 
     `kinds` of nodes to add for those that do not fit; None: those of the cluster.
     """
@@ -62,7 +63,7 @@ def fit_group(
 
 
 class _Question:
-    """Asked within transactions of the caller's."""
+    """Evaluated within transactions of the caller."""
 
     def __init__(self, cluster: Cluster, group: str) -> None:
         self.key = group if "/" in group else f"default/{group}"
@@ -76,12 +77,12 @@ class _Question:
         if not self.pods:
             raise ClusterError(f'pod group "{self.key}" has no pods: nothing says how large they are')
         gang = found.spec.scheduling_policy.gang
-        # The rest of a gang that is not there yet is taken to be like its last pod.
+        # Missing pods of a gang are assumed to be like its last one.
         self.pods += [self.pods[-1]] * (0 if gang is None else gang.min_count - len(self.pods))
         self._last = ""
 
     def placed(self, most: int) -> tuple[int, Counter[str]]:
-        """How many groups fit whole, one after the other, and the nodes of their pods."""
+        """How many whole groups fit, one after the other, and the nodes of their pods."""
         nodes: Counter[str] = Counter()
         for number in range(most):
             hosts = [decision.node_name for decision in self._cluster.schedule(self._copies(number + 1))]
@@ -98,13 +99,12 @@ class _Question:
         self._last = f"{metadata.namespace or 'default'}/{name}"
         return [self._member(pod, name, f"{name}-{i}") for i, pod in enumerate(self.pods)]
 
-    @staticmethod
-    def _member(pod: Pod, group: str, name: str) -> Pod:
-        fresh = copy_of(pod, name)
+    def _member(self, pod: Pod, group: str, name: str) -> Pod:
+        fresh = with_own_claims(self._cluster, copy_of(pod, name), pod)
         return replace(fresh, spec=replace(fresh.spec, scheduling_group=PodSchedulingGroup(pod_group_name=group)))
 
     def why_not(self) -> str:
-        """Of the copy that was tried last."""
+        """Why the last copy does not fit."""
         verdict = self._cluster.explain_group(self._last)
         best = verdict.best
         if best is None:
@@ -114,7 +114,7 @@ class _Question:
         return f"{told}: {reason}" if reason else told
 
     def domains_of(self, nodes: Mapping[str, int]) -> Counter[str]:
-        """Pods by the value of the group's topology label; empty without one."""
+        """Number of pods by value of the group's topology label; empty without one."""
         constraints = self._group.spec.scheduling_constraints
         domains: Counter[str] = Counter()
         if constraints is not None and constraints.topology:
@@ -127,7 +127,7 @@ class _Question:
 def _nodes_to_add(
     cluster: Cluster, question: _Question, wanted: int, kinds: Sequence[NodeKind] | None
 ) -> list[NodesToAddRecord]:
-    """The fewest new nodes of each kind with which all groups fit; each number is tried."""
+    """The lowest number of new nodes of each kind with which all groups fit; each number is tried."""
     found = []
     for kind in kinds_of(cluster) if kinds is None else kinds:
         template = NodeTemplate.of(cluster, kind.like)
@@ -144,5 +144,5 @@ def _count_to_add(cluster: Cluster, question: _Question, template: NodeTemplate,
             template.add_to(cluster, count)
             return question.placed(wanted)[0] == wanted
 
-    # With more than that, each new node would have a pod.
+    # With more than that, each new node would have one pod.
     return fewest_nodes(all_fit, min(wanted * len(question.pods), MOST_NODES - 1))

@@ -1,8 +1,8 @@
 """Suggestions for an unschedulable pod group, each tried on the whole group.
 
-Tried are more nodes in the domain that comes closest, what is suggested for the first pod that finds no node there
-(made for all pods of the group), a group that needs fewer pods, and one that may be spread over several domains.
-Nobody is evicted for it, and everything is undone.
+These are: more nodes in the domain that comes closest; what is suggested for the first pod without a node there,
+applied to all pods of the group; a smaller minimum; and spreading over several domains. No pod is evicted, and
+everything is undone.
 """
 
 from __future__ import annotations
@@ -23,26 +23,29 @@ if TYPE_CHECKING:
 
     from stowplan.api.scheduling import PodGroup, PodGroupSpec
     from stowplan.engine.groups.group_questions import DomainJudgement
-    from stowplan.explain.group_verdict import GroupVerdict
-    from stowplan.explain.suggestions import Suggestion
+    from stowplan.explain.verdicts.advice import Suggestion
+    from stowplan.explain.verdicts.group_verdict import GroupVerdict
     from stowplan.offline import Cluster
 
-#: Kinds of nodes that are tried, and how often a change of the pods is followed by a further one.
+#: Number of kinds of nodes that are tried, and of successive changes of the pods.
 _KINDS, _ROUNDS = 2, 4
 _RECREATE = "the spec of a PodGroup cannot be changed: create another one"
 
 
 def group_relief(cluster: Cluster, verdict: GroupVerdict) -> list[ReliefRecord]:
-    """Of a group that does not fit, by the verdict on it; what places most pods first. Extenders are not asked."""
+    """Suggestions for a group that does not fit, given its verdict; those that place most pods first.
+
+    Extenders are skipped.
+    """
     best = verdict.best
     if best is None or verdict.pod_group is None or verdict.anew or (best.works and not best.waiting):
         return []
     if verdict.min_count is not None and verdict.total < verdict.min_count:
-        # The rest of the gang has to come; room is not what it waits for.
+        # Pods of the gang are missing; it does not wait for room.
         return []
     relief = _Relief(cluster, verdict.group)
     if verdict.status.code == Code.Error or relief.places():
-        # It is not room that it lacks: something fails, or an extender refuses.
+        # It does not lack room: something fails, or an extender rejects.
         return []
     found = [*relief.more_nodes(verdict, best), *relief.other_pods(), *relief.other_group(verdict, best)]
     return sorted(found, key=lambda one: -one.pods)
@@ -54,7 +57,7 @@ class _Relief:
         self._group = group
 
     def places(self) -> int:
-        """How many pods get a node at once, as the cluster is; 0 if the group does not fit, or only after evictions."""
+        """The number of pods that can be placed at once; 0 if the group does not fit, or only after evictions."""
         best = self._cluster.explain_group(self._group, extenders=False).best
         return len(best.placed) if best is not None and best.works and not best.waiting else 0
 
@@ -83,7 +86,7 @@ class _Relief:
     # -- pods ---------------------------------------------------------------------------------------------------------
 
     def other_pods(self) -> Iterator[ReliefRecord]:
-        """What helps one pod is done to all, until the group fits or nothing more is known."""
+        """Apply what helps one pod to all, until the group fits or nothing more is known."""
         made: dict[tuple[str, ...], Suggestion] = {}
         with self._cluster.transaction():
             for _ in range(_ROUNDS):
@@ -101,7 +104,7 @@ class _Relief:
                     return
 
     def _for_first_refused(self, verdict: GroupVerdict) -> Suggestion | None:
-        """A change of the pod's own that gains it a node beside those of its group that fit."""
+        """A change of the pod itself that gains a node next to the pods of its group that fit."""
         best = verdict.best
         if best is None or not best.refused:
             return None

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from bisect import bisect_left
+from itertools import count as counted_from
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -21,12 +23,12 @@ if TYPE_CHECKING:
 
 HOSTNAME = "kubernetes.io/hostname"
 _UNSCHEDULABLE = "node.kubernetes.io/unschedulable"
-#: Taints that tell of a node's condition; a new node has none of them.
+#: Taints for conditions of a node, which a new node does not have.
 _OF_CONDITIONS = "node.kubernetes.io/"
 
 
 def node_like(node: Node, name: str) -> Node:
-    """A healthy node of the same kind: its size, its labels and the taints that people gave it."""
+    """A healthy node of the same kind: its size, its labels, and its taints except for those of conditions."""
     labels = dict(node.metadata.labels)
     if HOSTNAME in labels:
         labels[HOSTNAME] = name
@@ -36,7 +38,7 @@ def node_like(node: Node, name: str) -> Node:
 
 
 def cordoned(node: Node) -> Node:
-    """As `kubectl cordon` leaves it."""
+    """As after `kubectl cordon`."""
     if node.spec.unschedulable:
         return node
     taints = (*node.spec.taints, Taint(key=_UNSCHEDULABLE, effect="NoSchedule"))
@@ -44,7 +46,7 @@ def cordoned(node: Node) -> Node:
 
 
 def fewest_nodes(suffice: Callable[[int], bool], most: int) -> int | None:
-    """The fewest new nodes that suffice; None if more than `most` do not. Numbers are tried, doubled first."""
+    """The lowest sufficient number of new nodes, found by doubling and bisection; None if `most` do not suffice."""
     high = 1
     while not suffice(high):
         if high > most:
@@ -71,13 +73,13 @@ def nodes_of(cluster: Cluster) -> list[Node]:
 
 
 def pods_on(cluster: Cluster, name: str) -> list[PodInfo]:
-    """In the order in which they came."""
+    """In the order in which they were placed."""
     node_named(cluster, name)
     return list(cluster.state.row_pods[cluster.state.table.row_of[name]])
 
 
 class NodeTemplate:
-    """A kind of node to add: what it is like, and the pods and devices that come with each."""
+    """A kind of node to add, with the pods and devices of each."""
 
     def __init__(self, node: Node, pods: tuple[Pod, ...] = (), slices: tuple[ResourceSlice, ...] = ()) -> None:
         self.node = node
@@ -86,7 +88,7 @@ class NodeTemplate:
 
     @classmethod
     def of(cls, cluster: Cluster, like: str | Node) -> NodeTemplate:
-        """The kind of a Node; or of one that is there, by name, with its DaemonSets' pods."""
+        """The kind of a Node; or of an existing one, by name, with its DaemonSet pods."""
         if not isinstance(like, str):
             return cls(like)
         pods = (info.pod for info in pods_on(cluster, like))
@@ -94,9 +96,11 @@ class NodeTemplate:
         slices = cluster.state.objects.all(ResourceSlice)
         return cls(node_named(cluster, like), daemons, tuple(one for one in slices if one.spec.node_name == like))
 
-    def add_to(self, cluster: Cluster, count: int, start: int = 1) -> list[str]:
+    def add_to(self, cluster: Cluster, count: int) -> list[str]:
         """Put new ones into the cluster; their names."""
-        names = [f"{self.node.metadata.name}-like-{number}" for number in range(start, start + count)]
+        free = (f"{self.node.metadata.name}-like-{number}" for number in counted_from(1))
+        there = frozenset(cluster.state.table.row_of)
+        names = list(islice((name for name in free if name not in there), count))
         for name in names:
             cluster.add(node_like(self.node, name))
             for pod in self._pods_on(name):

@@ -13,20 +13,20 @@ from stowplan.api.pod import PodStatus
 if TYPE_CHECKING:
     from stowplan.api.types import Pod
 
-#: Of pods that a kubelet has from files.
+#: Marks static pods.
 _MIRROR = "kubernetes.io/config.mirror"
 
 
 class Fate(Enum):
-    """What becomes of a pod that leaves its node."""
+    """What happens to a pod that leaves its node."""
 
-    #: Its controller makes another one, which goes wherever there is room.
+    #: Its controller creates another one, which can go to any node.
     COMES_BACK = "comes back"
-    #: It belongs to the node: a DaemonSet's, or the kubelet's own.
+    #: A DaemonSet pod or a static pod.
     BELONGS_TO_NODE = "belongs to the node"
-    #: Nobody makes it anew.
+    #: It has no controller.
     LOST = "lost"
-    #: It is being deleted already.
+    #: It is already being deleted.
     LEAVING = "leaving"
 
 
@@ -40,7 +40,7 @@ def fate_of(pod: Pod) -> Fate:
 
 
 def made_anew(pod: Pod) -> Pod:
-    """The pod as its controller would make it again: with no node, and nothing known of it."""
+    """The pod as its controller would recreate it: without a node or status."""
     metadata = replace(
         pod.metadata,
         uid=f"{pod.metadata.uid or pod.metadata.name}, made anew",
@@ -52,17 +52,17 @@ def made_anew(pod: Pod) -> Pod:
 
 
 def named(pod: Pod, name: str) -> Pod:
-    """The same pod under another name, as another pod."""
+    """The same pod as another pod of this name."""
     return replace(pod, metadata=replace(pod.metadata, name=name, uid=f"{pod.metadata.namespace}/{name}, a copy"))
 
 
 def copy_of(pod: Pod, name: str) -> Pod:
-    """A pod like it, under another name, that waits for nothing but a node and evicts nobody."""
+    """An equal pod under another name, which only needs a node, and does not preempt."""
     fresh = named(made_anew(pod), name)
     return replace(fresh, spec=replace(fresh.spec, scheduling_gates=(), preemption_policy="Never"))
 
 
 def on_node(pod: Pod, node_name: str, name: str) -> Pod:
-    """A pod like it that belongs to another node."""
+    """An equal pod that belongs to another node."""
     fresh = copy_of(pod, name)
     return replace(fresh, spec=replace(fresh.spec, node_name=node_name))

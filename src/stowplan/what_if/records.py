@@ -1,6 +1,6 @@
 """Answers to what-if questions as records.
 
-Pods are named `namespace/name`. See `inspection/records.py` for what all records have in common.
+Pods are named `namespace/name`. For conventions of all records see `inspection/records.py`.
 """
 
 # ruff: noqa: RUF012 - msgspec copies a `{}` default for each instance.
@@ -15,10 +15,10 @@ from stowplan.inspection.records import Record, document
 
 
 class Answer(Record, frozen=True, kw_only=True, omit_defaults=False):
-    """Unlike other records these show every field, so that a script need not ask whether there is one."""
+    """Unlike other records, these always include every field, which makes them easier to use in scripts."""
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON has it."""
+        """The answer as JSON-able data."""
         return document(self)
 
 
@@ -31,7 +31,7 @@ class LimitRecord(Answer, frozen=True, kw_only=True):
     plugin: str
     reason: str
     nodes: int
-    #: Zone -> nodes; empty where nodes have no zone.
+    #: Zone -> number of nodes; empty if nodes have no zone.
     zones: dict[str, int] = {}
 
 
@@ -40,14 +40,14 @@ class NodesToAddRecord(Answer, frozen=True, kw_only=True):
 
     like: str
     count: int
-    #: Pods that such a node takes; None if that depends on the other nodes.
+    #: Number of pods per node; None if that depends on the other nodes.
     each: int | None = None
-    #: Of all of them together.
+    #: Of all nodes together.
     price: float | None = None
 
 
 class MixRecord(Answer, frozen=True, kw_only=True):
-    """The cheapest nodes of several kinds that would make all pods fit."""
+    """The cheapest combination of nodes that would make all pods fit."""
 
     nodes: dict[str, int]
     price: float
@@ -56,17 +56,17 @@ class MixRecord(Answer, frozen=True, kw_only=True):
 class FitRecord(Answer, frozen=True, kw_only=True):
     kind: str = "Fit"
     pod: str
-    #: Pods that were asked for; None: as many as there is room for.
+    #: Number of pods requested; None: as many as fit.
     wanted: int | None
-    #: How many more fit.
+    #: Number of pods that fit.
     fits: int
-    #: Node -> pods; nodes that take none are left out.
+    #: Node -> number of pods; nodes without any are left out.
     per_node: dict[str, int]
     per_zone: dict[str, int]
-    #: What keeps the next one off, the reason of most nodes first.
+    #: What rejects the next pod; the reason of most nodes first.
     limited_by: tuple[LimitRecord, ...]
-    #: For the pods that do not fit: one entry for each kind of node that was asked about, the fewest (or cheapest)
-    #: first. Kinds that cannot help are left out.
+    #: For pods that do not fit: one entry per requested kind of node, the fewest (or cheapest) first. Kinds that do not
+    #: help are left out.
     nodes_to_add: tuple[NodesToAddRecord, ...]
     cheapest: MixRecord | None = None
     notes: tuple[str, ...] = ()
@@ -75,15 +75,15 @@ class FitRecord(Answer, frozen=True, kw_only=True):
 class GroupFitRecord(Answer, frozen=True, kw_only=True):
     kind: str = "FitGroup"
     pod_group: str
-    #: Pods of one group.
+    #: Number of pods per group.
     pods_each: int
-    #: Groups that were asked for; None: as many as there is room for.
+    #: Number of groups requested; None: as many as fit.
     wanted: int | None
-    #: How many more groups fit whole.
+    #: Number of whole groups that fit.
     fits: int
-    #: Node -> pods.
+    #: Node -> number of pods.
     per_node: dict[str, int]
-    #: Value of the topology label -> pods; empty without one.
+    #: Value of the topology label -> number of pods; empty without one.
     per_domain: dict[str, int]
     #: Why the next one does not fit.
     limited_by: str
@@ -118,7 +118,7 @@ class BlockRecord(Answer, frozen=True, kw_only=True):
 
 
 class LeftRecord(Answer, frozen=True, kw_only=True):
-    """A pod that does not move: why not."""
+    """A pod that does not move, and why."""
 
     pod: str
     node: str
@@ -127,38 +127,38 @@ class LeftRecord(Answer, frozen=True, kw_only=True):
 
 class DrainRecord(Answer, frozen=True, kw_only=True):
     kind: str = "Drain"
-    #: In the order in which they are best drained.
+    #: In the recommended order of draining.
     nodes: tuple[str, ...]
     moves: tuple[MoveRecord, ...]
     stranded: tuple[StrandedRecord, ...]
     blocked_by: tuple[BlockRecord, ...]
-    #: Pods that nobody makes anew: they would be gone.
+    #: Pods without a controller, which are not recreated.
     lost: tuple[str, ...]
-    #: Pods that go with their node, as those of a DaemonSet.
+    #: Number of pods that stay on their node, such as those of a DaemonSet.
     stay: int
-    #: Pods elsewhere that pods of these nodes would evict, whatever became of them.
+    #: Pods elsewhere that pods of these nodes would preempt, whether or not they find another node.
     displaced: tuple[str, ...]
     notes: tuple[str, ...] = ()
 
 
 class LossRecord(Answer, frozen=True, kw_only=True):
-    """What the loss of some nodes would cost."""
+    """The effect of losing some nodes."""
 
     #: The node, or the value of the label.
     lost: str
     nodes: int
     pods: int
-    #: Pods that find another node.
+    #: Number of pods that find another node.
     moved: int
     stranded: tuple[StrandedRecord, ...]
-    #: Pods that nobody makes anew.
+    #: Pods without a controller, which are not recreated.
     gone: tuple[str, ...]
     displaced: tuple[str, ...]
 
 
 class SurviveRecord(Answer, frozen=True, kw_only=True):
     kind: str = "Survive"
-    #: "node", or the label that was gone by.
+    #: "node", or the label that defines the groups.
     by: str
     #: Worst first.
     losses: tuple[LossRecord, ...]
@@ -169,12 +169,12 @@ class SurviveRecord(Answer, frozen=True, kw_only=True):
 
 
 class SideRecord(Answer, frozen=True, kw_only=True):
-    """The cluster once the scheduler has done what it can."""
+    """The cluster after pending pods were scheduled."""
 
     nodes: int
     pods: int
     pending: tuple[str, ...]
-    #: Reason -> pods that wait for it.
+    #: Reason -> number of pending pods.
     reasons: dict[str, int]
 
 
@@ -183,10 +183,10 @@ class WhatIfRecord(Answer, frozen=True, kw_only=True):
     changes: tuple[str, ...]
     before: SideRecord
     after: SideRecord
-    #: Pods that get a node by the changes -> the node.
+    #: Pods that get a node because of the changes -> the node.
     placed: dict[str, str]
-    #: Pods that lose their node by the changes -> where they go instead; "": nowhere.
+    #: Pods that lose their node because of the changes -> their new node; "": none.
     displaced: dict[str, str]
-    #: Pods that would be placed either way, but elsewhere -> (before, after).
+    #: Pods that are placed in both cases, but on different nodes -> (before, after).
     elsewhere: dict[str, tuple[str, str]]
     notes: tuple[str, ...] = ()

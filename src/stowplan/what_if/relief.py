@@ -1,8 +1,8 @@
 """Suggestions for many pending pods, each tried on all of them together.
 
-What is suggested for one pod is carried out for all that are refused like it, or on the nodes, and then the scheduler
-places whom it can: the answer is how many that is. Beside those stand more nodes of the kinds that there are, as many
-as place whom such nodes can place. Nobody is evicted for it, and everything is undone.
+What is suggested for one pod is applied to all pods with the same rejections, or to the nodes, and the scheduler then
+places what it can; the result is the number of placed pods. In addition, more nodes of the existing kinds are tried, as
+many as needed to place all pods that such nodes can fit. No pod is evicted, and everything is undone.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from stowplan.api.types import Pod
-    from stowplan.explain.overview import Group
-    from stowplan.explain.suggestions import Suggestion
+    from stowplan.explain.text.overview import Group
+    from stowplan.explain.verdicts.advice import Suggestion
     from stowplan.offline import Cluster
 
-#: Suggestions that are taken of each group, and tried in all.
+#: Number of suggestions used per group, and tried in total.
 _OF_GROUP, _TRIED = 3, 12
-#: Kinds of nodes that are tried.
+#: Number of kinds of nodes that are tried.
 _KINDS = 3
-#: Pods that each change is tried on: the first ones.
+#: Number of pods that each change is tried on; the first ones.
 _PODS = 500
 
 
@@ -44,7 +44,7 @@ class _Candidate:
 
 
 def relief(cluster: Cluster, groups: Sequence[Group]) -> list[ReliefRecord]:
-    """Of the groups that no node takes; what places most first."""
+    """Suggestions for groups without a feasible node; those that place most pods first."""
     refused = [group for group in groups if group.is_refused]
     keys = [key for group in refused for key in group.keys][:_PODS]
     if not keys:
@@ -56,7 +56,7 @@ def relief(cluster: Cluster, groups: Sequence[Group]) -> list[ReliefRecord]:
 
 
 def _candidates(groups: Iterable[Group]) -> list[_Candidate]:
-    """Equal changes are one; those for most pods go first."""
+    """Equal changes are merged; those for most pods come first."""
     found: dict[str, _Candidate] = {}
     for group in groups:
         for suggestion in group.verdict.suggestions()[:_OF_GROUP]:
@@ -89,7 +89,7 @@ def _tried(cluster: Cluster, candidate: _Candidate, keys: Sequence[str]) -> Reli
 
 
 def _placed(cluster: Cluster, pods: Iterable[Pod]) -> int:
-    """How many get a node, in the order of their priority; nobody is evicted."""
+    """The number of pods placed, in order of priority; none is evicted."""
     keys = []
     for pod in pods:
         meek = replace(pod, spec=replace(pod.spec, preemption_policy="Never"))
@@ -107,7 +107,7 @@ def _templates(cluster: Cluster) -> list[NodeTemplate]:
 
 
 def _more_nodes(cluster: Cluster, template: NodeTemplate, keys: Sequence[str]) -> ReliefRecord | None:
-    """The fewest that place whom any number of them would place; each number is tried."""
+    """The lowest number of nodes that places as many pods as any number would; each number is tried."""
     most = _placed_with(cluster, template, len(keys), keys)
     if not most:
         return None

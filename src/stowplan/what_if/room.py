@@ -1,9 +1,9 @@
 """How many copies of a pod fit on each node.
 
-Where the pod's filters look at nothing but the node's own sums, nodes do not influence each other: the number on each
-is found for all of them at once, by bisection over a hypothesis ("would it fit beside k copies?") that the plugins'
-own filters answer. `None` where that is not so (spreading, affinity, host ports, volumes, plugins of users): then
-copies have to be placed one after the other.
+If the pod's filters only read the sums of the node being judged, nodes are independent of each other. The number of
+copies is then computed for all nodes at once, by bisection over a hypothesis ("would it fit next to k copies?") that
+the plugins' own filters evaluate. Otherwise (spreading, affinity, host ports, volumes, out-of-tree plugins) the result
+is `None`, and copies have to be placed one after the other.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import numpy as np
 from stowplan.api.types import ResourceClaim
 from stowplan.cluster.hypothetical import HypotheticalNodes
 from stowplan.cluster.object_dependencies import ObjectDependency
-from stowplan.explain.refusals import refusals
+from stowplan.explain.verdicts.refusals import refusals
 from stowplan.framework.interface import Reads
 from stowplan.framework.status import Status
 
@@ -26,12 +26,12 @@ if TYPE_CHECKING:
     from stowplan.cluster.pod_info import PodInfo
     from stowplan.framework.cycle_state import CycleState
     from stowplan.framework.diagnosis import Diagnosis
-    from stowplan.framework.runtime import Framework
+    from stowplan.framework.runtime.framework import Framework
     from stowplan.offline import Cluster
 
-#: No node is said to take more.
+#: Upper limit per node.
 _MOST = 1 << 20
-#: A filter that is not one of ours may refuse one copy and accept two.
+#: Out-of-tree filters need not be monotonic: they may reject one copy and accept two.
 _IN_TREE = "stowplan.in_tree."
 _CLAIMS = ObjectDependency.of_kind(ResourceClaim)
 
@@ -47,16 +47,16 @@ class Limit:
 
 @dataclass(frozen=True)
 class Room:
-    """What each node takes."""
+    """The room of each node."""
 
-    #: Copies a table row.
+    #: Number of copies per table row.
     copies: npt.NDArray[np.int64]
-    #: Why not one more: of the nodes that take some, and of those that take none.
+    #: Why not one more, for nodes that take some and for nodes that take none.
     limits: tuple[Limit, ...]
 
 
 def room_for(cluster: Cluster, info: PodInfo) -> Room | None:
-    """None where the nodes are not independent of each other."""
+    """None if the nodes are not independent of each other."""
     framework = cluster.framework_of(info)
     evaluation, outcome = cluster.algorithm.filtered(framework, info)
     if outcome.error is not None or outcome.state is None:
@@ -78,7 +78,7 @@ def room_for(cluster: Cluster, info: PodInfo) -> Room | None:
 
 def _independent(framework: Framework, state: CycleState, info: PodInfo) -> bool:
     if any(_CLAIMS in plugin.reads_objects(info) for plugin in framework.active_filters(state)):
-        # Which devices the next copy finds depends on what this one takes.
+        # The devices for the next copy depend on those of this one.
         return False
     return not framework.handle.extenders() and all(
         plugin.reads in (Reads.NODES, Reads.NODE_SUMS) and type(plugin).__module__.startswith(_IN_TREE)
@@ -87,7 +87,7 @@ def _independent(framework: Framework, state: CycleState, info: PodInfo) -> bool
 
 
 def limits_of(diagnosis: Diagnosis) -> list[Limit]:
-    """Why nodes refuse a pod."""
+    """Why nodes reject a pod."""
     found = refusals(diagnosis)
     return [Limit(refusal.plugin, str(reason), refusal.rows) for refusal in found for reason in refusal.reasons]
 
@@ -121,7 +121,7 @@ class _Search:
         return low
 
     def _takes(self, copies: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
-        """Whether so many fit on each."""
+        """Whether this many copies fit on each node."""
         answer = self._framework.run_filters(self._state, self._info, self._beside(copies - 1))
         if isinstance(answer, Status):
             raise RuntimeError(answer.message)

@@ -1,7 +1,7 @@
 """Reschedule pods that lost their node, and those they preempt.
 
-Pods without a node are placed by the scheduler, in the queue's order. One that is placed may evict lesser ones; those
-are made anew in turn, until everybody has found a node or none.
+Pending pods are scheduled in queue order. They may preempt others, which are recreated and scheduled in turn, until
+every pod has found a node or been rejected.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ if TYPE_CHECKING:
     from stowplan.engine.decision.algorithm import Decision
     from stowplan.offline import Cluster
 
-#: A pod that evicts another that evicts another…
+#: Limit for chains of preemptions.
 _ROUNDS = 100
 
 
 class Settling:
-    """Within a transaction of the caller's."""
+    """Works within the caller's transaction."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
-        #: Pod -> the node that it found.
+        #: Pod -> its new node.
         self.found: dict[str, str] = {}
-        #: Pod -> why it found none.
+        #: Pod -> why it has none.
         self.stranded: dict[str, str] = {}
-        #: Pods that others evicted.
+        #: Preempted pods.
         self.displaced: dict[str, None] = {}
 
     def settle(self, pods: Sequence[Pod]) -> None:
@@ -63,7 +63,7 @@ class Settling:
         return decisions is not None
 
     def settle_all(self) -> None:
-        """Everybody who is pending."""
+        """Schedule all pending pods."""
         for _ in range(_ROUNDS):
             before = self._placed([info.pod for info in self._cluster.state.pending.values()])
             self._note(self._cluster.schedule())
@@ -83,7 +83,7 @@ class Settling:
                 self.found.pop(key, None)
 
     def _placed(self, waiting: Iterable[Pod]) -> dict[str, Pod]:
-        """Pods that have a node, if some of these may evict one."""
+        """Placed pods, if some of the waiting ones may preempt."""
         state = self._cluster.state
         priorities = [pod.spec.priority or 0 for pod in waiting if pod.spec.preemption_policy != "Never"]
         everywhere = state.table.valid[: state.table.n]
@@ -102,7 +102,7 @@ class Settling:
 
 
 def put_back(cluster: Cluster, pods: Iterable[Pod]) -> list[str]:
-    """Let pods wait for a node, made anew; their keys."""
+    """Recreate pods as pending and return their keys."""
     keys = []
     for pod in pods:
         fresh = with_own_claims(cluster, made_anew(pod), pod)

@@ -1,7 +1,7 @@
 """Predict the loss of nodes, zones or racks, one at a time.
 
-A loss is at once and asks no budget: the nodes are gone, their pods are made anew and look for another node. Each is
-tried on the cluster as it is.
+A loss is immediate and ignores budgets: the nodes are removed, and their pods are recreated and scheduled elsewhere.
+Each loss is tried on the unchanged cluster.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ def survive(
     only: str | None = None,
     progress: Callable[[int, int], object] | None = None,
 ) -> SurviveRecord:
-    """`by`: "node", or a label of nodes; None: zones where there are several, otherwise nodes.
+    """`by`: "node", or a node label; None: zones if there are several, otherwise nodes.
 
-    `only`: one value of it. `progress` is told how many losses were tried, of how many.
+    `only`: a single value of it. `progress` is called with the number of losses tried, and their total.
     """
     by = by or _usual(cluster)
     groups, without = _groups(cluster, by)
@@ -61,7 +61,7 @@ def _usual(cluster: Cluster) -> str:
 
 
 def _groups(cluster: Cluster, by: str) -> tuple[dict[str, list[str]], int]:
-    """What can be lost -> its nodes; and how many nodes are in no group."""
+    """Group -> its nodes; and the number of nodes in no group."""
     groups: dict[str, list[str]] = {}
     without = 0
     for node in nodes_of(cluster):
@@ -86,7 +86,7 @@ def _loss(cluster: Cluster, lost: str, names: list[str]) -> LossRecord:
             state.remove_node(name)
         back = [info.pod for info in pods if fates[info.key] is Fate.COMES_BACK]
         settling = Settling(cluster)
-        # Pods of nodes that are gone count nowhere: nobody has to take them away to see where others go.
+        # Pods on removed nodes do not count anywhere, so they need not be removed to see where their copies go.
         if not settling.foresee(back):
             _evict(cluster, pods, back)
             settling.settle(back)
@@ -107,6 +107,6 @@ def _evict(cluster: Cluster, pods: list[PodInfo], back: list[Pod]) -> None:
     leaving = [info.pod for info in pods]
     for info in pods:
         cluster.evict(info.key)
-    # Those that come back give their claims up when they are made anew.
+    # Recreated pods release their claims when they are recreated.
     returning = {pod.metadata.uid for pod in back}
     let_go(cluster, (pod for pod in leaving if pod.metadata.uid not in returning))

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from stowplan.explain.tables import Grid, Line
+from stowplan.explain.text.tables import Grid, Line
 from stowplan.framework.explanations.formatting import count, listed
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
-    from stowplan.explain.tables import Block, Cell
+    from stowplan.explain.text.tables import Block, Cell
     from stowplan.what_if.records import (
         DrainRecord,
         FitRecord,
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
         WhatIfRecord,
     )
 
-#: Rows of a table, and names in a line.
+#: Maximum number of table rows, and of names in a line.
 _SHOWN, _NAMED = 20, 5
 
 
@@ -153,7 +153,9 @@ def what_if_page(record: WhatIfRecord) -> list[Block]:
         blocks += _table(("POD", "NODE"), list(record.placed.items()))
     if record.displaced:
         blocks += [Line(), Line((("Lose theirs", "bad"),))]
-        blocks += _table(("POD", "GOES TO"), [(pod, node or "nowhere") for pod, node in record.displaced.items()])
+        pending = frozenset(after.pending)
+        lost = {pod: node or ("nowhere" if pod in pending else "deleted") for pod, node in record.displaced.items()}
+        blocks += _table(("POD", "GOES TO"), list(lost.items()))
     if record.elsewhere:
         blocks += [Line(), Line((("Go elsewhere", "head"),))]
         blocks += _table(("POD", "BEFORE", "AFTER"), [(pod, *nodes) for pod, nodes in record.elsewhere.items()])
@@ -175,7 +177,7 @@ def _stranded(stranded: Sequence[StrandedRecord]) -> list[Block]:
 
 
 def _reasons(stranded: Sequence[StrandedRecord]) -> list[Block]:
-    """Pods by why they are stranded."""
+    """Stranded pods by reason."""
     pods: dict[str, list[str]] = {}
     for record in stranded:
         pods.setdefault(record.reason, []).append(record.pod)
@@ -193,7 +195,7 @@ def _table(header: Sequence[str], rows: Iterable[Sequence[Cell]], right: Iterabl
 
 
 def _filled_table(header: Sequence[str], rows: Sequence[Sequence[Cell]], right: Collection[int]) -> list[Block]:
-    """Without the columns in which nothing is."""
+    """A table without its empty columns."""
     kept = [column for column in range(len(header)) if any(row[column] for row in rows)]
     narrowed = [[row[column] for column in kept] for row in rows]
     numbers = {position for position, column in enumerate(kept) if column in right}

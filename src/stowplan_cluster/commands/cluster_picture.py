@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from stowplan.explain.tables import Grid
+from stowplan.explain.text.tables import Grid
 from stowplan.framework.explanations.formatting import amount
 
 if TYPE_CHECKING:
     from stowplan.cluster.pod_info import PodInfo
     from stowplan.cluster.state import ClusterState
-    from stowplan.explain.tables import Cell
+    from stowplan.explain.text.tables import Cell
 
 _BAR = 10
 

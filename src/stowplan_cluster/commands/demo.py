@@ -29,8 +29,8 @@ from stowplan.command_line.commands import Command
 from stowplan.command_line.errors import InputError, reported
 from stowplan.command_line.event_loop import first_of, run, running
 from stowplan.config import ClientConnection
-from stowplan.explain.tables import Line, write
-from stowplan.explain.text import explanation
+from stowplan.explain.text.tables import Line, write
+from stowplan.explain.text.verdict_text import explanation
 from stowplan.framework.explanations.formatting import count
 from stowplan.sources.cluster_source import ClusterSource
 from stowplan_cluster.commands import demo_cluster
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
     from stowplan.api.meta import ApiStruct
     from stowplan.api.port import Api
-    from stowplan.explain.tables import Block
+    from stowplan.explain.text.tables import Block
 
 #: Timeout in seconds for the cluster to become ready, for pods to be placed, and for shutdown.
 PATIENCE = 30.0

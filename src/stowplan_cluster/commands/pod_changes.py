@@ -16,14 +16,14 @@ from typing import TYPE_CHECKING
 
 from stowplan.api.decode import decode_json
 from stowplan.api.types import Pod
-from stowplan.explain.tables import Line
+from stowplan.explain.text.tables import Line
 from stowplan.framework.explanations.formatting import count
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from stowplan.api.types import PodCondition
-    from stowplan.explain.tables import Span
+    from stowplan.explain.text.tables import Span
     from stowplan_cluster.apiserver.store import Event, Store
 
 #: Seconds per batch of changes, and maximum number of lines per batch.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from stowplan.explain.tables import Line
+from stowplan.explain.text.tables import Line
 from stowplan.framework.explanations.formatting import count
 from stowplan_cluster.commands.pod_changes import change_of, change_spans, refusal
 

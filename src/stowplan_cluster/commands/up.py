@@ -26,7 +26,7 @@ from stowplan.command_line.named_plugins import plugin_names
 from stowplan.command_line.stop_signals import stop_signals
 from stowplan.config import load_config
 from stowplan.daemon.plugin_registry import registry_with
-from stowplan.explain.tables import write
+from stowplan.explain.text.tables import write
 from stowplan.extenders.calls import kinds_wanted
 from stowplan.framework.explanations.formatting import count, joined
 from stowplan.guarding.hang_guard import HangGuard
@@ -45,8 +45,8 @@ if TYPE_CHECKING:
     from stowplan.command_line.stop_signals import StopSignals
     from stowplan.config import Configuration, FeatureGates
     from stowplan.daemon.page import SchedulerPage
-    from stowplan.explain.tables import Line
-    from stowplan.framework.registry import Registry
+    from stowplan.explain.text.tables import Line
+    from stowplan.framework.runtime.registry import Registry
     from stowplan.live.scheduler import Scheduler
     from stowplan.serving.requests.messages import Page
     from stowplan_cluster.apiserver.store import Store
@@ -227,7 +227,6 @@ def _page_of(
     from stowplan.daemon.page import SchedulerPage
     from stowplan.offline import Cluster, ClusterError
     from stowplan.page.trials import Trials
-    from stowplan.what_if.comparison import objects_of
 
     def copied() -> Cluster:
         """A copy of the cluster; the scheduler is paused while it is made and queried."""
@@ -237,7 +236,7 @@ def _page_of(
             raise ClusterError(
                 f"{size:,} nodes and pods are too many to try changes beside a scheduler: stowplan ui does"
             )
-        return Cluster(objects_of(state), configuration, plugins=list(named_plugins(plugins)))
+        return Cluster(state.everything(), configuration, plugins=list(named_plugins(plugins)))
 
     # The copy uses default feature gates.
     usual = all(features.enabled(gate) == on for gate, on in DEFAULT_FEATURES.gates.items())

@@ -5,8 +5,8 @@ import pytest
 import stowplan
 from golden import compare
 from stowplan.explain.judging import judged
-from stowplan.explain.tables import plain
-from stowplan.explain.text import explanation
+from stowplan.explain.text.tables import plain
+from stowplan.explain.text.verdict_text import explanation
 from stowplan.framework.interface import PreEnqueuePlugin
 from stowplan.queue.queued_pod import Place
 from stowplan.testing import a_node, a_pod

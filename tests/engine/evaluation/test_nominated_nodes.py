@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from stowplan.cluster.state import ClusterState
 from stowplan.engine.evaluation.evaluation import Evaluation
-from stowplan.framework import nominated_pods as nominated
+from stowplan.framework.runtime import nominated_pods as nominated
 from stowplan.framework.status import Status
 from stowplan.plugins import (
     NodeFilterPlugin,

@@ -21,7 +21,7 @@ from stowplan.engine.evaluation.evaluation import Evaluation
 from stowplan.engine.evaluation.node_sums import NodeSums
 from stowplan.framework.cycle_state import CycleState
 from stowplan.framework.handle import Handle
-from stowplan.framework.runtime import Framework
+from stowplan.framework.runtime.framework import Framework
 from stowplan.in_tree.dynamic_resources.plugin import DynamicResources
 from stowplan.in_tree.inter_pod_affinity.plugin import InterPodAffinity
 from stowplan.in_tree.node_resources_fit.plugin import NodeResourcesFit

@@ -15,7 +15,7 @@ from stowplan.engine.evaluation import sampling
 from stowplan.engine.evaluation.evaluation import Evaluation
 from stowplan.engine.evaluation.sampling import nodes_to_find
 from stowplan.framework.handle import Handle
-from stowplan.framework.runtime import Framework
+from stowplan.framework.runtime.framework import Framework
 from stowplan.in_tree.registry import in_tree_registry
 from stowplan.plugins import (
     NodeFilterPlugin,

@@ -51,8 +51,8 @@ from stowplan.engine.inputs import (
     WallClock,
 )
 from stowplan.engine.written_objects import LAST_APPLIED
-from stowplan.framework.binding import PluginGaveUpError
 from stowplan.framework.requests import Done, Refused, Unknown
+from stowplan.framework.runtime.binding import PluginGaveUpError
 from stowplan.framework.status import Code, Status, error, unschedulable
 from stowplan.in_tree.registry import in_tree_registry
 from stowplan.testing import a_node, a_pod

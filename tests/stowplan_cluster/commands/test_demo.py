@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from stowplan.api.decode import decode_object
-from stowplan.explain.tables import plain
+from stowplan.explain.text.tables import plain
 from stowplan.loading.admission import admit
 from stowplan.offline import Cluster
 from stowplan.testing import a_node, a_pod

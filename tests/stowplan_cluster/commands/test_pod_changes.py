@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stowplan.api.decode import decode_object
-from stowplan.explain.tables import plain
+from stowplan.explain.text.tables import plain
 from stowplan_cluster.apiserver.server import ApiServer
 from stowplan_cluster.commands.pod_changes import (
     SHOWN,

@@ -6,7 +6,7 @@ import pytest
 
 from stowplan.api.changes import Change
 from stowplan.api.decode import decode_object
-from stowplan.explain.tables import plain
+from stowplan.explain.text.tables import plain
 from stowplan_cluster.commands.pod_watcher import PodWatcher
 from support.api import manifests
 

@@ -2,7 +2,7 @@
 
 from stowplan.config import DEFAULT_FEATURES
 from stowplan.engine.decision.attempt_metrics import AttemptMetrics
-from stowplan.framework.metrics import FrameworkMetrics
+from stowplan.framework.runtime.metrics import FrameworkMetrics
 from stowplan.metrics.families import Histogram
 from stowplan.metrics.registry import MetricsRegistry
 from stowplan.metrics.scheduler import SchedulerMetrics

@@ -9,8 +9,8 @@ from stowplan.engine.decision.attempt import Attempt
 from stowplan.engine.decision.attempt_metrics import NoAttemptMetrics
 from stowplan.engine.effects import Cancel, RunPlugin
 from stowplan.engine.outbox import Outbox
-from stowplan.framework.binding import call_plugin
 from stowplan.framework.requests import Done
+from stowplan.framework.runtime.binding import call_plugin
 from stowplan.framework.status import error
 from stowplan.framework.waiting_pods import PodsInPreBind, WaitingPods
 from stowplan.inspection.stories import NoStories

@@ -4,8 +4,8 @@ from stowplan.config import DEFAULT_FEATURES, Profile, load_config
 from stowplan.engine.evaluation.evaluation import Evaluation
 from stowplan.framework.handle import Handle
 from stowplan.framework.interface import EXTENSION_POINTS, extension_points
-from stowplan.framework.registry import Registry
-from stowplan.framework.runtime import Framework
+from stowplan.framework.runtime.framework import Framework
+from stowplan.framework.runtime.registry import Registry
 from stowplan.plugins import (
     NodeFilterPlugin,
     NodePodExtensions,

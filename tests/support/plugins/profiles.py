@@ -2,7 +2,7 @@
 
 from stowplan.config import DEFAULT_FEATURES, load_config
 from stowplan.framework.handle import Handle
-from stowplan.framework.runtime import Framework
+from stowplan.framework.runtime.framework import Framework
 from stowplan.in_tree.registry import in_tree_registry
 
 

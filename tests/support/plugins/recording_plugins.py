@@ -26,9 +26,9 @@ from stowplan.framework.interface import (
     ScorePlugin,
     extension_points,
 )
-from stowplan.framework.registry import Registry
 from stowplan.framework.rejections import Rejections
-from stowplan.framework.runtime import Framework
+from stowplan.framework.runtime.framework import Framework
+from stowplan.framework.runtime.registry import Registry
 from stowplan.framework.status import Reason, unschedulable
 from stowplan.testing import a_pod
 from support.plugins.raised import in_short

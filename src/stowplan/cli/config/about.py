@@ -18,7 +18,7 @@ from stowplan.config.errors import ConfigFileError
 from stowplan.config.load import load_document
 from stowplan.config.source import read_source
 from stowplan.daemon.plugin_registry import registry_with
-from stowplan.framework.registry import PluginLoadError
+from stowplan.framework.runtime.registry import PluginLoadError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -25,7 +25,7 @@ from stowplan.config.load import load_document
 from stowplan.config.reports.differences import differences
 from stowplan.config.reports.effective import effective_profiles
 from stowplan.config.schema import API_VERSION
-from stowplan.explain.tables import Grid, Line, write
+from stowplan.explain.text.tables import Grid, Line, write
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from stowplan.config import Configuration, Declarations, FeatureGates
     from stowplan.config.load import Loaded
     from stowplan.config.reports.effective import EffectiveProfile
-    from stowplan.explain.tables import Block
+    from stowplan.explain.text.tables import Block
 
 
 _INVALID = 2

@@ -11,13 +11,13 @@ from msgspec.structs import replace
 
 from stowplan.cli.data_output import write_data
 from stowplan.explain.detailed_record import detailed, in_short
-from stowplan.explain.group_text import group_page
 from stowplan.explain.kinds import kinds_of
-from stowplan.explain.node_text import node_page
 from stowplan.explain.node_view import NodeView, node_view
-from stowplan.explain.overview import Group, overview, summary
-from stowplan.explain.tables import Line, plain, write
-from stowplan.explain.text import explanation
+from stowplan.explain.text.group_text import group_page
+from stowplan.explain.text.node_text import node_page
+from stowplan.explain.text.overview import Group, overview, summary
+from stowplan.explain.text.tables import Line, plain, write
+from stowplan.explain.text.verdict_text import explanation
 from stowplan.framework.explanations.formatting import count
 from stowplan.inspection.records import VerdictListRecord, document
 from stowplan.what_if.group_relief import group_relief
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 
     from stowplan.cluster.pod_info import PodInfo
     from stowplan.engine.engine import Engine
-    from stowplan.explain.reported_status import ReportedStatus
-    from stowplan.explain.tables import Block
+    from stowplan.explain.text.reported_status import ReportedStatus
+    from stowplan.explain.text.tables import Block
     from stowplan.inspection.records import GroupVerdictRecord, VerdictRecord
     from stowplan.sources.cluster_source import ClusterSource
     from stowplan.sources.selection import Selection

@@ -15,7 +15,7 @@ from stowplan.cli.moment_option import moment_from_option
 from stowplan.cli.shell_completion import complete_file, complete_pod, complete_question
 from stowplan.command_line.errors import reported
 from stowplan.command_line.event_loop import run
-from stowplan.explain.tables import write
+from stowplan.explain.text.tables import write
 from stowplan.sources.cluster_source import ClusterSource
 from stowplan.sources.templates import named_object
 

@@ -1,11 +1,11 @@
 """Exec credential plugins (client.authentication.k8s.io/v1 and v1beta1).
 
-The plugin runs when its credentials are first needed, when they have expired and when the server refused them. One
-run at a time: callers that arrive meanwhile wait for it and share its result, also a failure, so that a plugin that
-takes a minute to fail does not fail for each of them in turn. It runs as a process of its own and never blocks the
-event loop; one that does not come back is killed, with what it started.
+The plugin runs when its credentials are first needed, when they have expired and when the server rejected them. There
+is one run at a time: concurrent callers wait for it and share its result, including a failure, so that a plugin that
+takes a minute to fail does not fail for each of them in turn. It runs as a separate process and never blocks the event
+loop; on a timeout it is killed along with its children.
 
-With a terminal the plugin talks to the user itself. What it writes is never part of an error: it may hold tokens, and
+With a terminal the plugin interacts with the user. Its output is never part of an error: it may contain tokens, and
 errors are logged.
 
 Upstream: staging/src/k8s.io/client-go/plugin/pkg/client/auth/exec/exec.go.
@@ -34,16 +34,16 @@ if TYPE_CHECKING:
     from stowplan.client.endpoint.tls import ClientCertificate
 
 
-#: Seconds that a plugin has; a user who has to answer gets longer.
+#: Timeout in seconds; longer if the plugin is interactive.
 TIMEOUT = 60.0
 INTERACTIVE_TIMEOUT = 300.0
 
 
 @dataclass(frozen=True, kw_only=True)
 class ExecPlugin:
-    """What a kubeconfig's user entry says of its plugin."""
+    """The plugin in a kubeconfig's user entry."""
 
-    #: A name that PATH has, or a path.
+    #: A name in PATH, or a path.
     command: str
     api_version: str
     #: Never, IfAvailable or Always.
@@ -53,7 +53,7 @@ class ExecPlugin:
     args: tuple[str, ...] = field(default=(), repr=False)
     env: Mapping[str, str] = field(default_factory=dict, repr=False)
     install_hint: str = ""
-    #: Given if the plugin asked for it.
+    #: Set if the plugin requests it.
     cluster: ExecCluster | None = None
 
 
@@ -74,10 +74,10 @@ class ExecCredentials:
         self._wall_clock = wall_clock
         self._is_terminal = is_terminal
         self._timeout = timeout
-        #: The run under way, which all share who need one; what it comes to is as `_run` says.
+        #: The current run, shared by all callers; its result is that of `_run`.
         self._running: asyncio.Task[ExecAnswer | str] | None = None
         self._answer: ExecAnswer | None = None
-        #: Stays while the plugin runs again: connections of before are still open.
+        #: Kept while the plugin runs again: older connections are still open.
         self._certificate: ClientCertificate | None = None
 
     def client_certificate(self) -> ClientCertificate | None:
@@ -100,22 +100,22 @@ class ExecCredentials:
         return answer.expires is not None and self._wall_clock() > answer.expires
 
     async def _renewed(self) -> ExecAnswer:
-        """Run the plugin, or share the run that is under way.
+        """Run the plugin, or join the current run.
 
-        Whoever does not wait for its end leaves it running: a slow plugin would never get there for callers with little
-        patience, such as a leader that renews its lease.
+        A cancelled caller leaves the run active: a slow plugin would never finish for callers with short timeouts, such
+        as a leader that renews its lease.
         """
         if self._running is None:
             self._answer = None
             self._running = asyncio.create_task(self._run(), name="exec plugin")
-        # Not `_answer`: once this run has ended, the first who wakes may begin another.
+        # Not `_answer`: once this run has ended, the first caller to wake may start another one.
         outcome = await asyncio.shield(self._running)
         if isinstance(outcome, str):
             raise CredentialsError(outcome)
         return outcome
 
     async def _run(self) -> ExecAnswer | str:
-        """The plugin's answer, or the error as text: all waiters may be gone, so it cannot be raised."""
+        """The plugin's answer, or the error as text: there may be no waiter left to raise it in."""
         try:
             answer = await self._ask()
         except (CredentialsError, ClientConfigError) as error:
@@ -147,7 +147,7 @@ class ExecCredentials:
     def _executable(self) -> str:
         command = self._plugin.command
         path = shutil.which(command, path=self._environ.get("PATH", os.defpath))
-        # Parity: a relative entry of PATH could be anybody's folder.
+        # Parity: a relative entry in PATH is unsafe.
         if path is None or not os.path.isabs(path):
             hint = f"\n\n{printable(self._plugin.install_hint)}" if self._plugin.install_hint else ""
             raise CredentialsError(
@@ -158,15 +158,15 @@ class ExecCredentials:
 
     async def _output(self, executable: str, info: str, *, interactive: bool) -> bytes:
         try:
-            # Not asyncio's: cancelled while it starts a process, it kills that one and leaves what it began.
+            # Not asyncio's: if cancelled while it starts a process, it kills that one but not its children.
             process = subprocess.Popen(  # noqa: ASYNC220 - asyncio starts its processes the same way
                 [executable, *self._plugin.args],
                 stdin=None if interactive else subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
-                # It may hold tokens, and errors are logged: only somebody who is there gets to see it.
+                # It may contain tokens, and errors are logged: only shown to an interactive user.
                 stderr=None if interactive else subprocess.DEVNULL,
                 env={**self._environ, **self._plugin.env, "KUBERNETES_EXEC_INFO": info},
-                # Away from the terminal, its whole group can be killed; at the terminal it has to stay in ours.
+                # Without a terminal, the whole process group can be killed; with one, the process has to stay in ours.
                 start_new_session=not interactive,
             )
         except (OSError, ValueError) as error:
@@ -225,7 +225,7 @@ async def _kill(process: subprocess.Popen[bytes], *, group: bool) -> None:
 
 
 def printable(text: str) -> str:
-    """Write out control characters, so that no text of others can drive the user's terminal."""
+    """Escape control characters, so that foreign text cannot control the user's terminal."""
     return "".join(
         char if char in "\t\n\v\f\r" or unicodedata.category(char)[0] in "LMNPSZ" else f"U+{ord(char):04X}"
         for char in text

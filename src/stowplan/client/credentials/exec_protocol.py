@@ -1,7 +1,7 @@
 """ExecCredential: encode the request to a credential plugin, decode its response.
 
 The plugin reads KUBERNETES_EXEC_INFO from its environment and prints an ExecCredential of the same version. The
-answer is checked before any of it is used. It holds secrets, so that no message quotes it.
+response is validated before it is used. It contains secrets, so no message quotes it.
 
 Upstream: staging/src/k8s.io/client-go/pkg/apis/clientauthentication, plugin/pkg/client/auth/exec/exec.go.
 """
@@ -31,12 +31,12 @@ _KIND = "ExecCredential"
 
 
 class ExecAnswerError(ValueError):
-    """An answer that no credentials can be taken from; `str()` says what is wrong with it."""
+    """An invalid plugin response; `str()` says why."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ExecCluster:
-    """What a plugin with `provideClusterInfo` learns of the cluster."""
+    """The cluster information for a plugin with `provideClusterInfo`."""
 
     server: str
     tls_server_name: str = ""
@@ -44,7 +44,7 @@ class ExecCluster:
     ca: Content | None = None
     proxy_url: str = field(default="", repr=False)
     disable_compression: bool = False
-    #: The cluster's extension of the name client.authentication.k8s.io/exec.
+    #: The cluster's extension named client.authentication.k8s.io/exec.
     config: Any = None
 
 
@@ -52,12 +52,12 @@ class ExecCluster:
 class ExecAnswer:
     token: str = field(repr=False)
     certificate: ClientCertificate | None
-    #: Seconds since the epoch; None never expires.
+    #: Seconds since the epoch; None: never.
     expires: float | None
 
 
 def exec_info(*, api_version: str, interactive: bool, cluster: ExecCluster | None) -> str:
-    """Return the value of KUBERNETES_EXEC_INFO."""
+    """The value of KUBERNETES_EXEC_INFO."""
     spec: dict[str, Any] = {"interactive": interactive}
     if cluster is not None:
         spec["cluster"] = _cluster_info(cluster)
@@ -77,7 +77,7 @@ def _cluster_info(cluster: ExecCluster) -> dict[str, Any]:
 
 
 def parse_answer(output: bytes, *, api_version: str, where: str) -> ExecAnswer:
-    """Check what a plugin printed; raise ExecAnswerError."""
+    """Parse a plugin's output; raises ExecAnswerError."""
     status = _status(_document(output), api_version)
     token, certificate, key = (_text(status, name) for name in ("token", "clientCertificateData", "clientKeyData"))
     if not token and not certificate and not key:
@@ -102,7 +102,7 @@ def _document(output: bytes) -> dict[str, Any]:
     except UnicodeDecodeError:
         raise ExecAnswerError("the plugin's standard output is not UTF-8 text") from None
     except ConfigError:
-        # The parser's message may quote the text, and the text may be a token.
+        # The parser's message may quote the text, which may be a token.
         raise ExecAnswerError("the plugin's standard output is not JSON, expected an ExecCredential") from None
     if not isinstance(value, dict):
         raise ExecAnswerError("the plugin's standard output is not a JSON object, expected an ExecCredential")

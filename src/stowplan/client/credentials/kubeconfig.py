@@ -1,8 +1,8 @@
-"""Read kubeconfig files, merge them as kubectl does, and resolve a context.
+"""Read kubeconfig files, merge them like kubectl, and resolve a context.
 
-Each entry remembers the file it came from: relative paths are relative to that file's folder, and every message says
-which file to edit. Merging takes whole entries: the first file that has a cluster, user or context of a name wins,
-nothing of a later one of that name is used. The first `current-context` wins likewise.
+Each entry stores its file: relative paths are relative to the file's directory, and every message names the file.
+Merging works on whole entries: the first file with a cluster, user or context of a name wins, and later ones are
+ignored entirely. The same applies to `current-context`.
 
 Upstream: staging/src/k8s.io/client-go/tools/clientcmd/loader.go and merge.go.
 """
@@ -40,7 +40,7 @@ class Entry(Generic[EntryT]):
         return f"{self.file}: {self.kind} {go_quote(self.name)}"
 
     def path(self, path: str) -> str:
-        """Resolve a path that the entry gives against the folder of its file."""
+        """Resolve a path in the entry relative to the directory of its file."""
         if "\0" in path:
             raise ClientConfigError(f"invalid configuration: {self.where}: a file's name cannot hold a NUL character")
         return os.path.normpath(Path(self.file).parent.absolute() / path) if path else ""
@@ -62,7 +62,7 @@ class Kubeconfig:
 
 @dataclass(frozen=True, kw_only=True)
 class Selection:
-    """What a context names. Without a context, nothing: the server has to come from somewhere else."""
+    """The entries of a context. Without a context they are empty, and the server has to be given otherwise."""
 
     context: Entry[Context] | None = None
     cluster: Entry[Cluster] | None = None
@@ -71,7 +71,7 @@ class Selection:
 
 
 def kubeconfig_paths(environ: Mapping[str, str]) -> list[str]:
-    """List the files that are read if no --kubeconfig names one: those of KUBECONFIG, else the one at home."""
+    """The files to read without --kubeconfig: those in KUBECONFIG, or ~/.kube/config."""
     paths = environ.get("KUBECONFIG", "")
     if paths:
         return [path for path in dict.fromkeys(paths.split(os.pathsep)) if path]
@@ -80,7 +80,7 @@ def kubeconfig_paths(environ: Mapping[str, str]) -> list[str]:
 
 
 def load_kubeconfig(path: str) -> Kubeconfig:
-    """Read the one file that somebody named; raise ClientConfigError also if it is missing."""
+    """Read an explicitly given file; raises ClientConfigError, even if it is missing."""
     try:
         return parse_kubeconfig(Path(path).read_bytes(), path)
     except FileNotFoundError as error:
@@ -90,7 +90,7 @@ def load_kubeconfig(path: str) -> Kubeconfig:
 
 
 def load_kubeconfigs(paths: Iterable[str]) -> Kubeconfig:
-    """Read and merge files; those that are missing are skipped."""
+    """Read and merge files; missing ones are skipped."""
     configs = [load_kubeconfig(path) for path in paths if not _is_missing(path)]
     return merged(configs)
 
@@ -101,7 +101,7 @@ def _is_missing(path: str) -> bool:
     except FileNotFoundError:
         return True
     except OSError:
-        return False  # reading it says what is wrong
+        return False  # reading it reports the problem
     return False
 
 
@@ -149,7 +149,7 @@ def _document(data: bytes, file: str) -> object:
 
 
 def _without_nulls(value: Any) -> Any:
-    """Leave out members that are null: they mean the same as no member."""
+    """Remove null members, which mean unset."""
     if isinstance(value, dict):
         return {key: _without_nulls(member) for key, member in value.items() if member is not None}
     return [_without_nulls(element) for element in value] if isinstance(value, list) else value
@@ -203,11 +203,11 @@ _TYPE_WORDS = {
 }
 
 
-# --- what a context names
+# --- contexts
 
 
 def select(config: Kubeconfig, context: str | None = None) -> Selection:
-    """Find the entries that a context names, the current one if none is given."""
+    """The entries of a context, by default the current one."""
     name = context or config.current_context
     if not name:
         return Selection()

@@ -1,6 +1,6 @@
 """Kubeconfig entries, with the file's field names.
 
-Only what a client reads is here; other fields are ignored, as kubectl does. What authenticates is kept out of reprs.
+Only fields that a client reads; others are ignored, as in kubectl. Secrets are excluded from reprs.
 
 Upstream: staging/src/k8s.io/client-go/tools/clientcmd/api/v1/types.go.
 """

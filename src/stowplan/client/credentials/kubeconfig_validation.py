@@ -1,6 +1,6 @@
 """Validate the kubeconfig entries of a context; all problems are reported together.
 
-Only what would be used is checked: a broken entry that no chosen context names bothers nobody.
+Only entries that would be used are checked.
 
 Upstream: staging/src/k8s.io/client-go/tools/clientcmd/validation.go.
 """
@@ -32,7 +32,7 @@ _REPLACEMENTS = {
 
 
 def check(selection: Selection) -> None:
-    """Raise ClientConfigError with every contradiction in a cluster and a user."""
+    """Raise ClientConfigError with all problems of a cluster and a user."""
     problems = []
     if selection.cluster is not None:
         problems += [f"{selection.cluster.where}: {text}" for text in _cluster_problems(selection.cluster.value)]
@@ -76,7 +76,7 @@ def _user_problems(user: User) -> Iterator[str]:
 
 
 def authenticates_without_plugin(user: User) -> bool:
-    """Tell whether the entry itself holds credentials; a plugin is not asked then."""
+    """Whether the entry itself has credentials; an exec plugin is then not run."""
     has_certificate = user.client_certificate or user.client_certificate_data
     has_key = user.client_key or user.client_key_data
     return bool(user.token or user.token_file or user.username or user.password or (has_certificate and has_key))

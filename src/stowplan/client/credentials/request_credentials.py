@@ -1,12 +1,11 @@
 """Per-request authentication headers, and how to refresh them after a 401.
 
-A user of a kubeconfig proves itself by an `Authorization` header (fixed, from a file that rotates, or from an exec
-plugin), by a client certificate, or by both; on top of that it may ask to act as somebody else. `UserCredentials`
-puts these three together, each is a part of its own:
+A kubeconfig user authenticates with an `Authorization` header (fixed, from a rotated file, or from an exec plugin),
+with a client certificate, or with both, and may impersonate another user. `UserCredentials` combines these three parts:
 
-- an `AuthorizationSource` gives the header and is told when the server answered 401;
-- a `CertificateSource` gives the certificate that `TlsSettings` loads;
-- the impersonation headers never change.
+- an `AuthorizationSource` returns the header and is notified of a 401;
+- a `CertificateSource` returns the certificate that `TlsSettings` loads;
+- the impersonation headers are constant.
 
 Upstream: staging/src/k8s.io/client-go/transport/round_trippers.go and token_source.go.
 """
@@ -34,7 +33,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-#: Half of the time between the kubelet's renewal of a projected token and the old token's end, less a margin.
+#: Half of the time between the kubelet's renewal of a projected token and the old token's expiration, minus a margin.
 _SECONDS_BETWEEN_READS = 50.0
 _SECONDS_AFTER_FAILURE = 1.0
 
@@ -43,31 +42,31 @@ _UNSENDABLE = re.compile(r"[\x00-\x20\x7f]")
 
 class Credentials(Protocol):
     async def headers(self) -> MultiMapping[str]:
-        """Return the headers of a request made now; raise CredentialsError if there are none to be had.
+        """The headers of a request made now; raises CredentialsError.
 
-        A name can occur several times (`Impersonate-Group`): hand all of it on, a plain dict would drop some.
+        A name may occur several times (`Impersonate-Group`), so do not convert them to a dict.
         """
 
     async def refused(self, used: Mapping[str, str] | None = None) -> bool:
-        """Learn that the server answered 401, and renew what can be renewed; True if asking again may help.
+        """Handle a 401, and renew what can be renewed; True if a retry may succeed.
 
-        `used` are the headers that were refused, so that credentials which another request has renewed meanwhile are
-        not thrown away; without it, those handed out last. Raises CredentialsError like `headers`.
+        `used` are the rejected headers, so that credentials that another request has already renewed are kept; by
+        default those returned last. Raises CredentialsError like `headers`.
         """
 
     def client_certificate(self) -> ClientCertificate | None:
-        """Return what to show to the server now; `TlsSettings.context()` loads it, and follows when it changes."""
+        """The current client certificate; `TlsSettings.context()` loads it, and detects changes."""
 
 
 class AuthorizationSource(Protocol):
     async def authorization(self) -> str | None:
-        """Return the value of the `Authorization` header; None sends none."""
+        """The value of the `Authorization` header; None sends none."""
 
     async def refused(self, used: str | None) -> bool: ...
 
 
 class FixedAuthorization:
-    """A token or password that stands in the configuration; None is anonymous, or known by its certificate only."""
+    """A token or password in the configuration; None: anonymous, or client certificate only."""
 
     def __init__(self, value: str | None = None) -> None:
         self._value = value
@@ -88,27 +87,27 @@ def basic(username: str, password: str) -> str:
 
 
 def is_sendable(token: str) -> bool:
-    """Tell whether a header can carry the token: no spaces, line ends or control characters in it."""
+    """Whether a header can contain the token: no spaces, line ends or control characters."""
     return not _UNSENDABLE.search(token)
 
 
 class TokenFile:
-    """A bearer token in a file that is read again every now and then, and at once after a 401.
+    """A bearer token in a file that is read periodically, and after a 401.
 
-    Once a token has been read, failing to read the next one keeps it: the old token is good for a while.
+    If a later read fails, the previous token is kept, as it stays valid for a while.
     """
 
     def __init__(self, path: str, *, where: str, clock: Callable[[], float], fallback: str = "") -> None:
         self._path = path
         self._where = where
         self._clock = clock
-        #: The kubeconfig's `token` until the file has been read once.
+        #: The kubeconfig's `token`, until the file has been read.
         self._token = fallback
         self._read_again: float | None = None
         self._failing = False
 
     def check(self) -> TokenFile:
-        """Read the token now: at the start, one that cannot be had is an error of the configuration."""
+        """Read the token now: at startup a failure is a configuration error."""
         try:
             self.token()
         except CredentialsError as error:
@@ -132,7 +131,7 @@ class TokenFile:
         return self._token
 
     def _reread(self) -> str | None:
-        """Read the token; None if that failed and there is another one to go on with."""
+        """Read the token; None if that failed and there is a previous one."""
         token, problem = self._read()
         if not problem:
             self._failing = False

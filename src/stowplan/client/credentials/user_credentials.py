@@ -1,9 +1,9 @@
 """Build credentials from a kubeconfig user entry.
 
-What the entry itself holds goes first, in this order: token file and token, user name and password, client
-certificate. Only an entry without any of these runs its exec plugin.
+Credentials in the entry itself take precedence: token file and token, user name and password, client certificate. Only
+an entry without any of these runs its exec plugin.
 
-Parity: nothing that proves who we are goes to a server without TLS.
+Parity: no credentials are sent to a server without TLS.
 
 Upstream: staging/src/k8s.io/client-go/tools/clientcmd/client_config.go, transport/round_trippers.go.
 """
@@ -40,16 +40,16 @@ if TYPE_CHECKING:
     from stowplan.client.endpoint.tls import TlsSettings
 
 _CONTROL_CHARACTER = re.compile(r"[\x00-\x1f\x7f]")
-#: Bytes of an extra's key that stand for themselves in a header's name; `%` has to be written out.
+#: Bytes of an extra's key that are allowed in a header name; `%` must be escaped.
 _HEADER_BYTES = frozenset(b"!#$&'*+-.^_`|~0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz")
 
-#: A field's name and what it says.
+#: A field's name and value.
 Given: TypeAlias = tuple[str, str]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Readers:
-    """What credentials read while they are in use."""
+    """Injected functions of credentials in use."""
 
     environ: Mapping[str, str] = field(repr=False)
     clock: Callable[[], float]
@@ -60,7 +60,7 @@ class Readers:
 def credentials_of(
     selection: Selection, readers: Readers, *, server: str, tls: TlsSettings | None, disable_compression: bool
 ) -> UserCredentials:
-    """Build the credentials of a selection; raise ClientConfigError if they cannot be used."""
+    """Build the credentials of a selection; raises ClientConfigError."""
     entry = selection.user
     if entry is None:
         return UserCredentials()
@@ -85,7 +85,7 @@ def credentials_of(
 def content_of(
     entry: Entry[User] | Entry[Cluster], clock: Callable[[], float], *, data: Given, file: Given
 ) -> Content | None:
-    """Return what one of two fields gives, one inline in base64 and one the name of a file; None if neither does."""
+    """The content of one of two fields, inline in base64 or the name of a file; None if neither is set."""
     (data_field, text), (file_field, path) = data, file
     if text:
         where = f"{entry.where}: {data_field}"
@@ -137,11 +137,11 @@ def _certificate(entry: Entry[User], readers: Readers) -> CertificatePair | None
         data=("client-key-data", user.client_key_data),
         file=("client-key", user.client_key),
     )
-    # Parity: a key alone is not used.
+    # Parity: a key alone is ignored.
     return None if certificate is None or key is None else CertificatePair(certificate=certificate, key=key)
 
 
-# --- acting as somebody else
+# --- impersonation
 
 
 def _impersonation(entry: Entry[User]) -> Iterator[tuple[str, str]]:

@@ -1,23 +1,23 @@
 """Leader election: at most one of the candidates for a Lease is active.
 
-The Lease names its holder, who renews it every `retryPeriod`. Another may take it once it has seen no renewal for the
-lease's own duration, and whoever holds it stops `renewDeadline` after its last renewal, which is sooner. So there may
-be a while with no leader, but never one with two, whatever clocks show:
+The Lease names its holder, who renews it every `retryPeriod`. Another candidate may acquire it after it has seen no
+renewal for the lease's duration, and the holder stops `renewDeadline` after its last renewal, which is sooner. So there
+may be a period without a leader, but never one with two, whatever the clocks show:
 
-- Nobody compares times of different machines. A contender measures, by its own steady clock, how long ago *it* saw the
-  record change; the times in the record are there for people, and to differ each time.
-- A renewal counts from the moment it was *sent*: others cannot have seen it sooner. One whose answer is lost counts
-  for nothing, though it may keep others away longer.
-- `is_leader` asks the clock. A process that was stopped, or whose event loop hung, is no leader any more in the moment
-  it goes on, before any task of it has noticed.
-- Writes say which version they replace, so one that arrives late replaces nothing.
+- Times of different machines are never compared. A candidate measures, by its own monotonic clock, how long ago *it*
+  saw the record change; the times in the record are informational, and change with each renewal.
+- A renewal counts from when it was *sent*: others cannot have seen it earlier. A renewal whose response is lost does
+  not count, although it may keep others waiting longer.
+- `is_leader` checks the clock. A process that was suspended, or whose event loop hung, is no longer the leader as soon
+  as it resumes, before any of its tasks has noticed.
+- Writes name the version that they replace, so a late one has no effect.
 
-In a *coordinated* election the API server names the holder, who may only renew, and is told by `preferredHolder` that
-its term is over (`lease_candidate` is how one stands for it). There the server does compare `renewTime` with its clock.
+In a *coordinated* election the API server selects the holder, which may only renew, and is told by `preferredHolder`
+that its term is over (for candidates see `lease_candidate`). There the server does compare `renewTime` with its clock.
 
-Parity: upstream counts the deadline from when it began to fail, acts on until then even if another holds the Lease by
-then, looks at an expired Lease at the next of its tries instead of when it expires, and, giving a Lease back that it
-could not read for a while, takes it from whoever has it now.
+Parity: upstream counts the deadline from its first failure, keeps acting until then even if another holds the Lease by
+then, checks an expired Lease at its next retry instead of at the expiration, and, when it releases a Lease that it
+could not read for a while, takes it from its current holder.
 
 Upstream: staging/src/k8s.io/client-go/tools/leaderelection.
 """
@@ -50,19 +50,19 @@ if TYPE_CHECKING:
 _log = get_logger(__name__)
 T = TypeVar("T")
 
-#: Who does not lead waits between one and 1 + this many retry periods until it tries again.
+#: A candidate that is not the leader waits between one and 1 + this many retry periods.
 JITTER_FACTOR = 1.2
-#: What metrics and the health check call the election, whatever the Lease is called.
+#: The election's name in metrics and the health check, whatever the Lease's name.
 ELECTION = "kube-scheduler"
 _SECOND = 1_000_000_000
-#: How often giving the Lease back is tried if somebody else changes it meanwhile.
+#: Maximum number of attempts to release the Lease if it changes concurrently.
 _RELEASES = 3
 
 _FAILURES = (ApiError, Unreachable, DecodeError)
 
 
 class LeadershipLost(Exception):
-    """Somebody else may lead now: whatever only the leader may do has to stop at once."""
+    """Another process may lead now: stop everything that only the leader may do immediately."""
 
 
 def check_lease_settings(config: LeaderElection) -> None:
@@ -83,14 +83,14 @@ def check_lease_settings(config: LeaderElection) -> None:
 
 
 def request_timeout(config: LeaderElection) -> float:
-    """Seconds for one request of the election: one that hangs must leave time for another."""
+    """Timeout in seconds of one request of the election; leaves time for a retry."""
     return max(1.0, config.renew_deadline.seconds / 2)
 
 
 class LeaderElector:
-    """`acquire`, then `renew` until that raises LeadershipLost or is cancelled, then `release`.
+    """Call `acquire`, then `renew` until it raises LeadershipLost or is cancelled, then `release`.
 
-    `is_leader` is what to ask before everything that only the leader may do.
+    Check `is_leader` before everything that only the leader may do.
     """
 
     def __init__(
@@ -119,22 +119,23 @@ class LeaderElector:
         self._retry_period = config.retry_period.seconds
         self._renew_deadline = config.renew_deadline.seconds
         self._timeout = request_timeout(config)
-        #: The Lease as it was last read or written, None if it is not there or was never seen.
+        #: The Lease as last read or written; None if there is none or it was never read.
         self._lease: Lease | None = None
-        #: What it said when it was seen to change last, and when that was.
+        #: The record when it was last seen to change, and when that was.
         self._record = LeaseSpec()
         self._observed = times.clock()
-        #: When the last claim that worked was sent, and until when we may act by it if the record names us.
+        #: When the last successful claim was sent, and until when it is valid if the record names us.
         self._claimed_at = float("-inf")
         self._deadline = float("-inf")
-        #: When no answer is of use any more.
+        #: When responses are of no use any more.
         self._give_up = float("inf")
-        #: Whether the Lease may name us, known or not.
+        #: Whether the Lease may name us, even if the response is unknown.
         self._claimed = False
         self._leading = False
         self._show_status(leading=False)
 
-    # -- what is known ------------------------------------------------------------------------------------------------
+    # -- state
+    # ------------------------------------------------------------------------------------------------------------
 
     @property
     def is_leader(self) -> bool:
@@ -142,11 +143,11 @@ class LeaderElector:
 
     @property
     def leader(self) -> str:
-        """Who held the Lease when it was last seen; "" for nobody."""
+        """The last known holder of the Lease; "" for none."""
         return self._record.holder_identity or ""
 
     def check(self, tolerance: float) -> str | None:
-        """Why a leader is ill: it has not renewed for so long that it should have ended."""
+        """The health check's error: a leader has not renewed for so long that it should have exited."""
         if self._names_us and self._times.clock() - self._observed > self._lease_duration + tolerance:
             return f"failed election to renew leadership on lease {ELECTION}"
         return None
@@ -157,7 +158,7 @@ class LeaderElector:
 
     @property
     def _expiry(self) -> float:
-        """When the record that was seen last no longer keeps others away."""
+        """When the last seen record expires for other candidates."""
         return self._observed + (self._record.lease_duration_seconds or 0)
 
     # -- the election -------------------------------------------------------------------------------------------------
@@ -177,7 +178,7 @@ class LeaderElector:
         _log.info("Successfully acquired lease", lock=self._lock)
 
     async def renew(self) -> NoReturn:
-        """Renew until that fails for too long, or another holds the Lease: then raise LeadershipLost."""
+        """Renew until that fails for too long, or another process holds the Lease: then raise LeadershipLost."""
         due = self._claimed_at + self._retry_period
         try:
             while True:
@@ -198,7 +199,7 @@ class LeaderElector:
             self._give_up = float("inf")
 
     async def release(self) -> None:
-        """Give the Lease back if we have it, so that the next need not wait; what only a leader may do has ended."""
+        """Release the Lease if we hold it, so that the next leader need not wait. All leader work must have ended."""
         self._deadline = float("-inf")
         try:
             if self._claimed:
@@ -209,7 +210,7 @@ class LeaderElector:
             self._stop_leading()
 
     def _pause(self) -> float:
-        """Until the next try. What is expected to expire sooner is looked at when it does."""
+        """Wait until the next try, or an earlier expiration."""
         pause = self._retry_period * (1.0 + JITTER_FACTOR * self._times.random())
         remaining = self._expiry - self._times.clock()
         if remaining > 0 and self.leader and not self._coordinated:
@@ -231,7 +232,7 @@ class LeaderElector:
     # -- one try ------------------------------------------------------------------------------------------------------
 
     async def _try(self) -> bool:
-        """Take the Lease, or renew it; whether it is ours now."""
+        """Acquire or renew the Lease; return whether we hold it."""
         if self._lease is not None and self._names_us and self._times.clock() < self._expiry:
             try:
                 await self._write(self._lease, self._renewed(self._record))
@@ -255,7 +256,7 @@ class LeaderElector:
         return await self._update(lease, self._next_record(), "Failed to update lease")
 
     async def _try_coordinated(self) -> bool:
-        """Renew the Lease if the API server has named us; whether it is ours now."""
+        """Renew the Lease if the API server has selected us; return whether it did."""
         try:
             lease = await self._read()
         except NotFound as error:
@@ -317,7 +318,7 @@ class LeaderElector:
     def _now(self) -> str:
         now = self._times.wall_clock()
         text = micro_timestamp(now)
-        # Others see that we live by the record's changing, also if the clock was set back to that very moment.
+        # Others only see that the record changes, so it must, even if the clock was set back to the same time.
         return text if text != self._record.renew_time else micro_timestamp(now + 1e-6)
 
     # -- requests -----------------------------------------------------------------------------------------------------
@@ -340,7 +341,7 @@ class LeaderElector:
         self._claimed = True
         written = await self._answer(request)
         self._lease, self._record, self._observed = written, written.spec, self._times.clock()
-        # The record's duration is in whole seconds, and may be less than the deadline.
+        # The record's duration is in whole seconds, and may be shorter than the deadline.
         self._claimed_at = began
         self._deadline = began + min(self._renew_deadline, lease.spec.lease_duration_seconds or 0)
 
@@ -350,7 +351,7 @@ class LeaderElector:
             self._record, self._observed = record, self._times.clock()
 
     async def _answer(self, request: Coroutine[Any, Any, T]) -> T:
-        """What the server answers, if it does so in time."""
+        """The server's response, within the deadline."""
         seconds = min(self._timeout, self._give_up - self._times.clock())
         if seconds <= 0:
             request.close()
@@ -383,7 +384,7 @@ class LeaderElector:
             self._see(written, written.spec)
 
     async def _own_lease(self) -> Lease | None:
-        """The Lease as it is now, if it names us."""
+        """The current Lease, if it names us."""
         try:
             lease = await self._read()
         except NotFound:
@@ -394,7 +395,8 @@ class LeaderElector:
             return None
         return lease if self._names_us else None
 
-    # -- telling ------------------------------------------------------------------------------------------------------
+    # -- logging
+    # ----------------------------------------------------------------------------------------------------------
 
     def _record_event(self, what: str) -> None:
         if self._recorder is not None and self._lease is not None:

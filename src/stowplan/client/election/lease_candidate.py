@@ -1,11 +1,11 @@
 """Coordinated leader election: the LeaseCandidate of a scheduler.
 
-A LeaseCandidate says what version we are. Now and then the server asks all candidates of a Lease whether they are still
-there, by setting `pingTime`; who answers, by a `renewTime` no earlier, can be named. Who is silent for half an hour is
-forgotten, so it is renewed in any case every five minutes.
+A LeaseCandidate has our version. From time to time the server pings all candidates of a Lease by setting `pingTime`;
+those that answer with a `renewTime` that is not earlier can be selected. A candidate that is not renewed for half an
+hour is dropped, so it is renewed every five minutes in any case.
 
-Parity: upstream writes its own time, and answers for ever if that is earlier than the server's; ours is the later of
-both. It waits for the next renewal before it makes a candidate anew that was deleted.
+Parity: upstream writes its own time, and keeps answering if that is earlier than the server's; ours is the later of
+both. Upstream waits for the next renewal before it recreates a deleted candidate.
 
 Upstream: staging/src/k8s.io/client-go/tools/leaderelection/leasecandidate.go.
 """
@@ -39,19 +39,19 @@ if TYPE_CHECKING:
 
 _log = get_logger(__name__)
 
-#: Where candidates are, whatever the namespace of the Lease.
+#: The namespace of candidates, whatever that of the Lease.
 NAMESPACE = "kube-system"
-#: The Lease they stand for, whatever the one is called that is elected by.
+#: The Lease in candidates, whatever the name of the Lease in the election.
 LEASE_NAME = "kube-scheduler"
 STRATEGY = "OldestEmulationVersion"
-#: Seconds between renewals that nobody asked for.
+#: Seconds between renewals without a ping.
 RENEWAL = 300.0
 
 _LOGGER = "leasecandidate"
 
 
 class LeaseCandidates:
-    """One process' candidate: `run` it beside the elector; `synced` is set once it is known what the server has."""
+    """The candidate of a process: `run` it along with the elector; `synced` is set once the server's state is known."""
 
     def __init__(
         self,
@@ -92,7 +92,7 @@ class LeaseCandidates:
         return self._watch.synced
 
     async def run(self) -> None:
-        """Stand until cancelled. The candidate is left behind: the server forgets it."""
+        """Keep the candidate renewed until cancelled. It is not deleted: the server drops it."""
         watching = asyncio.create_task(self._watch.run(self._changed))
         renewing = asyncio.create_task(self._renew())
         try:

@@ -1,15 +1,15 @@
 """Errors in client configuration or credentials, found before any request is sent.
 
-The two differ in what a long-running client should do. A configuration stays wrong until somebody edits it. Credentials
-may come back: the token file is written again, the exec plugin reaches its identity provider.
+A long-running client should treat them differently: an invalid configuration is permanent, while credentials may become
+available again, when the token file is rewritten or the exec plugin reaches its identity provider.
 """
 
 from __future__ import annotations
 
 
 class ClientConfigError(ValueError):
-    """No connection can be made from this; `str()` names the file, the entry, the field and the way out."""
+    """The configuration is invalid; `str()` names the file, the entry, the field and the fix."""
 
 
 class CredentialsError(Exception):
-    """Credentials could not be had just now; the next request tries again."""
+    """Credentials are currently unavailable; the next request retries."""

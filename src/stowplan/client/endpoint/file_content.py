@@ -1,8 +1,8 @@
 """Kubeconfig data given inline or as a file that may be rewritten at any time.
 
-Service account volumes and certificate rotation replace files under a running client. A file is looked at again once
-a second at most, and its bytes are compared: neither a symbolic link that moves nor a write within one tick of the
-clock goes unseen. A file that has become unreadable is being replaced: what was read before stays in use.
+Service account volumes and certificate rotation replace files of a running client. A file is checked at most once a
+second, by comparing its bytes, so that neither a moved symbolic link nor a second write within a clock tick is missed.
+If a file is unreadable, it is probably being replaced: the previous content stays in use.
 
 Upstream: staging/src/k8s.io/client-go/transport (cachingCertificateLoader, ca_rotation.go).
 """
@@ -28,7 +28,7 @@ class Content(Protocol):
     where: str
 
     def read(self) -> bytes:
-        """Return the bytes of now: the same object until they change."""
+        """The current bytes: the same object until they change."""
 
 
 class InlineContent:

@@ -1,7 +1,7 @@
 """Select a proxy: the cluster's `proxy-url`, or the environment as Go interprets it.
 
-HTTPS_PROXY applies to https servers, HTTP_PROXY to http ones, each also in lower case. NO_PROXY lists what is reached
-directly: `*`, addresses, networks, and domains with all that is below them; each but a network may end in a port.
+HTTPS_PROXY applies to https servers, HTTP_PROXY to http ones, each also in lower case. NO_PROXY lists direct
+destinations: `*`, addresses, networks, and domains including subdomains; each except for networks may have a port.
 Local servers are always reached directly.
 
 Upstream: golang.org/x/net/http/httpproxy, clientcmd's parseProxyURL.
@@ -24,7 +24,7 @@ _IpAddress = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 
 def proxy_problem(url: str) -> str:
-    """Say what is wrong with a proxy's URL; nothing if it can be used. Never quotes it: it can hold a password."""
+    """The problem with a proxy URL; empty if it is valid. Never quotes the URL, which may contain a password."""
     if not url:
         return ""
     try:
@@ -42,7 +42,7 @@ def proxy_problem(url: str) -> str:
 
 
 def proxy_from_environment(server: str, environ: Mapping[str, str]) -> str | None:
-    """Return the proxy for a server's URL; raise ClientConfigError if the environment names one that cannot be used."""
+    """The proxy for a server URL; raises ClientConfigError if the environment has an invalid one."""
     parts = urlsplit(server)
     name = f"{parts.scheme.upper()}_PROXY"
     proxy = environ.get(name) or environ.get(name.lower())
@@ -63,7 +63,7 @@ def _ip(text: str) -> _IpAddress | None:
         address = ipaddress.ip_address(text)
     except ValueError:
         return None
-    # As in Go, an IPv4 address in the form of IPv6 is what it stands for; Python sees that from 3.13 on, and in part.
+    # As in Go, an IPv4-mapped IPv6 address counts as IPv4; Python handles that from 3.13 on, and only partly.
     mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
     return mapped or address
 

@@ -22,7 +22,7 @@ def server_url(text: str, *, where: str) -> str:
         parts = urlsplit(url)
         host, _ = parts.hostname, parts.port
     except ValueError:
-        # The parser quotes what it cannot read, and that may be a piece of a password.
+        # The parser quotes its input, which may be part of a password.
         raise ClientConfigError(f"invalid configuration: {where}: {_NO_HOST}; expected https://host:6443") from None
     problem = ""
     if parts.scheme not in ("http", "https"):

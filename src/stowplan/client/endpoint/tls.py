@@ -1,13 +1,13 @@
 """The client's SSL context; reloads when its files change.
 
-`TlsSettings.context()` is asked before a connection is made. It returns the same context until the CA or the client
-certificate has changed; whoever keeps connections open compares by identity and replaces them when it moved. A change
-that cannot be used (a new certificate whose key is not there yet) leaves the previous context in place.
+Call `TlsSettings.context()` before each connection. It returns the same context until the CA or the client certificate
+has changed; owners of open connections compare by identity and replace them after a change. An invalid change (such as
+a new certificate without its key) keeps the previous context.
 
-OpenSSL loads client keys from files only. Key material is handed over in a file that exists in memory, or, where the
-system has none, in one that only its owner can read and that is gone before the function returns.
+OpenSSL loads client keys from files only. They are passed in an in-memory file, or, if the system has none, in one that
+only its owner can read and that is removed before the function returns.
 
-Parity: Go trusts any certificate it is told to, not only self-signed roots, and never looks at the common name.
+Parity: Go trusts any given certificate, not only self-signed roots, and ignores the common name.
 
 Upstream: staging/src/k8s.io/client-go/transport/transport.go, crypto/tls and crypto/x509 of Go.
 """
@@ -45,13 +45,13 @@ class ClientCertificate:
 
     certificate: bytes
     key: bytes = field(repr=False)
-    #: Where they come from, for messages.
+    #: The source, for messages.
     where: str = field(compare=False)
 
 
 class CertificateSource(Protocol):
     def client_certificate(self) -> ClientCertificate | None:
-        """Return what to show to the server now; None shows nothing."""
+        """The current client certificate; None for none."""
 
 
 class NoCertificate:
@@ -78,19 +78,19 @@ class CertificatePair:
 
 @dataclass(kw_only=True, eq=False)
 class TlsSettings:
-    #: None trusts what the system trusts.
+    #: None: the system's CAs.
     ca: Content | None = None
-    #: The name to ask for and to find in the server's certificate, aiohttp's `server_hostname`. None: the URL's host.
+    #: The name for SNI and certificate verification, aiohttp's `server_hostname`. None: the URL's host.
     server_name: str | None = None
     insecure: bool = False
     certificate: CertificateSource = field(default_factory=NoCertificate, repr=False)
 
     _context: ssl.SSLContext | None = field(default=None, init=False, repr=False)
-    #: What the last attempt to build a context was made from, whether it succeeded or not.
+    #: The inputs of the last attempt to build a context, successful or not.
     _tried: tuple[bytes | None, ClientCertificate | None] | None = field(default=None, init=False, repr=False)
 
     def context(self) -> ssl.SSLContext:
-        """Return the context for connections made now; raise ClientConfigError if there has never been a usable one."""
+        """The context for new connections; raises ClientConfigError if there has never been a valid one."""
         parts = (None if self.ca is None else self.ca.read(), self.certificate.client_certificate())
         if self._context is not None and parts == self._tried:
             return self._context
@@ -125,7 +125,7 @@ class TlsSettings:
         if self.ca is None or ca is None:
             context.load_default_certs()
             return
-        # Parity: one that cannot be read is passed over as long as another one can.
+        # Parity: unreadable certificates are skipped if there are others.
         loaded = [_loaded(context, block) for block in _CERTIFICATE.findall(ca)]
         if not any(loaded):
             what = "none of its certificates can be read" if loaded else "no PEM certificate in it"
@@ -141,7 +141,7 @@ def _loaded(context: ssl.SSLContext, block: bytes) -> bool:
 
 
 def load_client_certificate(context: ssl.SSLContext, certificate: ClientCertificate) -> None:
-    """Make a context show this certificate; raise ClientConfigError if the pair cannot be used."""
+    """Load the certificate into a context; raises ClientConfigError if the pair is invalid."""
     where = certificate.where
     if not _CERTIFICATE.search(certificate.certificate):
         raise ClientConfigError(f"{where}: no PEM certificate in the client certificate")
@@ -186,7 +186,7 @@ def _memory_file() -> int | None:
 def _log_change(
     before: tuple[bytes | None, ClientCertificate | None] | None, now: tuple[bytes | None, ClientCertificate | None]
 ) -> None:
-    """Tell that connections made from now on have other certificates; idle ones are closed for it."""
+    """Log that new connections use other certificates; idle ones are closed."""
     if before is None:
         return
     if before[0] != now[0]:

@@ -22,10 +22,10 @@ class EventForm(Protocol):
     def kind(self) -> type[ApiStruct]: ...
 
     def create(self, event: RecordedEvent, *, series: bool) -> ApiStruct:
-        """The object; with how often it happened, if it is a series already."""
+        """The object, with a count if it is already a series."""
 
     def patch(self, event: RecordedEvent) -> dict[str, Any]:
-        """The strategic merge patch that says how often it happened."""
+        """The strategic merge patch with the new count."""
 
 
 class EventsV1:
@@ -75,7 +75,7 @@ class CoreV1:
 
 
 def namespace_of_event(regarding: ObjectReference) -> str:
-    """Where an event about an object lives."""
+    """The namespace of an event about an object."""
     return regarding.namespace or "default"
 
 

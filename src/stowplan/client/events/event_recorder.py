@@ -1,10 +1,10 @@
 """Record Events about API objects.
 
-`Recorder.event` costs a few microseconds and returns: the event is put into a queue, and a few workers send what is in
-it, in the lane that goes last. Events are worth little: when the queue is full, when the server refuses one, or when it
-stays away for two minutes of tries, the event is lost, and that is reported and counted.
+`Recorder.event` takes a few microseconds: it queues the event, and a few workers send queued events in the lane with
+the lowest priority. Events are best effort: if the queue is full, the server rejects one, or is unavailable for two
+minutes of retries, the event is lost, which is reported and counted.
 
-What is sent, and when, is `event_series`'; how it looks is `event_forms`'.
+`event_series` determines what is sent and when, `event_forms` its encoding.
 
 Upstream: staging/src/k8s.io/client-go/tools/events. Its queue holds 1,000; ours holds a burst of pods.
 """
@@ -38,10 +38,10 @@ if TYPE_CHECKING:
 MAX_QUEUED = 10_000
 MAX_IN_FLIGHT = 16
 TRIES = 12
-#: Seconds between tries, and how much longer by chance.
+#: Seconds between retries, and their jitter.
 BETWEEN_TRIES, JITTER = 10.0, 0.25
 
-#: Bytes that an event's note may have, and how one that has been cut ends.
+#: Maximum size of an event's note in bytes, and the suffix of a truncated one.
 NOTE_LENGTH = 1024
 _CUT = " ..."
 
@@ -49,28 +49,28 @@ _TYPES = ("Normal", "Warning")
 
 
 class EventBroadcaster:
-    """Events of all profiles on their way to the API. `run` it; `flush` it when that has ended."""
+    """Sends the Events of all profiles to the API. `run` it, then `flush` it."""
 
     def __init__(
         self, api: Api, *, hostname: str, times: Times, report: Callable[[str], None], form: EventForm | None = None
     ) -> None:
-        """`form`: how events look; None: that depends on what the cluster serves."""
+        """`form`: the API version of events; None: the one that the cluster serves."""
         self._api = api
         self._hostname = hostname
         self._times = times
         self._reports = Reports(report, clock=times.clock)
         self._series = EventSeries()
         self._workers: Workers[RecordedEvent] = Workers(self._send, limit=MAX_IN_FLIGHT, failed=self._send_failed)
-        #: None until it is known what the cluster serves.
+        #: None until the served version is known.
         self._form = form
         self._nanoseconds = 0
         self._last_try = False
-        #: Events lost because too many waited.
+        #: Events lost because too many were waiting.
         self.dropped = 0
 
     @property
     def idle(self) -> bool:
-        """Whether nothing is under way or can begin before time passes."""
+        """Whether nothing is in progress or can start before time passes."""
         return self._workers.idle
 
     def recorder(self, reporting_controller: str) -> Recorder:
@@ -85,7 +85,7 @@ class EventBroadcaster:
             self._reports.say("Too many events wait to be sent; one is dropped", _about(key))
             return
         now = self._times.wall_clock()
-        # Names are made of them: two events must not share one, however coarse the clock is.
+        # Used in names, so it must be unique, however coarse the clock is.
         self._nanoseconds = max(int(now * 1e9), self._nanoseconds + 1)
         due = self._series.observe(key, _cut(note), time=now, nanoseconds=self._nanoseconds)
         if due is not None:
@@ -104,7 +104,7 @@ class EventBroadcaster:
             await self._workers.halt()
 
     async def flush(self, seconds: float) -> None:
-        """Send what waits, each at most once more and all within the time; the rest is lost."""
+        """Send waiting events, each with at most one more try, within the time; drop the rest."""
         self._last_try = True
         if self._form is not None:
             await self._workers.finish(self._times.sleep(seconds))
@@ -118,7 +118,7 @@ class EventBroadcaster:
                 return EventsV1() if await self._api.serves(Event) else CoreV1()
             except (ApiError, Unreachable) as error:
                 if isinstance(error, ApiError) and error.status.code < 500:
-                    # Whoever may not ask gets the form that every server takes.
+                    # Without permission to discover, use the version that every server accepts.
                     return CoreV1()
                 self._reports.say("It is not known yet which events the cluster serves", str(error))
                 await self._pause()
@@ -138,7 +138,7 @@ class EventBroadcaster:
     # -- sending ------------------------------------------------------------------------------------------------------
 
     async def _send(self, event: RecordedEvent) -> None:
-        """Send what is due of an event; one worker at a time, or its parts could overtake each other."""
+        """Send what is due of an event; one worker at a time, so that its parts stay in order."""
         event.again = True
         if event.sending:
             return
@@ -172,14 +172,14 @@ class EventBroadcaster:
         return self._times.sleep(BETWEEN_TRIES * (1.0 + JITTER * self._times.random()))
 
     async def _try(self, event: RecordedEvent, *, series: bool) -> str | None:
-        """Send once; return why to try again, if it makes sense to."""
+        """Send once; return why to retry, if that makes sense."""
         try:
             if series:
                 await self._update(event)
             else:
                 await self._create(event, series=False)
         except AlreadyExists as error:
-            # A series: it was created just now. Otherwise: an earlier try got through, or there is nothing to be done.
+            # For a series: it was created concurrently. Otherwise: an earlier try succeeded, or nothing can be done.
             return str(error) if series else None
         except ApiError as error:
             self._reports.say("The server refuses an event", f"{_about(event.key)}: {error}")
@@ -243,10 +243,10 @@ class Recorder:
 
 
 def _cut(note: str) -> str:
-    """The note, cut to what the API takes, never within a character."""
+    """The note, truncated to the API's limit, never within a character."""
     if note.isascii() and len(note) <= NOTE_LENGTH:
         return note
-    # JSON has no halves of characters.
+    # JSON cannot encode lone surrogates.
     encoded = note.encode(errors="replace")
     if len(encoded) <= NOTE_LENGTH:
         return encoded.decode()

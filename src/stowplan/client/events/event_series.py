@@ -1,11 +1,11 @@
 """Aggregate repeated Events into a series.
 
-Two events are the same if they agree in everything but the note and the time. As `regarding` carries the object's
-resourceVersion, a series forms only while the object stays as it is. What counts is remembered here; what is to be
-sent is returned. Series that go on are sent again every half hour; those that ended are sent a last time and
-forgotten, as single events are, six minutes after the last of them.
+Two events are equal if everything but the note and the time is. As `regarding` contains the object's resourceVersion, a
+series only forms while the object is unchanged. Counts are stored here; what has to be sent is returned. An active
+series is sent again every half hour. Six minutes after the last event, a series is sent for the last time and dropped,
+and so are single events.
 
-At most `MAX_REMEMBERED` are remembered; beyond that the oldest is forgotten, and one more like it is an event anew.
+At most `MAX_REMEMBERED` are stored; beyond that the oldest is dropped, and the next equal event is a new one.
 
 Upstream: staging/src/k8s.io/client-go/tools/events/event_broadcaster.go (eventCache).
 """
@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from stowplan.api.types import ObjectReference
 
-#: Seconds without another event after which one is over, and between looks for such.
+#: Seconds without another event after which a series ends; also the interval of the check.
 FINISH_TIME = 360.0
-#: Seconds between reminders of series that go on.
+#: Seconds between updates of active series.
 REFRESH_TIME = 1800.0
 MAX_REMEMBERED = 10_000
 
@@ -35,7 +35,7 @@ class EventKey(NamedTuple):
 
 
 class RecordedEvent:
-    """An event and how often it happened."""
+    """An event and its count."""
 
     __slots__ = (
         "again",
@@ -56,17 +56,17 @@ class RecordedEvent:
         self.note = note
         #: Seconds since the epoch.
         self.time = time
-        #: The same as no other event has it.
+        #: A unique timestamp.
         self.nanoseconds = nanoseconds
-        #: Its name in the API; given when it is sent first.
+        #: Its name in the API, set when it is first sent.
         self.name = ""
         self.count = 1
         self.last_observed = time
-        #: Whether its creation has been tried, with whatever success.
+        #: Whether its creation was tried, successfully or not.
         self.attempted = False
-        #: Whether what is to be sent is the last of it.
+        #: Whether the next update is the last one.
         self.final = False
-        #: Whether somebody is sending it, and whether there is more to send after that.
+        #: Whether it is being sent, and whether there is more to send afterwards.
         self.sending = False
         self.again = False
 
@@ -83,7 +83,7 @@ class EventSeries:
         return len(self._events)
 
     def observe(self, key: EventKey, note: str, *, time: float, nanoseconds: int) -> RecordedEvent | None:
-        """Note an event; return what is to be sent for it, if anything."""
+        """Record an event; return what has to be sent for it, if anything."""
         known = self._events.get(key)
         if known is None:
             new = self._events[key] = RecordedEvent(key, note, time, nanoseconds)
@@ -94,18 +94,18 @@ class EventSeries:
         return known if known.count == 2 else None
 
     def excess(self) -> RecordedEvent | None:
-        """Forget the oldest event if there are too many; return it if it is a series, whose count is to be sent."""
+        """Drop the oldest event if there are too many; return it if it is a series, whose count has to be sent."""
         if len(self._events) <= MAX_REMEMBERED:
             return None
         oldest = self._events.pop(next(iter(self._events)))
         return oldest if oldest.is_series else None
 
     def refresh(self) -> list[RecordedEvent]:
-        """All series that go on."""
+        """All active series."""
         return [event for event in self._events.values() if event.is_series and not event.final]
 
     def finish(self, now: float) -> list[RecordedEvent]:
-        """Forget single events that are over; return the series that are, to be sent and then forgotten."""
+        """Drop single events that have ended; return series that have, to be sent and then dropped."""
         over = [event for event in self._events.values() if event.last_observed < now - FINISH_TIME]
         for event in over:
             if event.is_series:

@@ -1,6 +1,6 @@
-"""Requests by aiohttp: streamed responses, and everything through a proxy.
+"""Requests with aiohttp: streamed responses, and everything through a proxy.
 
-What is answered at once goes over `connection_pool`, see `transport`.
+Other requests use `connection_pool`, see `transport`.
 """
 
 from __future__ import annotations
@@ -30,20 +30,20 @@ READ_BUFFER = 1 << 18
 
 
 class AiohttpSession:
-    """Made within a running event loop; `close` it."""
+    """Must be created within a running event loop, and closed."""
 
     def __init__(self, connection: Connection, *, fields: Mapping[str, str], limits: Limits) -> None:
         self._connection = connection
         self._limits = limits
         self._session = aiohttp.ClientSession(
-            # Of what is answered at once, `Turns` bounds the requests in flight; watches come on top.
+            # `Turns` bounds the concurrent short requests; watches are added to those.
             connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=KEPT_IDLE, socket_factory=probed_socket),
             headers=fields,
             cookie_jar=aiohttp.DummyCookieJar(),
             read_bufsize=READ_BUFFER,
             middlewares=(_without_hidden_repetition,),
         )
-        #: Answers that are being read.
+        #: Responses that are being read.
         self._open: set[aiohttp.ClientResponse] = set()
 
     @property
@@ -52,13 +52,13 @@ class AiohttpSession:
 
     async def close(self) -> None:
         for response in self._open:
-            # Who reads it would not hear of the end: aiohttp forgets readers when it closes.
+            # Readers would not be notified: aiohttp forgets them when it closes.
             response.content.set_exception(aiohttp.ClientConnectionError("this client has been closed"))
             _abort(response)
         await self._session.close()
 
     async def exchange(self, request: Request, credentials: MultiMapping[str]) -> Answer:
-        """Return the complete answer; raise NotAnswered."""
+        """The complete response; raises NotAnswered."""
         try:
             async with self.opened(request, credentials) as response:
                 return await read(response)
@@ -69,7 +69,7 @@ class AiohttpSession:
     async def opened(
         self, request: Request, credentials: MultiMapping[str], *, silence: float | None = None
     ) -> AsyncIterator[aiohttp.ClientResponse]:
-        """The beginning of an answer; raise one of FAILURES. With `silence` of its own, it may go on for ever."""
+        """The start of a response; raises one of FAILURES. With an explicit `silence`, it may last indefinitely."""
         limits = self._limits
         headers = CIMultiDict(credentials)
         if request.body is not None:
@@ -104,7 +104,7 @@ class AiohttpSession:
 
 
 def _abort(response: aiohttp.ClientResponse) -> None:
-    """End its connection. Closed politely, TLS would wait for the other side to agree, for longer than we may live."""
+    """Abort its connection. A graceful TLS shutdown would wait for the other side, for longer than we may run."""
     if response.connection is not None and response.connection.transport is not None:
         response.connection.transport.abort()
 
@@ -116,7 +116,7 @@ async def read(response: aiohttp.ClientResponse) -> Answer:
 async def _without_hidden_repetition(
     request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType
 ) -> aiohttp.ClientResponse:
-    """Keep aiohttp from repeating PUT and DELETE by itself if a kept connection breaks: the transport decides that."""
+    """Keep aiohttp from retrying PUT and DELETE by itself if a kept connection breaks: the transport decides that."""
     try:
         return await handler(request)
     except aiohttp.ClientConnectorError:

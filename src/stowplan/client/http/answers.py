@@ -1,8 +1,8 @@
 """HTTP responses, and the typed error of an unsuccessful one.
 
-An API server reports errors as a Status. Intermediaries (load balancers, proxies, login pages) answer in HTML or plain
-text; then the error is derived from the HTTP code, with upstream's message, and quotes the body, so that users can
-recognize its origin.
+An API server reports errors as a Status. Intermediaries (load balancers, proxies, login pages) respond with HTML or
+plain text; then the error is derived from the HTTP code, with upstream's message, and quotes the body, so that users
+can recognize its origin.
 
 Upstream: staging/src/k8s.io/apimachinery/pkg/api/errors (NewGenericServerResponse), client-go/rest/request.go.
 """
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 _QUOTED = 200
 _LONGEST_RETRY_AFTER = 86400.0
 
-#: How upstream reads an HTTP code that comes without a Status.
+#: Upstream's interpretation of an HTTP code without a Status.
 _GENERIC = {
     400: ("BadRequest", "the server rejected our request for an unknown reason"),
     401: ("Unauthorized", "the server has asked for the client to provide credentials"),
@@ -54,7 +54,7 @@ _status_decoder = msgspec.json.Decoder(Status)
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """What a request was about, for messages."""
+    """The subject of a request, for messages."""
 
     method: str
     resource: ApiResource | None = None
@@ -69,10 +69,10 @@ class Subject:
 @dataclass(frozen=True, slots=True)
 class Answer:
     code: int
-    #: With names in lower case, or for any case.
+    #: With lower-case names, or case-insensitive.
     headers: Mapping[str, str]
     body: bytes
-    #: How often the request was sent until this answer came.
+    #: How often the request was sent until this response.
     tries: int = 1
 
     @property
@@ -85,7 +85,7 @@ class Answer:
 
     @property
     def is_json(self) -> bool:
-        """Whether it claims to be; servers that claim nothing are believed to."""
+        """Whether the content type is JSON or missing."""
         return self.content_type in ("", "application/json") or self.content_type.endswith("+json")
 
     def not_json(self) -> str:
@@ -96,13 +96,13 @@ class Answer:
         return f"content type {self.content_type}" if self.content_type else "no content type"
 
     def quoted(self) -> str:
-        """The beginning of the body, for messages."""
+        """The start of the body, for messages."""
         text = re.sub(r"\s+", " ", self.body[: 4 * _QUOTED].decode("utf-8", "replace")).strip()
         return go_quote(text[:_QUOTED])
 
 
 def api_error(answer: Answer, subject: Subject, *, now: float) -> ApiError:
-    """The error of an answer that is no success; `now` in seconds since the epoch."""
+    """The error of an unsuccessful response; `now` in seconds since the epoch."""
     retry_after = retry_after_seconds(answer.headers, now=now) or 0
     status = _status_of(answer.body)
     if status is None:
@@ -122,7 +122,7 @@ def _status_of(body: bytes) -> Status | None:
         status = _status_decoder.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError):
         return None
-    # Defaults make a Status of any JSON object; a real one says that it is one, and why.
+    # With defaults any JSON object decodes as a Status; a real one has its kind, and a reason or message.
     return status if b'"Status"' in body and (status.reason or status.message) else None
 
 
@@ -161,7 +161,7 @@ def _unlisted(answer: Answer) -> tuple[str, str]:
 
 
 def retry_after_seconds(headers: Mapping[str, str], *, now: float) -> float | None:
-    """Read Retry-After, which is a number of seconds or a date; None if there is none that makes sense."""
+    """The value of Retry-After, a number of seconds or a date; None if it is missing or invalid."""
     text = headers.get("retry-after", "").strip()
     if not text:
         return None

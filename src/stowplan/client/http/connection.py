@@ -1,8 +1,7 @@
 """One connection to a server, with at most one request in flight.
 
-It is used again only after a complete answer that leaves no doubt about it. After anything else (a time limit, garbage,
-a request that was given up) it is aborted. Closed politely, TLS would wait for the other side to agree, for longer than
-we may live.
+It is only reused after a complete and unambiguous response. After anything else (a timeout, garbage, a cancelled
+request) it is aborted. A graceful TLS shutdown would wait for the other side, for longer than we may run.
 """
 
 from __future__ import annotations
@@ -24,12 +23,12 @@ if TYPE_CHECKING:
 class HttpConnection(asyncio.Protocol):
     def __init__(self, pool: ConnectionPool, context: ssl.SSLContext | None) -> None:
         self.context = context
-        #: By the event loop's clock, while no request is under way.
+        #: By the event loop's clock, while no request is in progress.
         self.idle_until = 0.0
         self._pool = pool
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
-        #: Both are there while a request is under way.
+        #: Both are set while a request is in progress.
         self._reader: AnswerReader | None = None
         self._answered: asyncio.Future[Answer] | None = None
         self._heard = 0.0
@@ -40,7 +39,7 @@ class HttpConnection(asyncio.Protocol):
         return self._transport is not None and not self._transport.is_closing()
 
     async def exchange(self, request: bytes, *, answer_due: float, to_head: bool) -> Answer:
-        """Send a request and return its answer; raise NotAnswered."""
+        """Send a request and return its response; raises NotAnswered."""
         assert self._transport is not None, "a connection is used when it has been made"
         assert self._answered is None, "a connection takes one request at a time"
         answered: asyncio.Future[Answer] = self._loop.create_future()
@@ -53,12 +52,12 @@ class HttpConnection(asyncio.Protocol):
             return await answered
         finally:
             if self._answered is answered:
-                # Given up: the answer may still come, and must not be taken for another's.
+                # Cancelled: the response may still arrive, and must not be taken for another one's.
                 self._answered = self._reader = None
                 self.abort()
 
     def check(self, now: float, silence: float) -> float | None:
-        """End a request whose time is up; return when it will be if it is not yet, None if there is none."""
+        """Abort a request that has timed out; return when it will if it has not, None if there is none."""
         if self._answered is None:
             return None
         if now >= self._answer_due:
@@ -70,7 +69,7 @@ class HttpConnection(asyncio.Protocol):
         return min(self._answer_due, self._heard + silence)
 
     def give_up(self, why: str, *, lasting: bool = False) -> None:
-        """End the connection, and the request under way."""
+        """Close the connection, and fail the request in progress."""
         answered, self._answered, self._reader = self._answered, None, None
         self.abort()
         if answered is not None and not answered.done():
@@ -80,7 +79,8 @@ class HttpConnection(asyncio.Protocol):
         if self._transport is not None:
             self._transport.abort()
 
-    # -- told by the event loop ---------------------------------------------------------------------------------------
+    # -- callbacks of the event loop
+    # --------------------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
@@ -89,7 +89,7 @@ class HttpConnection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         reader = self._reader
         if reader is None:
-            # Nobody asked for anything.
+            # An unsolicited response.
             self.abort()
             return
         self._heard = self._loop.time()
@@ -124,7 +124,7 @@ class HttpConnection(asyncio.Protocol):
 
     def _complete(self, answer: Answer, *, keep: bool) -> None:
         answered, self._answered, self._reader = self._answered, None, None
-        # A server that answers before it has heard all of the request may not listen any more.
+        # A server that responds before it has read the whole request may have stopped reading.
         if keep and self._transport is not None and not self._transport.get_write_buffer_size():
             self._pool.free(self)
         else:

@@ -1,14 +1,13 @@
 """Persistent connections to one server for short requests.
 
-A request takes the connection that was used last: the others may then grow old and be closed. While all are busy, new
-ones are made, at most `MAX_DIALS` at a time; whoever waits for one takes what is free first, the new one or another
-that has done its work. So a burst of short requests costs few TLS handshakes, and no connection is made that nobody
-waits for.
+A request takes the most recently used connection, so that surplus ones become idle and are closed. If all are busy, new
+ones are opened, at most `MAX_DIALS` at a time; a waiting request takes whichever is free first, a new connection or a
+released one. So a burst of short requests needs few TLS handshakes, and no connection is opened without a waiter.
 
-Connections belong to the SSL context that they were made with. When certificates change there is a new context, and
-those of the old one do not get another request.
+Connections belong to the SSL context that they were opened with. When certificates change there is a new context, and
+connections of the old one get no more requests.
 
-Time limits are the event loop's, and one timer for all connections, as nearly none of them ever comes due.
+Timeouts use the event loop's clock and one timer for all connections, as nearly none of them ever expires.
 
 Upstream: net/http of Go (Transport), with the settings of staging/src/k8s.io/client-go/transport/cache.go.
 """
@@ -33,12 +32,12 @@ if TYPE_CHECKING:
     from stowplan.client.http.answers import Answer
     from stowplan.client.http.transport import Limits
 
-#: Handshakes at a time: they cost the server far more than requests do.
+#: Concurrent handshakes, which cost the server far more than requests do.
 MAX_DIALS = 8
-#: Seconds that an idle connection is kept.
+#: Seconds until an idle connection is closed.
 KEPT_IDLE = 90.0
 
-#: Seconds to wait, at the end, until the event loop has let go of the connections.
+#: Seconds to wait, on closing, until the event loop has released the connections.
 LETTING_GO = 0.5
 
 _CLOSED = "this client has been closed"
@@ -53,7 +52,7 @@ def _nothing() -> None:
 
 
 class ConnectionPool:
-    """Made within a running event loop; `close` it. Requests after that are a RuntimeError."""
+    """Must be created within a running event loop, and closed. Later requests raise RuntimeError."""
 
     def __init__(self, server: URL, *, tls: TlsSettings | None, limits: Limits) -> None:
         self._address = Address.of(server, tls)
@@ -61,25 +60,25 @@ class ConnectionPool:
         self._limits = limits
         self._loop = asyncio.get_running_loop()
         self._context: ssl.SSLContext | None = None
-        #: All that have been made and are not lost.
+        #: All open connections.
         self._all: set[HttpConnection] = set()
-        #: The last one was used last.
+        #: The most recently used one is last.
         self._idle: list[HttpConnection] = []
-        #: Requests that want a connection, the first one first.
+        #: Requests that wait for a connection, in order.
         self._waiting: deque[asyncio.Future[HttpConnection]] = deque()
         self._dials: set[asyncio.Task[HttpConnection]] = set()
         self._timer: asyncio.TimerHandle | None = None
-        #: When the timer is due.
+        #: When the timer fires.
         self._next_check = 0.0
-        #: Set when the pool is closed; done when nothing is left.
+        #: Set when the pool is closed; done when no connection is left.
         self._closing: asyncio.Future[None] | None = None
 
     async def exchange(
         self, request: bytes, *, to_head: bool = False, before_sending: Callable[[], None] = _nothing
     ) -> Answer:
-        """Send a request on a connection that is free, or made for it; raise NotAnswered.
+        """Send a request on a free or new connection; raises NotAnswered.
 
-        `before_sending` is called at the moment of sending, however long there was no connection; what it raises keeps
+        `before_sending` is called just before sending, after any wait for a connection; an exception from it prevents
         the request from being sent.
         """
         if self._closing is not None:
@@ -100,7 +99,7 @@ class ConnectionPool:
         return await connection.exchange(request, answer_due=answer_due, to_head=to_head)
 
     async def close(self) -> None:
-        """End everything at once, also what is under way."""
+        """Close everything at once, including requests in progress."""
         if self._closing is None:
             self._closing = self._loop.create_future()
         if self._timer is not None:
@@ -113,13 +112,14 @@ class ConnectionPool:
         for connection in tuple(self._all):
             connection.give_up(_CLOSED, lasting=True)
         if self._all:
-            # uvloop does not always tell of the end of a connection that was aborted; why is not known. The future
-            # is only looked at, never awaited: giving up would cancel it for who closes the pool after this.
+            # uvloop does not always report the end of an aborted connection, for unknown reasons. The future is polled,
+            # never awaited: a timeout would cancel it for later callers.
             await asyncio.wait((self._closing,), timeout=LETTING_GO)
-        # Connections that were about to be made are closed in the next round of the event loop.
+        # Connections that were being opened are closed in the next iteration of the event loop.
         await asyncio.sleep(0)
 
-    # -- told by connections ------------------------------------------------------------------------------------------
+    # -- callbacks of connections
+    # -----------------------------------------------------------------------------------------
 
     def made(self, connection: HttpConnection) -> None:
         self._all.add(connection)
@@ -144,14 +144,15 @@ class ConnectionPool:
         if self._closing is not None and not self._all and not self._closing.done():
             self._closing.set_result(None)
 
-    # -- where a request gets its connection --------------------------------------------------------------------------
+    # -- getting a connection
+    # ---------------------------------------------------------------------------------------------
 
     def _follow_certificates(self) -> None:
         if self._tls is None:
             return
         context = self._tls.context()
         if context is not self._context:
-            # Busy connections follow when they are done.
+            # Busy connections follow when they are released.
             self._context = context
             while self._idle:
                 self._idle.pop().abort()
@@ -179,7 +180,7 @@ class ConnectionPool:
             raise
 
     def _give_back(self, waiter: asyncio.Future[HttpConnection]) -> None:
-        """Do without what was waited for, also if it came at the same moment."""
+        """Cancel a wait, even if it was fulfilled at the same moment."""
         if waiter in self._waiting:
             self._waiting.remove(waiter)
         elif not waiter.cancelled() and waiter.exception() is None:
@@ -228,7 +229,8 @@ class ConnectionPool:
             self._refuse(error)
         self._dial_for_waiting()
 
-    # -- time limits --------------------------------------------------------------------------------------------------
+    # -- timeouts
+    # ---------------------------------------------------------------------------------------------------------
 
     def _check_at(self, due: float) -> None:
         if self._timer is not None:
@@ -239,7 +241,7 @@ class ConnectionPool:
         self._timer = self._loop.call_at(due, self._check)
 
     def _check(self) -> None:
-        """End what has taken too long, and come back for the next."""
+        """Fail what has timed out, and schedule the next check."""
         self._timer = None
         now = self._loop.time()
         for connection in tuple(self._idle):

@@ -1,7 +1,7 @@
 """Decode lists and watch events into structs; an invalid object does not affect the others.
 
-The whole of a page, or of a line, is decoded in one go. Only if that fails it is taken apart: nulls, which the fast way
-refuses, are stripped, and what still does not decode becomes a `BadObject` that says which object and field it was.
+A page or line is decoded as a whole. Only if that fails it is taken apart: nulls, which the fast path rejects, are
+removed, and what still does not decode becomes a `BadObject` that names the object and the field.
 
 Upstream: staging/src/k8s.io/apimachinery/pkg/watch/streamwatcher.go, client-go/rest/watch/decoder.go.
 """
@@ -24,10 +24,10 @@ from stowplan.api.status import Status
 
 T = TypeVar("T", bound=ApiStruct)
 
-#: A line of a watch is one object; etcd keeps none of more than a few MiB.
+#: A line of a watch is one object; etcd limits these to a few MiB.
 LONGEST_LINE = 64 << 20
 
-#: What decoders raise besides ValidationError, which is a DecodeError, too. Nesting can be too deep for them.
+#: What decoders raise besides ValidationError, which is a DecodeError, too. Nesting can be too deep.
 _NO_JSON = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 _CHANGES = ("ADDED", "MODIFIED", "DELETED")
@@ -79,7 +79,7 @@ _raw_line_decoder = msgspec.json.Decoder(_RawLine)
 
 
 def decode_page(data: bytes, kind: type[T], documents: Documents | None = None) -> Listing[T]:
-    """Decode a list; raise Unreachable if it is none. `documents` keeps the objects whole, if it is to."""
+    """Decode a list; raises Unreachable if it is none. `documents` stores the whole objects, if needed."""
     page, listing = _decode_page_by_item(data, kind, documents) if _keeps(documents, kind) else _at_once(data, kind)
     if not page.kind.endswith("List") or not page.metadata.resource_version:
         # Taken for an empty list, this would delete everything.
@@ -112,7 +112,7 @@ def _decode_page_by_item(data: bytes, kind: type[T], documents: Documents | None
     try:
         return _taken_apart(data, kind, documents)
     except _NO_JSON as error:
-        # Also in the middle of an object: where it ends is as uncertain then as what it is.
+        # Even within an object: without valid JSON neither its extent nor its identity is certain.
         raise _no_list(str(error)) from None
 
 
@@ -129,7 +129,7 @@ def _taken_apart(data: bytes, kind: type[T], documents: Documents | None) -> tup
 
 
 def _is_one(obj: ApiStruct, kind: type[ApiStruct]) -> bool:
-    """Whether it is of this kind, and somebody: fields that are not there have their defaults."""
+    """Whether it has this kind and a name: missing fields have their defaults."""
     found = cast("Any", obj)
     wanted = _kind_named(kind)
     return bool(found.metadata.name) and (not wanted or found.kind == wanted)
@@ -137,7 +137,7 @@ def _is_one(obj: ApiStruct, kind: type[ApiStruct]) -> bool:
 
 @lru_cache(maxsize=256)
 def _kind_named(kind: type[ApiStruct]) -> str:
-    """ "" if only its objects say it."""
+    """ "" if only its objects have it."""
     return "" if issubclass(kind, CustomObject) else cast("str", cast("Any", kind()).kind)
 
 
@@ -155,7 +155,7 @@ def _decode_object(raw: msgspec.Raw, kind: type[T], documents: Documents | None 
 
 
 def decode_one(data: bytes, kind: type[T]) -> T:
-    """Decode a single object; raise Unreachable if it is none, DecodeError if it has a wrong field."""
+    """Decode a single object; raises Unreachable if it is none, DecodeError if it has an invalid field."""
     try:
         return decode_json(data, kind)
     except DecodeError as error:
@@ -171,7 +171,7 @@ def _no_object(why: str) -> Unreachable:
 
 
 def decode_resource_names(data: bytes) -> frozenset[str]:
-    """Decode the names of an APIResourceList; raise Unreachable if it is none."""
+    """Decode the names of an APIResourceList; raises Unreachable if it is none."""
     try:
         return frozenset(resource.name for resource in _resource_list_decoder.decode(data).resources)
     except _NO_JSON as error:
@@ -185,7 +185,7 @@ class WatchDecoder(Generic[T]):
         self._decode = _line_decoder(kind).decode
 
     def event(self, line: bytes) -> WatchEvent[T]:
-        """Decode a line; raise ApiError if it says that the watch failed, Unreachable if it is no event."""
+        """Decode a line; raises ApiError if it is an error event, Unreachable if it is no event."""
         if self._documents is not None:
             return self._by_parts(line)
         try:
@@ -219,7 +219,7 @@ class WatchDecoder(Generic[T]):
         try:
             return WatchEvent(cast("Any", event.type), version, _decode_object(event.object, self._kind, documents))
         except DecodeError as error:
-            # Who is gone matters more than what it was.
+            # A deletion matters more than the content of the object.
             type_ = "DELETED" if event.type == "DELETED" else "BAD"
             return WatchEvent(cast("Any", type_), version, bad=_bad_object(content, error))
 
@@ -248,7 +248,7 @@ def _bad_object(content: object, error: DecodeError) -> BadObject:
 
 
 class LineSplitter:
-    """Puts lines together from pieces that were cut anywhere."""
+    """Joins arbitrary pieces into lines."""
 
     def __init__(self, *, longest: int = LONGEST_LINE) -> None:
         self._longest = longest
@@ -256,7 +256,7 @@ class LineSplitter:
         self._length = 0
 
     def feed(self, piece: bytes) -> list[bytes]:
-        """Return the lines that are complete now, empty ones left out; raise Unreachable if one gets too long."""
+        """The lines that are complete now, without empty ones; raises Unreachable if one is too long."""
         lines = piece.split(b"\n")
         rest = lines.pop()
         if lines:
@@ -269,7 +269,7 @@ class LineSplitter:
         return [line for line in lines if line and not line.isspace()]
 
     def end(self) -> bytes:
-        """Return what came after the last line end."""
+        """The rest after the last line end."""
         return self._finish(b"")
 
     def _finish(self, tail: bytes) -> bytes:

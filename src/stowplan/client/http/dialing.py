@@ -1,7 +1,7 @@
 """Open a connection: resolve the name, try each address, negotiate TLS.
 
-Addresses of both families race with a head start for the first (RFC 8305), by the library that aiohttp uses, too: not
-every event loop can do it by itself.
+Addresses of both families race with a head start for the first (RFC 8305), using the same library as aiohttp, because
+not every event loop supports that.
 
 Upstream: net.Dialer of Go, with the settings of staging/src/k8s.io/client-go/transport/cache.go.
 """
@@ -32,27 +32,27 @@ _HEAD_START = 0.25
 class Address:
     host: str
     port: int
-    #: Whom the server's certificate must name; None without TLS.
+    #: The name that the server's certificate must have; None without TLS.
     name: str | None
 
     @classmethod
     def of(cls, server: URL, tls: TlsSettings | None) -> Address:
-        # A dot at the end keeps resolvers from trying search domains. Certificates have none.
+        # A trailing dot keeps resolvers from trying search domains. Certificates have none.
         host = server.raw_host or ""
         return cls(host, server.port or 0, None if tls is None else tls.server_name or host.rstrip("."))
 
 
 async def dial(address: Address, protocol: asyncio.Protocol, context: ssl.SSLContext | None) -> None:
-    """Make a connection for a protocol; raise OSError or UnicodeError. If it fails, abort what may have been made."""
+    """Open a connection for a protocol; raises OSError or UnicodeError. On failure, abort what may have been opened."""
     loop = asyncio.get_running_loop()
     found = await loop.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)
     sock = await start_connection(found, happy_eyeballs_delay=_HEAD_START, socket_factory=probed_socket)
-    # The socket is the event loop's from here on, whatever happens.
+    # From here on the event loop owns the socket, in all cases.
     await loop.create_connection(lambda: protocol, sock=sock, ssl=context, server_hostname=address.name)
 
 
 def probed_socket(address: AddrInfoType) -> socket.socket:
-    """Make a socket that notices within two minutes that the other side is gone."""
+    """Create a socket that detects a dead peer within two minutes."""
     family, type_, protocol, _, _ = address
     made = socket.socket(family=family, type=type_, proto=protocol)
     made.setblocking(False)
@@ -63,7 +63,7 @@ def probed_socket(address: AddrInfoType) -> socket.socket:
         ("TCP_KEEPINTVL", _SECONDS_BETWEEN_PROBES),
         ("TCP_KEEPCNT", _PROBES),
     ):
-        # Not every system lets them be set.
+        # Not available on every system.
         if hasattr(socket, name):
             made.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
     return made

@@ -1,8 +1,8 @@
 """Discover which version of a kind the cluster serves.
 
-A kind's versions are looked up at most once while they are found; that a cluster lacks a kind is believed for a few
-minutes, as it may be upgraded. Kinds of one group are asked about with the same request: those who ask while it is
-under way share its answer, and it is given up when the last of them has lost interest.
+Found versions are cached; that a cluster does not serve a kind is cached for a few minutes, as the cluster may be
+upgraded. Kinds of one group share a request: concurrent callers share its response, and it is cancelled when the last
+of them is.
 
 Upstream: staging/src/k8s.io/client-go/discovery.
 """
@@ -29,7 +29,7 @@ ABSENCE_KEPT = 300.0
 
 @dataclass(eq=False, slots=True)
 class _Question:
-    """A request that is under way."""
+    """A request in progress."""
 
     asking: asyncio.Task[frozenset[str]]
     waiting: int = 0
@@ -40,19 +40,19 @@ class Discovery:
         self._transport = transport
         self._clock = clock
         self._served: dict[ApiResource, str] = {}
-        #: When it was last found out that a resource is not served.
+        #: When a resource was last found not to be served.
         self._absent: dict[ApiResource, float] = {}
         #: By path.
         self._under_way: dict[str, _Question] = {}
 
     async def version(self, resource: ApiResource) -> str:
-        """The version to use in requests; the preferred one if the cluster has none that we read."""
+        """The version to use in requests; the preferred one if the cluster serves none that we support."""
         if len(resource.versions) == 1:
             return resource.versions[0]
         return await self.served_version(resource) or resource.versions[0]
 
     async def served_version(self, resource: ApiResource) -> str | None:
-        """The first version that the cluster serves and we read; raise what asking it raises."""
+        """The first version that the cluster serves and we support; raises the errors of the request."""
         if resource in self._served:
             return self._served[resource]
         since = self._absent.get(resource)
@@ -71,7 +71,7 @@ class Discovery:
                 if resource.plural in await self._names(resource, version):
                     return version
         except Forbidden:
-            # Whoever may read a kind need not be allowed to ask what there is.
+            # Permission to read a kind does not imply permission to discover.
             return resource.versions[0]
         return None
 
@@ -82,7 +82,7 @@ class Discovery:
             question = self._under_way[path] = _Question(asyncio.create_task(self._ask(path)))
         question.waiting += 1
         try:
-            # Whoever is cancelled takes the answer from nobody else.
+            # A cancelled caller does not cancel the others' request.
             return await asyncio.shield(question.asking)
         finally:
             question.waiting -= 1

@@ -1,7 +1,7 @@
 """Describe requests without a response: the cause, whether it may have been processed, whether to retry.
 
-Only what failed before there was a connection is certain not to have been acted upon. aiohttp says which it was by the
-class of its error (`ClientConnectorError` and its kind); connections of our own know it themselves.
+Only a failure before the connection was established guarantees that a request was not processed. aiohttp indicates that
+by the class of its error (`ClientConnectorError` and subclasses); our own connections know it themselves.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import aiohttp
 
-#: What a request by aiohttp can end with besides an answer.
+#: What a request with aiohttp can raise.
 FAILURES = (aiohttp.ClientError, TimeoutError, OSError)
 
 SILENT = "nothing came within the time limit"
@@ -28,7 +28,7 @@ class Failure:
     why: str
     #: Whether the request may have reached the server.
     sent: bool
-    #: Whether it will fail again until somebody changes something.
+    #: Whether it will fail again until something is changed.
     lasting: bool = False
 
 
@@ -39,7 +39,7 @@ class NotAnswered(Exception):
 
 
 def broken(why: str, *, lasting: bool = False) -> NotAnswered:
-    """What to raise for a request that may have reached the server."""
+    """The error for a request that may have reached the server."""
     return NotAnswered(Failure(why, sent=True, lasting=lasting))
 
 
@@ -47,7 +47,7 @@ def no_http(why: str) -> str:
     return f"the response is not HTTP: {why}"
 
 
-# --- before there was a connection
+# --- before the connection
 
 
 def not_connected(error: Exception) -> Failure:

@@ -1,8 +1,8 @@
-"""HTTP/1.1 without I/O: serialise requests, parse responses incrementally.
+"""HTTP/1.1 without I/O: serialize requests, parse responses incrementally.
 
-Only what a client of one server needs: no pipelining, no upgrades, one answer to a reader. Where an answer ends is the
-one thing that must never be guessed, as the next answer begins there: whatever leaves that open is `NotHttp`, be it
-two lengths, a length beside chunks, a line that ends in LF alone, or a chunk that is longer than it said.
+Only what a client of one server needs: no pipelining, no upgrades, one response per reader. The end of a response must
+never be guessed, as the next one begins there. Anything that leaves it open is `NotHttp`: two lengths, a length along
+with chunks, a line that ends in LF alone, or a chunk that is longer than announced.
 
 Specified by RFC 9112, sections 3 to 7. Upstream has net/http of Go.
 """
@@ -40,19 +40,19 @@ _VERSION = b"HTTP/1."
 _STATUS_LINE = re.compile(r"HTTP/1\.([0-9]) ([1-9][0-9][0-9])(?: .*)?")
 _LINE_END = re.compile(r"[\r\n\0]")
 _NAME = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
-#: All bytes but control characters: what may stand in a line.
+#: All bytes except control characters: what a line may contain.
 _TEXT = bytes(byte for byte in range(256) if byte == 9 or (byte >= 32 and byte != 127))
 
 
 class CutOff(Exception):
-    """The connection ended before the answer did."""
+    """The connection ended before the response was complete."""
 
 
 # --- requests
 
 
 class RequestWriter:
-    """Writes requests to one server; the lines that they share are put together once."""
+    """Serializes requests to one server; their common lines are prepared once."""
 
     def __init__(self, server: URL, fields: Mapping[str, str]) -> None:
         self._base = server.raw_path.rstrip("/")
@@ -70,7 +70,7 @@ class RequestWriter:
         body: bytes | None,
         content_type: str,
     ) -> bytes:
-        """The whole request. `path` is quoted already."""
+        """The whole request. `path` must be quoted."""
         if credentials is not self._credentials:
             self._shared = self._fields + _lines(credentials.items())
             self._credentials = credentials
@@ -85,27 +85,27 @@ def _lines(fields: Iterable[tuple[str, str]]) -> str:
     lines = [f"{name}: {value}" for name, value in fields]
     for line in lines:
         if _LINE_END.search(line):
-            # Without the value: it may be a secret.
+            # Without the value, which may be secret.
             raise ValueError(f"header {line.partition(':')[0]!r}: there is a line end in it")
     return "".join(f"{line}\r\n" for line in lines)
 
 
-# --- answers
+# --- responses
 
 
 class AnswerReader:
-    """Puts one answer together from pieces that were cut anywhere. After an answer or an exception it is used up."""
+    """Assembles one response from arbitrary pieces. Single use."""
 
     __slots__ = ("_body", "_code", "_head", "_headers", "_to_head", "keep")
 
     def __init__(self, *, to_head: bool = False) -> None:
-        #: Whether HEAD was asked, which gets the headers of a body without the body.
+        #: Whether the request was HEAD, whose response has the headers of a body but no body.
         self._to_head = to_head
         self._head = b""
         self._code = 0
         self._headers: dict[str, str] = {}
         self._body: Body | None = None
-        #: Whether the connection can take another request, once the answer is there.
+        #: Whether the connection can be reused after the response.
         self.keep = False
 
     @property
@@ -113,7 +113,7 @@ class AnswerReader:
         return bool(self._head) or self._code != 0
 
     def feed(self, data: bytes) -> Answer | None:
-        """Return the answer once it is complete; raise NotHttp."""
+        """The response once it is complete; raises NotHttp."""
         body = self._body
         if body is None:
             data = self._head + data if self._head else data
@@ -123,18 +123,18 @@ class AnswerReader:
         surplus = body.feed(data)
         if surplus is None:
             return None
-        # Nobody asked for more than one answer: what comes after it cannot be told from the next one.
+        # Surplus data cannot be distinguished from the next response.
         self.keep = self.keep and not surplus
         return Answer(self._code, self._headers, body.content())
 
     def end(self) -> Answer:
-        """Return the answer that the end of the connection completes; raise CutOff if it ended too early."""
+        """The response, if the end of the connection completes it; raises CutOff otherwise."""
         if not isinstance(self._body, UntilTheEnd):
             raise CutOff
         return Answer(self._code, self._headers, self._body.content())
 
     def _begin(self, data: bytes) -> tuple[Body | None, bytes]:
-        """Read the head, and what servers say before it (1xx); return its body, and what came of that."""
+        """Parse the head, after any 1xx responses; return its body parser, and the rest of the data."""
         while True:
             end = data.find(b"\r\n\r\n")
             if end < 0 or end > LONGEST_HEAD:
@@ -149,7 +149,7 @@ class AnswerReader:
                 raise NotHttp("the server switches protocols unasked")
 
     def _read_head(self, head: bytes) -> str:
-        """Take in status and headers; return the minor version."""
+        """Parse status and headers; return the minor version."""
         lines = head.decode("latin-1").split("\r\n")
         if head.translate(None, _TEXT) != b"\r\n" * (len(lines) - 1):
             raise NotHttp("there are control characters in its head")
@@ -167,7 +167,7 @@ class AnswerReader:
         return status[1]
 
     def _framed(self, version: str) -> Body:
-        """How the body is told from what follows, and whether anything may follow."""
+        """How the body is delimited, and whether the connection can be reused."""
         headers = self._headers
         options = headers.get("connection", "").lower()
         self.keep = "close" not in options if version != "0" else "keep-alive" in options
@@ -179,7 +179,7 @@ class AnswerReader:
             if coding.lower() != "chunked" or length is not None:
                 beside = "" if length is None else " beside a Content-Length"
                 raise NotHttp(f"its Transfer-Encoding is {go_quote(coding[:QUOTED])}{beside}")
-            # HTTP/1.0 has no chunks: somebody between us may have passed on what he did not understand.
+            # HTTP/1.0 has no chunks: an intermediary may have forwarded what it did not understand.
             self.keep = self.keep and version != "0"
             return Chunked(content)
         if length is not None:
@@ -189,7 +189,7 @@ class AnswerReader:
 
 
 def _beginning(data: bytes) -> bytes:
-    """What came of a head, if it can still become one."""
+    """The start of a head, if it can still become valid."""
     if data[: len(_VERSION)] != _VERSION[: len(data)]:
         raise NotHttp(f"it begins with {go_quote(data[:QUOTED].decode('latin-1'))}")
     if len(data) > LONGEST_HEAD:

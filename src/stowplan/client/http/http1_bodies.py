@@ -1,7 +1,7 @@
 """HTTP/1.1 response bodies: by length, chunked, or until the connection closes.
 
-Each kind takes pieces that were cut anywhere. What does not add up is `NotHttp`: guessed ends would let one answer
-run into the next.
+Each kind takes arbitrary pieces. Inconsistent framing is `NotHttp`: a guessed end would let one response run into the
+next.
 
 Specified by RFC 9112, sections 6 and 7.
 """
@@ -17,9 +17,9 @@ from stowplan.api.field_errors import go_quote
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-#: Bytes that the head of an answer may have, and its trailers.
+#: Maximum bytes of a response's head, and of its trailers.
 LONGEST_HEAD = 1 << 16
-#: Characters of what came that messages show.
+#: Characters of the input that messages show.
 QUOTED = 40
 
 _LONGEST_CHUNK_LINE = 1 << 12
@@ -28,18 +28,18 @@ _CHUNK_LINE = re.compile(rb"([0-9a-fA-F]{1,15})[ \t]*(?:;.*)?")
 
 
 class NotHttp(Exception):
-    """What came is no answer in HTTP/1.1."""
+    """The input is not a valid HTTP/1.1 response."""
 
 
 class Body(Protocol):
     def feed(self, data: bytes) -> bytes | None:
-        """Take in data; return what came after the body's end, None as long as it has not come."""
+        """Process data; return what follows the body's end, or None before the end."""
 
     def content(self) -> bytes: ...
 
 
 class Content:
-    """What a body says, put together."""
+    """The collected body."""
 
     def __init__(self) -> None:
         self._pieces: list[bytes] = []
@@ -52,7 +52,7 @@ class Content:
 
 
 class Gzipped(Content):
-    """Unpacked as it comes, so that nothing waits for all of it at the end."""
+    """Decompressed incrementally, so that not all work is left to the end."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -124,14 +124,14 @@ class Chunked:
 
     def __init__(self, content: Content) -> None:
         self._content = content
-        #: Of the chunk under way.
+        #: Remaining bytes of the current chunk.
         self._left = 0
-        #: Whether the line end after a chunk's data is due.
+        #: Whether the line end after a chunk's data is expected.
         self._after_data = False
-        #: Whether the last chunk has come, and the bytes of trailers since.
+        #: Whether the last chunk has ended, and the bytes of trailers since.
         self._in_trailers = False
         self._trailers = 0
-        #: The beginning of a line.
+        #: The start of an incomplete line.
         self._held = b""
 
     def feed(self, data: bytes) -> bytes | None:
@@ -166,7 +166,7 @@ class Chunked:
         return line
 
     def _ends_with(self, line: bytes) -> bool:
-        """Take in a line between chunks; return whether it is the body's last."""
+        """Process a line between chunks; return whether it is the body's last."""
         if self._after_data:
             if line:
                 raise NotHttp("a chunk is longer than it said")

@@ -1,16 +1,16 @@
 """Client-side rate limiting: one token bucket with a priority lane per kind of request.
 
-`qps` tokens a second fill a bucket of `burst`; each request takes one, and a place among those in flight. While there
-is none, requests wait in their lane, first come first served, and lanes are served in the order bind, default, status,
-event. That order alone would let a flood of binds hold up the lease for ever, so:
+`qps` tokens per second fill a bucket of `burst`; each request takes one, and a slot among those in flight. Without one,
+requests wait in their lane in FIFO order, and lanes are served in the order bind, default, status, event. With that
+order alone, a flood of binds could starve the lease renewal, so:
 
-- every `FAIR_TURN`-th turn that later lanes had to wait for goes to the one of them whose first request has waited
-  longest. Thereby bind, default and status never starve;
-- an event gets such a turn only if no bind waits: a bind never waits behind an event. Events can starve, then, while
-  binds take every token. At most `EVENT_QUEUE` wait, the next one is dropped and counted; and they occupy at most half
-  the places in flight, so that slow ones do not lock out the rest.
+- every `FAIR_TURN`-th turn that later lanes had to wait for goes to the one whose first request has waited longest. So
+  bind, default and status never starve;
+- an event gets such a turn only if no bind is waiting: a bind never waits behind an event. Events can thus starve while
+  binds take every token. At most `EVENT_QUEUE` wait, further ones are dropped and counted; and they occupy at most half
+  of the slots, so that slow ones do not block the rest.
 
-`Lanes` is the plain rule with the time as an argument; `Turns` lets coroutines wait for it.
+`Lanes` is the pure algorithm with the time as an argument; `Turns` lets coroutines wait for it.
 
 Upstream has one bucket for everything (client-go/util/flowcontrol/throttle.go), which is why an event storm delays
 binding there.
@@ -34,7 +34,7 @@ FAIR_TURN = 10
 EVENT_QUEUE = 1000
 IN_FLIGHT = 64
 
-#: Parity: what client-go makes of zeros in a configuration.
+#: Parity: client-go's defaults for zeros in a configuration.
 _DEFAULT_QPS = 5.0
 _DEFAULT_BURST = 10
 
@@ -44,10 +44,10 @@ _ORDER: tuple[Lane, ...] = get_args(Lane)
 @dataclass(eq=False, slots=True)
 class Ticket:
     lane: Lane
-    #: Its place in the order of arrival, over all lanes.
+    #: Sequence number over all lanes.
     number: int
     state: Literal["waiting", "in flight", "done"] = "waiting"
-    #: Set by `Turns`, of those that wait.
+    #: Set by `Turns`, for waiting tickets.
     granted: asyncio.Future[None] | None = field(default=None, repr=False)
     task: asyncio.Task[object] | None = field(default=None, repr=False)
 
@@ -62,7 +62,7 @@ class Lanes:
         in_flight: int = IN_FLIGHT,
         event_queue: int = EVENT_QUEUE,
     ) -> None:
-        #: Negative: no limit.
+        #: Negative: unlimited.
         self._qps = qps or _DEFAULT_QPS
         self._burst = float(burst or _DEFAULT_BURST)
         self._tokens = self._burst
@@ -75,9 +75,9 @@ class Lanes:
         self._flying = 0
         self._flying_events = 0
         self._arrivals = 0
-        #: Turns since the last fair one, of those that a later lane waited for.
+        #: Turns since the last fair one that a later lane waited for.
         self._passed_over = 0
-        #: Events that found their lane full.
+        #: Events dropped because their lane was full.
         self.dropped = 0
 
     @property
@@ -89,7 +89,7 @@ class Lanes:
         return self._flying
 
     def enter(self, lane: Lane) -> Ticket:
-        """Queue up; raise RequestDropped if the lane is full."""
+        """Enter the queue; raises RequestDropped if the lane is full."""
         queue = self._lanes[lane]
         if lane == "event" and len(queue) >= self._event_queue:
             self.dropped += 1
@@ -101,14 +101,14 @@ class Lanes:
         return ticket
 
     def lift_limit(self) -> None:
-        """From now on only the places in flight are few."""
+        """Remove the rate limit; the number of slots stays limited."""
         self._qps = -1.0
 
     def waiting_in(self, lane: Lane) -> tuple[Ticket, ...]:
         return tuple(self._lanes[lane])
 
     def leave(self, ticket: Ticket) -> None:
-        """Give up waiting, or give back the place in flight."""
+        """Stop waiting, or release the slot."""
         if ticket.state == "waiting":
             self._lanes[ticket.lane].remove(ticket)
             self._waiting -= 1
@@ -118,7 +118,7 @@ class Lanes:
         ticket.state = "done"
 
     def grant(self, now: float) -> list[Ticket]:
-        """Grant requests whose turn it is, as far as slots and tokens allow."""
+        """Grant requests in turn, as far as slots and tokens allow."""
         granted: list[Ticket] = []
         if not self._waiting:
             return granted
@@ -131,13 +131,13 @@ class Lanes:
         return granted
 
     def seconds_to_next(self, now: float) -> float | None:
-        """How long until the bucket has a token for those who wait; None if they do not wait for a token."""
+        """Seconds until a token is available for waiting requests; None if they do not wait for a token."""
         if self._qps < 0 or not self._waiting:
             return None
         self._fill(now)
         if self._tokens >= 1.0:
             return None
-        # A little more than calculated: rounding must not wake us up just before the token is there.
+        # Slightly more, so that rounding does not wake us up just before the token is available.
         return (1.0 - self._tokens) / self._qps + 1e-6
 
     def _fill(self, now: float) -> None:
@@ -173,7 +173,7 @@ class Lanes:
 
 
 class Turns:
-    """Coroutines that wait for their turn; whoever is last to need a token keeps a task that waits for it."""
+    """Coroutines that wait for their turn; a task wakes them when the next token is available."""
 
     def __init__(
         self, lanes: Lanes, *, clock: Callable[[], float], sleep: Callable[[float], Awaitable[object]]
@@ -184,29 +184,29 @@ class Turns:
         self._pump: asyncio.Task[None] | None = None
 
     def turn(self, lane: Lane) -> _Turn:
-        """What to enter to wait for a turn and hold a place in flight; entering raises RequestDropped."""
+        """A context manager that waits for a turn and holds a slot; entering raises RequestDropped."""
         return _Turn(self, lane)
 
     def grant(self) -> None:
-        """Let go all whose turn it is, and see to it that the rest will be."""
+        """Wake all requests whose turn it is, and schedule the next wake-up."""
         wait = self._grant()
         if wait is not None and (self._pump is None or self._pump.done()):
             self._pump = asyncio.get_running_loop().create_task(self._pumping(wait))
 
     def _grant(self) -> float | None:
-        """Grant requests whose turn it is; return the seconds until the next token if the rest waits for one.
+        """Grant turns; return the seconds until the next token if requests wait for one.
 
-        Both use one reading of the clock: a token that arrived in between would wake nobody.
+        Both use one reading of the clock: otherwise a token that becomes available in between would wake nobody.
         """
         now = self._clock()
         for ticket in self.lanes.grant(now):
-            # A cancelled waiter is still to leave, which gives the place to the next.
+            # A cancelled waiter has yet to leave, which passes the slot on.
             if ticket.granted is not None and not ticket.granted.done():
                 ticket.granted.set_result(None)
         return self.lanes.seconds_to_next(now)
 
     def give_up(self, lane: Lane) -> None:
-        """Cancel the tasks that wait in a lane, nothing of theirs having been sent; the others need wait no longer."""
+        """Cancel the tasks that wait in a lane, whose requests were not sent; remove the limit for the others."""
         for ticket in self.lanes.waiting_in(lane):
             if ticket.task is not None:
                 ticket.task.cancel()
@@ -227,7 +227,7 @@ class Turns:
 
 
 class _Turn:
-    """One request's turn, an asynchronous context. Every request enters one, and a generator would cost 1 µs more."""
+    """One request's turn, an asynchronous context. Used by every request; a generator would cost 1 µs more."""
 
     __slots__ = ("_lane", "_ticket", "_turns")
 

@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 
 _log = get_logger(__name__)
 
-#: Seconds; who waited for less is not worth a line.
+#: Seconds; shorter waits are not logged.
 LONG = 0.05
 _VERY_LONG = 1.0
-#: Level, and seconds between two lines about very long waits; the first level that is wanted counts.
+#: (level, seconds between two lines about very long waits); the first enabled level applies.
 _BETWEEN_LINES = ((2, 1.0), (0, 10.0))
 
 _MESSAGE = "Waited before sending request"

@@ -1,21 +1,21 @@
 """Send one request: rate limit, credentials, TLS, timeouts, safe retries.
 
-A request is repeated if nobody can have acted on it (no connection was made, 429, 503 with Retry-After) or if acting
-twice does no harm (reading; what the caller marks as `repeatable`). Waits grow with each try and keep what the
-server asked for by Retry-After, as far as the limits go. A lost answer to anything else is `OutcomeUnknown`: the
-caller knows how to find out. Redirects are answers, not followed: credentials are for one server only.
+A request is retried if it cannot have been processed (no connection, 429, 503 with Retry-After) or if processing it
+twice is harmless (reads; requests marked `repeatable`). Delays grow with each retry and honor Retry-After, within
+limits. If the response to any other request is lost, `OutcomeUnknown` is raised: the caller knows how to find out.
+Redirects are not followed: credentials are for one server only.
 
-A 401 renews the credentials, and the request is sent once more. Connections are kept per SSL context, so new
-certificates apply to the next request, while what is under way ends on its old connection.
+After a 401 the credentials are renewed, and the request is sent once more. Connections are kept per SSL context, so new
+certificates apply to the next request, while requests in progress complete on their old connection.
 
-What goes where: `send`, a request with one complete answer, goes over connections of our own (`connection_pool`,
-`http1`). `chunks`, an answer that is read as it comes, goes by aiohttp (`aiohttp_session`), and so does everything if
-there is a proxy. A scheduler sends two requests for each pod and can spare little time for them: on uvloop over TLS, a
-bind takes 55 µs of CPU this way and 150 by aiohttp, an event 52 and 141.
+`send`, for requests with one complete response, uses our own connections (`connection_pool`, `http1`). `chunks`, for
+streamed responses, uses aiohttp (`aiohttp_session`), and so does everything if there is a proxy. A scheduler sends two
+requests per pod and has little time for them: on uvloop over TLS, a bind takes 55 µs of CPU this way and 150 with
+aiohttp, an event 52 and 141.
 
-Parity: client-go repeats writes also after a 5xx with Retry-After, which can carry them out twice.
+Parity: client-go retries writes also after a 5xx with Retry-After, which may execute them twice.
 
-Upstream: staging/src/k8s.io/client-go/rest/with_retry.go, request.go; transport/cache.go (time limits, keep-alive).
+Upstream: staging/src/k8s.io/client-go/rest/with_retry.go, request.go; transport/cache.go (timeouts, keep-alive).
 """
 
 from __future__ import annotations
@@ -60,17 +60,17 @@ _log = get_logger(__name__)
 
 @dataclass(frozen=True, kw_only=True)
 class Limits:
-    """Seconds, tries, and how far a server's Retry-After is obeyed."""
+    """Timeouts in seconds, numbers of retries, and limits for Retry-After."""
 
     connect: float = 10.0
-    #: Without a byte of the answer.
+    #: Without a byte of the response.
     silence: float = 60.0
-    #: Until the answer is complete. Streams have no such limit.
+    #: Until the response is complete. Streams have no such limit.
     total: float = 120.0
     tries: int = 8
     #: For failures to connect, which tend to last longer than a request should.
     connection_tries: int = 4
-    #: From the first try to the beginning of the last.
+    #: From the first try to the start of the last.
     trying: float = 60.0
     retry_after: float = 30.0
     backoff: BackoffPolicy = REQUESTING
@@ -85,14 +85,14 @@ class Request:
     body: bytes | None = None
     content_type: str = _JSON
     lane: Lane = "default"
-    #: The content type of an answer that is a stream.
+    #: The accepted content type of a streamed response.
     answers: str = _JSON
-    #: Whether to send it again after an answer was lost, though it may have been carried out. GET always is.
+    #: Whether to retry after a lost response, although the request may have been processed. GET always is.
     repeatable: bool = False
 
     @property
     def changes(self) -> bool:
-        """Whether it is for the leader alone."""
+        """Whether only the leader may send it."""
         return self.method != "GET" and self.lane in ("bind", "default")
 
     @property
@@ -101,7 +101,7 @@ class Request:
 
 
 class Transport:
-    """Made within a running event loop; `close` it. Requests after that are a RuntimeError."""
+    """Must be created within a running event loop, and closed. Later requests raise RuntimeError."""
 
     def __init__(
         self,
@@ -125,7 +125,7 @@ class Transport:
         self._session = AiohttpSession(connection, fields=fields, limits=self._limits)
         self._pool = ConnectionPool(server, tls=connection.tls, limits=self._limits)
         self._writer = RequestWriter(server, fields)
-        #: Asked right before a request goes out that changes more than a status or an event; None: always.
+        #: Checked just before sending a request that changes more than a status or an event; None: always allowed.
         self.may_change: Callable[[], bool] | None = None
 
     @property
@@ -136,14 +136,14 @@ class Transport:
         await self._turns.close()
         await self._pool.close()
         await self._session.close()
-        # What was aborted is closed in the next round of the event loop.
+        # Aborted connections are closed in the next iteration of the event loop.
         await asyncio.sleep(0)
 
     def error_of(self, answer: Answer, subject: Subject) -> ApiError:
         return api_error(answer, subject, now=self._times.wall_clock())
 
     async def send(self, request: Request) -> Answer:
-        """Return the answer, be it success or not; raise Unreachable if there is none."""
+        """The response, successful or not; raises Unreachable if there is none."""
         times, limits = self._times, self._limits
         backoff = Backoff(limits.backoff, clock=times.clock, random=times.random)
         started, tries, renewed = times.clock(), 0, False
@@ -165,7 +165,7 @@ class Transport:
             await times.sleep(wait)
 
     async def chunks(self, request: Request, *, silence: float) -> AsyncGenerator[bytes, None]:
-        """Yield the answer's body as it comes; raise ApiError or Unreachable. Takes no turn, is not repeated."""
+        """Yield the response's body in pieces; raises ApiError or Unreachable. Takes no turn, and is not retried."""
         opened = False
         try:
             async with self._opened(request, silence) as response:
@@ -177,14 +177,14 @@ class Transport:
                 raise StreamSilent(f"{self.server}: nothing came for {silence:g} seconds") from error
             raise self._unreachable(failure_of(error)) from error
         except RuntimeError as error:
-            # So aiohttp calls reading from what has just been closed.
+            # aiohttp's error for reading from a closed session.
             if not (opened and self._session.closed):
                 raise
             raise Unreachable(f"{self.server}: this client has been closed") from error
 
     @asynccontextmanager
     async def _opened(self, request: Request, silence: float) -> AsyncIterator[aiohttp.ClientResponse]:
-        """Open a stream, with other credentials if the first ones are refused."""
+        """Open a stream; after a 401, once more with new credentials."""
         renewed = False
         while True:
             headers = await self._credentials()
@@ -205,7 +205,7 @@ class Transport:
     async def _counted(
         self, request: Request, headers: MultiMapping[str], silence: float
     ) -> AsyncIterator[aiohttp.ClientResponse]:
-        """The beginning of a stream, with its code told of."""
+        """The start of a stream, with its status code recorded."""
         code = NO_ANSWER
         try:
             async with self._session.opened(request, headers, silence=silence) as response:
@@ -251,7 +251,7 @@ class Transport:
 
     def _check_lead(self, request: Request) -> None:
         if request.changes and self.may_change is not None and not self.may_change():
-            # By the clock, not by a task that may have slept as long as this process did.
+            # By the clock, not by a task that may have been suspended as long as this process.
             raise Unreachable(f"{self.server}: not sent, as this process does not lead any more")
 
     async def _credentials(self) -> MultiMapping[str]:
@@ -269,7 +269,7 @@ class Transport:
             ) from error
 
     def _wait(self, request: Request, outcome: Answer | Failure, tries: int, backoff: Backoff) -> float | None:
-        """How long to wait before the next try; None if this outcome is final."""
+        """The delay before the next try; None if the outcome is final."""
         if isinstance(outcome, Failure):
             again = not outcome.lasting and (request.may_repeat or not outcome.sent)
             return backoff.next() if again and tries < self._limits.connection_tries else None

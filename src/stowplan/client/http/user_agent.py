@@ -1,6 +1,6 @@
 """The User-Agent header in upstream's format: `stowplan/v0.1.0 (linux/amd64) python/3.11.7/scheduler`.
 
-The part after the last slash tells a server's log apart which of a program's clients it was.
+The last component identifies the client within a program in server logs.
 
 Upstream: staging/src/k8s.io/client-go/rest/config.go (buildUserAgent, AddUserAgent).
 """
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import platform
 
-#: Python's names of machines to Go's.
+#: Python's machine names to Go's.
 _ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64", "i386": "386", "i686": "386", "armv7l": "arm"}
 
 

@@ -1,9 +1,9 @@
-"""The objects a watcher has been told about, to turn lists and events into changes.
+"""The delivered objects of a watcher, to turn lists and events into changes.
 
-A change leads from the object that was last delivered to the one of now. An object that was deleted and made again
-under its name is two changes: whoever counts pods by uid must not take the second for the first.
+A change consists of the last delivered object and the current one. An object that was deleted and recreated under its
+name is two changes: receivers that track UIDs must not mistake the second for the first.
 
-`Known` is plain state: it keeps the objects themselves, which their receiver keeps as well, and nothing more.
+`Known` is plain state: it holds references to objects that their receiver holds as well.
 
 Upstream: staging/src/k8s.io/client-go/tools/cache/delta_fifo.go (Replace), shared_informer.go.
 """
@@ -42,7 +42,7 @@ class Known(Generic[T]):
         return list(self._objects.values())
 
     def put(self, obj: T) -> list[Change[T]]:
-        """Take note of an object as it is now."""
+        """Store the current version of an object."""
         meta = metadata_of(obj)
         key = (meta.namespace, meta.name)
         old = self._objects.get(key)
@@ -51,7 +51,7 @@ class Known(Generic[T]):
             return [Change(None, obj)]
         before = metadata_of(old)
         if before.uid == meta.uid and before.resource_version == meta.resource_version:
-            # The object that was delivered stays the one that is kept, or there would be two of each after a list.
+            # The delivered object is kept, or there would be two versions after a list.
             return []
         self._objects[key] = obj
         return [Change(old, obj)] if before.uid == meta.uid else [Change(old, None), Change(None, obj)]
@@ -62,7 +62,7 @@ class Known(Generic[T]):
 
 
 class Relist(Generic[T]):
-    """The difference between what is known and a list that comes page by page."""
+    """The difference between the known objects and a paginated list."""
 
     def __init__(self, known: Known[T]) -> None:
         self._known = known
@@ -79,10 +79,10 @@ class Relist(Generic[T]):
         return changes
 
     def keep(self, key: Key) -> None:
-        """Note that an object exists, though not what it is: it stays what it was."""
+        """Keep an object that exists but could not be decoded in its known version."""
         self._unseen.discard(key)
 
     def end(self) -> list[Change[T]]:
-        """Once the list is complete: whatever it did not hold is gone."""
+        """After the last page: everything that was not listed is deleted."""
         gone = [key for key in self._known if key in self._unseen]
         return [change for key in gone for change in self._known.remove(key)]

@@ -1,10 +1,10 @@
 """An endless stream of changes, built from lists and watches that end.
 
-A list tells what there is, page by page; a watch from the list's version tells what happens from then on. When the
-watch ends, the next one resumes after the last event or bookmark. Only if the server no longer keeps that version
-(Expired) everything is listed again, and what is delivered is the difference to what was delivered before. Whatever
-fails is tried again for as long as `run` runs, with growing waits; a problem is reported once until it changes or is
-over. Lists are consistent reads, never from a cache that may be older than what we know.
+A list returns the current objects in pages; a watch from the list's version returns later changes. When the watch ends,
+the next one resumes after the last event or bookmark. Only if the server no longer has that version (Expired)
+everything is listed again, and the difference to the delivered objects is delivered. Failures are retried while `run`
+runs, with growing delays; a problem is reported once until it changes or is resolved. Lists are consistent reads, never
+from a cache that may be older than the known objects.
 
     pods = ListWatch(api, Pod, times=..., report=...)
     await pods.run(lambda changes: ...)        # elsewhere: await pods.synced.wait()
@@ -42,19 +42,19 @@ T = TypeVar("T", bound=ApiStruct)
 
 _log = get_logger(__name__)
 
-#: Objects a page. Larger ones gain little time and hold up the event loop longer.
+#: Objects per page. Larger pages save little time and block the event loop longer.
 PAGE = 1000
-#: Seconds after which the server is to end a watch, at random in between.
+#: Range of the requested duration of a watch in seconds, chosen at random.
 WATCH_TIMEOUTS = (300.0, 600.0)
-#: A watch that ends sooner without an event did not work.
+#: A watch that ends sooner without an event counts as failed.
 _TOO_SHORT = 1.0
-#: One that lasts as long did, whatever it ended by: what failed before it says nothing of what comes.
+#: A watch that lasts this long counts as successful, however it ends.
 _LONG = 30.0
 
 
 @dataclass(frozen=True, slots=True)
 class Failing:
-    """Lists or watches of a resource fail; they go on being tried."""
+    """Lists or watches of a resource fail and are being retried."""
 
     resource: str
     doing: str
@@ -76,7 +76,7 @@ class Working:
 
 @dataclass(frozen=True, slots=True)
 class Undecodable:
-    """An object that is left as it was before, or left out."""
+    """An object that was not updated, or left out, because it cannot be decoded."""
 
     resource: str
     bad: BadObject
@@ -91,7 +91,7 @@ Report = Failing | Working | Undecodable
 
 @dataclass(slots=True)
 class _Progress:
-    """How far one watch got."""
+    """The progress of one watch."""
 
     since: float
     events: int = 0
@@ -115,7 +115,7 @@ class ListWatch(Generic[T]):
         self._kind = kind
         resource = resource_of(kind)
         self._resource = str(resource)
-        #: What log lines say of it. Upstream's reflectors are named after lines of its source.
+        #: Keys of log lines. Upstream names reflectors after lines of its source.
         self._keys = {"type": _type_of(resource), "reflector": self._resource}
         self._times = times
         self._report = report
@@ -131,15 +131,15 @@ class ListWatch(Generic[T]):
         self._version: str | None = None
         self._backoff = Backoff(WATCHING, clock=times.clock, random=times.random)
         self._trouble: Failing | None = None
-        #: Why each object that does not decode does not.
+        #: Objects that cannot be decoded -> why.
         self._bad: dict[tuple[str, str], str] = {}
         self._changes: list[Change[T]] = []
         self._news = asyncio.Event()
-        #: Set once the first list has been delivered.
+        #: Set once the initial list has been delivered.
         self.synced = asyncio.Event()
         self._listed = False
         self._deliver: Callable[[Sequence[Change[T]]], None] | None = None
-        #: Set while everything is to be listed once more, and until that has been delivered.
+        #: Set while a relist is requested, until it has been delivered.
         self._relisted: asyncio.Event | None = None
         self._relists = False
 
@@ -150,11 +150,11 @@ class ListWatch(Generic[T]):
 
     @property
     def undelivered(self) -> bool:
-        """Whether something is known that its receiver is yet to be told."""
+        """Whether some known changes have not been delivered yet."""
         return bool(self._changes)
 
     async def run(self, deliver: Callable[[Sequence[Change[T]]], None]) -> None:
-        """Deliver what changes until cancelled; an exception of a callback ends it."""
+        """Deliver changes until cancelled; an exception of a callback ends it."""
         self._log_reflector("Starting")
         self._deliver = deliver
         follower = self._following()
@@ -183,7 +183,7 @@ class ListWatch(Generic[T]):
         return follower
 
     def deliver_now(self) -> None:
-        """Deliver what is known and was not delivered yet."""
+        """Deliver all known changes now."""
         changes, self._changes = self._changes, []
         if changes and self._deliver is not None:
             self._deliver(changes)
@@ -198,7 +198,7 @@ class ListWatch(Generic[T]):
                 self._on_synced()
 
     async def relist(self) -> None:
-        """Read everything once more, and wait until the difference has been delivered; while `run` runs."""
+        """List everything again, and wait until the difference has been delivered; requires a running `run`."""
         if self._relisted is None:
             self._relisted = asyncio.Event()
         self._relists = True
@@ -212,7 +212,7 @@ class ListWatch(Generic[T]):
                 await self._times.sleep(wait)
 
     async def _list_and_watch(self) -> float:
-        """Go on until something ends; return how long to wait then."""
+        """Run until something ends; return how long to wait then."""
         doing = "listing"
         progress = _Progress(since=self._times.clock())
         try:
@@ -227,7 +227,7 @@ class ListWatch(Generic[T]):
             if doing == "watching":
                 _log.v(4).info("Watch closed", **self._keys, err=expired)
             if self._trouble is not None:
-                # The server is back, and has forgotten what we knew: the long waits were for one that does not answer.
+                # The server responds again, without our version: the long delays were for an unresponsive one.
                 self._works()
                 self._backoff.reset()
         except StreamSilent as error:
@@ -238,7 +238,7 @@ class ListWatch(Generic[T]):
         except (ApiError, Unreachable) as error:
             if progress.events:
                 self._log_end(progress)
-                return 0.0  # cut off in the middle, as happens: resume
+                return 0.0  # the connection broke: resume
             if doing == "watching" and isinstance(error, Unreachable | TooManyRequests):
                 _log.v(4).info("Watch failed - backing off", **self._keys, err=error)
             self._fails(doing, error)
@@ -250,7 +250,7 @@ class ListWatch(Generic[T]):
         return self._backoff.next()
 
     def _log_reflector(self, doing: str) -> None:
-        # Parity: nothing is ever delivered again only because time has passed.
+        # Parity: there is no periodic redelivery.
         keys = {"type": self._keys["type"], "resyncPeriod": "0s", "reflector": self._keys["reflector"]}
         _log.v(3).info(f"{doing} reflector", **keys)
 
@@ -266,7 +266,7 @@ class ListWatch(Generic[T]):
             except (Expired, Gone):
                 if not continue_:
                     raise
-                # The pages to come are gone. All at once cannot expire half-way.
+                # The remaining pages are gone. A list without pages cannot expire halfway.
                 relist, limit, continue_ = Relist(self._known), 0, ""
                 continue
             self._add(relist.page(listing.items))
@@ -295,8 +295,8 @@ class ListWatch(Generic[T]):
             async for event in stream:
                 progress.events += 1
                 if progress.events == 1:
-                    # Parity: upstream's waits go on growing until there were two minutes without a failure, and leave a
-                    # scheduler blind for a minute that had trouble twice.
+                    # Parity: upstream's delays keep growing until there were two minutes without a failure, which
+                    # leaves a scheduler blind for a minute after two failures.
                     self._backoff.reset()
                 self._take(event)
                 if self._trouble is not None:
@@ -346,7 +346,7 @@ class ListWatch(Generic[T]):
 
 
 def _type_of(resource: ApiResource) -> str:
-    """A kind as upstream names its Go type; of a custom one only the resource is known."""
+    """The Go type name of a kind in upstream; for a custom one only the resource is known."""
     return f"*{resource.versions[0]}.{resource.kind}" if resource.kind else str(resource)
 
 

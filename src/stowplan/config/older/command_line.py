@@ -1,7 +1,7 @@
 """Convert plugin flags of Kubernetes up to 1.22 to a v1 configuration.
 
-There a scheduler had one profile: of an algorithm provider, or of a policy. The defaults are those of 1.21, the last
-release that had providers.
+In these releases a scheduler had one profile: of an algorithm provider, or of a policy. The defaults are those of 1.21,
+the last release with providers.
 """
 
 from stowplan.config.declaration import Declarations
@@ -20,7 +20,7 @@ _MAX_WEIGHT = 100
 
 
 def of_provider(provider: str, *, scheduler_name: str, weight: int | None, plugins: Declarations) -> Upgrade:
-    """`weight` is that of required affinities of pods that run; None: its default."""
+    """`weight` is that of required affinities of existing pods; None: its default."""
     check_provider(provider)
     draft = _draft(scheduler_name, plugins)
     draft.provider = provider
@@ -37,7 +37,7 @@ def of_policy(policy: Document, *, scheduler_name: str, plugins: Declarations) -
 
 
 def of_today(*, scheduler_name: str, weight: int | None, plugins: Declarations) -> Upgrade:
-    """Today's default profile under another name, or with another weight."""
+    """The current default profile under another name, or with another weight."""
     draft = _draft(scheduler_name, plugins)
     _weigh(draft, weight)
     draft.fields["apiVersion"] = API_VERSION
@@ -58,7 +58,7 @@ def _weigh(draft: Draft, weight: int | None) -> None:
     args_of(draft.fields["profiles"][0], "InterPodAffinity")["hardPodAffinityWeight"] = weight
 
 
-# --- where policies are
+# --- location of policies
 
 
 def policy_of_file(path: str) -> Document:

@@ -1,7 +1,7 @@
 """Default plugins of older releases, with order and weight.
 
-Up to v1beta2 every extension point had a list of its own. A profile that is converted gets these lists in full, so it
-places pods as it did: today's default profile has other weights. Names are those of the time.
+Up to v1beta2 every extension point had a list of its own. A converted profile gets these lists in full, so that it
+places pods as before: the current default profile has other weights. Names are those of the release.
 
 Upstream: pkg/scheduler/algorithmprovider/registry.go (1.18 to 1.21),
 pkg/scheduler/apis/config/v1beta{1,2}/default_plugins.go.
@@ -9,7 +9,7 @@ pkg/scheduler/apis/config/v1beta{1,2}/default_plugins.go.
 
 from collections.abc import Mapping
 
-#: Extension point -> (plugin, weight) in order; 0 where weights do not count.
+#: Extension point -> (plugin, weight) in order; 0 at points without weights.
 Lists = Mapping[str, tuple[tuple[str, int], ...]]
 
 
@@ -19,7 +19,7 @@ def _names(text: str) -> tuple[tuple[str, int], ...]:
 
 
 _FIXED = {
-    # Parity: no list of these releases has it, but none of their pods was gated: a gated pod must not be placed.
+    # Parity: not in the lists of these releases, which had no gated pods; but a gated pod must not be placed.
     "preEnqueue": _names("SchedulingGates"),
     "queueSort": _names("PrioritySort"),
     "postFilter": _names("DefaultPreemption"),
@@ -74,7 +74,7 @@ V1BETA2: Lists = {
     ),
 }
 
-#: What ClusterAutoscalerProvider had in place of a default plugin.
+#: What ClusterAutoscalerProvider had instead of a default plugin.
 _PROVIDERS = {
     "DefaultProvider": {},
     "ClusterAutoscalerProvider": {"NodeResourcesLeastAllocated": "NodeResourcesMostAllocated"},
@@ -89,7 +89,7 @@ def of_provider(lists: Lists, provider: str) -> Lists:
     }
 
 
-#: In-tree plugins that are split over several points today: what runs at the first needs to run at the second.
+#: In-tree plugins that are split over several points today: if one runs at the first, it has to run at the second.
 HALVES = (
     ("filter", "preFilter"),
     ("score", "preScore"),

@@ -1,8 +1,8 @@
 """A configuration being converted to v1, with a log of the conversions.
 
-A step of the conversion changes the data in place. What it changes it explains at the field's path in the result;
-plugins stand in paths by their names, as positions may still move. The command `stowplan config convert` writes these
-as comments. What gets lost is a warning as well, which whoever loads the file sees.
+Each step of the conversion changes the data in place, and records an explanation at the field's path in the result.
+Plugins are identified by name in paths, as their positions may still change. `stowplan config convert` writes the
+explanations as comments. Lost settings are also warnings, which are shown when the file is loaded.
 """
 
 from collections.abc import Iterator
@@ -17,13 +17,13 @@ Json = dict[str, Any]
 @dataclass(kw_only=True)
 class Draft:
     fields: Json
-    #: The version that the file is written in, e.g. `v1beta2`; `Policy` for a policy.
+    #: The version of the file, e.g. `v1beta2`; `Policy` for a policy.
     origin: str
     plugins: Declarations
     #: Path of a field -> what happened to it.
     comments: dict[str, list[str]] = field(default_factory=dict)
     warnings: list[str] = field(default_factory=list)
-    #: Default plugins of the file's release have been merged into its profiles.
+    #: Whether the default plugins of the file's release have been merged into its profiles.
     has_explicit_plugins: bool = False
     #: (path of a profile, extension point) -> what the file disables there.
     disabled: dict[tuple[str, str], frozenset[str]] = field(default_factory=dict)
@@ -45,7 +45,7 @@ class Draft:
             self.defaults.add(new)
 
     def warn(self, path: str, text: str) -> None:
-        """Explain a change that takes something away."""
+        """Explain a change that loses something."""
         self.explain(path, text)
         warning = f"{path}: {text}" if path else text
         if warning not in self.warnings:
@@ -58,12 +58,12 @@ class Draft:
 
 
 def config_of(profile: Json, plugin: str) -> Json | None:
-    """The first entry of a plugin in pluginConfig."""
+    """A plugin's first entry in pluginConfig."""
     return next((entry for entry in profile.get("pluginConfig", ()) if entry.get("name") == plugin), None)
 
 
 def args_of(profile: Json, plugin: str) -> Json:
-    """The arguments of a plugin, to be changed; made if there are none."""
+    """The arguments of a plugin, to be modified; created if there are none."""
     entry = config_of(profile, plugin)
     if entry is None:
         entry = {"name": plugin}

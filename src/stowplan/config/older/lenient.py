@@ -1,6 +1,6 @@
-"""Lenient decoding: unknown fields are dropped, and case is ignored where nothing else matches.
+"""Lenient decoding: unknown fields are dropped, and case is ignored if there is no exact match.
 
-Upstream: encoding/json, as v1alpha1 configurations and policies were read.
+Upstream: encoding/json, as v1alpha1 configurations and policies were decoded.
 """
 
 from collections.abc import Iterator
@@ -12,7 +12,7 @@ from stowplan.config.schema import Pointer, Slice, Struct, Type
 
 
 def known_fields(schema: Type, value: Any) -> Any:
-    """Copy data without unknown fields, the others with their proper names."""
+    """Copy data without unknown fields, and with the canonical names of the others."""
     match schema:
         case Pointer(item=item):
             return known_fields(item, value)
@@ -28,7 +28,7 @@ def known_fields(schema: Type, value: Any) -> Any:
 
 
 def unknown_fields(schema: Type, value: Any, path: str = "") -> Iterator[str]:
-    """Yield the paths of fields that are left out."""
+    """Yield the paths of dropped fields."""
     match schema:
         case Pointer(item=item):
             yield from unknown_fields(item, value, path)

@@ -1,7 +1,7 @@
 """Expand plugin lists of older releases by that release's merge rules.
 
-The result disables multiPoint's own defaults and names every plugin where it runs, so order and weights stay what they
-were, whatever today's default profile has.
+The result disables multiPoint's own defaults and names every plugin at every point, so that order and weights stay as
+they were, whatever the current default profile has.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -41,7 +41,7 @@ def _explicit(custom: Json, lists: Lists, *, in_place: bool) -> Json:
             continue
         merged = {"enabled": _merge(lists.get(point, ()), own, in_place=in_place)}
         if own.get("disabled") and multi_point.get("enabled"):
-            # It keeps off what the file's multiPoint brings, too.
+            # This also disables what the file's multiPoint would add.
             merged["disabled"] = own["disabled"]
         plugins[point] = merged
     return plugins
@@ -74,7 +74,7 @@ def _entry(name: str, weight: int) -> Json:
 
 
 def complete_halves(draft: Draft) -> None:
-    """Let in-tree plugins run wherever they need to today, if the file does not forbid it."""
+    """Enable in-tree plugins at all points that they need today, unless the file forbids it."""
     for path, profile in draft.profiles() if draft.has_explicit_plugins else ():
         plugins = profile["plugins"]
         for first, second in HALVES:

@@ -1,8 +1,8 @@
 """Convert a Policy to a profile.
 
-Predicates become filters, priorities become scores, and a profile has these plugins only. The rules are those of 1.20
-to 1.22; names that only 1.16 knew are understood as well. The result is written as v1beta1 would say it, so that
-plugins that are gone meanwhile are dealt with in one place (`retired_plugins.py`).
+Predicates become filters, priorities become scores, and a profile has only these plugins. The rules are those of 1.20
+to 1.22, plus names that only 1.16 had. The result is in v1beta1 terms, so that plugins removed since then are handled
+in one place (`retired_plugins.py`).
 
 Upstream: pkg/scheduler/factory.go, pkg/scheduler/framework/plugins/legacy_registry.go of 1.20 to 1.22.
 """
@@ -27,12 +27,12 @@ _NO_CONDITIONS = "reads taints: since 1.17 a node's conditions are taints"
 
 
 def convert_policy(draft: Draft, policy: Json, profile: Json) -> None:
-    """Write a policy's plugins into a profile, and its extenders into the configuration."""
+    """Write a policy's plugins to a profile, and its extenders to the configuration."""
     try:
         _check(policy)
         plan = _Plan(draft, profile)
         for point, name in (
-            # Parity: no policy has it, but none of their pods was gated: a gated pod must not be placed.
+            # Parity: not in any policy, because there were no gated pods; but a gated pod must not be placed.
             ("preEnqueue", "SchedulingGates"),
             ("queueSort", "PrioritySort"),
             ("postFilter", "DefaultPreemption"),
@@ -54,7 +54,7 @@ def convert_policy(draft: Draft, policy: Json, profile: Json) -> None:
 
 @dataclass
 class _Plan:
-    """The plugins of the profile, as they are collected."""
+    """Collects the plugins of the profile."""
 
     draft: Draft
     profile: Json
@@ -65,7 +65,7 @@ class _Plan:
         self.profile["plugins"] = {"multiPoint": {"disabled": [{"name": "*"}]}}
 
     def enable(self, point: str, plugin: str, why: str, weight: int = 0) -> None:
-        """Add a plugin to a point, unless it is there."""
+        """Add a plugin at a point, unless it is already there."""
         if plugin in REFUSED:
             raise ConfigError(f"{why} {REFUSED[plugin]}")
         self.draft.explain(plugin_path(self.path, point, plugin), why)
@@ -127,7 +127,7 @@ def _same_kind_errors(kind: str, priority: Json, first: Json) -> Iterator[str]:
 
 
 def _only_argument(what: str, entry: Json) -> tuple[str, Any]:
-    """The single argument of an entry whose name has no meaning."""
+    """The single argument of an entry whose name is arbitrary."""
     argument, name = entry.get("argument"), entry.get("name", "")
     if argument is None:
         known = PREDICATES if what == "predicate" else PRIORITIES
@@ -192,7 +192,7 @@ def _add_priorities(plan: _Plan, policy: Json) -> None:
     if listed is None:
         entries: list[Json] = [{"name": name, "weight": weight} for name, weight in priorities.DEFAULT.items()]
     else:
-        # Parity: of a name that is there twice, the last weight counts.
+        # Parity: if a name occurs twice, the last weight counts.
         entries = list({entry.get("name", ""): entry for entry in listed}.values())
         _warn_of_dropped(plan, "priorities", listed)
     custom = {

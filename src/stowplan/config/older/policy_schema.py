@@ -87,7 +87,7 @@ _PRIORITY = struct(
 
 
 def _extender() -> Struct:
-    """Today's extender, but for a field's name and another's unit."""
+    """The current extender, except for a field's name and another one's unit."""
     today = CONFIGURATION.fields["extenders"].type
     assert isinstance(today, Slice)
     assert isinstance(today.item, Struct)

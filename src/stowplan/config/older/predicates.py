@@ -1,7 +1,7 @@
 """Map policy predicates to plugins.
 
-They run in the order of this table, whatever the order in the policy. Plugins are named as in 1.21; `versions.py` and
-`retired_plugins.py` know what became of them.
+They run in the order of this table, whatever the order in the policy. Plugin names are those of 1.21; `versions.py` and
+`retired_plugins.py` convert them.
 
 Upstream: pkg/scheduler/framework/plugins/legacy_registry.go (1.18 to 1.22), pkg/scheduler/algorithm/predicates (1.16).
 """
@@ -44,9 +44,9 @@ PREDICATES: Mapping[str, Runs] = {
     "EvenPodsSpread": {"PodTopologySpread": ("preFilter", "filter")},
     "MatchInterPodAffinity": {"InterPodAffinity": ("preFilter", "filter")},
 }
-#: They run even if the policy does not name them.
+#: Run even if the policy does not name them.
 MANDATORY = ("CheckNodeUnschedulable", "PodToleratesNodeTaints")
-#: What a policy without `predicates` has.
+#: The default of a policy without `predicates`.
 DEFAULT = (
     "NoVolumeZoneConflict",
     "MaxEBSVolumeCount",
@@ -61,5 +61,5 @@ DEFAULT = (
     "CheckNodeUnschedulable",
     "EvenPodsSpread",
 )
-#: Conditions of nodes are taints since 1.17, which TaintToleration reads.
+#: Since 1.17 conditions of nodes are taints, which TaintToleration handles.
 OF_CONDITIONS = ("CheckNodeCondition", "CheckNodeMemoryPressure", "CheckNodePIDPressure", "CheckNodeDiskPressure")

@@ -1,6 +1,6 @@
 """Map policy priorities to plugins.
 
-Plugins score in the alphabetical order of the priorities' names. Plugins are named as in 1.21.
+Plugins score in alphabetical order of the priorities' names. Plugin names are those of 1.21.
 
 Upstream: pkg/scheduler/framework/plugins/legacy_registry.go (1.18 to 1.22), pkg/scheduler/algorithm/priorities (1.16).
 """
@@ -25,7 +25,7 @@ PRIORITIES: Mapping[str, str | None] = {
     "ServiceSpreadingPriority": "PodTopologySpread",
     "TaintTolerationPriority": "TaintToleration",
 }
-#: What a policy without `priorities` has, with weights.
+#: The default of a policy without `priorities`, with weights.
 DEFAULT: Mapping[str, int] = {
     "SelectorSpreadPriority": 1,
     "InterPodAffinityPriority": 1,
@@ -39,7 +39,7 @@ DEFAULT: Mapping[str, int] = {
 }
 #: Priorities that spread the pods of a service or controller.
 SPREADING = ("SelectorSpreadPriority", "ServiceSpreadingPriority")
-#: The line that RequestedToCapacityRatioPriority of 1.16 scores by: the emptier, the better.
+#: The shape of RequestedToCapacityRatioPriority in 1.16: lower utilization scores higher.
 DEFAULT_SHAPE = ({"utilization": 0, "score": 10}, {"utilization": 100, "score": 0})
-#: Plugins that run at PreScore, too.
+#: Plugins that also run at PreScore.
 PRE_SCORING = frozenset({"InterPodAffinity", "NodeAffinity", "PodTopologySpread", "TaintToleration"})

@@ -4,8 +4,8 @@
 - SelectorSpread: PodTopologySpread's system defaults spread the pods of a workload.
 - NodeResourcesLeastAllocated, NodeResourcesMostAllocated, RequestedToCapacityRatio: strategies of NodeResourcesFit,
   which has one at a time.
-- NodeLabel, NodePreferAvoidPods, ServiceAffinity: plugins of our own do exactly what they did.
-- NodeResourceLimits: refused.
+- NodeLabel, NodePreferAvoidPods, ServiceAffinity: legacy plugins of our own behave the same.
+- NodeResourceLimits: rejected.
 """
 
 from collections.abc import Iterator
@@ -32,7 +32,7 @@ _REMOVED_IN_V1BETA2 = frozenset({"NodeLabel", "ServiceAffinity", "NodePreferAvoi
 
 
 def check_removed(draft: Draft) -> None:
-    """Raise ConfigError for plugins that the file's version no longer had, in its words, and for those we lack."""
+    """Raise ConfigError for plugins that the file's version no longer had, and for those that we lack."""
     problems = [problem for path, profile in draft.profiles() for problem in _removed(draft, path, profile)]
     if problems:
         raise ConfigError(aggregate(problems))
@@ -54,7 +54,7 @@ def _quoted(version: str) -> str:
     return f'"{api_version(version)}"'
 
 
-# --- one plugin in place of another
+# --- direct replacements
 
 
 def rename_plugins(draft: Draft) -> None:
@@ -70,7 +70,7 @@ def rename_plugins(draft: Draft) -> None:
 
 
 def _replacements(draft: Draft) -> dict[str, str]:
-    """Plugins that stand in for one as they are; strategies of a plugin are told in its arguments."""
+    """Plugins that are replaced one to one; strategies of a plugin are set in its arguments."""
     return {
         old: declaration.name
         for declaration in draft.plugins.values()
@@ -89,7 +89,7 @@ def _rename_at(draft: Draft, path: str, point: str, plugin_set: Json, names: dic
             if new != old:
                 draft.move(plugin_path(path, point, old), plugin_path(path, point, new))
                 draft.explain(plugin_path(path, point, new), f"instead of {old}: {draft.plugins[new].replaces[old]}")
-            # One plugin stands for several; what the file itself has twice is an error, today as then.
+            # One plugin may replace several; a plugin that the file itself lists twice is an error, as it was then.
             if new not in renamed or old in renamed[new]:
                 kept.append({**plugin, "name": new})
             renamed.setdefault(new, set()).add(old)
@@ -134,7 +134,7 @@ def _spread_by_system_defaults(draft: Draft, path: str, profile: Json) -> None:
 
 
 def use_scoring_strategies(draft: Draft) -> None:
-    """Let NodeResourcesFit score as the plugins did that are its strategies today."""
+    """Convert plugins that are now strategies of NodeResourcesFit."""
     for path, profile in draft.profiles():
         scorers = [plugin for plugin in enabled_at(profile, "score") if plugin.get("name") in STRATEGIES]
         if scorers:
@@ -170,7 +170,7 @@ def _use_strategy(draft: Draft, path: str, profile: Json, scorers: list[Json]) -
 
 
 def _take_over_arguments(profile: Json, name: str) -> None:
-    """Put NodeResourcesFit's entry where the plugin's was, so that the others keep their positions."""
+    """Move NodeResourcesFit's entry to the position of the plugin's, so that the others keep theirs."""
     entry = config_of(profile, name)
     if entry is None:
         return

@@ -37,7 +37,7 @@ def _changed(base: Struct, *, without: tuple[str, ...] = (), **fields: "Type | F
 
 
 def _inside(base: Struct, *path: str, without: tuple[str, ...] = (), **fields: "Type | Field") -> Struct:
-    """Change the struct that stands at a path below `base`, through lists and pointers."""
+    """Change the struct at a path below `base`, through lists and pointers."""
     if not path:
         return _changed(base, without=without, **fields)
     field = base.fields[path[0]]
@@ -60,7 +60,7 @@ def _through(
 
 
 def _named(type_: Type, version: str) -> Type:
-    """Name the package after the version, as type errors do."""
+    """Name the package after the version, as in type errors."""
     match type_:
         case Pointer(item=item):
             return Pointer(_named(item, version))
@@ -175,7 +175,7 @@ def configuration_schema(version: str) -> Struct:
 _SCHEMAS = dict(zip(VERSIONS, (_V1ALPHA1, _V1ALPHA2, _V1BETA1, _V1BETA2, _V1BETA3), strict=True))
 
 
-#: Kinds of arguments that v1beta1 had, and all versions since.
+#: Kinds of arguments in v1beta1 and all later versions.
 OLDER_ARGS = frozenset(
     (
         "DefaultPreemptionArgs",

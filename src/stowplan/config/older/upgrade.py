@@ -1,6 +1,6 @@
 """Convert a document of any version to v1.
 
-The file is checked against the schema of its own version first, so errors name its fields as it has them.
+The file is first checked against the schema of its own version, so errors use its field names.
 """
 
 import logging
@@ -25,20 +25,20 @@ from stowplan.config.walk import decode_struct
 
 _LOG = logging.getLogger(__name__)
 
-#: Nobody reads more.
+#: Maximum number of warnings.
 _MAX_TOLD = 100
 
 
 @dataclass(frozen=True, kw_only=True)
 class Upgrade:
     document: Document
-    #: What the file was before, e.g. `kubescheduler.config.k8s.io/v1beta2`; empty if nothing was to be done.
+    #: The original version, e.g. `kubescheduler.config.k8s.io/v1beta2`; empty if nothing was converted.
     origin: str = ""
     #: Path of a field of the result -> why it is there or what it was.
     comments: dict[str, list[str]] = field(default_factory=dict)
     #: Paths of plugins that ran by default in the file's release.
     defaults: frozenset[str] = frozenset()
-    #: What the result does not do although the file says it.
+    #: Settings of the file that are lost.
     warnings: tuple[str, ...] = ()
 
 
@@ -46,11 +46,11 @@ class PolicyMaps(Protocol):
     """Reads Policies from ConfigMaps."""
 
     def policy(self, namespace: str, name: str, /, *, kubeconfig: str) -> Document:
-        """The policy in a ConfigMap; ConfigError if it cannot be had. `kubeconfig`: the configuration's own, or ""."""
+        """The policy in a ConfigMap; raises ConfigError. `kubeconfig`: the configuration's own, or ""."""
 
 
 def upgrade(document: Document, plugins: Declarations, maps: PolicyMaps | None = None) -> Upgrade:
-    """`maps` of None: a policy that is in a ConfigMap is refused."""
+    """`maps` of None: a policy in a ConfigMap is an error."""
     header = read_header(document.value, document.text)
     draft = Draft(fields={}, origin=header.version, plugins=plugins)
     if header.kind == POLICY_KIND and header.api_version in API_VERSIONS:
@@ -94,7 +94,7 @@ def _upgrade_configuration(draft: Draft, document: Document, header: Header, map
 
 
 def upgrade_policy(draft: Draft, document: Document) -> None:
-    """Write a policy into the only profile."""
+    """Write a policy to the only profile."""
     draft.origin = POLICY_KIND
     convert_policy(draft, _policy(draft, document), draft.fields["profiles"][0])
     to_v1(draft, "v1beta1")
@@ -121,7 +121,7 @@ def read_policy(source: Json, maps: PolicyMaps | None, kubeconfig: str) -> Docum
 
 
 def _use_policy(draft: Draft, document: Document) -> None:
-    """Put a policy in place of the plugins of a v1alpha1 configuration."""
+    """Replace the plugins of a v1alpha1 configuration by a policy."""
     for name in ("plugins", "pluginConfig"):
         if draft.fields.get(name):
             what = f"{name[0].upper()}{name[1:]}"
@@ -139,7 +139,7 @@ def _use_policy(draft: Draft, document: Document) -> None:
 
 
 def _policy(draft: Draft, document: Document) -> Json:
-    """Decode a policy as its time did: leniently."""
+    """Decode a policy leniently, as older releases did."""
     for path in islice(unknown_fields(POLICY, document.value), _MAX_TOLD):
         draft.warn("", f"{path} left out: policies have no such field")
     policy = known_fields(POLICY, document.value)
@@ -152,7 +152,7 @@ def _policy(draft: Draft, document: Document) -> Json:
 
 
 def tell(upgrade: Upgrade) -> None:
-    """Log that a file is of an older version, and what of it is lost."""
+    """Log that a file is of an older version, and which settings are lost."""
     if upgrade.origin:
         what = f"of version {upgrade.origin}" if "/" in upgrade.origin else f"a {upgrade.origin}"
         _LOG.warning(f"The configuration is {what} and was converted to v1; stowplan config convert shows how")
@@ -167,7 +167,7 @@ def _check(document: Document, schema: Struct, draft: Draft) -> None:
         return
     if draft.origin != "v1alpha1":
         raise ConfigError(strict_error(errors), *islice(field_hints(schema, document.value), MAX_HINTS))
-    # Parity: this version was read leniently.
+    # Parity: this version was decoded leniently.
     draft.warn("", f"using lenient decoding as strict decoding failed: {strict_error(errors)}")
 
 
@@ -183,13 +183,13 @@ def _plain(value: Any) -> Any:
 
 
 def _strip_headers(draft: Draft, header: Header) -> None:
-    """Take apiVersion and kind out of arguments: they are of the file's version, and v1's follow from the plugin."""
+    """Remove apiVersion and kind from arguments: they are of the file's version, and v1's follow from the plugin."""
     entries: list[Json] = list(draft.fields.get("pluginConfig", ()))
     for _, profile in draft.profiles():
         entries += profile.get("pluginConfig", ())
     for entry in entries:
         args = entry.get("args")
         if isinstance(args, dict) and args.get("apiVersion", header.api_version) == header.api_version:
-            # A kind that is another plugin's stays, to be refused.
+            # A kind of another plugin stays, so that it is rejected.
             own = {"apiVersion": header.api_version, "kind": f"{entry.get('name')}Args"}
             entry["args"] = {key: element for key, element in args.items() if own.get(key) != element}

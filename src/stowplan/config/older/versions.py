@@ -1,7 +1,7 @@
 """Convert a KubeSchedulerConfiguration version by version until it is v1.
 
-Each step takes what its version said differently out of the data. Steps before v1beta3 also write the release's default
-plugins out (`plugin_lists.py`), unless an earlier step did.
+Each step removes the differences between its version and the next. Steps before v1beta3 also write out the release's
+default plugins (`plugin_lists.py`), unless an earlier step did.
 """
 
 from collections.abc import Callable
@@ -19,7 +19,7 @@ _MAX_SYMMETRIC_WEIGHT = 100
 
 
 def to_v1(draft: Draft, version: str) -> None:
-    """Convert data of this version in place; raise ConfigError where v1 has no way to say it."""
+    """Convert data of this version in place; raise ConfigError for settings that v1 cannot express."""
     for step in _STEPS[VERSIONS.index(version) :]:
         step(draft)
     rename_plugins(draft)
@@ -120,7 +120,7 @@ def _capital(name: str) -> str:
     return name[0].upper() + name[1:]
 
 
-# --- v1beta1: several plugins for one thing
+# --- v1beta1: several plugins with the same function
 
 
 def _from_v1beta1(draft: Draft) -> None:

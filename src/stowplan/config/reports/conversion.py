@@ -1,6 +1,6 @@
 """Write a converted configuration with comments that explain the changes.
 
-A comment stands above the field that it is about. Comments of fields that v1 does not have stand at the top.
+A comment precedes the field that it is about. Comments on fields that v1 does not have are at the top.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 _WIDTH = 118
 _INDENT = "  "
-#: What readers look for first.
+#: Fields to write first.
 _FIRST = ("apiVersion", "kind", "name", "schedulerName")
 
 
@@ -31,14 +31,14 @@ def converted(upgrade: Upgrade) -> dict[str, Any]:
 
 
 def converted_text(document: Document, upgrade: Upgrade) -> str:
-    """The configuration of v1 as YAML; a file of v1 stays as it is."""
+    """The v1 configuration as YAML; a v1 file is unchanged."""
     if not upgrade.origin:
         return document.text
     writer = _Writer(upgrade.comments)
     lines = [f"# Converted from {upgrade.origin} by stowplan config convert."]
     lines += writer.comments("", "")
     lines += writer.mapping(converted(upgrade), "", "")
-    # Whatever was explained at a field that a later step took away.
+    # Explanations of fields that a later step removed.
     lines[1:1] = [line for path in writer.unwritten() for line in writer.comments(path, "", prefix=f"{path}: ")]
     return "".join(f"{line}\n" for line in lines)
 
@@ -78,7 +78,7 @@ class _Writer:
             yield from self.comments(inner, indent)
             if isinstance(element, Mapping) and element:
                 lines = list(self.mapping(element, inner, indent + _INDENT))
-                # The dash goes before the first field; comments on it, before the dash.
+                # The dash belongs before the first field; comments on that field precede the dash.
                 first = next(n for n, line in enumerate(lines) if not line.lstrip().startswith("#"))
                 yield from (indent + line.lstrip() for line in lines[:first])
                 yield f"{indent}- {lines[first].lstrip()}"
@@ -90,7 +90,7 @@ class _Writer:
                 yield f"{indent}- {_scalar(element)}"
 
     def _element_path(self, path: str, element: Any, position: int) -> str:
-        """Plugins stand in paths by their names."""
+        """Plugins are identified by name in paths."""
         name = element.get("name") if isinstance(element, Mapping) else None
         by_name = f"{path}[{name}]"
         return by_name if self._has(by_name) else f"{path}[{position}]"
@@ -110,7 +110,7 @@ def _comment(text: str, indent: str) -> Iterator[str]:
 
 
 def _scalar(value: Any) -> str:
-    """A value on one line, quoted where YAML would take it for something else."""
+    """A value on one line, quoted if YAML would misread it."""
     if isinstance(value, str):
         if any(not character.isprintable() for character in value):
             return json.dumps(value)

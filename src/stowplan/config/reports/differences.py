@@ -1,7 +1,7 @@
 """Differences in effect between two configurations.
 
-Not the text, not the order of profiles, not the order of scores, which are added up; nor fields that another one makes
-meaningless, as the times of a leader election that is off.
+Ignores the text, the order of profiles, the order of score plugins, and fields without effect, such as the durations of
+a disabled leader election.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from stowplan.config.types import Configuration
 if TYPE_CHECKING:
     from stowplan.config.types import Profile
 
-#: Points whose plugins are added up, not asked one after the other.
+#: Points whose plugins have no relevant order.
 _UNORDERED = ("preScore", "score", "placementScore")
 _WEIGHTED = ("score", "placementScore")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Difference:
-    #: What it is about, e.g. `profile default-scheduler: score: NodeAffinity: weight`.
+    #: The subject, e.g. `profile default-scheduler: score: NodeAffinity: weight`.
     path: str
-    #: None: there is nothing on that side.
+    #: None: not present on that side.
     left: Any
     right: Any
 
@@ -75,7 +75,7 @@ def _profiles(left: Configuration, right: Configuration) -> Iterator[Difference]
     ours = {profile.scheduler_name: profile for profile in left.profiles}
     theirs = {profile.scheduler_name: profile for profile in right.profiles}
     if len(ours) == len(theirs) == 1 and ours.keys() != theirs.keys():
-        # The same scheduler under another name, most likely.
+        # Most likely the same scheduler under another name.
         (name, own), (other, its) = *ours.items(), *theirs.items()
         yield Difference(path="profiles[0].schedulerName", left=name, right=other)
         yield from _profile(f"profile {name}", (left, own), (right, its))
@@ -97,7 +97,7 @@ def _profile(
     for point in dict.fromkeys((*ours.points, *theirs.points)):
         yield from _point(f"{path}: {point}", point, _weights(ours, point), _weights(theirs, point))
     first, second = _arguments(ours), _arguments(theirs)
-    # Where only one side runs the plugin, that says it all.
+    # If only one side runs the plugin, that is reported instead.
     for plugin in sorted(_running(ours) & _running(theirs)):
         yield from _compared(f"{path}: arguments of {plugin}", first.get(plugin), second.get(plugin))
 
@@ -134,7 +134,7 @@ def _running(profile: Profile) -> set[str]:
 
 
 def _arguments(profile: Profile) -> dict[str, Any]:
-    """Arguments as data."""
+    """The arguments as data."""
     written = Configuration(profiles=(profile,)).to_dict()["profiles"][0]
     return {entry["name"]: entry.get("args") for entry in written.get("pluginConfig", ())}
 

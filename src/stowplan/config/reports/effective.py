@@ -1,7 +1,7 @@
 """Plugins of each extension point, and the origin of each.
 
 `explicit`: the file names it at the point. `multiPoint`: the file names it there. `default`: it runs unless the file
-says otherwise; in a file of an older version, it ran by default in that release.
+disables it; for a file of an older version, by default in that release.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ DEFAULT, MULTI_POINT, EXPLICIT = "default", "multiPoint", "explicit"
 @dataclass(frozen=True, kw_only=True)
 class EffectivePlugin:
     name: str
-    #: None where weights do not count.
+    #: None at points without weights.
     weight: int | None
     origin: str
-    #: What a conversion has to say of it.
+    #: A comment of the conversion.
     note: str = ""
 
     def to_dict(self) -> dict[str, Any]:
@@ -44,7 +44,7 @@ class EffectivePlugin:
 @dataclass(frozen=True, kw_only=True)
 class EffectiveProfile:
     scheduler_name: str
-    #: Points without plugins are left out.
+    #: Points without plugins are omitted.
     points: dict[str, tuple[EffectivePlugin, ...]]
     #: Default plugins that do not run -> why.
     left_out: dict[str, str]
@@ -100,7 +100,7 @@ def _names(given: dict[str, Any], point: str) -> set[str]:
 
 
 def _left_out(profile: Profile, plugins: Declarations, features: FeatureGates) -> Iterator[tuple[str, str]]:
-    """Default plugins that the profile does without, wholly or at some of their points."""
+    """Default plugins that the profile disables, at all or some of their points."""
     running = {ref.name: set[str]() for refs in profile.points.values() for ref in refs}
     for point, refs in profile.points.items():
         for ref in refs:

@@ -1,7 +1,6 @@
 """Field documentation for `stowplan config explain`: type, default, versions, meaning.
 
-Everything follows from the schemas: those of the configuration, of its older versions, of policies, and of the
-arguments that plugins declare.
+Derived from the schemas of the configuration, its older versions, policies, and the arguments that plugins declare.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ _ARGS = "Args"
 
 @dataclass(frozen=True, kw_only=True)
 class ExplainedField:
-    """A field or a kind; of what is below it, names, types and texts."""
+    """A field or a kind, with names, types and texts of its children."""
 
     kind: str
     #: "" for the kind itself.
@@ -43,7 +42,7 @@ class ExplainedField:
     range: str = ""
     #: Name, type, text.
     fields: tuple[tuple[str, str, str], ...] = ()
-    #: Of a plugin: more about it, line by line.
+    #: For a plugin: additional lines.
     notes: tuple[str, ...] = field(default=())
 
     def to_dict(self) -> dict[str, Any]:
@@ -63,11 +62,11 @@ class ExplainedField:
 
 
 class UnknownFieldError(ConfigError):
-    """There is no field of this path."""
+    """There is no field at this path."""
 
 
 def explain_field(path: str, plugins: Declarations, features: FeatureGates) -> ExplainedField:
-    """Explain a path as `profiles.plugins.score`, a kind, or a plugin; "" is the configuration."""
+    """Explain a path such as `profiles.plugins.score`, a kind, or a plugin; "" is the configuration."""
     steps = [step for step in re.sub(r"\[[^]]*\]", "", path).split(".") if step]
     kinds = _kinds(plugins)
     if steps and steps[0] in plugins and f"{steps[0]}{_ARGS}" in kinds:
@@ -179,7 +178,7 @@ def _struct(type_: Type) -> Struct | None:
     return type_ if isinstance(type_, Struct) else None
 
 
-# --- words
+# --- texts
 
 
 def shown_type(type_: Type) -> str:
@@ -211,7 +210,7 @@ def _range(found: Field) -> str:
 
 
 def _default(kind: str, steps: list[str], type_: Type, plugins: Declarations, features: FeatureGates) -> str:
-    """As JSON; "" where there is none, or where it takes more than a line."""
+    """The default as JSON; "" if there is none, or if it takes more than a line."""
     if _struct(type_) is not None and not isinstance(type_, Slice):
         return ""
     value: Any = _defaults(kind, plugins, features)

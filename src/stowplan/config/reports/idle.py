@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 def idle_settings(loaded: Loaded, plugins: Declarations) -> Iterator[str]:
     if loaded.upgrade is not None and loaded.upgrade.origin:
-        # Paths are those of the converted file, and the conversion has warned already.
+        # The paths would be those of the converted file, and the conversion has already warned.
         return
     yield from unknown_arguments(loaded.fields, plugins)
     for i, given in enumerate(loaded.fields.get("profiles") or ()):

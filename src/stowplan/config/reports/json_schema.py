@@ -1,6 +1,6 @@
 """JSON schema of KubeSchedulerConfiguration v1, for editors.
 
-It says what can be said of a single field. What is checked across fields stays with `stowplan config validate`.
+Covers single fields. Cross-field checks are left to `stowplan config validate`.
 """
 
 from __future__ import annotations
@@ -93,14 +93,14 @@ class _Definitions:
     # -- plugins ------------------------------------------------------------------------------------------------------
 
     def _point(self, point: str, type_: Type) -> Json:
-        """A set of plugins, with the names of those that can run there."""
+        """A set of plugins, with the names of those that can run at the point."""
         names = [name for name, declared in self._plugins.items() if point in declared.points or point == "multiPoint"]
         return {
             "allOf": [self._value(type_), {"properties": {"enabled": _named(names), "disabled": _named(["*", *names])}}]
         }
 
     def _plugin_config(self) -> Json:
-        """An entry whose arguments are of the plugin's kind."""
+        """An entry whose arguments have the plugin's kind."""
         entry: Json = {
             "type": "object",
             "properties": {"name": _one_of_or_other(self._plugins), "args": {"type": ["object", "null"]}},
@@ -125,12 +125,12 @@ def _named(names: Iterable[str]) -> Json:
 
 
 def _one_of_or_other(names: Iterable[str]) -> Json:
-    """Names to complete; users' plugins have others."""
+    """Completions; other names are allowed for out-of-tree plugins."""
     return {"anyOf": [{"enum": list(names)}, {"type": "string"}]}
 
 
 def _or_null(found: Json, name: str) -> Json:
-    """Unset and null are the same, but for the kind."""
+    """Null means unset, except for the kind."""
     if name in ("apiVersion", "kind", "name"):
         return found
     if "type" in found:

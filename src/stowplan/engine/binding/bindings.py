@@ -24,7 +24,9 @@ from stowplan.engine.binding.extenders import bound_by
 from stowplan.engine.cycle.scheduling_cycle import failure_of
 from stowplan.engine.decision.attempt import Failure, on_node
 from stowplan.engine.effects import RunPlugin
-from stowplan.framework.binding import (
+from stowplan.framework.events import ASSIGNED_POD_DELETE
+from stowplan.framework.requests import Ask, Bind, Done, OddStepError, Request, Wait, problem_of
+from stowplan.framework.runtime.binding import (
     OTHER_PRE_BIND_FAILED,
     PreFlight,
     failure_at,
@@ -33,9 +35,7 @@ from stowplan.framework.binding import (
     run_unreserve,
     steps_of,
 )
-from stowplan.framework.events import ASSIGNED_POD_DELETE
-from stowplan.framework.metrics import ended
-from stowplan.framework.requests import Ask, Bind, Done, OddStepError, Request, Wait, problem_of
+from stowplan.framework.runtime.metrics import ended
 from stowplan.framework.status import (
     PROPAGATED,
     SKIP,
@@ -63,7 +63,7 @@ if TYPE_CHECKING:
     from stowplan.framework.extender import Extender
     from stowplan.framework.interface import RequestBinder
     from stowplan.framework.requests import Outcome
-    from stowplan.framework.runtime import Framework
+    from stowplan.framework.runtime.framework import Framework
     from stowplan.framework.waiting_pods import WaitingPod
 
 _log = get_logger(__name__)

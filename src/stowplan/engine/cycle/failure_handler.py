@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from stowplan.engine.decision.decision_listener import DecisionListener
     from stowplan.engine.reporter import Reporter
     from stowplan.engine.statuses import PodStatuses
-    from stowplan.framework.runtime import Framework
+    from stowplan.framework.runtime.framework import Framework
     from stowplan.queue.queued_pod import QueuedPod
     from stowplan.queue.scheduling_queue import SchedulingQueue
 

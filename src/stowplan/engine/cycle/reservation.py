@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from stowplan.framework.binding import run_permit, run_reserve, run_unreserve
+from stowplan.framework.runtime.binding import run_permit, run_reserve, run_unreserve
 from stowplan.framework.status import Code, Status
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from stowplan.cluster.pod_info import PodInfo
     from stowplan.framework.cycle_state import CycleState
-    from stowplan.framework.runtime import Framework
+    from stowplan.framework.runtime.framework import Framework
 
 
 @dataclass(slots=True, eq=False)

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from stowplan.engine.decision.attempt_metrics import AttemptMetrics
     from stowplan.engine.decision.decision_listener import DecisionListener
     from stowplan.engine.reporter import Reporter
-    from stowplan.framework.runtime import Framework
+    from stowplan.framework.runtime.framework import Framework
     from stowplan.framework.waiting_pods import WaitingPods
     from stowplan.inspection.stories import Stories
     from stowplan.queue.queued_pod import QueuedPod

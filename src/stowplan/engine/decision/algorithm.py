@@ -20,7 +20,7 @@ from stowplan.engine.evaluation.evaluation import Evaluation
 from stowplan.engine.evaluation.node_sums import NodeSums
 from stowplan.engine.evaluation.sampling import Found, Sampling
 from stowplan.engine.evaluation.scoring import INFEASIBLE
-from stowplan.framework.metrics import ended, timed
+from stowplan.framework.runtime.metrics import ended, timed
 from stowplan.framework.status import Code, Status, promised
 from stowplan.inspection.frames import to_frame as frame_of
 
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from stowplan.framework.eviction_plan import EvictionPlan
     from stowplan.framework.handle import Random
     from stowplan.framework.interface import PostFilterPlugin, PostFilterResult
-    from stowplan.framework.runtime import Framework
+    from stowplan.framework.runtime.framework import Framework
 
     Rows = npt.NDArray[np.intp]
 

@@ -15,7 +15,7 @@ import msgspec
 from stowplan.cluster.pod_info import PodInfo
 from stowplan.framework.cycle_state import CycleState
 from stowplan.framework.diagnosis import histogram_text
-from stowplan.framework.runtime import Framework
+from stowplan.framework.runtime.framework import Framework
 from stowplan.framework.status import Code, Status
 from stowplan.queue.queued_pod import QueuedPod
 

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from stowplan.framework.extender import Extender
     from stowplan.framework.interface import PostFilterResult
     from stowplan.framework.requests import Ask, Outcome
-    from stowplan.framework.runtime import Framework
+    from stowplan.framework.runtime.framework import Framework
     from stowplan.framework.status import Status
 
 #: Why a PostFilter plugin was not run.

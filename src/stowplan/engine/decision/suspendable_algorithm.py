@@ -58,7 +58,7 @@ if TYPE_CHECKING:
     from stowplan.framework.diagnosis import Diagnosis
     from stowplan.framework.extender import Extender, Filtered
     from stowplan.framework.interface import PostFilterSteps
-    from stowplan.framework.runtime import Framework
+    from stowplan.framework.runtime.framework import Framework
 
     Rows = npt.NDArray[np.intp]
 

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from stowplan.engine.evaluation.scoring import Scored
     from stowplan.framework.cycle_state import CycleState
     from stowplan.framework.diagnosis import Diagnosis
-    from stowplan.framework.runtime import Framework
+    from stowplan.framework.runtime.framework import Framework
 
     Mask = npt.NDArray[np.bool_]
     Rows = npt.NDArray[np.intp]

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from stowplan.engine.evaluation.scoring import Scored
     from stowplan.framework.cycle_state import CycleState
     from stowplan.framework.interface import FilterPlugin
-    from stowplan.framework.runtime import Framework
+    from stowplan.framework.runtime.framework import Framework
 
     Mask = npt.NDArray[np.bool_]
     Ints = npt.NDArray[np.int64]

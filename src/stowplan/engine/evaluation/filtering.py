@@ -20,8 +20,8 @@ from stowplan.engine.evaluation.plans import FilterPlan
 from stowplan.framework.cycle_state import CycleState
 from stowplan.framework.diagnosis import Diagnosis
 from stowplan.framework.interface import NodeFilterPlugin, Reads
-from stowplan.framework.metrics import measured
 from stowplan.framework.rejections import Rejections
+from stowplan.framework.runtime.metrics import measured
 from stowplan.framework.status import PROPAGATED, Code, Status, raised
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from stowplan.cluster.pod_info import PodInfo
     from stowplan.engine.evaluation.node_sums import NodeSums, RefusedColumn
     from stowplan.framework.interface import FilterPlugin, PreFilterPlugin
-    from stowplan.framework.runtime import Framework, PreFiltered
+    from stowplan.framework.runtime.framework import Framework, PreFiltered
 
     Mask = npt.NDArray[np.bool_]
     Rows = npt.NDArray[np.intp]

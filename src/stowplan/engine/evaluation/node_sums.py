@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from stowplan.cluster.pod_info import PodInfo
     from stowplan.framework.cycle_state import CycleState
     from stowplan.framework.interface import FilterPlugin, ScorePlugin
-    from stowplan.framework.runtime import Framework
+    from stowplan.framework.runtime.framework import Framework
 
 #: Up to this many changed rows are updated one by one as Python numbers, which is cheaper than array operations.
 FEW = 16

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from stowplan.cluster.hypothetical import HypotheticalNodes
-from stowplan.framework import nominated_pods as nominated
+from stowplan.framework.runtime import nominated_pods as nominated
 from stowplan.framework.status import Status
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from stowplan.cluster.pod_info import PodInfo
     from stowplan.framework.cycle_state import CycleState
-    from stowplan.framework.runtime import Framework
+    from stowplan.framework.runtime.framework import Framework
 
     Mask = npt.NDArray[np.bool_]
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from stowplan.cluster.objects import ObjectWatch
     from stowplan.cluster.pod_info import PodInfo
     from stowplan.framework.interface import Plugin
-    from stowplan.framework.runtime import Framework
+    from stowplan.framework.runtime.framework import Framework
 
     P = TypeVar("P", bound=Plugin)
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from stowplan.framework.cycle_state import CycleState
     from stowplan.framework.interface import FilterPlugin, Plugin, ScorePlugin
     from stowplan.framework.rejections import Rejections
-    from stowplan.framework.runtime import Framework
+    from stowplan.framework.runtime.framework import Framework
 
 
 class FilterPlan(NamedTuple):

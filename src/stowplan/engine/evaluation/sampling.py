@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from stowplan.cluster.node_table import NodeTable
-    from stowplan.framework.runtime import Framework
+    from stowplan.framework.runtime.framework import Framework
 
     Mask = npt.NDArray[np.bool_]
     Rows = npt.NDArray[np.intp]

@@ -18,7 +18,7 @@ from stowplan.engine.evaluation.plans import ScorePlan
 from stowplan.engine.evaluation.score import Score
 from stowplan.framework.cycle_state import CycleState
 from stowplan.framework.interface import Reads
-from stowplan.framework.metrics import measured
+from stowplan.framework.runtime.metrics import measured
 from stowplan.framework.status import PROPAGATED, Code, Status, raised
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from stowplan.cluster.pod_info import PodInfo
     from stowplan.engine.evaluation.node_sums import NodeSums, ScoredColumn
     from stowplan.framework.interface import PreScorePlugin, ScorePlugin
-    from stowplan.framework.runtime import Framework
+    from stowplan.framework.runtime.framework import Framework
 
     Mask = npt.NDArray[np.bool_]
     Ints = npt.NDArray[np.int64]

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from stowplan.cluster.pod_info import group_key
-from stowplan.framework.binding import run_permit
+from stowplan.framework.runtime.binding import run_permit
 from stowplan.framework.status import Code, Status, promised
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from stowplan.cluster.pod_info import PodInfo
     from stowplan.engine.decision.algorithm import Decision, SchedulingAlgorithm
-    from stowplan.framework.runtime import Framework
+    from stowplan.framework.runtime.framework import Framework
     from stowplan.queue.queued_pod import QueuedPod
 
     Rows = npt.NDArray[np.intp]

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from stowplan.engine.groups.suspendable_trial import TrialSteps
     from stowplan.engine.groups.suspended_groups import SuspendedGroups
     from stowplan.engine.parts import Parts
-    from stowplan.framework.runtime import Framework
+    from stowplan.framework.runtime.framework import Framework
     from stowplan.queue.queued_pod import QueuedPod
 
 _log = get_logger(__name__)

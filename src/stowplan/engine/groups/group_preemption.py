@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from stowplan.engine.groups.group_trials import GroupTrials
     from stowplan.engine.groups.suspendable_trial import Steps
     from stowplan.framework.interface import PodGroupPostFilterSteps
-    from stowplan.framework.runtime import Framework
+    from stowplan.framework.runtime.framework import Framework
     from stowplan.queue.queued_pod import QueuedPod
 
 NO_PLUGIN = "default preemption plugin is not registered, workload aware preemption is disabled"

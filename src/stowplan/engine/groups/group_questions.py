@@ -36,9 +36,9 @@ if TYPE_CHECKING:
     from stowplan.engine.groups.group_trial import GroupTrial, TriedPod
     from stowplan.engine.groups.group_trials import GroupTrials
     from stowplan.engine.groups.suspendable_trial import Steps, TrialSteps
-    from stowplan.framework.placements import Placement
     from stowplan.framework.requests import Ask, Outcome
-    from stowplan.framework.runtime import Framework
+    from stowplan.framework.runtime.framework import Framework
+    from stowplan.framework.runtime.placements import Placement
     from stowplan.framework.status import Status
 
 WITHOUT_GATE = "the gate GenericWorkload is off: its pods are scheduled one by one"

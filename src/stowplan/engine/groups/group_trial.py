@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from stowplan.framework.placements import PodGroupAssignments, ProposedAssignment, run_placement_score
+from stowplan.framework.runtime.placements import PodGroupAssignments, ProposedAssignment, run_placement_score
 from stowplan.framework.status import SUCCESS, Code, Status, error
 
 if TYPE_CHECKING:
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from stowplan.engine.decision.attempt import Failure
     from stowplan.framework.cycle_state import CycleState
     from stowplan.framework.eviction_plan import GroupEvictionPlan
-    from stowplan.framework.placements import Placement, PlacementScores, PodGroupInfo
-    from stowplan.framework.runtime import Framework
+    from stowplan.framework.runtime.framework import Framework
+    from stowplan.framework.runtime.placements import Placement, PlacementScores, PodGroupInfo
     from stowplan.queue.queued_pod import QueuedPod
 
 UNSCHEDULABLE = "pod group is unschedulable"

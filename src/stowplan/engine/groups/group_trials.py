@@ -16,7 +16,7 @@ from stowplan.engine.groups.equal_pods import EqualPods
 from stowplan.engine.groups.group_trial import GroupTrial, InPlacements, TriedPod, rejected
 from stowplan.engine.groups.on_trial import OnTrial
 from stowplan.framework.cycle_state import CycleState
-from stowplan.framework.placements import PodGroupInfo, run_placement_generate, whole_cluster
+from stowplan.framework.runtime.placements import PodGroupInfo, run_placement_generate, whole_cluster
 from stowplan.framework.status import Status, error
 from stowplan.framework.unfinished import UnfinishedError, unfinished_of
 
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from stowplan.cluster.state import ClusterState
     from stowplan.engine.decision.algorithm import SchedulingAlgorithm
     from stowplan.engine.reporter import Reporter
-    from stowplan.framework.placements import Placement
-    from stowplan.framework.runtime import Framework
+    from stowplan.framework.runtime.framework import Framework
+    from stowplan.framework.runtime.placements import Placement
     from stowplan.queue.queued_pod import QueuedPod
 
     Rows = npt.NDArray[np.intp]

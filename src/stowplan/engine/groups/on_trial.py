@@ -11,8 +11,8 @@ from stowplan.cluster.pod_info import PodInfo
 from stowplan.engine.cycle.reservation import reserve
 from stowplan.engine.cycle.scheduling_cycle import failure_of
 from stowplan.engine.groups.group_trial import TriedPod
-from stowplan.framework.binding import run_unreserve
 from stowplan.framework.cycle_state import CycleState
+from stowplan.framework.runtime.binding import run_unreserve
 from stowplan.framework.status import Code
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from stowplan.cluster.transaction import Transaction
     from stowplan.engine.decision.algorithm import Decision, SchedulingAlgorithm
     from stowplan.engine.reporter import Reporter
-    from stowplan.framework.runtime import Framework
+    from stowplan.framework.runtime.framework import Framework
     from stowplan.queue.queued_pod import QueuedPod
 
 

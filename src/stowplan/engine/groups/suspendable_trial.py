@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from stowplan.engine.decision.suspendable_algorithm import Cycle, Within
     from stowplan.engine.groups.group_trials import GroupTrials
     from stowplan.framework.cycle_state import CycleState
-    from stowplan.framework.runtime import Framework
+    from stowplan.framework.runtime.framework import Framework
     from stowplan.queue.queued_pod import QueuedPod
 
     Rows = npt.NDArray[np.intp]

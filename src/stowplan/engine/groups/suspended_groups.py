@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from stowplan.engine.parts import Parts
     from stowplan.engine.suspension.portions import Portions
     from stowplan.framework.requests import Outcome
-    from stowplan.framework.runtime import Framework
+    from stowplan.framework.runtime.framework import Framework
     from stowplan.framework.status import Status
     from stowplan.queue.queued_pod import QueuedPod
 

@@ -64,8 +64,8 @@ from stowplan.engine.inputs import (
 )
 from stowplan.engine.settings import EngineSettings
 from stowplan.engine.written_objects import kind_named, name_of, read_object, with_name, writer_of
-from stowplan.framework.binding import PluginGaveUpError
 from stowplan.framework.requests import Bind, Delete, Done, Outcome, Refused, Unknown
+from stowplan.framework.runtime.binding import PluginGaveUpError
 from stowplan.framework.status import Code, Status
 from stowplan.metrics.registry import MetricsRegistry
 from stowplan.metrics.scheduler import SchedulerMetrics
@@ -77,7 +77,7 @@ if TYPE_CHECKING:
     from stowplan.engine.input_log.recorded_annotations import RecordedAnnotations
     from stowplan.engine.settings import Meter
     from stowplan.framework.extender import Extender
-    from stowplan.framework.registry import Registry
+    from stowplan.framework.runtime.registry import Registry
 
 #: Changes with the format. Version 1 had no decisions.
 FORMAT = 2

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from stowplan.engine.ports.recorder import EffectRecorder
 from stowplan.framework.handle import Handle
-from stowplan.framework.metrics import FrameworkMetrics
+from stowplan.framework.runtime.metrics import FrameworkMetrics
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from stowplan.engine.outbox import Outbox
     from stowplan.framework.requests import Outcome
-    from stowplan.framework.runtime import Framework
+    from stowplan.framework.runtime.framework import Framework
     from stowplan.queue.queued_pod import QueuedPod
 
 

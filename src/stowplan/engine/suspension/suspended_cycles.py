@@ -52,9 +52,9 @@ if TYPE_CHECKING:
     from stowplan.engine.parts import Parts
     from stowplan.engine.suspension.portions import Portions
     from stowplan.framework.extender import Extender
-    from stowplan.framework.metrics import PluginTimes
     from stowplan.framework.requests import Outcome
-    from stowplan.framework.runtime import Framework
+    from stowplan.framework.runtime.framework import Framework
+    from stowplan.framework.runtime.metrics import PluginTimes
     from stowplan.queue.queued_pod import QueuedPod
 
 #: Maximum number of cycles that may call an extender at a time.

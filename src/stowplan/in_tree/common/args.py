@@ -13,7 +13,7 @@ from stowplan.api.labels import label_key_errors
 from stowplan.config.errors import invalid, required
 from stowplan.config.schema import INT32, INT64, STRING, always, struct, told
 
-#: The best score of a utilization shape point; plugins scale it to their own maximum.
+#: The maximum score of a utilization shape point; plugins scale it to their own maximum.
 MAX_CUSTOM_PRIORITY_SCORE = 10
 
 
@@ -38,7 +38,7 @@ SHAPE_POINT = struct(
     score=told(always(INT32), "The score there; between two points, on the line.", least=0, most=10),
 )
 
-#: What the resource plugins weigh when nobody says otherwise.
+#: Default resources of the resource plugins.
 DEFAULT_RESOURCES = (ResourceSpec("cpu", 1), ResourceSpec("memory", 1))
 
 

@@ -1,11 +1,11 @@
 """In-tree volumes migrated to CSI drivers.
 
 Cloud volume types once compiled into Kubernetes are now served by CSI drivers. The objects are unchanged, so code that
-deals with drivers has to translate them: to the driver, its volume handle, and its topology label. What cannot be
-translated raises TranslationError.
+deals with drivers has to translate them: to the driver, its volume handle, and its topology label. Volumes that cannot
+be translated raise TranslationError.
 
-There are two checks for migration: limits count it wherever there is a CSINode (`Migration.counted`); a
-volume's affinity is translated for the nodes whose CSINode names the plugin in an annotation (`is_migrated_on`).
+There are two checks for migration: limits assume it on every node with a CSINode (`Migration.counted`); a volume's
+affinity is translated for nodes whose CSINode lists the plugin in an annotation (`is_migrated_on`).
 
 Upstream: k8s.io/csi-translation-lib; isCSIMigrationOn and isPluginMigratedToCSIOnNode of the scheduler's plugins.
 """
@@ -31,61 +31,62 @@ if TYPE_CHECKING:
 
 _BETA_ZONE, _BETA_REGION = "failure-domain.beta.kubernetes.io/zone", "failure-domain.beta.kubernetes.io/region"
 _ZONE, _REGION = "topology.kubernetes.io/zone", "topology.kubernetes.io/region"
-#: Separates the zones in a volume's label.
+#: Separates zones in a volume's label.
 _ZONE_SEPARATOR = "__"
 
 
 class TranslationError(ValueError):
-    """A volume that cannot be expressed as one of its CSI driver."""
+    """A volume that cannot be translated to its CSI driver."""
 
 
 @dataclass(frozen=True, slots=True)
 class Migration:
-    """A volume kind and the driver that serves it now."""
+    """A volume kind and the driver that now serves it."""
 
-    #: The field of a volume, in a pod or in a PersistentVolume.
+    #: The volume source field, in a pod or in a PersistentVolume.
     field: str
-    #: Name of the in-tree plugin; classes name it as their provisioner.
+    #: Name of the in-tree plugin, which is the provisioner in storage classes.
     plugin: str
     driver: str
-    #: Handle of a PersistentVolume.
+    #: Volume handle of a PersistentVolume.
     handle: Callable[[PersistentVolume], str]
-    #: Handle of a volume in a pod of a namespace.
+    #: Volume handle of an inline volume, given the pod's namespace.
     inline_handle: Callable[[Volume, str], str]
-    #: Whether the scheduler takes the kind for a CSI volume at all.
+    #: Whether the scheduler treats the kind as a CSI volume.
     counted: bool = True
-    #: The node label by which the driver says a zone; None: the affinity of a volume stays as it is.
+    #: The node label that the driver uses for zones; None: the affinity of a volume is not translated.
     zone_key: str | None = None
 
 
-# -- which driver ------------------------------------------------------------------------------------------------------
+# -- drivers
+# ---------------------------------------------------------------------------------------------------------------
 
 
 def migration_of(volume: Volume | PersistentVolume) -> Migration | None:
-    """What took over the kind of a volume, of a pod or a PersistentVolume."""
+    """The migration of a volume (of a pod, or a PersistentVolume)."""
     source = _source_of(volume)
     return next((migration for migration in MIGRATIONS if getattr(source, migration.field) is not None), None)
 
 
 def _source_of(volume: Volume | PersistentVolume) -> Any:
-    """What has the fields of the kinds."""
+    """The object that has the volume source fields."""
     return volume.spec if isinstance(volume, PersistentVolume) else volume
 
 
 def migration_of_provisioner(provisioner: str) -> Migration | None:
-    """What took over the in-tree plugin that a class names."""
+    """The migration of the in-tree plugin that a class has as provisioner."""
     return _BY_PLUGIN.get(provisioner)
 
 
 def is_migrated_on(node: CSINode | None, migration: Migration) -> bool:
-    """Whether the node says that the driver serves the kind's volumes there."""
+    """Whether the kind's volumes are served by the driver on the node."""
     if node is None or not migration.counted:
         return False
     return migration.plugin in node.metadata.annotations.get(MIGRATED_PLUGINS, "").split(",")
 
 
 def inline_handle(volume: Volume, namespace: str) -> tuple[str, str] | None:
-    """(driver, handle) of an inline volume; None if no driver has taken it over."""
+    """(driver, handle) of an inline volume; None if it is not migrated."""
     migration = migration_of(volume)
     if migration is None:
         return None
@@ -179,13 +180,13 @@ def _azure_file_inline_handle(volume: Volume, namespace: str) -> str:
 
 
 def _storage_account(secret: str) -> str:
-    """The account that a secret's name speaks of; else the name itself."""
+    """The account in a secret's name, or else the name itself."""
     found = re.search(r"azure-storage-account-(.+)-secret", secret)
     return secret if found is None else found[1]
 
 
 def _plain_handle(field: str, name: str) -> Callable[..., str]:
-    """The driver knows the volume by the name that it had."""
+    """A handle that equals the volume's former name."""
 
     def handle(volume: Volume | PersistentVolume, _namespace: str = "") -> str:
         known_as: str = getattr(getattr(_source_of(volume), field), name)
@@ -244,9 +245,9 @@ _BY_PLUGIN = {migration.plugin: migration for migration in MIGRATIONS}
 
 
 def migrated_affinity(volume: PersistentVolume, migration: Migration) -> NodeSelector | None:
-    """The node affinity of a volume in its driver's labels; raises TranslationError if the driver has no name for it.
+    """The node affinity of a volume in terms of its driver's labels; raises TranslationError.
 
-    Zones of the affinity are the driver's zones; without any, those of the volume's label are added to each term.
+    Zones in the affinity are translated; if there are none, those of the volume's label are added to each term.
     """
     migration.handle(volume)
     affinity = volume.spec.node_affinity
@@ -269,7 +270,7 @@ def migrated_affinity(volume: PersistentVolume, migration: Migration) -> NodeSel
 
 
 def _label_pair(terms: tuple[NodeSelectorTerm, ...], labels: Mapping[str, str]) -> tuple[str, str]:
-    """The labels by which the volume says zone and region."""
+    """The labels that the volume uses for zone and region."""
     used = {requirement.key for term in terms for requirement in term.match_expressions}
     if _ZONE not in used and (_BETA_ZONE in used or (_ZONE not in labels and _BETA_ZONE in labels)):
         return _BETA_ZONE, _BETA_REGION

@@ -1,10 +1,11 @@
 """Map extended resources to DeviceClasses.
 
-A class serves `deviceclass.resource.kubernetes.io/<its name>`, and the extended resource that it names, if it names
-one. Where several classes name the same, the newest wins, then the lower name. Classes are indexed by what they serve.
+A class serves `deviceclass.resource.kubernetes.io/<its name>`, and the extended resource that it names, if any. If
+several classes name the same resource, the newest wins, then the lower name. Classes are indexed by what they serve.
 
 Upstream: k8s.io/dynamic-resource-allocation/deviceclass/extendedresourcecache. There the mapping depends on the order
-in which classes were seen, and a class that loses a name may lose its own, too; here it depends on the classes alone.
+in which classes were seen, and a class that loses a resource name may lose its own, too; here it depends on the classes
+alone.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ BY_RESOURCE = ObjectIndex("extended resource", _resources)
 
 
 def device_class_of(resource: str, state: ClusterState) -> DeviceClass | None:
-    """The class that devices for the resource come from; None if the resource is not mapped to one."""
+    """The class for devices that provide the resource; None if there is none."""
     objects = state.objects
     if not objects.count(DeviceClass) or not is_dra_extended(resource):
         return None
@@ -43,7 +44,7 @@ def device_class_of(resource: str, state: ClusterState) -> DeviceClass | None:
 
 
 def device_classes_read(shape: PodShape) -> Collection[ObjectDependency]:
-    """The classes that `device_class_of` looks at for what a pod requests."""
+    """The classes that `device_class_of` reads for a pod's requests."""
     found: tuple[ObjectDependency, ...] | None = shape.template.memo("device classes read", 0)
     if found is None:
         wanted = (name for name, amount in shape.requests.items() if amount and is_dra_extended(name))

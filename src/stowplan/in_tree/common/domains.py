@@ -1,9 +1,8 @@
 """Spread per-domain results to nodes.
 
-There are few domains and many nodes, and between two pods of a workload a domain's verdict seldom changes. So the
-last arrays that were spread over the nodes are kept in the cycle state, which equal pods share: comparing what the
-domains say is cheap, spreading it out is not. An array that did not change stays the same object, which tells
-callers so.
+There are few domains and many nodes, and a domain's result seldom changes between two pods of a workload. So the last
+arrays that were spread over nodes are cached in the cycle state, which equal pods share: comparing the results of
+domains is cheap, spreading them is not. An unchanged array stays the same object, so callers can compare by identity.
 """
 
 from __future__ import annotations
@@ -25,17 +24,17 @@ if TYPE_CHECKING:
     Mask = npt.NDArray[np.bool_]
     Ints = npt.NDArray[np.int64]
 
-#: Up to so many numbers, Python finds the smallest sooner than NumPy.
+#: Up to this many numbers, Python finds the minimum faster than NumPy.
 _FEW = 32
 
-#: From so many nodes a domain on, it pays to normalize domains instead of nodes.
+#: From this average number of nodes per domain, normalizing domains is faster than normalizing nodes.
 _NODES_A_DOMAIN = 2
 
 
 def by_domain(verdicts: Mask, column: LabelColumn, nodes: Nodes, state: CycleState, what: str) -> Mask:
-    """`verdicts` (by domain code) for every node of the view; shared, not to be written to.
+    """`verdicts` (by domain code) for every node of the view; shared and read-only.
 
-    `what` tells the verdicts of one pod on one label apart.
+    `what` distinguishes the verdicts of one pod on one label.
     """
     if nodes.rows is not None:
         return verdicts.take(nodes.take(column.codes))
@@ -52,7 +51,7 @@ def worth_normalizing(column: LabelColumn, table: NodeTable) -> bool:
 
 
 def unused_raw(table: NodeTable) -> Ints:
-    """Placeholder for raw node scores if domains are scored instead; normalizing ignores it."""
+    """Placeholder for raw node scores if domains are scored instead; ignored by normalization."""
     zeros: Ints = table.memo("unused raw scores", lambda: np.zeros(table.n, np.int64))
     return zeros
 
@@ -67,14 +66,14 @@ def normalized_by_domain(
 ) -> Ints:
     """Scores by domain code, normalized over the domains of feasible nodes, for every row.
 
-    `rule` takes scores, the lowest and the highest. Shared, not to be written to.
+    `rule` takes scores, the lowest and the highest. The result is shared and read-only.
     """
     codes = column.codes[: table.n]
     present = _present(codes, column, table, state, feasible)
     if not len(present):
         return np.zeros(table.n, np.int64)
     among = raw.take(present)
-    # What domains without a feasible node get does not matter.
+    # Domains without a feasible node do not matter.
     normal = rule(raw, *_bounds(among))
     key = ("normalized", column.key)
     version = (table.generation, normal.tobytes())
@@ -94,10 +93,10 @@ def _bounds(values: Ints) -> tuple[int, int]:
 def _present(
     codes: npt.NDArray[np.intp], column: LabelColumn, table: NodeTable, state: CycleState, feasible: Mask
 ) -> npt.NDArray[np.intp]:
-    """Codes of the domains that have a feasible node."""
+    """Codes of the domains with a feasible node."""
     key = ("present", column.key)
     found: tuple[Mask, npt.NDArray[np.intp]] | None = state.memo(key, table.generation)
-    # An evaluation keeps the very array while the feasible nodes stay the same, and never writes to it.
+    # An evaluation keeps the same array while the feasible nodes do not change, and never modifies it.
     if found is None or found[0] is not feasible:
         here = np.bincount(codes, weights=feasible, minlength=column.size)
         found = state.remember(key, table.generation, (feasible, np.flatnonzero(here)))

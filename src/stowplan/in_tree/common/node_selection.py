@@ -1,11 +1,11 @@
 """Nodes that match a pod's selectors and tolerations, as masks.
 
-A requirement speaks of one label, and a label column knows each value once: the requirement is judged a distinct
-value (a lookup array over codes) and spread over the rows by indexing. Taints work alike: one verdict a distinct set
-of taints. What covers all rows depends on node objects alone, so it is kept until one of them changes; equal
-selectors of different pods share it.
+A requirement refers to one label, and a label column stores each value once: the requirement is evaluated per distinct
+value (as a lookup array over codes) and spread over the rows by indexing. Taints work alike: one result per distinct
+set of taints. Masks over all rows depend on node objects alone, so they are cached until one of these changes, and
+shared by equal selectors of different pods.
 
-Rows that hold no node get an answer too, without meaning.
+Rows without a node get arbitrary results.
 
 Upstream: k8s.io/component-helpers/scheduling/corev1/nodeaffinity and corev1/helpers.go.
 """
@@ -37,14 +37,14 @@ if TYPE_CHECKING:
 
 T = TypeVar("T", bound="Hashable")
 
-#: A view of so many times fewer rows than the table is judged by itself: a mask of all rows would not pay.
+#: A view with this factor fewer rows than the table is evaluated directly: a mask of all rows would not pay off.
 _SMALL_PART = 8
 
 
 def required_node_affinity_mask(table: NodeTable, pod: PodInfo) -> Mask | None:
-    """Rows whose node satisfies the pod's nodeSelector and required node affinity; None: every node does.
+    """Rows that satisfy the pod's nodeSelector and required node affinity; None: all of them.
 
-    Has length `table.n`; shared, not to be written to.
+    Has length `table.n`; shared and read-only.
     """
     affinity = pod.shape.required_node_affinity
     if affinity.node_selector is None and affinity.required is None:
@@ -54,7 +54,7 @@ def required_node_affinity_mask(table: NodeTable, pod: PodInfo) -> Mask | None:
 
 
 def matches_required_affinity(nodes: Nodes, affinity: RequiredNodeAffinity) -> Mask:
-    """The same for the nodes of a view."""
+    """`required_node_affinity_mask` for the nodes of a view."""
     return _of_view(nodes, "required node affinity", affinity, _affinity_mask)
 
 
@@ -64,7 +64,7 @@ def matches_selector(nodes: Nodes, matcher: NodeSelectorMatcher) -> Mask:
 
 
 def preference(nodes: Nodes, terms: tuple[tuple[int, NodeTerm], ...]) -> npt.NDArray[np.int64]:
-    """Sum of the weights of the terms that each node of a view matches."""
+    """Sum of the weights of matching terms, per node of a view."""
     return _of_view(nodes, "preferred node affinity", terms, _weights)
 
 
@@ -73,7 +73,7 @@ def _of_view(
 ) -> npt.NDArray[Any]:
     table = nodes.table
     if nodes.rows is not None and len(nodes.rows) * _SMALL_PART < table.n:
-        # Daemon pods name their one node: thousands of selectors, each asked about a single row.
+        # DaemonSet pods each name one node: thousands of selectors, each evaluated for a single row.
         return compute(table, what, nodes.rows)
     return nodes.take(table.memo((name, what), lambda: compute(table, what, None)))
 
@@ -96,7 +96,7 @@ def _affinity_mask(table: NodeTable, affinity: RequiredNodeAffinity, rows: Rows)
 
 
 def matcher_mask(table: NodeTable, matcher: NodeSelectorMatcher, rows: Rows = None) -> Mask:
-    """Where some term matches; no terms, no node."""
+    """Rows that match some term; none if there are no terms."""
     mask = ~_everything(table, rows)
     for term in matcher.terms:
         mask |= term_mask(table, term, rows)
@@ -104,7 +104,7 @@ def matcher_mask(table: NodeTable, matcher: NodeSelectorMatcher, rows: Rows = No
 
 
 def term_mask(table: NodeTable, term: NodeTerm, rows: Rows = None) -> Mask:
-    """Where all requirements of a term hold; a term that does not parse matches nothing."""
+    """Rows that meet all requirements of a term; none if it does not parse."""
     mask = _everything(table, rows)
     if term.errors:
         return ~mask
@@ -116,7 +116,7 @@ def term_mask(table: NodeTable, term: NodeTerm, rows: Rows = None) -> Mask:
 
 
 def requirement_mask(table: NodeTable, requirement: Requirement, rows: Rows = None) -> Mask:
-    """Where a node's labels satisfy one requirement."""
+    """Rows that meet a requirement."""
     column = table.label(requirement.key)
     codes = column.codes[: table.n] if rows is None else column.codes[rows]
     operator = requirement.operator
@@ -155,7 +155,7 @@ def _field_mask(table: NodeTable, field: Requirement, rows: Rows) -> Mask:
             if row is not None:
                 mask |= _is_row(mask, row, rows)
     elif "" in field.values:
-        # Parity: a field that nodes do not have reads as the empty string.
+        # Parity: a field that nodes do not have is treated as the empty string.
         mask[:] = True
     return mask if field.operator == IN else ~mask
 
@@ -174,7 +174,7 @@ def _everything(table: NodeTable, rows: Rows) -> Mask:
 def untolerated_mask(table: NodeTable, pod: PodInfo, comparison_operators: bool) -> Mask | None:
     """Rows with a NoSchedule or NoExecute taint that the pod does not tolerate; None: no row has one.
 
-    Has length `table.n`; shared, not to be written to.
+    Has length `table.n`; shared and read-only.
     """
     if len(table.taint_sets) == 1:
         return None

@@ -1,4 +1,4 @@
-"""Normalise scores to 0–100 by the highest score among feasible nodes.
+"""Normalize scores to 0–100 by the highest score among feasible nodes.
 
 Upstream: pkg/scheduler/framework/plugins/helper/normalize_score.go.
 """
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 def default_normalize(
     scores: npt.NDArray[np.int64], feasible: npt.NDArray[np.bool_], *, reverse: bool = False
 ) -> npt.NDArray[np.int64]:
-    """Scores in proportion to the largest; reversed, the largest gets nothing."""
+    """Scores in proportion to the highest; reversed, the highest becomes 0."""
     largest = int(scores.max(initial=0, where=feasible))
     if largest == 0:
         return np.full_like(scores, MAX_SCORE) if reverse else scores
-    # Integers are divided as Go does it, towards zero; only user-given negative weights make that differ.
+    # Go's integer division truncates; this only matters for negative weights set by users.
     sign = -1 if reverse else 1
     base = MAX_SCORE if reverse else 0
     lowest = min(int(scores.min()), 0)
@@ -35,12 +35,12 @@ def default_normalize(
 
 _SMALLEST, _LARGEST = np.iinfo(np.int64).min, np.iinfo(np.int64).max
 
-#: Ranges up to so many values are mapped through a table: a division a node is slow, and scores repeat.
+#: Ranges of up to this many values are mapped through a table: scores repeat, and a division per node is slow.
 _TABLE = 4096
 
 
 def bounds_of(scores: npt.NDArray[np.int64], among: npt.NDArray[np.bool_]) -> tuple[int, int] | None:
-    """Smallest and largest score among some nodes; None when there are none."""
+    """Lowest and highest score among some nodes; None if there are none."""
     if among.all():
         return (int(scores.min()), int(scores.max())) if len(scores) else None
     low = int(np.where(among, scores, _LARGEST).min())
@@ -54,7 +54,7 @@ def mapped(
     high: int,
     rule: Callable[[npt.NDArray[np.int64]], npt.NDArray[np.int64]],
 ) -> npt.NDArray[np.int64]:
-    """A rule applied to scores of a range; scores outside it, which nobody looks at, count as its ends."""
+    """Apply a rule to scores within a range; scores outside, which are never read, are clipped."""
     if high - low > _TABLE:
         return rule(np.clip(scores, low, high))
     table = rule(np.arange(low, high + 1))

@@ -1,7 +1,7 @@
 """Errors for plugins that are known but not implemented.
 
-A pod that needs what one of them decides is refused with a reason that says so; it is never placed blindly. A pod
-that does not need it passes as if the plugin were complete.
+A pod that needs such a plugin's decision is rejected with a reason that says so, and never placed without it. Other
+pods pass as if the plugin were complete.
 """
 
 from stowplan.framework.status import Reason

@@ -4,5 +4,5 @@ from stowplan.framework.status import Status, error
 
 
 def without_state(group: str) -> Status:
-    """The Error of a group of which no pod is known."""
+    """The Error for a group without any known pod."""
     return error(f"pod group state not found for pod group {group}")

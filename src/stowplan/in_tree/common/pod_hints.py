@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 def same_pod(pod: PodInfo, other: Pod) -> bool:
-    """Whether the object is a version of the pod: by UID, by name where files leave UIDs out."""
+    """Whether the object is a version of the pod: by UID, or by name if UIDs are missing, as in files."""
     metadata = other.metadata
     return pod.uid == (metadata.uid or f"{metadata.namespace or 'default'}/{metadata.name}")
 

@@ -1,7 +1,7 @@
 """The ResourceClaims of a pod.
 
-A pod names a claim, or a template from which a controller makes one and notes its name in the pod's status. What keeps
-a claim from being used is an error with the reference's text.
+A pod names a claim, or a template from which a controller creates one and stores its name in the pod's status. Problems
+with a claim raise an error with the reference's message.
 
 Upstream: k8s.io/dynamic-resource-allocation/resourceclaim.
 """
@@ -25,13 +25,13 @@ GROUP_API = "scheduling.k8s.io"
 
 
 class ClaimError(ValueError):
-    """A claim that the pod needs and cannot have yet."""
+    """A claim of the pod cannot be used yet."""
 
 
 def pod_resource_claims(pod: PodInfo, cluster: ClusterState, *, of_groups: bool) -> list[ResourceClaim]:
-    """The claims in the pod's order; entries for which no claim was found necessary are left out.
+    """The claims in the pod's order; entries that need no claim are left out.
 
-    `of_groups`: a claim may be made for the pod's group (DRAWorkloadResourceClaims).
+    `of_groups`: claims may belong to the pod's group (DRAWorkloadResourceClaims).
     """
     return [claim for _, claim in resource_claims_by_entry(pod, cluster, of_groups=of_groups)]
 
@@ -39,7 +39,7 @@ def pod_resource_claims(pod: PodInfo, cluster: ClusterState, *, of_groups: bool)
 def resource_claims_by_entry(
     pod: PodInfo, cluster: ClusterState, *, of_groups: bool
 ) -> list[tuple[PodResourceClaim, ResourceClaim]]:
-    """The same, each with the entry of the pod that asks for it."""
+    """The claims with their entries in the pod's spec."""
     found = []
     for entry in pod.pod.spec.resource_claims:
         name = _claim_name(pod, entry)
@@ -52,7 +52,7 @@ def resource_claims_by_entry(
 
 
 def keys_of_claims(pod: PodInfo) -> list[str]:
-    """`namespace/name` of the claims that the pod names; none while one of them has no name yet."""
+    """`namespace/name` of the claims that the pod names; empty while some claim has no name yet."""
     try:
         names = [_claim_name(pod, entry) for entry in pod.pod.spec.resource_claims]
     except ClaimError:
@@ -98,5 +98,5 @@ def group_name(pod: PodInfo) -> str:
 
 
 def _is_group(owner: OwnerReference, name: str) -> bool:
-    # By name: pods do not know the UID of their group.
+    # By name, because pods do not have the UID of their group.
     return owner.kind == "PodGroup" and owner.name == name and owner.api_version.startswith(f"{GROUP_API}/")

@@ -1,9 +1,8 @@
-"""Node utilisation for the two resource scorers.
+"""Node utilization for the two resource scorers.
 
-For each configured resource a scorer needs the node's capacity, what is used of it, and what the pod would add. All
-of it is arithmetic on small matrices with a row a resource and a column a node, in exact integers. Integer division
-is the one slow operation; where every number is small enough for float64 to give the same quotient it is done in
-floats.
+For each configured resource a scorer needs the node's capacity, its usage, and the pod's request. This is exact integer
+arithmetic on small matrices with one row per resource and one column per node. Integer division is the one slow
+operation; if every number is small enough for a float64 quotient to be exact, floats are used instead.
 
 Upstream: pkg/scheduler/framework/plugins/noderesources/resource_allocation.go.
 """
@@ -29,17 +28,17 @@ if TYPE_CHECKING:
     Floats = npt.NDArray[np.float64]
     Mask = npt.NDArray[np.bool_]
 
-#: Below this, a float64 quotient of two integers that is rounded down equals the integer quotient: the exact quotient
-#: is at most 100, so it lies at least 1/divisor below the next integer, and float64 near 100 resolves 2^-47.
+#: Below this, a float64 quotient of two integers, rounded down, equals the integer quotient: the exact quotient is at
+#: most 100, so it is at least 1/divisor below the next integer, and float64 near 100 resolves 2^-47.
 _EXACT_DIVISOR = 1 << 45
 
 
 class Demands:
-    """The configured resources that count for a pod, and what it asks of each."""
+    """The configured resources that count for a pod, and its requests."""
 
     def __init__(self, resources: Sequence[tuple[str, int]], requests: Mapping[str, int]) -> None:
         asked = [(name, weight, requests.get(name, 0)) for name, weight in resources]
-        # A scalar resource that the pod does not ask for does not count.
+        # Scalar resources that the pod does not request do not count.
         asked = [(name, weight, amount) for name, weight, amount in asked if amount or not is_scalar(name)]
         self.names = tuple(name for name, _, _ in asked)
         self.weights = tuple(weight for _, weight, _ in asked)
@@ -53,22 +52,22 @@ class Demands:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Capacity:
-    """Allocatable of some resources over all rows, ready to be divided by; depends on node objects alone.
+    """Allocatable of some resources over all rows, prepared as a divisor; depends on node objects alone.
 
     Arrays have the shape (resources, rows).
     """
 
     indexes: tuple[int, ...]
-    #: At least 1 everywhere.
+    #: At least 1.
     divisor: Ints
     as_float: Floats
-    #: Where the node has the resource; None: everywhere.
+    #: Nodes that have the resource; None: all.
     present: Mask | None
     #: Whether float64 quotients, rounded down, are exact.
     small: bool
 
     def percent(self, nodes: Nodes, amounts: Ints) -> Ints:
-        """`100 * amount // allocatable` for amounts of at most the allocatable."""
+        """`100 * amount // allocatable`, for amounts up to the allocatable."""
         found: Ints
         if self.small:
             found = (amounts * 100 / nodes.take(self.as_float)).astype(np.int64)
@@ -77,7 +76,7 @@ class Capacity:
         return found
 
     def used(self, nodes: Nodes, *, non_zero: bool) -> Ints:
-        """What pods take; of cpu and memory optionally with the defaults for containers that name none."""
+        """The requests of placed pods; for cpu and memory optionally with defaults for containers that request none."""
         indexes = self.indexes
         if indexes == (0, 1):
             both = slice(0, 2)

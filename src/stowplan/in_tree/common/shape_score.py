@@ -1,4 +1,4 @@
-"""A piecewise linear score over utilisation.
+"""A piecewise linear score over utilization.
 
 Upstream: pkg/scheduler/framework/plugins/helper/shape_score.go.
 """
@@ -16,13 +16,13 @@ if TYPE_CHECKING:
 
 
 class ShapePoints:
-    """The line through (utilization, score) points, worked out for every utilization of 0…100 once."""
+    """The line through (utilization, score) points, precomputed for utilizations of 0…100."""
 
     def __init__(self, points: Sequence[tuple[int, int]]) -> None:
         self._scores = np.array([_on_line(points, p) for p in range(101)], np.int64)
 
     def __call__(self, utilization: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-        # Clipped, as percentages of amounts past 2^56 wrap around; the line is flat beyond its ends.
+        # Clipped, because percentages of amounts beyond 2^56 overflow; the line is flat beyond its ends.
         found: npt.NDArray[np.int64] = self._scores.take(utilization, mode="clip")
         return found
 
@@ -38,6 +38,6 @@ def _on_line(points: Sequence[tuple[int, int]], p: int) -> int:
 
 
 def truncated(dividend: int, divisor: int) -> int:
-    """Integer division as Go does it: toward zero."""
+    """Integer division that truncates toward zero, as in Go."""
     quotient = abs(dividend) // abs(divisor)
     return quotient if (dividend < 0) == (divisor < 0) else -quotient

@@ -15,7 +15,10 @@ if TYPE_CHECKING:
 
 
 def class_name_of(obj: PersistentVolumeClaim | PersistentVolume) -> str:
-    """Name of the class of a claim or volume; "" if it has none. The annotation goes first, also when it is empty."""
+    """Name of the class of a claim or volume; "" if it has none.
+
+    The annotation takes precedence, even if it is empty.
+    """
     annotated = obj.metadata.annotations.get(STORAGE_CLASS)
     return (obj.spec.storage_class_name or "") if annotated is None else annotated
 
@@ -25,7 +28,7 @@ def same_namespace(pod: PodInfo, obj: Any) -> bool:
 
 
 def claim_names(pod: Pod) -> Iterator[str]:
-    """Claims behind the pod's volumes, those of generic ephemeral volumes included."""
+    """Claims of the pod's volumes, including those of generic ephemeral volumes."""
     for volume in pod.spec.volumes:
         if volume.persistent_volume_claim is not None:
             yield volume.persistent_volume_claim.claim_name
@@ -41,12 +44,12 @@ CLAIMS_OF_POD = NamedObjects(_keys_of_claims)
 
 
 def names_claim(pod: PodInfo, claim: PersistentVolumeClaim) -> bool:
-    """Whether a persistentVolumeClaim volume of the pod is this claim."""
+    """Whether a persistentVolumeClaim volume of the pod refers to the claim."""
     return same_namespace(pod, claim) and claim.metadata.name in pod.shape.claim_names
 
 
 def stands_on_claim(pod: PodInfo, claim: PersistentVolumeClaim) -> bool:
-    """Whether any volume of the pod is this claim, also one made for the pod."""
+    """Whether any volume of the pod refers to the claim, including generic ephemeral ones."""
     return same_namespace(pod, claim) and claim.metadata.name in claim_names(pod.pod)
 
 

@@ -1,4 +1,4 @@
-"""What DefaultBinder declares about itself."""
+"""DefaultBinder's declaration."""
 
 from stowplan.config.declaration import EnabledByDefault, PluginDeclaration
 

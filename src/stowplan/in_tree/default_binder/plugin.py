@@ -15,7 +15,7 @@ from stowplan.klog import get_logger
 if TYPE_CHECKING:
     from stowplan.cluster.pod_info import PodInfo
 
-#: Named after the folder, as --vmodule knows the plugin by it.
+#: Named after the folder, by which --vmodule selects the plugin.
 _log = get_logger(__name__.rpartition(".")[0])
 
 

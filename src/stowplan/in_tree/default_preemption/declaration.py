@@ -1,4 +1,4 @@
-"""What DefaultPreemption declares about itself, its arguments included."""
+"""DefaultPreemption's declaration and arguments."""
 
 from collections.abc import Iterator
 from typing import ClassVar

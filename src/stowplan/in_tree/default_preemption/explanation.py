@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def preemption_of(outcome: PreemptionOutcome) -> Preemption:
-    """Everything worked out as the cluster is now."""
+    """All details, computed for the current cluster."""
     run = outcome.run
     if run is None:
         return Preemption(outcome.ineligible_reason)

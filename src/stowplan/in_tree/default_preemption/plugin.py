@@ -1,7 +1,7 @@
 """Evict lower-priority pods to make room for a pod, or for a whole pod group.
 
-The answer is a plan of evictions; the live scheduler carries it out in the background. Until it is through, the pod
-itself is held back; after that it waits for its victims to leave.
+The result is an eviction plan, which the live scheduler carries out in the background. In the meantime the pod itself
+is held back; afterwards it waits for its victims to leave.
 
 Upstream: pkg/scheduler/framework/plugins/defaultpreemption and framework/preemption.
 """
@@ -47,15 +47,15 @@ if TYPE_CHECKING:
 GROUP_PREEMPTING = Reason("PreemptionUnderWay", "waiting for the preemption for this pod group to be finished")
 PREEMPTING = Reason("PreemptionUnderWay", "waiting for the preemption for this pod to be finished")
 
-#: Named after the folder, as --vmodule knows the plugin by it.
+#: Named after the folder, by which --vmodule selects the plugin.
 _log = get_logger(__name__.rpartition(".")[0])
-#: What upstream calls the logger of these lines.
+#: Upstream's name of the logger of these lines.
 _LOGGER = "PostFilter.DefaultPreemption"
 
 
 @dataclass(frozen=True, slots=True)
 class PreemptionOutcome:
-    """Why a pod may not preempt, or what the dry run found."""
+    """Why a pod may not preempt, or the result of the dry run."""
 
     ineligible_reason: str = ""
     run: Candidates | None = None
@@ -92,7 +92,7 @@ class DefaultPreemption(PreEnqueuePlugin, PostFilterPlugin, PodGroupPostFilterPl
             if run.error is None and not state.asking:
                 _log_without_candidates(pod, run)
             return self._without_candidates(pod, run)
-        # Whoever only asks does not ask anybody outside.
+        # Questions do not call extenders.
         extenders = () if state.asking else interested_extenders(self.handle.extenders(), pod)
         return self._asking_extenders(state, pod, run, extenders) if extenders else self._selected(state, pod, run)
 
@@ -126,12 +126,12 @@ class DefaultPreemption(PreEnqueuePlugin, PostFilterPlugin, PodGroupPostFilterPl
         return PostFilterResult(Status(Code.Success), selected.node_name, outcome, plan)
 
     def _chosen(self, state: CycleState, best: Sequence[str]) -> str:
-        """One of equally good nodes: any, or the first when there is no chance to draw on."""
+        """One of several equally good nodes: a random one, or the first without a random source."""
         random = None if state.asking else self.handle.random
         return best[random.randrange(len(best)) if random is not None and len(best) > 1 else 0]
 
     def _present_nomination(self, pod: PodInfo) -> str | None:
-        """The nomination as it is, also one that the API server does not know yet."""
+        """The current nomination, including one that is not in the API server yet."""
         return self.handle.nominator.node_of(pod.uid) or None
 
     def _without_candidates(self, pod: PodInfo, run: Candidates) -> PostFilterResult:
@@ -155,7 +155,7 @@ class DefaultPreemption(PreEnqueuePlugin, PostFilterPlugin, PodGroupPostFilterPl
         return preemption_of(result.detail)
 
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
-        # Never worth a try by itself; registered so that gated preemptors are looked at again.
+        # Never requeues; registered so that gated preemptors are re-evaluated.
         return (on(POD, Action.Delete, lambda pod, old, new: Hint.SKIP, by_shape=True),)
 
 

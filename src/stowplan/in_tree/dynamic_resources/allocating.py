@@ -1,4 +1,4 @@
-"""What is written into a claim's status when devices were found for it.
+"""The allocation that is written to a claim's status for the devices that were found.
 
 Upstream: the second half of Allocate, and createNodeSelector, of allocator_incubating.go.
 """
@@ -32,16 +32,16 @@ FROM_CLASS, FROM_CLAIM = "FromClass", "FromClaim"
 
 
 class AllocationError(Exception):
-    """Devices were found, and cannot be written down."""
+    """Devices were found, but the allocation cannot be expressed."""
 
 
 def devices_in(world: World) -> list[tuple[PoolView, PooledDevice]]:
-    """The devices that picks speak of, by place."""
+    """The devices of picks, by position."""
     return [(view, device) for view, _ in world.pools for device in view.devices]
 
 
 class Allocating:
-    """One claim that is given devices on a node."""
+    """A claim that gets devices on a node."""
 
     def __init__(
         self,
@@ -96,7 +96,7 @@ class Allocating:
         )
 
     def _share_id(self, place: int) -> str:
-        """Like no other: made of the claim's UID, so that a recorded run has it again."""
+        """A unique ID, derived from the claim's UID, so that replays are reproducible."""
         metadata = self._claim.metadata
         whose = metadata.uid or f"{metadata.namespace}/{metadata.name}"
         return str(uuid5(NAMESPACE_OID, f"{whose}/{metadata.resource_version}/{self._node_name}/{place}"))
@@ -118,12 +118,12 @@ class Allocating:
                 continue
             for i, request in enumerate(self._asked.requests):
                 wanted = chosen.get(i, request.alternatives[0])
-                # Parity: once for each of its requests.
+                # Parity: repeated for each of its requests.
                 if wanted.parent in own.requests or wanted.full_name in own.requests:
                     yield entry
 
     def _node_selector(self, devices: list[PooledDevice]) -> NodeSelector | None:
-        """Where all the devices can be used; None: everywhere."""
+        """The nodes on which all the devices are available; None: all."""
         terms = []
         for pooled in devices:
             spec = pooled.slice.spec

@@ -1,16 +1,16 @@
-"""What was found for sets of claims on nodes: searched once for all nodes that are equal, and kept.
+"""Cached search results for sets of claims: searched once for all equal nodes.
 
-Of a node that differs only in devices which no request admits, nothing is searched either: what is taken of those does
-not matter (`_Known.seen`).
+Nodes that differ only in devices which no request matches are equal, too: whether those are allocated does not matter
+(`_Known.seen`).
 
-A search takes as long as it takes, so it is done in portions of a number of steps, between which other pods are tried
+A search may take long, so it is done in portions of a number of steps, between which other pods are tried
 (`framework.unfinished`). An attempt may take as many portions as fit into the filter timeout; then it ends with an
-error, as the reference's does, and the next attempt goes on from there. A search that took all the steps that a filter
-timeout stands for is given up, as long as the node stays as it is. Steps and portions are counted, not seconds, so that
-a recorded run can be repeated.
+error, like the reference's, and the next attempt continues from there. A search that has taken all the steps of a
+filter timeout is abandoned, as long as the node does not change. Steps and portions are counted instead of seconds, so
+that recordings can be replayed.
 
-Questions (`stowplan explain`) have answers of their own: what they find must not change how far the next attempt gets.
-A question is not put a second time, so its only portion is larger.
+Questions (`stowplan explain`) have separate results, so that they do not affect how far the next attempt gets. A
+question is not repeated, so its only portion is larger.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ if TYPE_CHECKING:
 
     Rows = npt.NDArray[np.intp]
 
-#: Steps of a portion: some 3 ms with what a turn costs beside them; and of a question: some 0.2 s, and 0.05 s per node.
+#: Steps per portion: about 3 ms, including the overhead of a turn; per question: about 0.2 s; and per node: 0.05 s.
 PORTION_STEPS, QUESTION_STEPS, NODE_STEPS = 2_000, 200_000, 50_000
-#: Steps and portions that stand for a second of the filter timeout. With the pauses a portion takes up to 17 ms.
+#: Steps and portions per second of the filter timeout. With pauses, a portion takes up to 17 ms.
 STEPS_PER_SECOND, PORTIONS_PER_SECOND = 1_000_000, 60
 
-#: Sets of claims whose answers are kept.
+#: Maximum number of sets of claims with cached results.
 _MAX_KEPT = 256
 
 _UNKNOWN, _ALL = 0, -1
@@ -46,19 +46,19 @@ _GIVEN_UP, _UNFINISHED = Answer(Verdict.TIMED_OUT), Answer(Verdict.UNFINISHED)
 
 
 class _Known:
-    """The answers to one set of claims."""
+    """The results for one set of claims."""
 
     def __init__(self, epoch: int) -> None:
         self.epoch = epoch
-        #: Code -> verdict; 0: not known.
+        #: Code -> verdict; 0: unknown.
         self.verdicts = np.zeros(64, np.int8)
         self.scores = np.full(64, -1, np.int64)
         self.answers: dict[int, Answer] = {}
-        #: Code -> a search that has not come to its end.
+        #: Code -> an unfinished search.
         self.searches: dict[int, Search] = {}
-        #: What a search can tell of a node -> its answer.
+        #: What a search can observe of a node -> its result.
         self.seen: dict[Any, Answer] = {}
-        #: A bit per device that some request admits, and as of how many evaluations; _ALL: of all that there are to be.
+        #: A bit per device that some request matches, and the number of evaluations at that time; _ALL: it is final.
         self.admitted: dict[ViewKind, tuple[int, int]] = {}
 
     def reserve(self, size: int) -> None:
@@ -73,17 +73,17 @@ class Answers:
         self, inventory: Inventory, features: Features, *, filter_timeout: float, asking: bool = False
     ) -> None:
         self._portion = QUESTION_STEPS if asking else PORTION_STEPS
-        #: How many portions an attempt may take; None: no limit.
+        #: Maximum number of portions per attempt; None: unlimited.
         self.max_portions = int(filter_timeout * PORTIONS_PER_SECOND) if filter_timeout > 0 else None
         self._inventory = inventory
         self._features = features
-        #: None: no limit.
+        #: None: unlimited.
         self._max_steps = int(filter_timeout * STEPS_PER_SECOND) if filter_timeout > 0 else None
         self._known: OrderedDict[tuple[Claim, ...], _Known] = OrderedDict()
         self._selected = SelectorVerdicts(list_attributes=features.list_attributes)
 
     def verdicts(self, claims: tuple[Claim, ...], rows: Rows) -> npt.NDArray[np.int8]:
-        """The value of a `Verdict` for each row; rows with the same devices are searched once."""
+        """The `Verdict` value for each row; rows with the same devices are searched once."""
         known = self._of(claims)
         codes = self._inventory.codes[rows]
         found: npt.NDArray[np.int8] = known.verdicts[codes]
@@ -92,7 +92,7 @@ class Answers:
             return found
         attempt = Budget(self._portion)
         pending, first = np.unique(codes[unknown], return_index=True)
-        # In the order of rows, so that it does not depend on codes who comes to the end of the budget.
+        # In row order, so that the codes do not determine which search exceeds the budget.
         for i in np.argsort(first).tolist():
             self._search(known, claims, int(pending[i]), int(rows[unknown[first[i]]]), attempt)
         found = known.verdicts[codes]
@@ -100,12 +100,12 @@ class Answers:
         return found
 
     def answer(self, claims: tuple[Claim, ...], row: int) -> Answer:
-        """What was found for a row; devices are places in the row's world."""
+        """The result for a row; devices are indexes into the row's world."""
         self.verdicts(claims, np.array([row], np.intp))
         return self._of(claims).answers.get(int(self._inventory.codes[row]), _UNFINISHED)
 
     def scores(self, claims: tuple[Claim, ...], rows: Rows) -> npt.NDArray[np.int64]:
-        """For each row how early the alternatives stand that were chosen; -1 where nothing was found."""
+        """For each row a score for the position of the chosen alternatives; -1 without a result."""
         self.verdicts(claims, rows)
         known = self._of(claims)
         found: npt.NDArray[np.int64] = known.scores[self._inventory.codes[rows]]
@@ -140,7 +140,7 @@ class Answers:
     def _searched(
         self, known: _Known, claims: tuple[Claim, ...], code: int, world: World, attempt: Budget
     ) -> Answer | None:
-        """None: the search is to go on another time."""
+        """None: the search has to be continued."""
         search = known.searches.pop(code, None)
         if search is None:
             search = Search(claims, world, features=self._features, verdicts=self._selected)
@@ -154,10 +154,14 @@ class Answers:
             known.searches[code] = search
         return answer
 
-    # -- what does not matter -----------------------------------------------------------------------------------------
+    # -- irrelevant devices
+    # -----------------------------------------------------------------------------------------------
 
     def _told(self, known: _Known, claims: tuple[Claim, ...], seen: Seen) -> Any:
-        """Equal where the search cannot tell. Most nodes have one pool, of which devices are taken as a whole."""
+        """A key that is equal if the search cannot tell nodes apart.
+
+        Most nodes have one pool with devices allocated as a whole.
+        """
         if len(seen) == 1:
             ((kind, usage),) = seen
             if not usage.shares and not usage.counters:
@@ -165,9 +169,9 @@ class Answers:
         return tuple((kind, _within(usage, self._admitted(known, claims, kind))) for kind, usage in seen)
 
     def _admitted(self, known: _Known, claims: tuple[Claim, ...], kind: ViewKind) -> int:
-        """A bit per device that some request admits; also where that is not known so far, and where it is an error.
+        """A bit per device that some request may match, including unknown results and errors.
 
-        Nothing is evaluated for this: the search may never come to a device.
+        Nothing is evaluated for this, as the search may never reach a device.
         """
         evaluated = self._selected.evaluated
         as_of, found = known.admitted.get(kind, (None, 0))
@@ -190,7 +194,7 @@ class Answers:
 
 
 def _within(usage: Usage, admitted: int) -> Usage:
-    """What is taken, but for devices that no request admits; of these only the counters matter."""
+    """The usage without devices that no request matches; of those only the counters matter."""
     shares = tuple(share for share in usage.shares if admitted >> share[0] & 1) if usage.shares else ()
     return usage._replace(taken=usage.taken & admitted, shares=shares)
 

@@ -1,7 +1,7 @@
-"""Devices that become ready only after a pod chose them: a fabric attaches them to the node first.
+"""Devices that become ready only after a pod chose them, for example because a fabric has to attach them to the node.
 
-The driver reports it by conditions in the claim's status. A pod waits for them in PreBind; a claim whose devices failed
-or timed out is unusable, and is deallocated if its pod fits nowhere.
+The driver reports readiness as conditions in the claim's status. A pod waits for them in PreBind. A claim whose devices
+failed or timed out is unusable, and is deallocated if its pod is unschedulable.
 
 Upstream: hasBindingConditions and isClaimReadyForBinding of dynamicresources.go.
 """
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 
 
 class DeviceFailedError(Exception):
-    """A driver gave up on a device."""
+    """A driver reported that a device failed."""
 
 
 class Readiness:
-    """Whether devices of claims are ready, by the wall clock."""
+    """Readiness of the devices of claims, by the wall clock."""
 
     def __init__(self, *, enabled: bool, timeout: float, wall_clock: Callable[[], float]) -> None:
         self.enabled = enabled
@@ -55,7 +55,7 @@ def awaits_conditions(claim: ResourceClaim) -> bool:
 
 
 def is_ready(claim: ResourceClaim) -> bool:
-    """Whether all devices may be used; raises DeviceFailedError."""
+    """Whether all devices are ready; raises DeviceFailedError."""
     if claim.status.allocation is None:
         return False
     return all(
@@ -82,7 +82,7 @@ def _is_device_ready(
 
 
 def status_of(claim: ResourceClaim, result: DeviceRequestAllocationResult) -> AllocatedDeviceStatus | None:
-    """What the driver says of an allocated device."""
+    """The driver's status of an allocated device."""
     wanted = result.driver, result.pool, result.device
     return next((s for s in claim.status.devices if (s.driver, s.pool, s.device) == wanted), None)
 

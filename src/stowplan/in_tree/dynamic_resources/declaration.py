@@ -1,4 +1,4 @@
-"""What DynamicResources declares about itself, its arguments included."""
+"""DynamicResources' declaration and arguments."""
 
 from collections.abc import Iterator
 from typing import ClassVar
@@ -30,7 +30,7 @@ class DynamicResourcesArgs(Args, frozen=True):
         ),
     )
 
-    filter_timeout: Duration | None = None  #: zero = no limit
+    filter_timeout: Duration | None = None  #: zero = unlimited
     binding_timeout: Duration | None = None
 
     def completed(self, features: FeatureGates) -> "DynamicResourcesArgs":

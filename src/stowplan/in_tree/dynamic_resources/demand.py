@@ -1,8 +1,8 @@
-"""What a pod needs of devices, compiled so that pods whose claims ask for the same share their work.
+"""A pod's device requirements, compiled so that pods with equal claims share results.
 
-Pods of a Deployment have claims of their own, made from one template. A compiled claim has no name, and equal claims
-are compiled to one object; so the demands of such pods are equal, and so are their signatures. The claims themselves
-are looked at again when a pod is reserved.
+Pods of a Deployment each have their own claims, generated from one template. A compiled claim has no name, and equal
+claims compile to one object; so the demands of such pods are equal, and so are their signatures. The claims themselves
+are read again when a pod is reserved.
 
 Upstream: PreFilter of dynamicresources.go.
 """
@@ -48,12 +48,12 @@ NO_PRIORITIZED_LISTS = Reason(
 )
 UNKNOWN_REQUEST = Reason("UnknownRequestType", "resource claim {claim}, request {request}: unknown request type")
 
-#: Claims that are kept compiled.
+#: Maximum number of cached compiled claims.
 _MAX_KEPT = 4096
 
 
 class RefusedError(Exception):
-    """The pod cannot be placed on any node."""
+    """The pod is unschedulable on every node."""
 
     def __init__(self, reason: Reason) -> None:
         super().__init__(reason.text)
@@ -61,27 +61,27 @@ class RefusedError(Exception):
 
 
 class CompiledClaim:
-    """What a claim that waits for devices asks for; one object for all that ask for the same."""
+    """The requirements of an unallocated claim; one object for all equal claims."""
 
     __slots__ = ("asked", "problem")
 
     def __init__(self, asked: Claim | None, problem: str = "") -> None:
         self.asked = asked
-        #: Why it cannot be allocated on any node; the attempt ends with that error once a node is judged.
+        #: Why it cannot be allocated on any node; the attempt's error once a node is filtered.
         self.problem = problem
 
 
 class AllocatedClaim(NamedTuple):
-    #: Where its devices can be used; None: everywhere.
+    #: The nodes that can use its devices; None: all.
     where: NodeSelectorMatcher | None
     #: Whether its devices failed to become ready.
     unusable: bool
-    #: Which claim it is, where that matters: with DRANodeAllocatableResources.
+    #: Identifies the claim if that matters: with DRANodeAllocatableResources.
     key: str = ""
 
 
 class Demand(NamedTuple):
-    """What is known of a pod's claims, in their order."""
+    """The state of a pod's claims, in order."""
 
     allocated: tuple[AllocatedClaim, ...] = ()
     waiting: tuple[CompiledClaim, ...] = ()
@@ -96,12 +96,12 @@ class Demands:
         self._cluster = cluster
         self._features = features
         self._readiness = readiness
-        #: What was found last: of which pod, and as of which versions of claims and classes.
+        #: The last result, with its pod and the versions of claims and classes.
         self._last: tuple[tuple[Pod, int, int], Demand] | None = None
         self._compiled: OrderedDict[bytes, tuple[tuple[DeviceClass | None, ...], CompiledClaim]] = OrderedDict()
 
     def claims(self, pod: PodInfo) -> list[ResourceClaim]:
-        """The pod's claims as the API server has them; raises RefusedError."""
+        """The pod's claims as in the API server; raises RefusedError."""
         if not pod.pod.spec.resource_claims:
             return []
         try:
@@ -110,14 +110,14 @@ class Demands:
             raise RefusedError(CLAIM_UNUSABLE.of(problem=str(e))) from None
 
     def of(self, pod: PodInfo) -> Demand:
-        """What the pod needs now; raises RefusedError."""
-        # A cycle asks several times: for the signature, in PreFilter and in Reserve.
+        """The pod's current requirements; raises RefusedError."""
+        # Called several times per cycle: for the signature, in PreFilter and in Reserve.
         objects = self._cluster.objects
         stand = pod.pod, objects.version(ResourceClaim), objects.version(DeviceClass)
         if self._last is not None and self._last[0][0] is pod.pod and self._last[0][1:] == stand[1:]:
             return self._last[1]
         found = self._of(pod)
-        # Whether devices are ready in time depends on the clock, what a group is about to have on its pods.
+        # Readiness of devices depends on the clock; pending allocations of a group depend on its pods.
         depends = found.allocated or self._features.group_sharing or self._features.group_claims
         self._last = None if depends else (stand, found)
         return found
@@ -143,13 +143,13 @@ class Demands:
         return AllocatedClaim(_where(claim.status.allocation), self._readiness.is_unusable(claim), key)
 
     def waiting(self, pod: PodInfo) -> list[ResourceClaim]:
-        """The pod's claims that devices are to be found for; raises RefusedError."""
+        """The pod's unallocated claims; raises RefusedError."""
         return [
             claim for claim in self.claims(pod) if claim.status.allocation is None and self.shared(pod, claim) is None
         ]
 
     def waiting_by_entry(self, pod: PodInfo) -> list[AskedClaim]:
-        """The same, each with the pod's name for it."""
+        """The pod's unallocated claims with the pod's names for them."""
         entries = resource_claims_by_entry(pod, self._cluster, of_groups=self._features.group_claims)
         waiting = {claim_key(claim) for claim in self.waiting(pod)}
         return [AskedClaim(claim, entry.name) for entry, claim in entries if claim_key(claim) in waiting]
@@ -157,7 +157,7 @@ class Demands:
     # -- pod groups ---------------------------------------------------------------------------------------------------
 
     def shared(self, pod: PodInfo, claim: ResourceClaim) -> AllocationResult | None:
-        """What another pod of the pod's group is about to have by the claim: a group is placed before it is written."""
+        """The pending allocation of the claim by another pod of the group, which is not written yet."""
         if not self._features.group_sharing or pod.pod.spec.scheduling_group is None:
             return None
         held = self._cluster.in_flight.held(ResourceClaim, claim_key(claim))
@@ -170,7 +170,7 @@ class Demands:
         return copy.status.allocation
 
     def consumers(self, pod: PodInfo) -> dict[str, ResourceClaimConsumerReference]:
-        """For whom each claim is to be reserved: the pod, or its group if that claims the same; raises RefusedError."""
+        """For whom each claim is reserved: the pod, or its group if that has the same claim; raises RefusedError."""
         group = None
         if self._features.group_claims and (name := group_name(pod)):
             group = self._cluster.objects.get(PodGroup, f"{pod.namespace}/{name}")
@@ -206,7 +206,7 @@ class Demands:
         return self._cluster.objects.get(DeviceClass, name)
 
     def compiled(self, claim: ResourceClaim) -> CompiledClaim:
-        """What a claim asks for."""
+        """The compiled claim."""
         key = msgspec.json.encode(claim.spec.devices)
         known = self._compiled.get(key)
         classes = tuple(self._class_named(name) for name in _class_names(claim))
@@ -215,7 +215,7 @@ class Demands:
         try:
             found = CompiledClaim(compile_claim(claim, self._features, self._class_named))
         except ClaimProblem as e:
-            # It names the claim: like no other.
+            # The error contains the claim's name, so it is not shared.
             return CompiledClaim(None, str(e))
         self._compiled[key] = classes, found
         self._compiled.move_to_end(key)

@@ -1,8 +1,7 @@
-"""Which request of which claim fails on a node, and why.
+"""Explain which request of which claim fails on a node, and why.
 
-First each claim is checked alone, and within it each request. If each would be allocatable alone, the last one that
-cannot be allocated together with the others is reported. Extended resources backed by devices are reported by their own
-names.
+Each claim is checked alone first, and within it each request. If each can be allocated alone, the last one that cannot
+be allocated together with the others is reported. Extended resources backed by devices are reported by their own names.
 """
 
 from __future__ import annotations
@@ -43,16 +42,16 @@ if TYPE_CHECKING:
     from stowplan.in_tree.dynamic_resources.allocator.devices import PooledDevice, PoolView, World
     from stowplan.in_tree.dynamic_resources.plugin import DynamicResources
 
-#: Nodes that are summed up, and that other nodes' devices are compared with.
+#: Limits: nodes summarized, and nodes whose devices others are compared with.
 _SUMMED_UP, _TRIED_NODES = 64, 8
 
 
 class _Asked(NamedTuple):
-    """A claim that waits for devices."""
+    """An unallocated claim."""
 
     claim: ResourceClaim
     asked: Claim
-    #: Request -> the extended resource that it stands for; of a claim that is made up for the pod.
+    #: Request -> its extended resource, for a generated claim.
     resources: Mapping[str, str] = {}
 
 
@@ -92,7 +91,7 @@ class DynamicResourcesExplanation(Explanation):
                 yield f"pool {view.driver}/{view.name} is invalid: {view.problem}"
 
     def summary(self, rows: Rows, reason: Reason) -> str:
-        """Nodes that fail alike are told of together: with every node's own words a line would have no end."""
+        """Summarize nodes with the same problem; listing every node's details would be too long."""
         if reason.code != "CannotAllocateClaims":
             return super().summary(rows, reason)
         alike: dict[tuple[Kind, str, str], list[RequestProblem]] = {}
@@ -105,7 +104,7 @@ class DynamicResourcesExplanation(Explanation):
         return sentence(f"{count(number, 'node')}: {problem}" for number, problem in parts)
 
     def obstacles(self) -> Iterator[str]:
-        """What nodes would have to be added, where those that are there have what is wanted and it is taken."""
+        """The nodes to add, if existing nodes have suitable devices that are in use."""
         refused = np.flatnonzero(self.inspection.refused_for("DynamicResources", NOT_ALLOCATABLE))
         if not len(refused) or len(refused) < self.inspection.cluster.table.count:
             return
@@ -127,11 +126,11 @@ class DynamicResourcesExplanation(Explanation):
 
     @property
     def waiting(self) -> list[ResourceClaim]:
-        """The pod's claims that have no devices."""
+        """The pod's unallocated claims."""
         return [claim for claim in self._claims if claim.status.allocation is None]
 
     def classes_that_fit(self, claim: ResourceClaim, request: str, row: int) -> Iterator[DeviceClass]:
-        """Other classes of which a node has devices that the request would take."""
+        """Other device classes with which the request would match devices of a node."""
         world = self._plugin.inventory.world(row)
         for device_class in sorted(self.inspection.cluster.objects.all(DeviceClass), key=lambda c: c.metadata.name):
             changed = with_request(claim, request, device_class_name=device_class.metadata.name)
@@ -142,7 +141,7 @@ class DynamicResourcesExplanation(Explanation):
     # -- requests -----------------------------------------------------------------------------------------------------
 
     def _asked(self, row: int) -> list[_Asked]:
-        """What has to be allocated on a node; claims that cannot be on any are left out."""
+        """The claims to allocate on a node, without those that are invalid on every node."""
         compiled, pod = self._plugin.demands.compiled, self.inspection.pod
         found = [_Asked(claim, asked) for claim in self.waiting if (asked := compiled(claim).asked) is not None]
         try:
@@ -161,7 +160,7 @@ class DynamicResourcesExplanation(Explanation):
         return found
 
     def problems(self, row: int) -> list[RequestProblem]:
-        """Why the pod's claims cannot be allocated on a node; empty if that is not known."""
+        """Why the pod's claims cannot be allocated on a node; empty if unknown."""
         world, claims = self._plugin.inventory.world(row), self._asked(row)
         found = [self._problem_of(one, (), world) for one in claims if not self._fits((one.asked,), world)]
         if found:
@@ -177,7 +176,7 @@ class DynamicResourcesExplanation(Explanation):
         return answer is not None and answer.verdict is Verdict.FOUND
 
     def _problem_of(self, one: _Asked, others: Sequence[_Asked], world: World) -> RequestProblem:
-        """`others`: claims of the pod beside which it cannot be had."""
+        """`others`: claims of the pod in addition to which it cannot be allocated."""
         found = self._problem_beside(one, others, world)
         if not one.resources:
             return found
@@ -235,7 +234,7 @@ class DynamicResourcesExplanation(Explanation):
         return distinct(h for view, d in matching for h in holders((view.driver, view.name), d.name))
 
     def _spent(self, world: World, matching: list[PooledDevice]) -> tuple[Lacking, ...]:
-        """Counters of which matching devices want more than is left: by what the least of them wants."""
+        """Counters that do not suffice for any matching device: by the smallest consumption."""
         found: dict[str, Lacking] = {}
         contents = {device.content for device in matching}
         for view, usage in world.pools:
@@ -248,7 +247,7 @@ class DynamicResourcesExplanation(Explanation):
         return tuple(found.values())
 
     def _without_capacity(self, wanted: Wanted, world: World) -> tuple[Lacking, ...]:
-        """Capacities of which the request wants more than any matching device has left."""
+        """Capacities of which the request needs more than any matching device has left."""
         most: dict[str, int] = {}
         for view, usage in world.pools:
             shares = {place: dict(consumed) for place, consumed in usage.shares}
@@ -264,7 +263,7 @@ class DynamicResourcesExplanation(Explanation):
         )
 
     def _values(self, wanted: Wanted, devices: list[PooledDevice]) -> tuple[tuple[str, tuple[str, ...]], ...]:
-        """What devices have of the attributes that the selectors read."""
+        """The devices' values of the attributes that the selectors read."""
         found: dict[str, dict[str, None]] = {}
         for selector in wanted.selectors:
             try:
@@ -284,7 +283,7 @@ def _consumes_any(device: PooledDevice, counters: tuple[str, ...]) -> bool:
 
 
 def _value(read: Read, device: PooledDevice) -> str | None:
-    """What a device has of an attribute or a capacity."""
+    """A device's value of an attribute or a capacity."""
     for key in (f"{read.domain}/{read.name}", read.name):
         if read.kind == "attributes" and key in device.content.attributes:
             value = device.content.attributes[key]
@@ -306,7 +305,7 @@ def request_of(claim: ResourceClaim, name: str) -> ExactDeviceRequest | DeviceSu
 
 
 def with_request(claim: ResourceClaim, name: str, **fields: Any) -> ResourceClaim | None:
-    """The claim with other values in one of its requests or alternatives; None if it has no such request."""
+    """The claim with changes in one of its requests or alternatives; None if it has no such request."""
     found = request_of(claim, name)
     if found is None:
         return None

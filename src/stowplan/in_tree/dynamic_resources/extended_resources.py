@@ -1,7 +1,7 @@
-"""Extended resources that come from devices: a claim is made up for the pod, and stored once it has a node.
+"""Extended resources backed by devices: a claim is generated for the pod, and stored once it has a node.
 
-Whether a resource is served by devices is a matter of the node: where it lists the resource, a device plugin serves it.
-So what the claim asks for depends on which of the resources the node lacks, and nodes are told apart by that.
+Whether a resource is served by devices depends on the node: if the node lists the resource, a device plugin serves it.
+So the generated claim depends on which of the resources the node lacks, and nodes are distinguished by that.
 
 Upstream: extendeddynamicresources.go of pkg/scheduler/framework/plugins/dynamicresources.
 """
@@ -27,18 +27,18 @@ if TYPE_CHECKING:
     from stowplan.cluster.state import ClusterState
 
 ANNOTATION = "resource.kubernetes.io/extended-resource-claim"
-#: Of a claim that is not stored; deliberately no name of an object.
+#: Name of a claim that is not stored; deliberately not a valid object name.
 IN_MEMORY = "<extended-resources>"
 
 
 class ExtendedDemand(NamedTuple):
     """The extended resources of a pod that devices may serve."""
 
-    #: Those that a class stands behind, and which.
+    #: Resources with a class, and the class.
     classes: tuple[tuple[str, str], ...]
-    #: Those that only a device plugin can serve.
+    #: Resources that only a device plugin can serve.
     others: tuple[str, ...]
-    #: Whether a claim is left from an earlier attempt, and has to go first.
+    #: Whether a claim is left from an earlier attempt, and has to be deleted first.
     stale: bool
 
 
@@ -77,7 +77,7 @@ def extended_names(shape: PodShape) -> tuple[str, ...]:
 
 
 def extended_demand(pod: PodInfo, cluster: ClusterState) -> ExtendedDemand | None:
-    """None: no device is asked for by an extended resource."""
+    """None: the pod has no extended resource backed by devices."""
     names = extended_names(pod.shape)
     if not names:
         return None
@@ -89,7 +89,7 @@ def extended_demand(pod: PodInfo, cluster: ClusterState) -> ExtendedDemand | Non
 
 
 def variant(pod: PodInfo, classes: Mapping[str, str]) -> Variant:
-    """The requests of a claim for these resources, and which container is served by which."""
+    """The requests of a claim for these resources, and which request serves which container."""
     key = "extended variant", tuple(sorted(classes.items()))
     found: Variant | None = pod.shape.template.memo(key, 0)
     if found is None:
@@ -130,9 +130,9 @@ def _wanting(pod: PodInfo, resource: str) -> Iterator[_Wanting]:
 
 
 def _served(wanting: list[_Wanting], resource: str) -> Iterator[tuple[str, str, int]]:
-    """Container, request that serves it, and how many devices that asks for; 0: the request is known already.
+    """(container, serving request, number of devices); 0: the request is listed already.
 
-    Containers that run to their end before others start use the devices of those.
+    Init containers use the devices of containers that start after them.
     """
     lasting = [w for w in wanting if w.long_lived]
     for w in lasting:
@@ -162,7 +162,7 @@ def _request_name(wanting: _Wanting, resource: str) -> str:
 
 
 def in_memory_key(pod: PodInfo) -> str:
-    """Under which the claim is held in flight until it is stored."""
+    """Key under which the claim is held in flight until it is stored."""
     return f"{pod.namespace}/{IN_MEMORY}/{pod.uid}"
 
 

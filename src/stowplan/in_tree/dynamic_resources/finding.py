@@ -1,7 +1,7 @@
-"""What a pod asks for on which nodes, and what is found for it there.
+"""What has to be allocated for a pod on which nodes, and the search results.
 
-What has to be allocated depends on the node where extended resources are concerned: those that the node lists come from
-a device plugin. Filter and Score ask about many nodes, Reserve and explanations about one.
+With extended resources, the devices to allocate depend on the node: resources that the node lists come from a device
+plugin. Filter and Score need many nodes, Reserve and explanations one.
 """
 
 from __future__ import annotations
@@ -43,12 +43,12 @@ class Finding:
 
     @cached_property
     def inventory(self) -> Inventory:
-        """Made with the first pod that needs devices: clusters without such pods need not pay for it."""
+        """Created with the first pod that needs devices, so that clusters without such pods do not pay for it."""
         return Inventory(self._cluster, self._features)
 
     @cached_property
     def answers(self) -> dict[bool, Answers]:
-        """Of attempts, and of questions (True)."""
+        """For attempts, and for questions (True)."""
         return {
             asking: Answers(self.inventory, self._features, filter_timeout=self._filter_timeout, asking=asking)
             for asking in (False, True)
@@ -56,21 +56,21 @@ class Finding:
 
     @staticmethod
     def lacking(nodes: Nodes, resource: str) -> Mask:
-        """Where no device plugin serves a resource."""
+        """Nodes on which no device plugin serves a resource."""
         index = nodes.table.resources.get(resource)
         return np.ones(len(nodes), np.bool_) if index is None else nodes.allocatable(index) <= 0
 
     def asked(
         self, pod: PodInfo, demand: Demand, nodes: Nodes, mask: Mask
     ) -> Iterator[tuple[tuple[CompiledClaim, ...], npt.NDArray[np.intp]]]:
-        """What has to be allocated, and the places of the nodes for which that is so."""
+        """The claims to allocate, with the positions of the nodes for which they are."""
         present = np.flatnonzero(nodes.take(nodes.table.valid) & mask)
         if demand.extended is None:
             if demand.waiting and len(present):
                 yield demand.waiting, present
             return
         if all(name not in nodes.table.resources for name, _ in demand.extended.classes):
-            # No node has a device plugin for them: there is one kind of nodes.
+            # No node has a device plugin for them: there is only one variant.
             extra = self._compiled_variant(pod, dict(demand.extended.classes))
             if len(present) and (demand.waiting or extra):
                 yield (*demand.waiting, *extra), present
@@ -85,14 +85,14 @@ class Finding:
                 yield (*demand.waiting, *extra), present[lacking[present] == bits]
 
     def _compiled_variant(self, pod: PodInfo, classes: dict[str, str]) -> tuple[CompiledClaim, ...]:
-        """What is asked for where these resources come from devices; nothing, if only of containers that want none."""
+        """The generated claim for these resources; empty if only containers that need no devices request them."""
         devices = variant(pod, classes).devices
         return (self._demands.compiled(in_memory_claim(pod, devices)),) if devices.requests else ()
 
     def verdicts(
         self, asked: tuple[CompiledClaim, ...], nodes: Nodes, places: npt.NDArray[np.intp], *, asking: bool
     ) -> npt.NDArray[np.int8]:
-        """Of the nodes at these places; the others are said to have been found something for."""
+        """Verdicts for the nodes at these positions; the others are feasible."""
         self.inventory.refresh()
         rows = places if nodes.rows is None else nodes.rows[places]
         found = np.full(len(nodes), Verdict.FOUND.value, np.int8)
@@ -100,7 +100,7 @@ class Finding:
         return found
 
     def footprint(self, pod: PodInfo, asked: tuple[CompiledClaim, ...], row: int, *, asking: bool) -> Footprint | None:
-        """What the pod takes with what was found for it; raises MappingError."""
+        """What the pod takes of its node along with its allocation; raises MappingError."""
         answer = self.answers[asking].answer(asked_by(asked), row)
         claims = self._demands.waiting_by_entry(pod)
         if len(answer.picks) > len(claims):
@@ -108,7 +108,7 @@ class Finding:
         return footprint(pod, claims, answer.picks, self.inventory.world(row))
 
     def asked_on(self, pod: PodInfo, row: int) -> Iterator[tuple[CompiledClaim, ...]]:
-        """What has to be allocated on one node; raises RefusedError."""
+        """The claims to allocate on one node; raises RefusedError."""
         view = Nodes(self._cluster, np.array([row], np.intp))
         for asked, _ in self.asked(pod, self._demands.of(pod), view, np.ones(1, np.bool_)):
             if not any(claim.problem for claim in asked):
@@ -120,5 +120,5 @@ class Finding:
 
 
 def asked_by(claims: tuple[CompiledClaim, ...]) -> tuple[Claim, ...]:
-    """What claims ask for that can be allocated at all."""
+    """The claims that can be allocated on some node."""
     return tuple(claim.asked for claim in claims if claim.asked is not None)

@@ -1,8 +1,8 @@
-"""Claims of pod groups: reserved for the group as long as it lasts, and used by its pods.
+"""Claims of pod groups: reserved for the group during its lifetime, and used by its pods.
 
-A pod and its group that name the same claim under the same name share it: it is reserved for the group, once, instead
-of for each pod. No pod that gives up takes that reservation back, as others may use it; a group none of whose pods has
-a node gives it back when its pods fit nowhere, so that other devices may be found for it.
+A pod and its group that have the same claim under the same name share it: it is reserved once for the group, instead of
+for each pod. A failing pod does not release that reservation, as others may use it; a group without placed pods
+releases it if its pods are unschedulable, so that other devices may be allocated.
 
 Upstream: k8s.io/dynamic-resource-allocation/resourceclaim, and unreservePodGroupClaims of dynamicresources.go.
 """
@@ -28,7 +28,7 @@ UNSUPPORTED = "none of the supported fields are set"
 
 
 def consumer_of(pod: PodInfo, entry: PodResourceClaim, group: PodGroup | None) -> ResourceClaimConsumerReference:
-    """For whom the claim of a pod's entry is reserved; raises ClaimError."""
+    """The consumer that the claim of a pod's entry is reserved for; raises ClaimError."""
     for own in group.spec.resource_claims if group is not None else ():
         if own.resource_claim_name is None and own.resource_claim_template_name is None:
             assert group is not None
@@ -57,14 +57,14 @@ def is_reserved(claim: ResourceClaim, pod: PodInfo, *, of_groups: bool) -> bool:
     group = group_name(pod) if of_groups else ""
     return any(
         user.uid == pod.uid
-        # Pods do not know the UID of their group.
+        # Pods do not have the UID of their group.
         or (group and (user.api_group, user.resource, user.name) == (GROUP_API, "podgroups", group))
         for user in claim.status.reserved_for
     )
 
 
 def reserved_for_group(pod: PodInfo, group: PodGroup, cluster: ClusterState) -> Iterator[ResourceClaim]:
-    """Allocated claims of a pod's group that are reserved for it; raises ClaimError."""
+    """Allocated claims of a pod's group that are reserved for the group; raises ClaimError."""
     for entry in group.spec.resource_claims:
         name = _claim_name(group, entry)
         if name is None:

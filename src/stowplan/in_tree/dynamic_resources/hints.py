@@ -1,4 +1,4 @@
-"""Which cluster changes DynamicResources waits for, and what those mean for a waiting pod.
+"""Queueing hints of DynamicResources.
 
 Upstream: EventsToRegister of pkg/scheduler/framework/plugins/dynamicresources.
 """
@@ -43,7 +43,7 @@ def events(handle: Handle, features: Features) -> tuple[ClusterEventWithHint, ..
     def after_rule_change(pod: PodInfo, old: t.DeviceTaintRule | None, new: t.DeviceTaintRule | None) -> Hint:
         return queue_if(_changes_devices(old, new, handle))
 
-    # In the reference slices change by it: their devices have the taints of the rules.
+    # In the reference these are changes of slices, whose devices have the taints of the rules.
     rules = [on(DEVICE_TAINT_RULE, Action.Add | Action.Update | Action.Delete, after_rule_change)]
     return (
         on(NODE, Action.Add | Action.UpdateNodeLabel | Action.UpdateNodeAllocatable),
@@ -91,7 +91,7 @@ def _after_resource_claim_change(
 
 
 def _is_deallocated(old: t.ResourceClaim | None, new: t.ResourceClaim) -> bool:
-    """Whether devices were given back, which may help every pod that asks for some."""
+    """Whether devices were released, which may help every pod that needs some."""
     return old is not None and old.status.allocation is not None and new.status.allocation is None
 
 

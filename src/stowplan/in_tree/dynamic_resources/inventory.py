@@ -1,11 +1,11 @@
-"""Which devices each node can reach, and what is taken of them: an integer per node that says all of it.
+"""Which devices each node can reach, and which are allocated, encoded as an integer per node.
 
-Nodes whose devices agree in everything but names, and of which as much is taken, have the same code; so what a search
-found for one of them holds for all, and of 5,000 nodes a handful is searched. Codes follow slices, claims and nodes:
-an allocation changes the codes of the nodes that reach its pool, and no other.
+Nodes whose devices and allocations are equal except for names have the same code. A search result for one of them
+applies to all, so that of 5,000 nodes a handful is searched. Codes follow slices, claims and nodes: an allocation only
+changes the codes of the nodes that reach its pool.
 
-Pools that one node alone reaches (`local`) are most; for pools that several nodes reach (`shared`), nodes are grouped
-by what they see of them. Both have codes of their own, and a node's code stands for a pair of those.
+Most pools are reachable from one node only (`local`); for pools reachable from several nodes (`shared`), nodes are
+grouped by what they see of them. Both parts have codes of their own, and a node's code stands for the pair.
 """
 
 from __future__ import annotations
@@ -41,10 +41,10 @@ if TYPE_CHECKING:
 
     Mask = npt.NDArray[np.bool_]
 
-#: All that a search can tell of a node, its pools in order.
+#: Everything that a search can observe of a node, its pools in order.
 Seen = tuple[tuple["ViewKind", Usage], ...]
 
-#: Codes for each node that may be out of use before all are given anew.
+#: Unused codes per node from which on all codes are reassigned.
 _MAX_UNUSED = 16
 
 
@@ -59,16 +59,16 @@ class Inventory:
         self._names: list[str] = []
         self.pools: dict[PoolId, Pool] = {}
         self._pool_of_slice: dict[str, PoolId] = {}
-        #: Claim -> what it has.
+        #: Claim -> its allocated devices.
         self._allocations: dict[str, tuple[Taken, ...]] = {}
-        #: Node -> the pools that it alone reaches.
+        #: Node -> the pools that only it reaches.
         self._local: dict[str, set[PoolId]] = {}
         #: Pools that several nodes reach, and their names by driver in order.
         self._shared: dict[PoolId, Pool] = {}
         self._shared_names: dict[str, list[str]] = {}
-        #: Shared pools whose views are to be worked out.
+        #: Shared pools whose views have to be recomputed.
         self._stale_views: set[PoolId] = set()
-        #: Pools of which something else is taken or published, and nodes that have to be coded anew.
+        #: Pools with changed allocations or slices, and nodes whose codes have to be recomputed.
         self._moved: set[PoolId] = set()
         self._recode: set[str] = set()
         self._recode_all = True
@@ -77,19 +77,20 @@ class Inventory:
         self._groups: list[tuple[PoolId, ...]] = []
         self._views_of_group: list[tuple[PoolView, ...]] = []
         self._interned: dict[Any, int] = {}
-        #: Code -> what it stands for, of those that somebody asked about.
+        #: Code -> its meaning, for codes that were queried.
         self._seen: dict[int, Seen] = {}
-        #: Moves when codes are given anew: what is kept by code is void.
+        #: Changes when codes are reassigned, which invalidates everything cached by code.
         self.epoch = 0
-        #: A code for each row; rows with the same code have the same answers.
+        #: A code per row; rows with the same code have the same results.
         self.codes: Codes = np.zeros(0, np.intp)
-        #: Rows whose node selectors of slices cannot be read, and why.
+        #: Rows for which node selectors of slices are invalid, and why.
         self.problems: list[tuple[Mask, str]] = []
 
-    # -- keeping up ---------------------------------------------------------------------------------------------------
+    # -- updates
+    # ----------------------------------------------------------------------------------------------------------
 
     def refresh(self) -> None:
-        """Bring everything up to date."""
+        """Process all changes."""
         self._follow_slices()
         self._follow_claims()
         self._follow_nodes()
@@ -154,7 +155,7 @@ class Inventory:
             self._stale_views.add(pool_id)
 
     def _only_node(self, pool: Pool) -> str:
-        """The node that all slices with devices are for; "" if there is none."""
+        """The node that all slices with devices are for; "" if there is no single one."""
         names = {
             "" if s.obj.spec.per_device_node_selection is not None else s.obj.spec.node_name or ""
             for s in pool.slices.values()
@@ -163,7 +164,7 @@ class Inventory:
         return names.pop() if len(names) == 1 else ""
 
     def _is_harmless_elsewhere(self, pool_id: PoolId, pool: Pool) -> bool:
-        """Whether other nodes, which see the counters alone, need not look at the pool."""
+        """Whether other nodes, which only see the counters, can ignore the pool."""
         counters = [s for s in pool.slices.values() if s.has_counters]
         if not counters:
             return True
@@ -221,14 +222,15 @@ class Inventory:
         if self._generation == table.generation:
             return
         self._generation = table.generation
-        # Labels may be others.
+        # Labels may have changed.
         self._stale_views.update(self._shared)
         names = table.names[: table.n]
         if names != self._names:
             self._names = list(names)
             self._recode_all = True
 
-    # -- pools that several nodes reach -------------------------------------------------------------------------------
+    # -- shared pools
+    # -----------------------------------------------------------------------------------------------------
 
     def _see_shared_pools(self) -> None:
         """Group the nodes by what they see of shared pools."""
@@ -240,7 +242,7 @@ class Inventory:
         for driver, name in sorted(self._shared):
             names.setdefault(driver, []).append(name)
         if names != self._shared_names:
-            # Where local pools stand among them may be another place.
+            # The positions of local pools among them may have changed.
             self._shared_names, self._recode_all = names, True
         n = self._cluster.table.n
         groups = np.zeros(n, np.intp)
@@ -274,7 +276,7 @@ class Inventory:
             for i, device in enumerate(s.obj.spec.devices)
         ]
         groups = np.zeros(n, np.intp)
-        # Slices that are for one node each do not make the grouping any longer.
+        # Slices for a single node each do not affect the grouping of others.
         by_node: dict[frozenset[int], int] = {}
         of_row: dict[int, list[int]] = {}
         for i, mask in enumerate(masks):
@@ -301,7 +303,7 @@ class Inventory:
         return partitioned and not self._features.partitionable_devices
 
     def _rows_of(self, slice_view: SliceView) -> Mask | int:
-        """The rows that a slice is relevant to; of one that is for a single node its row, or -1."""
+        """The rows that a slice is relevant to; for a single node its row, or -1."""
         spec = slice_view.obj.spec
         n = self._cluster.table.n
         if slice_view.has_counters:
@@ -388,7 +390,7 @@ class Inventory:
         return self._interning(tuple(part[1:] for part in key)) if key else 0
 
     def _join(self) -> None:
-        """All nodes' codes out of their two parts."""
+        """Combine the two parts of all nodes' codes."""
         n = self._cluster.table.n
         if not self._shared:
             self._shared_codes: Codes = np.zeros(1, np.intp)
@@ -412,18 +414,19 @@ class Inventory:
         self.codes = np.array(numbers, np.intp)[inverse.ravel()] if n else np.zeros(0, np.intp)
 
     def _interning(self, key: Any) -> int:
-        # 0 is for nothing.
+        # 0 means no devices.
         return self._interned.setdefault(key, len(self._interned) + 1)
 
-    # -- what is there ------------------------------------------------------------------------------------------------
+    # -- queries
+    # ----------------------------------------------------------------------------------------------------------
 
     @property
     def size(self) -> int:
-        """All codes are below."""
+        """The upper bound of codes."""
         return len(self._interned) + 1
 
     def world(self, row: int) -> World:
-        """All that a search on the row's node looks at."""
+        """Everything that a search on the row's node considers."""
         seen = []
         for pool_id in self._local.get(self._cluster.table.names[row], ()):
             view = self.pools[pool_id].local
@@ -444,7 +447,7 @@ class Inventory:
         return found
 
     def unused_world(self, row: int) -> World:
-        """The same, if all devices were free."""
+        """The row's world with all devices free."""
         views = (view for view, _ in self.world(row).pools)
         return World(tuple((view, self.pools[view.driver, view.name].unused(view)) for view in views))
 

@@ -1,8 +1,8 @@
-"""Devices that stand for cpu, memory or huge pages of their node (DRANodeAllocatableResources).
+"""Devices that map to cpu, memory or huge pages of their node (DRANodeAllocatableResources).
 
-A device may say that whoever has it takes so much of the node's allocatable resources, too. What a pod takes by its
-claims comes on top of its containers' requests, is compared with what the node has left, is counted on the node from
-when the pod is assumed, and is written into the pod's status in PreBind. A claim of this kind is for one pod of a node.
+A device may declare that its user also takes an amount of the node's allocatable resources. What a pod takes by its
+claims is added to its containers' requests, compared with what the node has left, counted on the node once the pod is
+assumed, and written to the pod's status in PreBind. Such a claim can only be used by one pod per node.
 
 Upstream: nodeallocatabledynamicresources.go.
 """
@@ -58,11 +58,11 @@ USED_BY_SEVERAL = Reason("ClaimUsedByPods", "node allocatable resource claim {cl
 
 
 class Footprint(NamedTuple):
-    """What a pod takes of a node with the devices that were found for it."""
+    """What a pod takes of a node along with its allocated devices."""
 
-    #: As the pod's status has it.
+    #: As in the pod's status.
     statuses: tuple[NodeAllocatableResourceClaimStatus, ...] = ()
-    #: Resource -> what the pod takes in all, in the scheduler's units; of the resources that are compared.
+    #: Resource -> the pod's total, in the scheduler's units; for the resources that are compared.
     demand: tuple[tuple[str, int], ...] = ()
     #: Why the pod cannot have the devices on any node.
     refused: Reason | None = None
@@ -73,7 +73,7 @@ class MappingError(Exception):
 
 
 class AskedClaim(NamedTuple):
-    """A claim that devices were found for, and the pod's name for it."""
+    """A claim with allocated devices, and the pod's name for it."""
 
     claim: ResourceClaim
     entry: str
@@ -82,7 +82,7 @@ class AskedClaim(NamedTuple):
 def footprint(
     pod: PodInfo, asked: Sequence[AskedClaim], picks: Sequence[tuple[Pick, ...]], world: World
 ) -> Footprint | None:
-    """None: no device stands for anything of the node. Raises MappingError."""
+    """None: no device maps to resources of the node. Raises MappingError."""
     devices = devices_in(world)
     statuses = []
     for (claim, entry), of_claim in zip(asked, picks, strict=True):
@@ -144,7 +144,7 @@ def _resources(claim: ResourceClaim, picked: Sequence[tuple[Pick, PooledDevice]]
 def _amount(
     claim: ResourceClaim, pick: Pick, pooled: PooledDevice, resource: str, mapping: NodeAllocatableResourceMapping
 ) -> tuple[Amount, Format] | None:
-    """None: the mapping does not concern this allocation."""
+    """None: the mapping does not apply to this allocation."""
     multiplier = mapping.allocation_multiplier
     if not mapping.capacity_key:
         read = read_quantity(0 if multiplier is None else multiplier)
@@ -162,7 +162,7 @@ def _amount(
 
 
 def shortages(nodes: Nodes, mask: Mask, taken: Footprint) -> list[Entry]:
-    """Those of some nodes that the pod does not fit on with what it takes."""
+    """Those of some nodes on which the pod does not fit with these resources."""
     if taken.refused is not None:
         return [Entry(mask, Code.UnschedulableAndUnresolvable, taken.refused)]
     found = []
@@ -185,9 +185,9 @@ def with_statuses(pod: Pod, statuses: tuple[NodeAllocatableResourceClaimStatus, 
 
 
 def users_of(claim: ResourceClaim, cluster: ClusterState) -> dict[str, set[str]]:
-    """Node -> UIDs of the pods there that take of the node's resources by the claim.
+    """Node -> UIDs of the pods there that take resources of the node through the claim.
 
-    Those that are bound are in the claim's reservations; those that are on their way may not be yet.
+    Bound pods are in the claim's reservations; assumed ones may not be yet.
     """
     found: dict[str, set[str]] = {}
     for uid in (*(user.uid for user in claim.status.reserved_for), *cluster.assumed_uids):
@@ -201,7 +201,7 @@ def users_of(claim: ResourceClaim, cluster: ClusterState) -> dict[str, set[str]]
 
 
 def taking(pod: PodInfo, statuses: tuple[NodeAllocatableResourceClaimStatus, ...]) -> Patch:
-    """The request that tells what the pod takes of its node by its claims; nothing: it takes nothing."""
+    """The request that writes what the pod takes of its node to its status; None if that is nothing."""
     told = [to_dict(status) for status in statuses] or None
     return Patch(
         kind=Pod,

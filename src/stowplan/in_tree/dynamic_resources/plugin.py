@@ -1,10 +1,9 @@
-"""Allocate devices to pods that claim them.
+"""Allocate devices for the ResourceClaims of pods.
 
-A node must have the devices that the pod's claims ask for, and free; of claims that have devices already, it must be
-one from which these can be used. Nodes are told apart by what they have (`inventory.py`), equal ones are searched once
-(`answers.py`, `allocator/`), and pods whose claims ask for the same share what was found (`demand.py`). When the pod
-has its node, the allocation is held in flight and written, and devices that have to become ready are waited for
-(`writing.py`).
+A node must have free devices that satisfy the pod's claims; for allocated claims, the node must be one that can use
+their devices. Nodes are distinguished by their devices (`inventory.py`), equal ones are searched once (`answers.py`,
+`allocator/`), and pods with equal claims share results (`demand.py`). Once the pod has a node, the allocation is held
+in flight and written, and the plugin waits for devices that have to become ready (`writing.py`).
 
 Upstream: pkg/scheduler/framework/plugins/dynamicresources.
 """
@@ -114,7 +113,7 @@ _ALL_TAINT_RULES = ObjectDependency.of_kind(DeviceTaintRule)
 
 @dataclass(slots=True)
 class _State:
-    """What PreFilter found out of a pod; shared by equal pods. PostFilter tells by it that the attempt came so far."""
+    """The result of PreFilter; shared by equal pods. Its presence tells PostFilter that PreFilter succeeded."""
 
     demand: Demand = field(default_factory=Demand)
 
@@ -132,10 +131,10 @@ class DynamicResources(
 ):
     name = "DynamicResources"
     declaration = DECLARATION
-    # Writes of PostFilter are left out for questions.
+    # PostFilter writes nothing for questions.
     effect_free = True
     short_name = "devices"
-    # What claims ask for is in the signature, and what may be found for them are objects (`reads_objects`).
+    # The claims' requirements are in the signature; everything else is lookup objects (`reads_objects`).
     reads = Reads.NODES
     normalizes = True
 
@@ -162,7 +161,7 @@ class DynamicResources(
         return self.finding.inventory
 
     def _needs_devices(self, shape: PodShape) -> bool:
-        """Whether pods of the shape may have claims, or ask for devices by extended resources."""
+        """Whether pods of the shape may have claims, or extended resources backed by devices."""
         if not self._enabled:
             return False
         if shape.pod.spec.resource_claims:
@@ -195,13 +194,13 @@ class DynamicResources(
         return not self._needs_devices(shape)
 
     def sign_pod(self, pod: PodInfo) -> Mapping[str, Any] | Status:
-        # The reference has no signature for pods with claims; it does without sharing.
+        # The reference does not sign pods with claims, so they share no results there.
         if not self._needs_devices(pod.shape):
             return {}
         try:
             found: dict[str, Any] = {"claims": self.demands.of(pod)}
             if self.features.node_allocatable:
-                # Reasons name them.
+                # Reasons contain the names.
                 found["names"] = tuple(claim_key(claim) for claim in self.demands.claims(pod))
             return found
         except RefusedError as e:
@@ -218,7 +217,7 @@ class DynamicResources(
             return ()
         if not demand.waiting and demand.extended is None:
             return ()
-        # Classes of claims are in the signature; of extended resources their names alone are.
+        # Classes of claims are in the signature; for extended resources only the names of classes are.
         classes = device_classes_read(pod.shape) if demand.extended is not None else ()
         rules = (_ALL_TAINT_RULES,) if self.features.device_taint_rules else ()
         return _ALL_SLICES, _ALL_CLAIMS, *rules, *classes
@@ -286,7 +285,7 @@ class DynamicResources(
         *,
         asking: bool,
     ) -> Status | None:
-        """The error of the first node that is in question and has one: it ends the attempt."""
+        """The error of the first candidate node that has one; it ends the attempt."""
         broken = verdicts >= Verdict.ERROR.value
         problems = self.inventory.problems
         if not problems and not broken.any():
@@ -321,10 +320,11 @@ class DynamicResources(
         waiting.append(f"{pod.namespace}/{IN_MEMORY}")
         return problem.template.format(claim=waiting[problem.claim], device=device, pool=pool)
 
-    # -- devices that stand for resources of their node ---------------------------------------------------------------
+    # -- node-allocatable resources
+    # ---------------------------------------------------------------------------------------
 
     def _used_by_others(self, pod: PodInfo, nodes: Nodes) -> Iterator[tuple[Mask, Reason]]:
-        """Where other pods take of the node by claims that the pod has, too."""
+        """Nodes on which other pods take resources through claims that the pod also has."""
         for claim in self._allocated_claims(pod):
             for node_name, uids in users_of(claim, self.handle.cluster).items():
                 if uids != {pod.uid}:
@@ -336,7 +336,7 @@ class DynamicResources(
     def _shortages(
         self, pod: PodInfo, asked: tuple[CompiledClaim, ...], nodes: Nodes, mask: Mask, *, asking: bool
     ) -> list[Entry]:
-        """Where too little is left of the node for what the pod takes with its devices; raises MappingError."""
+        """Nodes without enough resources for what the pod takes along with its devices; raises MappingError."""
         places = np.flatnonzero(mask)
         codes = self.inventory.codes[places if nodes.rows is None else nodes.rows[places]]
         found = []
@@ -348,7 +348,7 @@ class DynamicResources(
         return found
 
     def assumed(self, state: CycleState, pod: PodInfo, node_name: str) -> Pod:
-        """With what it takes of its node by claims, so that it is counted there."""
+        """The pod with its node-allocatable resources, so that they are counted on the node."""
         statuses: tuple[NodeAllocatableResourceClaimStatus, ...] = ()
         row = self.handle.cluster.table.row_of.get(node_name)
         if row is not None and self._needs_devices(pod.shape):
@@ -358,14 +358,14 @@ class DynamicResources(
                     taken = self.finding.footprint(pod, asked, row, asking=state.asking)
                     statuses = taken.statuses if taken is not None else ()
             except (RefusedError, MappingError):
-                # Reserve says so.
+                # Reserve reports it.
                 return pod.pod
         if statuses == pod.pod.status.node_allocatable_resource_claim_statuses:
             return pod.pod
         return with_statuses(pod.pod, statuses)
 
     def _unavailable(self, demand: Demand, nodes: Nodes) -> Mask:
-        """Where devices that claims have already cannot be used."""
+        """Nodes that cannot use the devices of allocated claims."""
         found = np.zeros(len(nodes), np.bool_)
         for claim in demand.allocated:
             if claim.unusable:
@@ -374,14 +374,15 @@ class DynamicResources(
                 found |= ~matches_selector(nodes, claim.where)
         return found
 
-    # -- no node fits -------------------------------------------------------------------------------------------------
+    # -- PostFilter
+    # -------------------------------------------------------------------------------------------------------
 
     def post_filter(self, state: CycleState, pod: PodInfo, diagnosis: Diagnosis) -> PostFilterResult:
         if not self._enabled:
             return PostFilterResult(unschedulable(DISABLED))
         known: _State | None = state.get(_STATE)
         if known is None:
-            # Parity: an earlier PreFilter ended the attempt, and the reference misses its own state.
+            # Parity: an earlier PreFilter ended the attempt, so the reference does not find its own state.
             return PostFilterResult(error("not found"))
         if not known.demand:
             return PostFilterResult(unschedulable(NOTHING_TO_DEALLOCATE))
@@ -405,7 +406,7 @@ class DynamicResources(
         return not any(self._needs_devices(pod.shape) for pod in pods)
 
     def _in_the_way(self, pod: PodInfo, diagnosis: Diagnosis) -> Iterator[ResourceClaim]:
-        """The pod's claims whose allocated devices keep it off nodes."""
+        """The pod's claims whose allocated devices restrict the nodes."""
         masks = [
             e.mask & hit for plugin, e, hit in diagnosis.entries() if plugin == self.name and e.reason is UNAVAILABLE
         ]
@@ -417,7 +418,7 @@ class DynamicResources(
         for claim, of_claim in zip(claims, self.demands.of(pod).allocated, strict=True):
             view = Nodes(self.handle.cluster)
             if claim.status.allocation is None:
-                # Another pod of the group is about to have it.
+                # Another pod of the group is about to get it.
                 continue
             if of_claim.unusable or (
                 of_claim.where is not None and (refused & ~matches_selector(view, of_claim.where)).any()
@@ -425,7 +426,7 @@ class DynamicResources(
                 yield claim
 
     def _unreserve_group(self, state: CycleState, pod: PodInfo) -> Status | None:
-        """Take back one claim of a group that has no pod on a node yet; None if there is none."""
+        """Deallocate one claim of a group without placed pods; None if there is none."""
         cluster, key = self.handle.cluster, group_key(pod.pod)
         if not key or cluster.pod_groups.scheduled(key, but_for_trial=True):
             return None

@@ -1,4 +1,4 @@
-"""What drivers have published of a pool of devices, what of it a node sees, and what is taken of that.
+"""The published devices of a pool, what a node sees of it, and what is allocated.
 
 Upstream: pools_incubating.go, allocateddevices.go.
 """
@@ -30,12 +30,12 @@ if TYPE_CHECKING:
 
     Codes = npt.NDArray[np.intp]
 
-#: Driver, pool.
+#: (driver, pool).
 PoolId = tuple[str, str]
 
 
 class SliceView(NamedTuple):
-    """A slice, its devices looked up."""
+    """A slice with its device contents."""
 
     obj: ResourceSlice
     contents: tuple[DeviceContent, ...]
@@ -51,7 +51,7 @@ class SliceView(NamedTuple):
 
 
 def compiled(obj: ResourceSlice, devices: Sequence[Device], *, list_attributes: bool) -> SliceView:
-    """`devices`: the slice's, with the taints that rules add."""
+    """`devices`: the slice's, including taints from rules."""
     spec = obj.spec
     return SliceView(
         obj,
@@ -65,45 +65,45 @@ def compiled(obj: ResourceSlice, devices: Sequence[Device], *, list_attributes: 
 
 
 class Taken(NamedTuple):
-    """A device that an allocation has, or a share of it."""
+    """A device in an allocation, or a share of it."""
 
     pool: PoolId
     device: str
     #: None: the device as a whole.
     share: str | None
     consumed: tuple[tuple[str, Amount], ...] = ()
-    #: Names the claim, for those who ask who has the device.
+    #: The claim's name, for explanations.
     claim: str = ""
 
 
 @dataclass(slots=True)
 class Pool:
-    """What is published of a pool, and taken of it."""
+    """The slices and allocations of a pool."""
 
     slices: dict[str, SliceView] = field(default_factory=dict)
-    #: The node that alone reaches its devices; "": several do.
+    #: The only node that reaches its devices; "": several do.
     node_name: str = ""
-    #: What that node sees of it.
+    #: That node's view.
     local: PoolView | None = None
-    #: The views of the groups of nodes, by group; of a pool that several nodes reach.
+    #: The views by group of nodes, for a pool that several nodes reach.
     views: list[PoolView | None] = field(default_factory=list)
     groups: Codes | None = None
     taken: dict[Taken, int] = field(default_factory=dict)
-    #: What is taken of each view, until something else is.
+    #: Cached usage of each view, until an allocation changes.
     usages: dict[PoolView, Usage] = field(default_factory=dict)
 
     def newest(self, generation: int) -> dict[str, tuple[DeviceContent, ...]]:
         return {name: s.contents for name, s in self.slices.items() if s.generation == generation}
 
     def usage(self, view: PoolView) -> Usage:
-        """What is taken of a view's devices, and left of its counters."""
+        """The allocated devices of a view, and the remaining amounts of its counters."""
         usage = self.usages.get(view)
         if usage is None:
             usage = self.usages[view] = self._usage_of(view, self.taken)
         return usage
 
     def unused(self, view: PoolView) -> Usage:
-        """The same, if all devices were free."""
+        """The usage if all devices were free."""
         return self._usage_of(view, ())
 
     def _usage_of(self, view: PoolView, all_taken: Collection[Taken]) -> Usage:
@@ -149,21 +149,20 @@ def view_of(
     *,
     partitionable: bool,
 ) -> PoolView | None:
-    """What a node sees to which these slices are relevant; None: nothing.
+    """The view of a node for which these slices are relevant; None: nothing.
 
-    `reachable`: of devices that say so themselves, by slice and place, whether the node can use them. `partitionable`:
-    whether the feature of that name is on.
+    `reachable`: for devices that define their nodes themselves, by slice and index, whether the node can use them.
+    `partitionable`: whether the feature of that name is enabled.
     """
     driver, name = pool_id
     newest = max(s.generation for s in relevant)
-    # By name before anything else: drivers may contradict themselves, and what comes of that must not depend on the
-    # order of events.
+    # Sorted by name first: if drivers publish contradictory slices, the result must not depend on the order of events.
     relevant = sorted((s for s in relevant if s.generation == newest), key=lambda s: s.obj.metadata.name)
     wanted = relevant[0].obj.spec.pool.resource_slice_count
     others: list[SliceView] = []
     if len(relevant) != wanted:
         if any(s.generation > newest for s in pool.slices.values()):
-            # The driver is replacing the pool, and has nothing for this node in it so far.
+            # The driver is replacing the pool, and has not published anything for this node yet.
             return None
         whole = [s for s in pool.slices.values() if s.generation == newest]
         if len(whole) != wanted:
@@ -183,7 +182,7 @@ def view_of(
 
 
 def _problem_of(relevant: list[SliceView], others: list[SliceView], *, partitionable: bool) -> str:
-    """Why a pool with these slices is invalid; "" if it is not."""
+    """Why a pool with these slices is invalid; "" if it is valid."""
     names: set[str] = set()
     for s in relevant:
         if partitionable and s.has_counters:
@@ -212,7 +211,7 @@ def _problem_of(relevant: list[SliceView], others: list[SliceView], *, partition
 
 
 def taken_by(key: str, claim: ResourceClaim, *, shares: bool) -> tuple[Taken, ...]:
-    """What a claim's allocation has; devices that are only looked after (admin access) are free for others."""
+    """The devices in a claim's allocation; those with admin access remain available to others."""
     allocation = claim.status.allocation
     if allocation is None:
         return ()

@@ -1,8 +1,8 @@
-"""Changes that let a pod's claims be satisfied on a node: others give devices back, or the claim asks for less.
+"""Changes that let a pod's claims be satisfied on a node: others release devices, or the claim requests less.
 
-What is proposed follows from why a request fails there; each change is tried out before it is suggested. Of a
-prioritized list each alternative may be helped; where several claims fail, each of them has to be. Claims cannot be
-changed in place, so a claim that asks for something else is one to be made anew.
+Proposals follow from why a request fails there; each change is verified before it is suggested. For a prioritized list
+any alternative may be changed; if several claims fail, each of them has to be. Claims are immutable, so a claim with
+other requests has to be recreated.
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ if TYPE_CHECKING:
     from stowplan.in_tree.dynamic_resources.explanation import DynamicResourcesExplanation
     from stowplan.in_tree.dynamic_resources.request_problems import RequestProblem
 
-#: Limits on the search for remedies: claims and classes to try; alternatives of a prioritized list, besides the last;
-#: remedies per claim where several claims fail; nodes to look at.
+#: Limits: claims and classes to try; alternatives of a prioritized list besides the last; remedies per claim if several
+#: claims fail; nodes to examine.
 _TRIED, _TRIED_ALTERNATIVES, _TRIED_TOGETHER, _TRIED_NODES = 4, 2, 3, 8
 
 ANEW = "A claim cannot be changed: make it anew, or change the template that it is made from."
 
 
 class DeviceRemedy(Remedy):
-    """For each of the first refused nodes by itself."""
+    """A separate class for each of the first rejected nodes."""
 
     def __init__(self, explanation: DynamicResourcesExplanation, mask: Mask) -> None:
         super().__init__(explanation.inspection, mask)
@@ -62,7 +62,8 @@ class DeviceRemedy(Remedy):
             yield from self._given_back(one)
             yield from self._asked_otherwise(one, row)
 
-    # -- others leave -------------------------------------------------------------------------------------------------
+    # -- other pods leave
+    # -------------------------------------------------------------------------------------------------
 
     def _given_back(self, problem: RequestProblem) -> Iterator[Way]:
         for key in problem.holders[:_TRIED]:
@@ -71,7 +72,7 @@ class DeviceRemedy(Remedy):
                 yield (self._give_back(claim),)
 
     def _give_back(self, claim: ResourceClaim) -> Change:
-        """On a cluster, a controller deallocates a claim when its last user is gone."""
+        """On a cluster, a controller deallocates a claim after its last user is gone."""
         key, free = claim_key(claim), msgspec.structs.replace(claim, status=ResourceClaimStatus())
         uids = (user.uid for user in claim.status.reserved_for)
         users = [info for uid in uids if (info := self.inspection.cluster.placed(uid)) is not None]
@@ -80,12 +81,13 @@ class DeviceRemedy(Remedy):
             return replace(moved, text=f"{moved.text}, which gives back the devices of claim {key}", objects=(free,))
         return Change("claims", f"deallocate claim {key}, which no placed pod uses", {"claims": [key]}, objects=(free,))
 
-    # -- the claim asks for something else ----------------------------------------------------------------------------
+    # -- the claim changes
+    # ------------------------------------------------------------------------------------------------
 
     def _asked_otherwise(self, problem: RequestProblem, row: int) -> Iterator[Way]:
         claim = next((claim for claim in self._explanation.waiting if claim_key(claim) == problem.claim), None)
         if claim is None:
-            # An extended resource: a pod cannot ask for less of it without being another one.
+            # An extended resource: requesting less of it would need another pod.
             return
         if problem.kind is Kind.CONSTRAINT:
             for attribute in problem.names:
@@ -104,7 +106,7 @@ class DeviceRemedy(Remedy):
 
 
 def _joined(ways: Sequence[Way]) -> Way:
-    """All of them; what two have in common once."""
+    """All changes of the ways, without duplicates."""
     found: list[Change | Dial] = []
     for step in (step for way in ways for step in way):
         if not any(isinstance(step, Change) and isinstance(one, Change) and step.text == one.text for one in found):

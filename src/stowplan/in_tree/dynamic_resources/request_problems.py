@@ -1,4 +1,4 @@
-"""Why a request for devices cannot be met on a node: as data, and in words."""
+"""Why a request for devices cannot be satisfied on a node: as data, and as text."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from stowplan.api.affinity import Taint
 
-#: Values and names that are spelled out.
+#: Maximum number of values and names listed.
 SHOWN = 4
 
 
@@ -27,17 +27,17 @@ class Kind(Enum):
     NO_CAPACITY = "CapacitySpent"
     CONSTRAINT = "ConstraintNotMet"
     TOO_FEW = "TooFewDevices"
-    #: There are some, but others of the pod's requests need them, too.
+    #: There are matching devices, but other requests of the pod need them, too.
     NOT_TOGETHER = "RequestsNotTogether"
 
 
 def amount_text(amount: int) -> str:
-    """An amount as a quantity, by powers of 1024 where that is shorter."""
+    """An amount as a quantity, with a power of 1024 if that is shorter."""
     return min((format_quantity(amount, format_) for format_ in (Format.DECIMAL_SI, Format.BINARY_SI)), key=len)
 
 
 class Lacking(NamedTuple):
-    """A counter or capacity that does not suffice, in units of 10^-9."""
+    """An insufficient counter or capacity, in units of 10^-9."""
 
     name: str
     wanted: int
@@ -52,24 +52,24 @@ class RequestProblem:
     """Why a request cannot be satisfied on a node."""
 
     kind: Kind
-    #: "": the request is an extended resource.
+    #: "" if the request is an extended resource.
     claim: str
-    #: "": it is not about one request.
+    #: "" if it is not about one request.
     request: str = ""
-    #: Devices that the node reaches; those of them that the selectors admit; and how many are wanted.
+    #: Number of devices that the node reaches; those of them that the selectors match; and the requested number.
     devices: int = 0
     matching: int = 0
     wanted: int = 0
-    #: Attribute or capacity that selectors ask about -> the values that devices have.
+    #: Attribute or capacity in the selectors -> the values of the devices.
     values: tuple[tuple[str, tuple[str, ...]], ...] = ()
     #: Claims that have matching devices.
     holders: tuple[str, ...] = ()
-    #: Taints, counters, attributes or other claims of the pod that are in the way.
+    #: Taints, counters, attributes or other claims of the pod that prevent the allocation.
     names: tuple[str, ...] = ()
     taints: tuple[Taint, ...] = ()
-    #: Counters or capacities of which there is too little.
+    #: Insufficient counters or capacities.
     lacking: tuple[Lacking, ...] = ()
-    #: Of a prioritized list: what is in the way of the alternatives before this one, which is the last.
+    #: For a prioritized list: the problems of the alternatives before this one, which is the last.
     earlier: tuple[RequestProblem, ...] = ()
 
     def __str__(self) -> str:
@@ -109,7 +109,7 @@ class RequestProblem:
 
 
 def together(problems: list[RequestProblem]) -> tuple[int, RequestProblem]:
-    """Problems of the same kind with the same request on several nodes, as one."""
+    """Merge problems of the same kind with the same request on several nodes."""
     values: dict[str, dict[str, None]] = {}
     for problem in problems:
         for name, of_node in problem.values:

@@ -1,7 +1,7 @@
-"""Reserve and PreBind: hold what was found for a pod on its node, and write it into its claims.
+"""Reserve and PreBind: hold the allocations for a pod on its node, and write them to its claims.
 
-From Reserve on the allocations are held in flight, so nobody else is given the same devices; PreBind writes them
-(`writing.py`). Of an extended resource the claim that was made up is stored first.
+From Reserve on the allocations are held in flight, so that no other claim gets the same devices; PreBind writes them
+(`writing.py`). For an extended resource, the generated claim is stored first.
 
 Upstream: Reserve, Unreserve and PreBind of dynamicresources.go.
 """
@@ -53,25 +53,25 @@ if TYPE_CHECKING:
     from stowplan.in_tree.dynamic_resources.extended_resources import Variant
     from stowplan.in_tree.dynamic_resources.finding import Finding
 
-#: What Reserve took, in the state of one pod.
+#: CycleState key for what Reserve took.
 RESERVED = "DynamicResources/reserved"
 
 
 @dataclass(slots=True)
 class Reserved:
-    """A pod's claims on its node, as they are written more and more."""
+    """A pod's claims on its node; updated as they are written."""
 
     claims: list[ResourceClaim] = field(default_factory=list)
-    #: Claim -> what it is to get.
+    #: Claim -> its new allocation.
     allocations: dict[str, AllocationResult] = field(default_factory=dict)
-    #: Claim -> for whom it is to be reserved.
+    #: Claim -> its new consumer.
     consumers: dict[str, ResourceClaimConsumerReference] = field(default_factory=dict)
-    #: Claims whose allocation another pod of the group is to write.
+    #: Claims whose allocation another pod of the group writes.
     shared: set[str] = field(default_factory=set)
-    #: For extended resources: what the last claim asks for, and its name once it is stored.
+    #: For extended resources: the generated claim, and its name once it is stored.
     extended: Variant | None = None
     stored: str = ""
-    #: Whether the pod's status says what it takes of its node.
+    #: Whether the pod's status lists what it takes of its node.
     takes: bool = False
 
 
@@ -100,7 +100,7 @@ class Reserving:
             return error(f'node "{node_name}" not found')
         self._share(reserved, pod)
         view = Nodes(self._cluster, np.array([row], np.intp))
-        # Equal pods were judged as one, and what was known then need not hold any more: this pod's claims count, now.
+        # Equal pods shared a result that may be outdated by now: use this pod's current claims.
         for asked, _ in self._finding.asked(pod, demand, view, np.ones(1, np.bool_)):
             problem = next((claim.problem for claim in asked if claim.problem), "")
             if problem:
@@ -124,13 +124,13 @@ class Reserving:
         return None
 
     def _share(self, reserved: Reserved, pod: PodInfo) -> None:
-        """Take part in what another pod of the group is about to have."""
+        """Join pending allocations of another pod of the group."""
         for claim in reserved.claims:
             allocation = None if claim.status.allocation is not None else self._demands.shared(pod, claim)
             if allocation is not None:
                 reserved.allocations[claim_key(claim)] = allocation
                 reserved.shared.add(claim_key(claim))
-        # Not before all are found: who takes part is no other pod any more.
+        # After all lookups: once the pod is a holder itself, `shared` no longer finds the other pod's allocation.
         for key in sorted(reserved.shared):
             self._cluster.in_flight.share(ResourceClaim, key, pod.uid)
 
@@ -217,7 +217,7 @@ class Reserving:
         return None
 
     def _tell(self, reserved: Reserved, pod: PodInfo) -> Steps:
-        """Tell kubelet, by the pod's status, what it cannot read off the claims."""
+        """Write to the pod's status what the kubelet cannot derive from the claims."""
         if reserved.extended is not None:
             outcome = yield served_by(pod, reserved.stored, reserved.extended.mappings)
             if not isinstance(outcome, Done):
@@ -249,7 +249,7 @@ class Reserving:
     def _store(
         self, reserved: Reserved, place: int, pod: PodInfo, allocation: AllocationResult
     ) -> Generator[Request | Wait, Outcome, ResourceClaim]:
-        """Store the claim that was made up; raises WriteError."""
+        """Store the generated claim; raises WriteError."""
         made_up = reserved.claims[place]
         stored = replace(made_up, metadata=replace(made_up.metadata, name="", uid=""))
         outcome = yield Create(obj=stored)
@@ -263,7 +263,7 @@ class Reserving:
             raise WriteError(f"create claim for extended resources {what}: {problem}")
         claim = outcome.value
         reserved.claims[place], reserved.stored = claim, claim.metadata.name
-        # First held under its own name, then released under the other: its devices are never free in between.
+        # Hold it under the new name before releasing the old one, so that its devices are never free in between.
         self._hold(pod, claim, allocation)
         self._cluster.in_flight.release(ResourceClaim, _flight_key(pod, made_up), pod.uid)
         return claim

@@ -1,10 +1,10 @@
-"""Taints that an administrator puts on devices by rule, beside those that drivers publish.
+"""Taints that an administrator adds to devices by rule, in addition to those that drivers publish.
 
-A rule names a driver, a pool, a device, or some of these; what it does not name it holds for. Devices are looked at
-with the taints of all rules that concern them, so nothing else needs to know of rules.
+A rule selects devices by driver, pool and device; omitted fields match all. Devices are evaluated with the taints of
+all matching rules, so no other code depends on rules.
 
-Upstream: k8s.io/dynamic-resource-allocation/resourceslice/tracker. There the objects are converted from one version to
-another in a way that crashes the scheduler; here is what was meant.
+Upstream: k8s.io/dynamic-resource-allocation/resourceslice/tracker. There, a conversion between API versions crashes the
+scheduler; here the intended behavior is implemented.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def concerns(rule: DeviceTaintRuleSpec, driver: str, pool: str, device: str | None = None) -> bool:
-    """Whether a rule is about a device; None: about any that the pool may have."""
+    """Whether a rule matches a device; None: whether it may match any device of the pool."""
     selector = rule.device_selector
     if selector is None:
         return True
@@ -32,17 +32,17 @@ def concerns(rule: DeviceTaintRuleSpec, driver: str, pool: str, device: str | No
 
 
 class TaintRules:
-    """The rules that are in force."""
+    """The active rules."""
 
     def __init__(self, cluster: ClusterState, *, enabled: bool) -> None:
         self._cluster = cluster
         self._enabled = enabled
         self._seen: int | None = None
-        #: By name, in the order of names, so that equal devices have their taints in one order.
+        #: In name order, so that equal devices have their taints in the same order.
         self._rules: dict[str, DeviceTaintRuleSpec] = {}
 
     def refresh(self) -> Callable[[ResourceSliceSpec], bool] | None:
-        """Take changes in; of which slices the devices have other taints than before, None: of none."""
+        """Process changes; return the slices whose devices have changed taints, None if there are none."""
         if not self._enabled:
             return None
         objects = self._cluster.objects

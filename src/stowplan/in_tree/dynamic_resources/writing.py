@@ -1,11 +1,11 @@
-"""PreBind: write allocations and reservations into claims, and wait for devices that have to become ready.
+"""PreBind: write allocations and reservations to claims, and wait for devices that have to become ready.
 
-Each claim takes up to two requests: its finalizer, then its status. Whoever changes the claim in between makes a
-conflict, upon which it is read again and judged anew: another scheduler may have allocated it, or somebody deleted it.
-Until the last request was answered the allocation is held in flight.
+Each claim takes up to two requests: its finalizer, then its status. A concurrent change of the claim causes a conflict,
+after which it is read and checked again: another scheduler may have allocated it, or it was deleted. The allocation is
+held in flight until the last request is answered.
 
-Upstream: bindClaim of dynamicresources.go. There claims are updated as a whole; here patches of a given version change
-only what they say, with the same conflicts.
+Upstream: bindClaim of dynamicresources.go. There whole claims are updated; here patches with a resourceVersion only
+change what they contain, with the same conflicts.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ if TYPE_CHECKING:
 FINALIZER = "resource.kubernetes.io/delete-protection"
 
 _TRIES, _PAUSE = 5, 0.01
-#: Parity: how often the reference looks at claims whose devices have to become ready.
+#: Parity: the reference's polling interval for claims whose devices have to become ready.
 _POLL = 5.0
 
 
 class WriteError(Exception):
-    """A claim cannot be written as it was decided."""
+    """A claim cannot be written as decided."""
 
 
 class DeviceTimeoutError(WriteError):
@@ -50,7 +50,7 @@ class DeviceTimeoutError(WriteError):
 
 
 class Waited(NamedTuple):
-    """How the wait for devices ended."""
+    """The result of waiting for devices."""
 
     seconds: float
     #: None: they are ready.
@@ -58,7 +58,7 @@ class Waited(NamedTuple):
 
     @property
     def status(self) -> str:
-        """As metrics name it."""
+        """The value of the metric's label."""
         if isinstance(self.problem, DeviceFailedError):
             return "failure"
         if isinstance(self.problem, DeviceTimeoutError):
@@ -67,7 +67,7 @@ class Waited(NamedTuple):
 
 
 class ClaimWriter:
-    """The claims of one pod on their way."""
+    """Writes the claims of one pod."""
 
     def __init__(self, cluster: ClusterState, readiness: Readiness, *, pod: PodInfo) -> None:
         self._cluster = cluster
@@ -75,7 +75,7 @@ class ClaimWriter:
         self._pod = pod
 
     def turn(self, claim: ResourceClaim) -> Generator[Request | Wait, Outcome, tuple[ResourceClaim, bool]]:
-        """The claim once another pod has written the allocation that both share; or this pod is to write it (True)."""
+        """The claim after another pod wrote the shared allocation; or True if this pod has to write it."""
         key = claim_key(claim)
         while (held := self._cluster.in_flight.held(ResourceClaim, key)) is not None:
             if held[1][0] == self._pod.uid:
@@ -117,7 +117,7 @@ class ClaimWriter:
     ) -> Generator[Request | Wait, Outcome, ResourceClaim]:
         """Reserve a claim whose allocation another pod has just written; raises WriteError.
 
-        Pods of a group do this all at once, so this is a patch that no other can conflict with.
+        Many pods of a group do this at once, so it is a patch that cannot conflict.
         """
         outcome = yield _reserving(claim, {"reservedFor": [to_dict(consumer)]})
         if not isinstance(outcome, Done):
@@ -142,13 +142,12 @@ class ClaimWriter:
     def _status_of(
         self, claim: ResourceClaim, allocation: AllocationResult | None, consumer: ResourceClaimConsumerReference
     ) -> dict[str, Any]:
-        """The fields of the status that change."""
+        """The changed fields of the status."""
         reserved = claim.status.reserved_for
         if all(user.uid != consumer.uid for user in reserved):
             reserved = (*reserved, consumer)
         found: dict[str, Any] = {"reservedFor": [to_dict(user) for user in reserved]}
-        # The allocation that a claim has already is immutable: who made it without a timestamp, as an older scheduler
-        # does, goes without.
+        # An existing allocation is immutable; if an older scheduler wrote it without a timestamp, it has none.
         if allocation is not None:
             if self._readiness.enabled and allocation.allocation_timestamp is None:
                 allocation = replace(allocation, allocation_timestamp=timestamp(self._readiness.now()))
@@ -158,7 +157,7 @@ class ClaimWriter:
     # -- waiting ------------------------------------------------------------------------------------------------------
 
     def wait(self, keys: list[str]) -> Generator[Request | Wait, Outcome, Waited]:
-        """Until the devices of the claims are ready, or will not become so."""
+        """Wait until the devices of the claims are ready, or have failed."""
         waited, timeout = 0.0, self._readiness.timeout
         while True:
             try:
@@ -186,18 +185,18 @@ class ClaimWriter:
 
 
 def observe_wait(metrics: SchedulerMetrics, profile: str, claims: list[ResourceClaim], waited: Waited) -> None:
-    """Count the devices that were waited for, and the time that it took."""
+    """Record the devices that were waited for, and the duration."""
     for claim in claims:
         for result in results_of(claim):
             labels = profile, result.driver, waited.status
-            # Parity: the time is observed of devices without conditions, too.
+            # Parity: the duration is also recorded for devices without conditions.
             metrics.dra_bindingconditions_wait_duration_seconds.with_label_values(*labels).observe(waited.seconds)
             if result.binding_conditions:
                 metrics.dra_bindingconditions_allocations_total.with_label_values(*labels).inc()
 
 
 def unreserving(claim: ResourceClaim, uid: str) -> Patch:
-    """The request that takes a pod or group off a claim; the allocation stays."""
+    """The request that removes a pod or group from a claim; the allocation stays."""
     return _reserving(claim, {"reservedFor": [{"$patch": "delete", "uid": uid}]})
 
 
@@ -213,12 +212,12 @@ def _reserving(claim: ResourceClaim, status: dict[str, Any]) -> Patch:
 
 
 def deallocating(claim: ResourceClaim) -> Patch:
-    """The request that gives a claim's devices back."""
+    """The request that deallocates a claim."""
     return _status_patch(claim, {"allocation": None, "reservedFor": None, "devices": None})
 
 
 def discarding(claim: ResourceClaim) -> tuple[Request, ...]:
-    """The requests that delete a claim which the scheduler stored, in their order."""
+    """The requests that delete a claim which the scheduler stored, in order."""
     metadata = claim.metadata
     kept = [finalizer for finalizer in metadata.finalizers if finalizer != FINALIZER]
     release = Patch(
@@ -232,7 +231,7 @@ def discarding(claim: ResourceClaim) -> tuple[Request, ...]:
 
 
 def served_by(pod: PodInfo, claim: str, mappings: tuple[ContainerExtendedResourceRequest, ...]) -> Patch:
-    """The request that tells a pod's containers which claim serves their extended resources."""
+    """The request that tells the kubelet which claim serves the extended resources of the pod's containers."""
     served = {"resourceClaimName": claim, "requestMappings": [to_dict(mapping) for mapping in mappings]}
     return Patch(
         kind=Pod,
@@ -267,12 +266,12 @@ def _status_patch(claim: ResourceClaim, status: dict[str, Any]) -> Patch:
 
 
 def _merged(claim: ResourceClaim, status: dict[str, Any]) -> ResourceClaim:
-    """The claim with other fields in its status."""
+    """The claim with changed status fields."""
     return replace(claim, status=msgspec.convert({**to_dict(claim.status), **status}, type(claim.status)))
 
 
 def _version_of(claim: ResourceClaim) -> dict[str, Any]:
-    """With the version that was decided on: the API server refuses to change another one."""
+    """With the resourceVersion that the decision is based on: a conflict otherwise."""
     found = {"resourceVersion": claim.metadata.resource_version, "uid": claim.metadata.uid}
     return {name: value for name, value in found.items() if value}
 

@@ -1,4 +1,4 @@
-"""What GangScheduling declares about itself."""
+"""GangScheduling's declaration."""
 
 from stowplan.api.types import PodGroup
 from stowplan.config.declaration import EnabledByDefault, PluginDeclaration

@@ -1,7 +1,7 @@
-"""Place the pods of a gang together or not at all.
+"""Schedule the pods of a gang together or not at all.
 
-A pod is held back until its gang has enough pods to be tried. Those that got a node wait on Permit until enough of them
-have one; the one that completes the gang lets the others go.
+A pod is gated until its gang has enough pods. Pods with a node wait on Permit until enough of them have one; the pod
+that completes the gang allows the others.
 
 Upstream: pkg/scheduler/framework/plugins/gangscheduling.
 """
@@ -31,7 +31,7 @@ NO_GROUP = Reason("PodGroupAbsent", 'waiting for pods\'s pod group "{group}" to 
 INCOMPLETE = Reason("GangIncomplete", "waiting for minCount pods from a gang to appear in scheduling queue")
 NOT_SCHEDULED = Reason("GangNotScheduled", "waiting for minCount pods from a gang to be scheduled")
 
-#: Seconds that a pod with a node waits for the rest of its gang.
+#: Permit timeout in seconds.
 PATIENCE = 300.0
 
 
@@ -86,7 +86,7 @@ class GangScheduling(PreEnqueuePlugin, PermitPlugin, EnqueueExtensions):
         if not self._follows or not groups.known(key):
             return None
         if len(waiting) and any(waiting.get(info.uid) is not None for info in groups.placed(key)):
-            # Whoever completes the gang lets these go.
+            # The pod that completes the gang allows these.
             return None
         return gang.min_count
 
@@ -98,7 +98,7 @@ class GangScheduling(PreEnqueuePlugin, PermitPlugin, EnqueueExtensions):
         return self.handle.cluster.objects.get(PodGroup, key)
 
     def _let_go(self, key: str) -> None:
-        """The gang is complete: its pods that wait for it go on."""
+        """Allow the waiting pods of a complete gang."""
         waiting_pods = self.handle.waiting_pods
         if not len(waiting_pods):
             return

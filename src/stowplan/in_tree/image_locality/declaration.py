@@ -1,4 +1,4 @@
-"""What ImageLocality declares about itself."""
+"""ImageLocality's declaration."""
 
 from stowplan.config.declaration import EnabledByDefault, PluginDeclaration
 

@@ -1,7 +1,7 @@
-"""Prefer nodes that already hold the pod's images, damped by how widely each image is spread.
+"""Prefer nodes that already have the pod's images, scaled by how widely each image is spread.
 
-An image counts with its size times the share of nodes that hold it: pulling towards the few nodes with a rare image
-would heat them up. The image index knows the rows of each image, so the work is a few sums a distinct image, kept
+An image counts with its size times the share of nodes that have it; otherwise pods would concentrate on the few nodes
+with a rare image. The image index has the rows of each image, so the cost is a few sums per distinct image, cached
 until a node changes.
 
 Upstream: pkg/scheduler/framework/plugins/imagelocality.
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from stowplan.framework.status import Status
 
 _MB = 1024 * 1024
-#: Bytes below which images are not worth a preference, and bytes a container that are worth the highest.
+#: Sizes at or below which the score is 0, and sizes per container from which it is the maximum.
 MIN_BYTES, MAX_BYTES_PER_CONTAINER = 23 * _MB, 1000 * _MB
 
 
@@ -51,7 +51,7 @@ def _scores(table: NodeTable, names: tuple[str, ...], containers: int) -> npt.ND
     for name in names:
         image = table.images.get(name)
         if image is not None:
-            # Parity: the share first, then the product, in floats; a product first can round otherwise.
+            # Parity: compute the share first, then the product, in floats; the other order can round differently.
             spread = float(len(image.rows)) / float(table.count)
             held[list(image.rows)] += int(float(image.size) * spread)
     most = MAX_BYTES_PER_CONTAINER * containers

@@ -1,4 +1,4 @@
-"""What InterPodAffinity declares about itself, its arguments included."""
+"""InterPodAffinity's declaration and arguments."""
 
 from collections.abc import Iterator
 from typing import ClassVar

@@ -1,4 +1,4 @@
-"""Which pods are missing near a node, or keep the pod off it; to drop terms, or to move the pods."""
+"""Explain missing pods near a node, or pods that repel the pod; remedies drop terms or move pods."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from stowplan.framework.explanations.explanation import Columns, Mask, Rows
     from stowplan.framework.status import Reason
 
-#: More pods than these are not suggested to be moved.
+#: Maximum number of pods that a suggestion moves.
 _MAX_MOVED = 3
 
 
@@ -55,7 +55,7 @@ class InterPodAffinityExplanation(Explanation):
         return [self.inspection.table.label(key).codes for key in dict.fromkeys(term.topology_key for term in terms)]
 
     def _lonely(self, row: int) -> str:
-        """Parity: one pod must match all terms at once, so single terms are not told apart further."""
+        """Parity: one pod must match all terms at once, so terms are not listed separately."""
         terms = self.inspection.pod.shape.required_affinity
         missing = [t.topology_key for t in terms if not self._code(t.topology_key, row)]
         if missing:
@@ -79,7 +79,8 @@ class InterPodAffinityExplanation(Explanation):
     def _code(self, key: str, row: int) -> int:
         return int(self.inspection.table.label(key).codes[row])
 
-    # -- pods that keep the pod away ----------------------------------------------------------------------------------
+    # -- repelling pods
+    # ---------------------------------------------------------------------------------------------------
 
     def _matched_by(self, term: AffinityTerm) -> bool:
         pod = self.inspection.pod
@@ -95,7 +96,7 @@ class InterPodAffinityExplanation(Explanation):
 
     @cached_property
     def _avoiding_by_domain(self) -> dict[tuple[str, int], list[PodInfo]]:
-        """(topology key, domain code) -> pods that keep the pod out of that domain."""
+        """(topology key, domain code) -> pods that repel the pod from that domain."""
         found: dict[tuple[str, int], list[PodInfo]] = {}
         for info in self._avoiding_pods:
             terms = (term for term in info.shape.required_anti_affinity if self._matched_by(term))
@@ -106,14 +107,14 @@ class InterPodAffinityExplanation(Explanation):
         return found
 
     def avoiding_on(self, row: int) -> list[PodInfo]:
-        """Those of them that share a domain with a node."""
+        """Repelling pods that share a domain with a node."""
         index = self._avoiding_by_domain
         keys = dict.fromkeys(key for key, _ in index)
         near = [info for key in keys for info in index.get((key, self._code(key, row)), ())]
         return list({info.uid: info for info in near}.values())
 
     def matching(self, term: AffinityTerm) -> list[PodInfo]:
-        """Placed pods that a term matches."""
+        """Placed pods that match a term."""
         labels = self.inspection.cluster.objects.namespace_labels
         return self.inspection.pods_like(lambda s: term.matches(s.namespace, s.labels, labels(s.namespace)))
 
@@ -134,7 +135,7 @@ class InterPodAffinityExplanation(Explanation):
 
 
 class _DropTermsOrMove(Remedy):
-    """The pod's own terms, judged one by one, and what other pods keep away."""
+    """The pod's own terms, evaluated one by one, and the repelling pods."""
 
     def __init__(self, explanation: InterPodAffinityExplanation, mask: Mask) -> None:
         super().__init__(explanation.inspection, mask)
@@ -152,7 +153,7 @@ class _DropTermsOrMove(Remedy):
             self._parts[self.add_class(rows[part])] = found
 
     def _alone(self, near: Sequence[int], far: Sequence[int], reason: Reason) -> Mask:
-        """Rows refused for one reason when the pod has only some of its terms."""
+        """Rows rejected for one reason if the pod has only some of its terms."""
         pod = self.inspection.pod.pod
         pod = _without_terms(pod, "pod_affinity", [i for i in range(len(self._near)) if i not in near])
         pod = _without_terms(pod, "pod_anti_affinity", [i for i in range(len(self._far)) if i not in far])
@@ -179,7 +180,7 @@ class _DropTermsOrMove(Remedy):
         return [(drop, *rest) for drop in drops]
 
     def _moves(self, far: Sequence[int], kept_off: bool, rows: Rows) -> list[Way]:
-        """Instead of dropping a term, its one match near the node may leave."""
+        """Move a term's only match near the node, instead of dropping the term."""
         if kept_off or len(far) != 1:
             return []
         term, row = self._far[far[0]], int(rows[0])
@@ -189,7 +190,7 @@ class _DropTermsOrMove(Remedy):
 
 
 def _drop_terms(attribute: str, indexes: Sequence[int], texts: Sequence[str]) -> Change:
-    """Without some required terms of `pod_affinity` or `pod_anti_affinity`."""
+    """Drop some required terms of `pod_affinity` or `pod_anti_affinity`."""
     label = "podAffinity" if attribute == "pod_affinity" else "podAntiAffinity"
     text = f"drop {label} {joined([f'({text})' for text in texts])}"
     data = {"drop": list(texts), "terms": list(indexes)}

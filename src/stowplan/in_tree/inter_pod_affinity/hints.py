@@ -1,6 +1,7 @@
-"""When a pod that inter-pod affinity refused is worth another try.
+"""Queueing hints of InterPodAffinity.
 
-Terms are the pending pod's required ones as written: namespace selectors are not expanded here and meet no labels.
+They use the pending pod's required terms as written: namespace selectors are not expanded here, and are matched against
+no labels.
 
 Upstream: pkg/scheduler/framework/plugins/interpodaffinity/plugin.go (EventsToRegister and its hints).
 """
@@ -25,7 +26,7 @@ _NO_LABELS: dict[str, str] = {}
 
 
 def _all_match(terms: Sequence[AffinityTerm], pod: Pod) -> bool:
-    """Parity: "all terms", also for anti-affinity, where a single one would do."""
+    """Parity: "all terms", even for anti-affinity, where a single one would suffice."""
     namespace, labels = pod.metadata.namespace or "default", pod.metadata.labels
     return bool(terms) and all(term.matches(namespace, labels, _NO_LABELS) for term in terms)
 
@@ -55,7 +56,7 @@ def after_node_change(pod: PodInfo, old: Node | None, new: Node) -> Hint:
 
 
 def _required_terms(pod: PodInfo) -> tuple[tuple[AffinityTerm, ...], tuple[AffinityTerm, ...]]:
-    """Affinity and anti-affinity; raises when one does not parse, which means Queue."""
+    """Affinity and anti-affinity terms; raises if one does not parse, which means Queue."""
     if error := pod.shape.required_terms_error:
         raise SelectorError(error)
     return pod.shape.required_affinity, pod.shape.required_anti_affinity

@@ -1,12 +1,12 @@
 """Required and preferred affinity between pods, in both directions.
 
-Three questions are asked of every topology domain: which hold pods that the incoming pod must be near, which hold
-pods that it avoids, and which hold pods that avoid it. All three are counts of pods a node (`MatchCounts` for the
-incoming pod's terms, `HeldCounts` for terms of existing pods), summed up by the domains of each topology key. Scores
+There are three questions about every topology domain: does it have pods that the incoming pod must be near, pods that
+the incoming pod avoids, or pods that avoid the incoming pod? All three are per-node counts of pods (`MatchCounts` for
+the incoming pod's terms, `HeldCounts` for terms of existing pods), summed by the domains of each topology key. Scores
 are the same sums with weights.
 
-In a hypothesis each node is judged in its own world, where only its own pods changed: `shift` arrays hold by how
-much its domain's count moved.
+In a hypothetical view each node is independent, with only its own pods changed: `shift` arrays have the changes of its
+domain's count.
 
 Upstream: pkg/scheduler/framework/plugins/interpodaffinity.
 """
@@ -66,7 +66,7 @@ ANTI_AFFINITY = Reason("PodAntiAffinity", "node(s) didn't match pod anti-affinit
 EXISTING_ANTI_AFFINITY = Reason("ExistingPodAntiAffinity", "node(s) didn't satisfy existing pods anti-affinity rules")
 
 _NO_LABELS: dict[str, str] = {}
-#: (is it a held term's counter, slot, version) of a counter that went into a state.
+#: (whether it counts held terms, slot, version) of a counter that a state depends on.
 Version = tuple[bool, int, int]
 
 
@@ -80,9 +80,9 @@ class _Table:
     sums: npt.NDArray[np.int64]
     #: What a pod of a shape adds to its node's domain.
     amount: Callable[[PodShape], int]
-    #: Pods by row, where every domain is a single node and that is all there is to know.
+    #: Pods by row, if every domain is a single node and no other data is needed.
     counts: npt.NDArray[np.int32] | None = None
-    #: Pods that came to (left) each row in its own world; None outside hypotheses.
+    #: Pods added to (or removed from) each row in its hypothetical state; None otherwise.
     shift: npt.NDArray[np.int64] | None = None
 
     def clone(self) -> _Table:
@@ -97,18 +97,18 @@ class _Table:
             self.shift[pods.rows] += amounts * (self.column.codes[pods.rows] > 0)
 
     def here(self, nodes: Nodes) -> npt.NDArray[np.int64]:
-        """Pods in the domain of every node of the view."""
+        """The number of pods in the domain of every node of the view."""
         found: npt.NDArray[np.int64] = self.sums[nodes.take(self.column.codes)]
         return found if self.shift is None else found + nodes.take(self.shift)
 
     def absent(self, nodes: Nodes, state: CycleState, *, also_where_none: bool) -> npt.NDArray[np.bool_]:
-        """Nodes without the key, and (if asked) those whose domain has no pod; outside hypotheses."""
+        """Nodes without the key, and optionally those whose domain has no pod; not for hypothetical views."""
         verdicts = self.sums <= 0 if also_where_none else np.zeros(len(self.sums), np.bool_)
         verdicts[0] = True
         return by_domain(verdicts, self.column, nodes, state, "far")
 
     def present(self, nodes: Nodes, state: CycleState, what: str) -> npt.NDArray[np.bool_] | None:
-        """Nodes whose domain has a pod; None when none has."""
+        """Nodes whose domain has a pod; None if there are none."""
         if self.shift is not None:
             return self.here(nodes) > 0
         if self.counts is not None:
@@ -119,12 +119,12 @@ class _Table:
 
 @dataclass(eq=False)
 class _FilterState:
-    """What Filter needs: tables of pods wanted near, avoided, and avoiding."""
+    """Filter's state: tables of pods to be near, to avoid, and that avoid the pod."""
 
     affinity: list[_Table]
     anti_affinity: list[_Table]
     existing_anti_affinity: list[_Table]
-    #: Whether the pod would satisfy its own affinity: the first of a group may go anywhere.
+    #: Whether the pod matches its own affinity terms: the first pod of a group may go anywhere.
     matches_itself: bool
     versions: list[Version]
     epoch: int
@@ -144,7 +144,7 @@ class _FilterState:
 
 
 class _Skipped(NamedTuple):
-    """What remains of a `_FilterState` if there is nothing to filter by."""
+    """The remainder of a `_FilterState` if there is nothing to filter."""
 
     versions: list[Version]
     epoch: int
@@ -154,7 +154,7 @@ class _Skipped(NamedTuple):
 class _ScoreState:
     #: Every row's score.
     raw: npt.NDArray[np.int64]
-    #: The same by domain, where a single label decides and has few domains.
+    #: Scores by domain, if a single label with few domains determines them.
     by_domain: tuple[LabelColumn, npt.NDArray[np.int64]] | None
     versions: list[Version]
     epoch: int
@@ -178,10 +178,10 @@ class InterPodAffinity(
     # -- terms --------------------------------------------------------------------------------------------------------
 
     def _namespaces(self, term: AffinityTerm) -> frozenset[str] | None:
-        """Namespaces whose pods an incoming pod's term speaks of; None for all.
+        """Namespaces whose pods match an incoming pod's term; None for all.
 
-        Parity: the namespace selector stays in force next to the namespaces that it was expanded to, matched against
-        no labels; one that demands nothing positive therefore reaches every namespace.
+        Parity: the namespace selector still applies in addition to the namespaces that it was expanded to, and is
+        matched against no labels; so a selector without positive requirements matches every namespace.
         """
         if term.namespace_selector.matches(_NO_LABELS):
             return None
@@ -198,7 +198,7 @@ class InterPodAffinity(
         return self._namespaces(term), term.selector
 
     def _pod_terms(self, shape: PodShape) -> _PodTerms:
-        """The counters that an incoming pod's terms need; kept on the shape while no namespace that matters changes."""
+        """The counters for an incoming pod's terms; cached on the shape while no relevant namespace changes."""
         if not shape.has_pod_affinity:
             return _NO_TERMS
         version = self.handle.cluster.objects.version(t.Namespace) if shape.selects_namespaces else 0
@@ -221,10 +221,10 @@ class InterPodAffinity(
         return found
 
     def _held(self, pod: PodInfo) -> list[tuple[int, HeldTerm]]:
-        """Terms of existing pods that the incoming pod matches."""
+        """Terms of existing pods that match the incoming pod."""
         cluster = self.handle.cluster
         labels = cluster.objects.namespace_labels(pod.shape.namespace)
-        # Mostly the same dict as before, which compares at once.
+        # Usually the same dict as before, which is fast to compare.
         version = (cluster.held.epoch, labels)
         found: list[tuple[int, HeldTerm]] | None = pod.shape.memo("held terms", version)
         if found is None:
@@ -240,18 +240,18 @@ class InterPodAffinity(
         return slot
 
     def _holding(self, slot: int, versions: list[Version]) -> int:
-        """A slot that counts how often pods hold a term, noted as used."""
+        """A slot that counts how often pods hold a term; records that it is used."""
         versions.append((True, slot, self.handle.cluster.held.versions[slot]))
         return slot
 
     def _sums(self, key: str, slot: int, *, held: bool) -> npt.NDArray[np.int64]:
-        """A counter summed up by the domains of a key."""
+        """A counter, summed by the domains of a key."""
         cluster = self.handle.cluster
         counts = cluster.held if held else cluster.matches
         return counts.sum_by_domain(slot, cluster.table.label(key), cluster.table.n)
 
     def reads_objects(self, pod: PodInfo) -> Collection[ObjectDependency]:
-        """Namespaces, for their labels: the pod's own, and all where its terms select by labels."""
+        """Namespaces, for their labels: the pod's own, and all if its terms select by labels."""
         found: tuple[ObjectDependency] | None = pod.shape.template.memo("namespaces read", 0)
         if found is None:
             own, any_ = ObjectDependency.named(t.Namespace, pod.namespace), ObjectDependency.of_kind(t.Namespace)
@@ -270,7 +270,7 @@ class InterPodAffinity(
 
     def sign_version(self, pod: PodInfo) -> tuple[int, int]:
         cluster = self.handle.cluster
-        # Namespaces are among the objects.
+        # Covers namespaces, which are lookup objects.
         return cluster.held.epoch, cluster.objects.total_version
 
     def filter_holds(self, state: CycleState, pod: PodInfo) -> bool:
@@ -297,7 +297,7 @@ class InterPodAffinity(
         return not any(matches.counts_pods_of(slot, shape) for slot in counters for shape in shapes)
 
     def _still(self, found: _FilterState | _Skipped | _ScoreState) -> bool:
-        """Whether the counters that a state was made from have not moved."""
+        """Whether the counters that a state depends on are unchanged."""
         held = self.handle.cluster.held
         if found.epoch != held.epoch:
             return False
@@ -308,7 +308,7 @@ class InterPodAffinity(
         return True
 
     def _epoch(self) -> int:
-        """Moves when existing pods hold other terms than before: states may then lack a counter."""
+        """Changes with the set of terms that existing pods hold, as states may then lack a counter."""
         return self.handle.cluster.held.epoch
 
     # -- filter -------------------------------------------------------------------------------------------------------
@@ -344,11 +344,11 @@ class InterPodAffinity(
         return table
 
     def _single_counts(self, column: LabelColumn, counts: npt.NDArray[np.int32]) -> npt.NDArray[np.int32] | None:
-        """A counter's row when domains are single nodes and every node has the label."""
+        """A counter's row, if domains are single nodes and every node has the label."""
         return counts if column.unique and column.everywhere(self.handle.cluster.table.count) else None
 
     def _existing_anti_affinity(self, pod: PodInfo, versions: list[Version]) -> list[_Table]:
-        """Pods that hold anti-affinity towards the incoming one, by domain of each key in use."""
+        """Pods that hold anti-affinity against the incoming pod, by domain of each key in use."""
         slots: dict[str, list[int]] = {}
         for slot, held in self._held(pod):
             if held.role is Role.REQUIRED_ANTI_AFFINITY:
@@ -374,7 +374,7 @@ class InterPodAffinity(
             self._add_missing_keys(found, pod, shift)
         labels = self.handle.cluster.objects.namespace_labels(pod.namespace)
         for table in found.existing_anti_affinity:
-            # Pods that share this state match the same terms of placed pods, but perhaps not of those that come.
+            # Pods that share this state match the same terms of placed pods, but not necessarily those of added pods.
             table.amount = _avoids(pod, table.key, labels)
         for table in found.tables():
             table.shift_pods(shift, rows)
@@ -411,7 +411,7 @@ class InterPodAffinity(
             return None
         total = sum(int(table.sums.sum()) for table in tables) if found.matches_itself else 1
         if all(table.shift is None for table in tables):
-            # The first pod of a group: nobody matches anywhere, but it does itself.
+            # The first pod of a group: only the pod itself matches.
             return _union(table.absent(nodes, state, also_where_none=total != 0) for table in tables)
         lacking = np.logical_or.reduce([nodes.take(table.column.codes) == 0 for table in tables])
         empty = np.logical_or.reduce([table.here(nodes) <= 0 for table in tables])
@@ -449,7 +449,7 @@ class InterPodAffinity(
         return SKIP
 
     def _amounts(self, pull: _Pull) -> tuple[npt.NDArray[np.integer], bool]:
-        """Pods by domain, or (told by the flag) by node where that is the same and saves spreading it out."""
+        """Pods by domain; or, as the flag says, by node, if that is equal and saves the spreading."""
         table = self.handle.cluster.table
         counts = self.handle.cluster.held if pull.held else self.handle.cluster.matches
         column = table.label(pull.key)
@@ -477,7 +477,7 @@ class InterPodAffinity(
         return _ScoreState(raw, None, versions, self._epoch())
 
     def _pulls(self, pod: PodInfo, versions: list[Version]) -> list[_Pull]:
-        """Everything that pulls the pod to some domains or pushes it from them."""
+        """The counters that attract the pod to, or repel it from, some domains."""
         found = [
             _Pull(key, weight, self._matched(term, versions), held=False)
             for key, weight, term in self._pod_terms(pod.shape).preferred
@@ -525,7 +525,7 @@ class InterPodAffinity(
 
 
 class _Pull(NamedTuple):
-    """A counter of pods that attract the incoming one (or repel it) by domain of a key."""
+    """A counter of pods that attract (or repel) the incoming pod, by domain of a key."""
 
     key: str
     weight: int
@@ -535,7 +535,7 @@ class _Pull(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class _PodTerms:
-    """The counters behind an incoming pod's terms."""
+    """The counters for an incoming pod's terms."""
 
     #: All required affinity terms together.
     affinity: PodTerm
@@ -552,12 +552,12 @@ _NO_TERMS = _PodTerms(PodTerm(()), matches_itself=True, anti_affinity=[], prefer
 def _stretched(raw: npt.NDArray[np.int64], low: int, high: int) -> npt.NDArray[np.int64]:
     if low == high:
         return np.zeros(len(raw), np.int64)
-    # Parity: divide first, then stretch (29 of 50 gives 57, not 58).
+    # Parity: divide first, then scale (29 of 50 gives 57, not 58).
     return (100.0 * ((raw - low) / float(high - low))).astype(np.int64)
 
 
 def _avoids(pod: PodInfo, key: str, namespace_labels: dict[str, str]) -> Callable[[PodShape], int]:
-    """How many required anti-affinity terms over a key a shape holds that the pod matches."""
+    """The number of a shape's required anti-affinity terms with the key that match the pod."""
 
     def amount(shape: PodShape) -> int:
         return sum(
@@ -569,7 +569,7 @@ def _avoids(pod: PodInfo, key: str, namespace_labels: dict[str, str]) -> Callabl
 
 
 def _anywhere(tables: Sequence[_Table], nodes: Nodes, state: CycleState, what: str) -> npt.NDArray[np.bool_] | None:
-    """Nodes in some domain with a pod in some table; None when there is none at all."""
+    """Nodes in some domain with a pod in some table; None if there are none."""
     return _union(table.present(nodes, state, what) for table in tables)
 
 

@@ -1,4 +1,4 @@
-"""What LegacyNodeLabel declares about itself, its arguments included."""
+"""LegacyNodeLabel's declaration and arguments."""
 
 from collections.abc import Iterator, Sequence
 from typing import ClassVar
@@ -21,7 +21,7 @@ class LegacyNodeLabelArgs(Args, frozen=True):
     #: Keys that a node must have, and those that it must not have.
     present_labels: tuple[str, ...] = ()
     absent_labels: tuple[str, ...] = ()
-    #: Keys that make a node better where they are, and where they are not.
+    #: Keys that are preferred to be present, and absent.
     present_labels_preference: tuple[str, ...] = ()
     absent_labels_preference: tuple[str, ...] = ()
 

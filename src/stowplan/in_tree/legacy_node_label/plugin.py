@@ -1,6 +1,6 @@
-"""Demand or prefer nodes that have a label, or that lack it, whatever the pod says: NodeLabel of Kubernetes up to 1.22.
+"""Require or prefer nodes that have or lack a label, for all pods: NodeLabel of Kubernetes up to 1.22.
 
-Policies (`labelsPresence`, `labelPreference`) and v1beta1 configurations ask for it. The values of labels do not count.
+Used by policies (`labelsPresence`, `labelPreference`) and v1beta1 configurations. Label values are ignored.
 """
 
 from __future__ import annotations
@@ -75,6 +75,6 @@ class LegacyNodeLabel(FilterPlugin, ScorePlugin, TemplateSigned, ReadsNoObjects,
 
 
 def _having(table: NodeTable, key: str) -> npt.NDArray[np.bool_]:
-    """Whether a row's node has the label."""
+    """Rows whose node has the label."""
     having: npt.NDArray[np.bool_] = table.label(key).codes != 0
     return having

@@ -1,4 +1,4 @@
-"""What LegacyNodePreferAvoidPods declares about itself."""
+"""LegacyNodePreferAvoidPods' declaration."""
 
 from stowplan.config.declaration import PluginDeclaration
 from stowplan.in_tree.common.annotations import PREFER_AVOID_PODS

@@ -1,7 +1,7 @@
-"""Keep pods off nodes whose annotation names their controller: NodePreferAvoidPods of Kubernetes up to 1.22.
+"""Avoid nodes whose annotation names the pod's controller: NodePreferAvoidPods of Kubernetes up to 1.22.
 
-The default profile of those releases has it with a weight of 10,000, so it decides before everything else. Hardly any
-node has the annotation: which ones do, and whom they name, is kept until a node changes.
+In the default profile of those releases its weight is 10,000, so it takes precedence over everything else. Hardly any
+node has the annotation: the nodes that have it, and the controllers they name, are cached until a node changes.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class LegacyNodePreferAvoidPods(ScorePlugin, SignPlugin, ReadsNoObjects):
         return taken
 
     def sign_pod(self, pod: PodInfo) -> Mapping[str, Any] | Status:
-        # A pod's shape has its controller's name, but not its uid.
+        # A pod's shape has its controller's name, but not the UID.
         return {"controller": _controller(pod)}
 
 
@@ -91,7 +91,7 @@ def _named_by(text: str) -> list[Controller]:
     try:
         found = msgspec.json.decode(text, type=_Annotation)
     except (msgspec.DecodeError, RecursionError):
-        # Parity: a node whose annotation cannot be read avoids nobody.
+        # Parity: an annotation that does not parse is ignored.
         return []
     signed = (entry.pod_signature.pod_controller for entry in found.prefer_avoid_pods)
     return [(controller.kind, controller.uid) for controller in signed if controller is not None]

@@ -1,4 +1,4 @@
-"""What LegacyServiceAffinity declares about itself, its arguments included."""
+"""LegacyServiceAffinity's declaration and arguments."""
 
 from typing import ClassVar
 

@@ -1,11 +1,11 @@
-"""Pods of one service on nodes that agree in some labels, or spread over a label's values: ServiceAffinity up to 1.22.
+"""Place pods of a service on nodes with equal labels, or spread them over a label's values: ServiceAffinity up to 1.22.
 
-Policies (`serviceAffinity`, `serviceAntiAffinity`) and v1beta1 configurations ask for it.
+Used by policies (`serviceAffinity`, `serviceAntiAffinity`) and v1beta1 configurations.
 
-The filter takes the values that it demands from the pod's own node selector. Those that are missing there come from the
-node of the *anchor*: the first pod in the order of nodes that has the labels of the incoming pod, if that belongs to a
-service at all. When preemption takes every such pod off the anchor's node, then for this node the anchor is the next
-one; pods that come back are the last in that order and never matter, as any node agrees with itself.
+The filter takes the required label values from the pod's own node selector. Missing ones come from the node of the
+*anchor*: the first pod in node order that has the incoming pod's labels, if that pod belongs to a service. If
+preemption removes every such pod from the anchor's node, the next one becomes the anchor for this node; pods that are
+added back are last in that order and never matter, as any node agrees with itself.
 
 Upstream: pkg/scheduler/framework/plugins/serviceaffinity/service_affinity.go of 1.16 to 1.22.
 """
@@ -57,7 +57,7 @@ class _Anchor:
     row: int = -1
     #: Row of the next node with such a pod; −1 if there is none.
     next_row: int = -1
-    #: How many such pods the anchor's node has, and which of them are gone in the node's own world.
+    #: The number of such pods on the anchor's node, and those removed in the node's hypothetical state.
     count: int = 0
     gone: set[str] = field(default_factory=set)
 
@@ -73,7 +73,7 @@ class LegacyServiceAffinity(PreFilterPlugin, PodExtensions, FilterPlugin, ScoreP
     name = "LegacyServiceAffinity"
     declaration = DECLARATION
     short_name = "service"
-    #: An anchor moves with any pod and any service; what few profiles have is worked out anew.
+    #: Any pod or service may change the anchor. Few profiles have this plugin, so it is recomputed in each cycle.
     reads = Reads.ANYTHING
     normalizes = True
 
@@ -118,7 +118,7 @@ class LegacyServiceAffinity(PreFilterPlugin, PodExtensions, FilterPlugin, ScoreP
     def filter(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> Rejections | Status | None:
         if not self._affinity:
             return None
-        # A configuration can leave PreFilter out.
+        # A configuration can omit PreFilter.
         anchor: _Anchor = state.get(_FILTER_KEY) or self._anchor(pod.shape)
         refused = self._refused(pod, nodes, anchor.row)
         if anchor.is_gone:
@@ -127,7 +127,7 @@ class LegacyServiceAffinity(PreFilterPlugin, PodExtensions, FilterPlugin, ScoreP
         return Rejections.where(refused, OTHER_LABELS) if refused.any() else None
 
     def _refused(self, pod: PodInfo, nodes: Nodes, anchor: int) -> npt.NDArray[np.bool_]:
-        """The nodes that lack a value which the pod's node selector or the anchor's node has."""
+        """The nodes without a label value that the pod's node selector or the anchor's node requires."""
         refused = np.zeros(len(nodes), np.bool_)
         selected = pod.pod.spec.node_selector
         for key in self._affinity:
@@ -142,8 +142,8 @@ class LegacyServiceAffinity(PreFilterPlugin, PodExtensions, FilterPlugin, ScoreP
     # -- score --------------------------------------------------------------------------------------------------------
 
     def score(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> npt.NDArray[np.int64] | Status:
-        """How many pods of the pod's service a node has."""
-        # What is normalized are these nodes, be they all or a few.
+        """The number of pods of the pod's service per node."""
+        # Normalization needs the codes of the same nodes, whether all or a subset.
         state.write(_SCORE_KEY, [nodes.codes(key).copy() for key in self._spread])
         selector = next(self._services(pod.shape), {})
         if not selector:
@@ -154,13 +154,13 @@ class LegacyServiceAffinity(PreFilterPlugin, PodExtensions, FilterPlugin, ScoreP
     def normalize(
         self, state: CycleState, pod: PodInfo, scores: npt.NDArray[np.int64], feasible: npt.NDArray[np.bool_]
     ) -> npt.NDArray[np.int64] | Status:
-        """The fewer pods share a node's value of a label, the better; the average over the labels."""
+        """The fewer pods share a node's value of a label, the better; averaged over the labels."""
         counted = np.where(feasible, scores, 0)
         total = int(counted.sum())
         reached = np.zeros(len(scores), np.float64)
         for codes in state.read(_SCORE_KEY):
             if total:
-                # Parity: in this order, as the result is cut to a whole number.
+                # Parity: in this order, because the result is truncated.
                 shared = np.bincount(codes, weights=counted)[codes].astype(np.int64)
                 own = float(MAX_SCORE) * ((total - shared).astype(np.float64) / float(total))
             else:
@@ -178,7 +178,7 @@ class LegacyServiceAffinity(PreFilterPlugin, PodExtensions, FilterPlugin, ScoreP
                 yield selector
 
     def _counts(self, shape: PodShape, labels: Mapping[str, str], *, live_only: bool) -> npt.NDArray[np.int32]:
-        """How many pods of the namespace have these labels, by row."""
+        """The number of pods of the namespace with these labels, by row."""
         cluster = self.handle.cluster
         term = PodTerm(((frozenset((shape.namespace,)), selector_from_map(labels)),), live_only=live_only)
         counts: npt.NDArray[np.int32] = cluster.matches.counts[cluster.matches.slot(term, cluster.pods)]

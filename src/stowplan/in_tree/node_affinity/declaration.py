@@ -1,4 +1,4 @@
-"""What NodeAffinity declares about itself, its arguments included."""
+"""NodeAffinity's declaration and arguments."""
 
 from collections.abc import Iterator
 from typing import ClassVar

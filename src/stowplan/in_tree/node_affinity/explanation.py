@@ -1,4 +1,4 @@
-"""Which of a pod's node requirements a node misses; labels that no node has; to drop requirements."""
+"""Explain missed node requirements, and labels that no node has; remedies drop requirements."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from stowplan.framework.explanations.inspection import Inspection
     from stowplan.framework.status import Reason
 
-#: Missed requirements that are spelled out.
+#: Maximum number of missed requirements listed.
 _SHOWN = 3
 
 
@@ -62,7 +62,7 @@ class NodeAffinityExplanation(Explanation):
     def summary(self, rows: Rows, reason: Reason) -> str:
         if reason.code != POD_AFFINITY.code or len(rows) == 1:
             return super().summary(rows, reason)
-        # Each requirement by itself, and how many nodes miss it.
+        # Each requirement separately, with the number of nodes that miss it.
         table = self.inspection.table
         missed = {r: int((~requirement_mask(table, r, rows)).sum()) for r in self._requirements}
         ranked = sorted(
@@ -99,7 +99,7 @@ class NodeAffinityExplanation(Explanation):
             yield f"the configuration's addedAffinity keeps pods of this profile off {count(enforced, 'node')}"
 
     def enforced(self) -> Mask:
-        """Rows that the profile's added affinity refuses."""
+        """Rows that the profile's added affinity rejects."""
         return self.inspection.refused_for(NodeAffinity.name, ENFORCED_AFFINITY)
 
     # -- remedies -----------------------------------------------------------------------------------------------------
@@ -108,12 +108,12 @@ class NodeAffinityExplanation(Explanation):
         return _DropRequirements(self.inspection, mask & ~self.enforced(), mask)
 
     def ways_for_pod(self) -> list[Way]:
-        """Node affinity that names nodes rules others out before they are filtered."""
+        """Node affinity that names nodes excludes others before they are filtered."""
         return [(_drop((), ["the required node affinity"], ()),)]
 
 
 class _DropRequirements(Remedy):
-    """nodeSelector and required node affinity: a class for each set of requirements that a node misses."""
+    """nodeSelector and required node affinity: a class for each set of missed requirements."""
 
     def __init__(self, inspection: Inspection, by_pod: Mask, mask: Mask) -> None:
         super().__init__(inspection, mask)
@@ -135,11 +135,11 @@ class _DropRequirements(Remedy):
 
     @property
     def _termless(self) -> bool:
-        """Required affinity without any term: no node will ever do."""
+        """Required affinity without terms, which no node matches."""
         return self._required is not None and not self._spec_terms
 
     def _cheapest_term(self, rows: Rows) -> tuple[npt.NDArray[np.intp], list[Mask]]:
-        """For each row the term (index, -1: none needed) that misses least, and what of it is missed."""
+        """For each row the term (index, -1: none needed) with the fewest missed requirements, and these."""
         best = np.full(len(rows), -1, np.intp)
         if self._required is None or len(self._required.terms) != len(self._spec_terms):
             return best, []
@@ -171,7 +171,7 @@ class _DropRequirements(Remedy):
         old = self._spec_terms[term]
         texts = [f"node affinity {text}" for i, text in enumerate(_expression_texts(old)) if i in missed]
         kept = _without(old, missed)
-        # A term with nothing in it matches no node: without its last requirement the affinity goes altogether.
+        # An empty term matches no node: without its last requirement, the affinity is dropped.
         terms: list[NodeSelectorTerm] = [] if kept is None else [*self._spec_terms]
         if kept is not None:
             terms[term] = kept
@@ -186,7 +186,7 @@ def _spec_terms(pod: Pod) -> list[NodeSelectorTerm]:
 
 
 def _expression_masks(inspection: Inspection, term: NodeSelectorTerm, rows: Rows) -> list[Mask]:
-    """Where each requirement of a term holds, one after the other."""
+    """The mask of each requirement of a term."""
     masks = []
     for expression in term.match_expressions:
         single = replace(term, match_expressions=(expression,), match_fields=())
@@ -210,7 +210,7 @@ def _without(term: NodeSelectorTerm, missed: Sequence[int]) -> NodeSelectorTerm 
 
 
 def _drop(keys: Sequence[str], dropped: Sequence[str], terms: Sequence[NodeSelectorTerm] | None) -> Change:
-    """Without some keys of nodeSelector, and with other required terms (None: they stay; empty: none at all)."""
+    """Drop some keys of nodeSelector, and replace the required terms (None: unchanged; empty: drop)."""
 
     def edited(pod: Pod) -> Pod:
         selector = {key: value for key, value in pod.spec.node_selector.items() if key not in keys}

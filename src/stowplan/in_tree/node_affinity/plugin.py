@@ -1,9 +1,9 @@
-"""Send pods where their nodeSelector and node affinity allow, and prefer where they would rather be.
+"""Filter nodes by nodeSelector and required node affinity; score by preferred node affinity.
 
 An administrator can add an affinity to every pod of a profile (`addedAffinity`). Required selectors are masks over the
-node table, kept until a node changes (see node_selection.py); preferred terms are weights summed over such masks.
-A required affinity that names its nodes (`metadata.name In [...]`, as daemon pods do) narrows the attempt to them
-before anything is filtered.
+node table, cached until a node changes (see node_selection.py); preferred terms are weights summed over such masks. A
+required affinity that names nodes (`metadata.name In [...]`, as in DaemonSet pods) restricts the attempt to them in
+PreFilter.
 
 Upstream: pkg/scheduler/framework/plugins/nodeaffinity.
 """
@@ -78,9 +78,9 @@ class NodeAffinity(
     def __init__(self, args: NodeAffinityArgs | None, handle: Handle) -> None:
         super().__init__(args, handle)
         added = args.added_affinity if args is not None else None
-        #: What every node must match besides the pod's own wishes.
+        #: Required of every node in addition to the pod's own terms.
         self._added_required = _added_required(added)
-        #: What counts besides the pod's own preferences; None when nothing was added.
+        #: Preferences in addition to the pod's own; None if there are none.
         self._added_preferred = _added_preferred(added)
 
     def pre_filter(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> PreFilterResult | Status | None:
@@ -138,7 +138,7 @@ class NodeAffinity(
         wanted = pod.shape.required_node_affinity
         if not wanted.match_or_error(new.metadata.labels, new.metadata.name):
             return Hint.SKIP
-        # Parity: what the old node lacked of the added affinity is not looked at.
+        # Parity: whether the old node matched the added affinity is not checked.
         return queue_if(old is None or not wanted.match_or_error(old.metadata.labels, old.metadata.name))
 
     def explanation(self, inspection: Inspection) -> Explanation:
@@ -181,14 +181,14 @@ def _required_selector(pod: Pod) -> NodeSelector | None:
 
 
 def _preferred_terms(pod: Pod) -> WeightedTerms | None:
-    """The pod's preferences; None when it has no list of them, SelectorError when one does not parse."""
+    """The pod's preferred terms; None if it has no list of them; SelectorError if one does not parse."""
     affinity = _affinity_of(pod)
     terms = affinity.preferred_during_scheduling_ignored_during_execution if affinity is not None else None
     return None if terms is None else compile_preferred_terms(terms)
 
 
 def _named_nodes(required: NodeSelector) -> frozenset[str] | None:
-    """The nodes to which the selector's terms confine the pod by name; None when some term confines it to none."""
+    """The node names to which the selector's terms restrict the pod; None if some term has no such restriction."""
     if not required.node_selector_terms:
         return None
     names: set[str] = set()

@@ -1,4 +1,4 @@
-"""What NodeDeclaredFeatures declares about itself."""
+"""NodeDeclaredFeatures' declaration."""
 
 from stowplan.config.declaration import EnabledByDefault, PluginDeclaration
 

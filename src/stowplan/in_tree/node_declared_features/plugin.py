@@ -1,7 +1,7 @@
-"""Keep pods that need a feature of the kubelet off nodes that do not declare it.
+"""Reject nodes that do not declare a kubelet feature that the pod needs.
 
-What a pod needs is inferred from its spec; what a node has stands in `status.declaredFeatures`, interned as lists, of
-which a cluster has about as many as kubelet versions.
+The pod's needs are inferred from its spec. A node's features are in `status.declaredFeatures`; the lists are interned,
+as a cluster has about as many distinct ones as kubelet versions.
 
 Upstream: pkg/scheduler/framework/plugins/nodedeclaredfeatures, k8s.io/component-helpers/nodedeclaredfeatures.
 """
@@ -45,7 +45,7 @@ PRE_FILTER_STATE = "PreFilterNodeDeclaredFeatures"
 
 RESTART_ALL_CONTAINERS = "RestartAllContainersOnContainerExits"
 USER_NAMESPACES_ON_HOST_NETWORK = "UserNamespacesHostNetworkSupport"
-#: Features that the reference knows, sorted; three of them no pod needs in order to be scheduled.
+#: Features that the reference knows, sorted; three of them do not affect scheduling.
 KNOWN_FEATURES = (
     "ExtendWebSocketsToKubelet",
     "InPlacePodLevelResourcesVerticalScaling",
@@ -92,7 +92,7 @@ class NodeDeclaredFeatures(PreFilterPlugin, FilterPlugin, TemplateSigned, ReadsN
 
 
 def required_features(spec: PodSpec) -> frozenset[str]:
-    """The features that a node needs for the pod to be put there."""
+    """The features that a node needs to run the pod."""
     found = set()
     rules = (rule for c in (*spec.containers, *spec.init_containers) for rule in c.restart_policy_rules)
     if any(rule.action == "RestartAllContainers" for rule in rules):
@@ -103,12 +103,12 @@ def required_features(spec: PodSpec) -> frozenset[str]:
 
 
 def recognized(declared: tuple[str, ...]) -> frozenset[str]:
-    """The known ones among a node's declared features."""
+    """The known features among those that a node declares."""
     found = set()
     known = iter(KNOWN_FEATURES)
     candidate = next(known, None)
     for feature in declared:
-        # Parity: both lists are merged as sorted ones, so an entry out of order may be missed.
+        # Parity: both lists are merged as if sorted, so an entry out of order may be missed.
         while candidate is not None and candidate < feature:
             candidate = next(known, None)
         if feature == candidate:

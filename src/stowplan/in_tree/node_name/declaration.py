@@ -1,4 +1,4 @@
-"""What NodeName declares about itself."""
+"""NodeName's declaration."""
 
 from stowplan.config.declaration import EnabledByDefault, PluginDeclaration
 

@@ -1,6 +1,6 @@
 """Restrict a pod with spec.nodeName to that node.
 
-Pending pods normally name none; those that do were written so by hand.
+Pending pods normally have no node name, unless it was set by hand.
 
 Upstream: pkg/scheduler/framework/plugins/nodename.
 """
@@ -42,7 +42,7 @@ class NodeName(FilterPlugin, SignPlugin, ReadsNoObjects, EnqueueExtensions):
         return Rejections.where(rows != row, OTHER_NODE, Code.UnschedulableAndUnresolvable)
 
     def sign_pod(self, pod: PodInfo) -> Mapping[str, Any] | Status:
-        # The node name is no part of a pod's shape: pods that are placed share the shape of those that wait.
+        # The node name is not part of a pod's shape: placed pods share the shape of pending ones.
         return {"v1.Pod.Spec.NodeName": pod.pod.spec.node_name}
 
     def sign_version(self, pod: PodInfo) -> str:

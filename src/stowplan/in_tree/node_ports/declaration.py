@@ -1,4 +1,4 @@
-"""What NodePorts declares about itself."""
+"""NodePorts' declaration."""
 
 from stowplan.config.declaration import EnabledByDefault, PluginDeclaration
 

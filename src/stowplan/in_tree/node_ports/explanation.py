@@ -34,7 +34,7 @@ class NodePortsExplanation(Explanation):
         return [self.taken(port) for port in self.inspection.pod.shape.host_ports]
 
     def taken(self, port: Port) -> Mask:
-        """Rows on which a host port is taken."""
+        """Rows on which a host port is in use."""
         found = np.zeros(self.inspection.table.n, np.bool_)
         found[self.inspection.cluster.ports.conflicting_rows((port,))] = True
         return found
@@ -59,7 +59,7 @@ class _DropPorts(Remedy):
 
 
 def _drop_ports(ports: Sequence[Port]) -> Change:
-    """Without host ports; the containers keep listening on their own addresses."""
+    """Drop host ports; the containers keep listening on their own addresses."""
     wanted = {(protocol, number) for _, protocol, number in ports}
     texts = [port_text(port) for port in ports]
 

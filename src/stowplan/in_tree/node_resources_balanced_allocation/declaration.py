@@ -1,4 +1,4 @@
-"""What NodeResourcesBalancedAllocation declares about itself, its arguments included."""
+"""NodeResourcesBalancedAllocation's declaration and arguments."""
 
 from collections.abc import Iterator
 from typing import ClassVar

@@ -1,4 +1,4 @@
-"""Prefer nodes whose resource use becomes more balanced.
+"""Prefer nodes whose resource usage becomes more balanced.
 
 Upstream: pkg/scheduler/framework/plugins/noderesources/balanced_allocation.go.
 """
@@ -55,7 +55,8 @@ class NodeResourcesBalancedAllocation(PreScorePlugin, ScorePlugin, TemplateSigne
     def _demands(self, pod: PodInfo) -> Demands:
         found: Demands | None = pod.shape.template.memo(PRE_SCORE_KEY, self._resources)
         if found is None:
-            # Parity: a name that no node counts (storage) cannot tilt a node, but is something that the pod asks for.
+            # Parity: a resource that nodes do not count (storage) does not affect the balance, but is a request of the
+            # pod.
             found = Demands(self._resources, pod.shape.used_by_any_name)
             pod.shape.template.remember(PRE_SCORE_KEY, self._resources, found)
         return found
@@ -63,7 +64,7 @@ class NodeResourcesBalancedAllocation(PreScorePlugin, ScorePlugin, TemplateSigne
     def score(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> npt.NDArray[np.int64]:
         asked: Demands | None = state.get(PRE_SCORE_KEY)
         if asked is None:
-            # PreScore did not run: not configured at that point.
+            # PreScore did not run because the profile omits it.
             asked = self._demands(pod)
             if asked.nothing:
                 return np.zeros(len(nodes), np.int64)
@@ -74,15 +75,15 @@ class NodeResourcesBalancedAllocation(PreScorePlugin, ScorePlugin, TemplateSigne
         else:
             present = np.ones(shares.shape[1:], np.bool_) if of.present is None else nodes.take(of.present)
             spread = np.stack([_deviation(shares[0], present), _deviation(shares[1], present)])
-        # Parity: subtract first; float64 effects count (0.34 gives 65, not 66).
+        # Parity: subtract first; float64 rounding matters (0.34 gives 65, not 66).
         balance = ((1.0 - spread) * 100.0).astype(np.int64)
-        # The bracket is never negative, so the shift divides as Go does.
+        # The bracket is never negative, so the shift equals Go's division.
         scores: npt.NDArray[np.int64] = 50 + ((50 + balance[1] - balance[0]) >> 1)
         return scores
 
 
 def _shares(nodes: Nodes, of: Capacity, asked: Demands) -> npt.NDArray[np.float64]:
-    """Used share of each resource without and with the pod; shape (2, resources, nodes)."""
+    """The used share of each resource without and with the pod; shape (2, resources, nodes)."""
     used, allocatable = of.used(nodes, non_zero=False), nodes.take(of.as_float)
     shares = np.empty((2, *used.shape))
     np.divide(used, allocatable, out=shares[0])
@@ -91,9 +92,9 @@ def _shares(nodes: Nodes, of: Capacity, asked: Demands) -> npt.NDArray[np.float6
 
 
 def _deviation(shares: npt.NDArray[np.float64], present: npt.NDArray[np.bool_]) -> npt.NDArray[np.float64]:
-    """Standard deviation over the resources that a node has; of two, half their distance; of fewer, none.
+    """Standard deviation over the resources that a node has; for two, half their difference; for fewer, 0.
 
-    Sums run in the configured order, as float64 addition is not associative.
+    Summed in the configured order, as float64 addition is not associative.
     """
     count = np.maximum(present.sum(axis=0), 1)
     mean = _sum(shares, present) / count

@@ -1,4 +1,4 @@
-"""What NodeResourcesFit declares about itself, its arguments included."""
+"""NodeResourcesFit's declaration and arguments."""
 
 from collections.abc import Iterator, Sequence
 from typing import ClassVar
@@ -89,7 +89,7 @@ class NodeResourcesFitArgs(Args, frozen=True):
         yield from _strategy_errors("scoringStrategy", self.scoring_strategy)
 
     def without_resources(self, names: tuple[str, ...]) -> "NodeResourcesFitArgs":
-        """Leave resources to the extenders that manage them, whatever the arguments say themselves."""
+        """Ignore resources that extenders manage, in addition to those in the arguments."""
         return replace(self, ignored_resources=names)
 
 

@@ -28,7 +28,7 @@ _BASE_RESOURCES = ("cpu", "memory", "ephemeral-storage")
 
 
 class Shortfall(NamedTuple):
-    """One resource on one node, in the scheduler's integers."""
+    """The shortage of one resource on one node, in the scheduler's integers."""
 
     resource: str
     lacking: int
@@ -56,7 +56,7 @@ class NodeResourcesFitExplanation(Explanation):
         return [self.inspection.table.allowed_pods]
 
     def of_group(self, refusal: Refusal) -> str:
-        """Resources name the node that lacks least instead of every amount."""
+        """Names the node with the smallest shortage instead of every amount."""
         short = any(reason.code == INSUFFICIENT.code for reason in refusal.reasons)
         closest = [self._closest(refusal.rows)] if short else []
         others = (reason for reason in refusal.reasons if reason.code != INSUFFICIENT.code)
@@ -86,10 +86,11 @@ class NodeResourcesFitExplanation(Explanation):
     def remedy(self, mask: Mask) -> Remedy:
         return _AskForLess(self, mask)
 
-    # -- what is short ------------------------------------------------------------------------------------------------
+    # -- shortages
+    # --------------------------------------------------------------------------------------------------------
 
     def shortfalls(self, row: int) -> list[Shortfall]:
-        """What the pod asks for beyond what is free on a node."""
+        """Requests of the pod that exceed what is free on a node."""
         found, table = [], self.inspection.table
         for resource, asked in self.inspection.pod.shape.requests.items():
             index = table.resources.get(resource)
@@ -108,7 +109,7 @@ class NodeResourcesFitExplanation(Explanation):
         return free
 
     def closest(self, rows: Rows) -> int:
-        """The row whose shortfalls are smallest in sum, each as a share of what is asked."""
+        """The row with the smallest total shortage, relative to the requests."""
         total = np.zeros(len(rows))
         for resource, asked in self.inspection.pod.shape.requests.items():
             if asked > 0:
@@ -123,7 +124,7 @@ class NodeResourcesFitExplanation(Explanation):
 
 
 class _AskForLess(Remedy):
-    """A class for each set of resources that are short; how much less is up to the node that lacks least."""
+    """A class for each set of insufficient resources; the smallest shortage determines the new requests."""
 
     def __init__(self, explanation: NodeResourcesFitExplanation, mask: Mask) -> None:
         super().__init__(explanation.inspection, mask)
@@ -134,7 +135,7 @@ class _AskForLess(Remedy):
         for resource, asked in self.inspection.pod.shape.requests.items():
             free = explanation.free(resource, rows)
             short.append((free < asked) & (asked > 0))
-            # A pod may do without a device, but not without cpu or memory.
+            # A pod can do without a device, but not without cpu or memory.
             possible &= ~short[-1] | (free > 0 if resource in _BASE_RESOURCES else free >= 0)
         possible &= table.pod_count[rows] < table.allowed_pods[rows]
         lacking = rows[possible]

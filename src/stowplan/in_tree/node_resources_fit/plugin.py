@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from stowplan.framework.explanations.explanation import Explanation
     from stowplan.framework.explanations.inspection import Inspection
     from stowplan.framework.handle import Handle
-    from stowplan.framework.placements import PodGroupAssignments, PodGroupInfo
+    from stowplan.framework.runtime.placements import PodGroupAssignments, PodGroupInfo
     from stowplan.in_tree.node_resources_fit.declaration import NodeResourcesFitArgs
 
 PRE_FILTER_KEY = "PreFilterNodeResourcesFit"
@@ -55,7 +55,7 @@ PRE_SCORE_KEY = "PreScoreNodeResourcesFit"
 TOO_MANY_PODS = Reason("TooManyPods", "Too many pods")
 INSUFFICIENT = Reason("InsufficientResource", "Insufficient {resource}")
 
-#: Checked before the scalar resources, in this order.
+#: Checked before scalar resources, in this order.
 _BASE = ("cpu", "memory", "ephemeral-storage")
 
 
@@ -104,7 +104,7 @@ class NodeResourcesFit(
         state.write(PRE_FILTER_KEY, self._asked(pod))
 
     def _asked(self, pod: PodInfo) -> tuple[tuple[str, int], ...]:
-        """What Filter compares, in the order of its reasons; nothing when only the number of pods matters."""
+        """The requests that Filter compares, in the order of its reasons; empty if only the number of pods matters."""
         requests = pod.shape.requests
         asked = [(name, requests[name]) for name in _BASE if requests.get(name, 0) > 0]
         scalars = [name for name in requests if name not in _BASE]
@@ -125,13 +125,13 @@ class NodeResourcesFit(
         return Rejections(refused, lambda: self._entries(nodes, full, asked)) if refused.any() else None
 
     def _short(self, nodes: Nodes, name: str, amount: int) -> npt.NDArray[np.bool_]:
-        """Where a resource does not suffice."""
+        """Nodes on which a resource is insufficient."""
         index = nodes.table.resources.get(name)
         allocatable = nodes.allocatable(index) if index is not None else np.zeros(len(nodes), np.int64)
         requested = nodes.requested(index) if index is not None else allocatable
         short: npt.NDArray[np.bool_] = allocatable - requested < amount
         if name not in _BASE and self._delegated(name):
-            # Devices of a class are DynamicResources' business where the node itself offers none.
+            # Devices of a class are handled by DynamicResources if the node itself has none.
             short &= allocatable > 0
         return short
 
@@ -178,7 +178,7 @@ class NodeResourcesFit(
         if of.present is not None:
             scores = scores * nodes.take(of.present)
         weights = np.array(asked.weights, np.int64)[:, None]
-        # Parity: only resources with a score above zero enter the mean.
+        # Parity: only resources with a score above zero are part of the mean.
         total = (scores * weights).sum(axis=0)
         weight = ((scores > 0) * weights).sum(axis=0)
         rounded: npt.NDArray[np.int64] = np.floor(total / np.maximum(weight, 1) + 0.5).astype(np.int64)
@@ -189,7 +189,7 @@ class NodeResourcesFit(
     def score_placement(
         self, group_state: CycleState, group: PodGroupInfo, assignments: PodGroupAssignments
     ) -> int | Status:
-        """How full the placement would be, all its nodes together; whatever the strategy, fuller is better."""
+        """The utilization of the placement as a whole; higher is better, whatever the strategy."""
         nodes = assignments.placement.nodes
         demands = [pod.pod.shape.scoring_requests for pod in assignments.proposed]
         total = weights = 0
@@ -206,14 +206,14 @@ class NodeResourcesFit(
 
     @staticmethod
     def _summed(nodes: Nodes, name: str) -> tuple[int, int]:
-        """What the nodes have of a resource, and what their pods take; nodes without it do not count."""
+        """Allocatable and requested totals of a resource; nodes without it do not count."""
         index = nodes.table.resources.get(name)
         if index is None:
             return 0, 0
         there = nodes.allocatable(index)
         base = {"cpu": 0, "memory": 1}.get(name)
         taken = nodes.requested(index) if base is None else nodes.non_zero_requested(base)
-        # Sums of large nodes' memory may exceed 64 bits.
+        # Sums of the memory of large nodes may exceed 64 bits.
         return sum(there.tolist()), sum(taken[there > 0].tolist())
 
     # -- events -------------------------------------------------------------------------------------------------------
@@ -260,7 +260,7 @@ class NodeResourcesFit(
 
 
 def _after_device_class_change(pod: PodInfo, old: DeviceClass | None, new: DeviceClass) -> Hint:
-    # A request for nothing is one, too.
+    # A request of zero counts as a request.
     wanted = pod_requests(pod.pod)
     extended = new.spec.extended_resource_name or ""
     if old is None:
@@ -269,7 +269,7 @@ def _after_device_class_change(pod: PodInfo, old: DeviceClass | None, new: Devic
 
 
 def least_allocated(nodes: Nodes, asked: Demands) -> npt.NDArray[np.int64]:
-    """The emptier the better."""
+    """Lower utilization scores higher."""
     of = capacity(nodes, asked.names)
     taken = of.used(nodes, non_zero=True) + asked.requested
     allocatable = nodes.take(of.divisor)
@@ -279,7 +279,7 @@ def least_allocated(nodes: Nodes, asked: Demands) -> npt.NDArray[np.int64]:
 
 
 def most_allocated(nodes: Nodes, asked: Demands) -> npt.NDArray[np.int64]:
-    """The fuller the better."""
+    """Higher utilization scores higher."""
     of = capacity(nodes, asked.names)
     taken = of.used(nodes, non_zero=True) + asked.requested
     np.minimum(taken, nodes.take(of.divisor), out=taken)
@@ -287,7 +287,7 @@ def most_allocated(nodes: Nodes, asked: Demands) -> npt.NDArray[np.int64]:
 
 
 def _weighted_mean(nodes: Nodes, asked: Demands, of: Capacity, scores: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """Mean over the resources that a node has, cut to an integer."""
+    """Mean over the resources that a node has, truncated to an integer."""
     if asked.weights == (1, 1) and of.present is None:
         halved: npt.NDArray[np.int64] = (scores[0] + scores[1]) >> 1
         return halved

@@ -1,8 +1,8 @@
 """Compute smaller requests of a pod, as a remedy.
 
-The total is what the scheduler adds up: containers and sidecars side by side, init containers one after the other,
-pod-level requests instead of either. So it is not one number in the manifest that has to change; the largest
-requests give way first, and no more than needed.
+The total is what the scheduler computes: the sum of containers and sidecars, the maximum of init containers, or
+pod-level requests instead of both. So more than one number in the manifest may have to change; the largest requests are
+reduced first, and no more than needed.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ replace = msgspec.structs.replace
 
 
 def smaller_requests(pod: Pod, targets: Mapping[str, int], *, note: str = "", about: str = "") -> Change | None:
-    """Ask for at most these totals (the scheduler's integers); None when the pod cannot."""
+    """Reduce the requests to at most these totals (the scheduler's integers); None if that is impossible."""
     now = to_vector(pod_requests(pod))
     try:
         smaller = _shrunk(pod, targets)
@@ -38,7 +38,7 @@ def smaller_requests(pod: Pod, targets: Mapping[str, int], *, note: str = "", ab
     data = {"requests": {name: amount(name, total) for name, total in targets.items()}}
 
     def edited(changed: Pod) -> Pod:
-        # Other changes never touch what is written here.
+        # Other changes never modify the values written here.
         spec = smaller.spec
         return with_spec(
             changed,
@@ -64,7 +64,7 @@ def _shrunk(pod: Pod, targets: Mapping[str, int]) -> Pod:
 
 
 def _with_less(pod: Pod, name: str, limit: int) -> Pod:
-    """At most `limit` nano-units besides the overhead."""
+    """At most `limit` nano-units in addition to the overhead."""
     if limit < 0:
         raise ValueError(name)
     resources = pod.spec.resources

@@ -1,4 +1,4 @@
-"""What NodeUnschedulable declares about itself."""
+"""NodeUnschedulable's declaration."""
 
 from stowplan.config.declaration import EnabledByDefault, PluginDeclaration
 

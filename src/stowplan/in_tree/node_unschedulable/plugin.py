@@ -1,8 +1,8 @@
 """Reject cordoned nodes, unless the pod tolerates the unschedulable taint.
 
-A cordon is the field `spec.unschedulable`; it is judged as if the node carried the unschedulable taint. Whether the
-node really carries it is TaintToleration's business. Few nodes are cordoned at a time: the table counts them, and
-without any there is nothing to do.
+A cordon is the field `spec.unschedulable`, which is treated as if the node had the unschedulable taint. The actual
+taint is handled by TaintToleration. Few nodes are cordoned at a time: the table counts them, and with a count of zero
+there is nothing to do.
 
 Upstream: pkg/scheduler/framework/plugins/nodeunschedulable.
 """
@@ -34,7 +34,8 @@ if TYPE_CHECKING:
 
 UNSCHEDULABLE = Reason("NodeUnschedulable", "node(s) were unschedulable")
 
-#: What a cordoned node is taken to carry. No value, so comparing tolerations never tolerate it.
+#: The taint that a cordoned node is treated as having. It has no value, so tolerations with comparison operators never
+#: match.
 CORDON = Taint(key=CORDON_KEY, effect=NO_SCHEDULE)
 
 

@@ -1,9 +1,8 @@
 """Attached volumes and limits per node, one column per CSI driver.
 
-A volume counts once on a node, however many of its pods use it, and also while it is only attached (VolumeAttachment).
-The columns follow the cluster: a row is worked out again when its pods' volumes changed, when a claim, volume or class
-changed that stands behind one of them, or when its CSINode or an attachment changed. Nothing is done until somebody
-asks (`refresh`), and then only for the rows in question.
+A volume counts once per node, however many of its pods use it, and also while it is only attached (VolumeAttachment).
+The columns follow the cluster: a row is recomputed if its pods' volumes changed, if a claim, volume or class behind one
+of them changed, or if its CSINode or an attachment changed. This happens on demand (`refresh`), for the affected rows.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ if TYPE_CHECKING:
     from stowplan.cluster.volumes import VolumeUse
     from stowplan.framework.status import Status
 
-#: Where no limit is said.
+#: Stands for a missing limit.
 UNLIMITED = np.iinfo(np.int64).max
 
 _NOTHING: dict[CsiVolume, int] = {}
@@ -45,76 +44,77 @@ _FOLLOWED = (PersistentVolumeClaim, PersistentVolume, StorageClass, CSINode, CSI
 
 @dataclass(slots=True)
 class _Row:
-    """What a row's columns were worked out from."""
+    """What a row's columns were computed from."""
 
     uses: frozenset[VolumeUse] = frozenset()
-    #: Used by pods -> by how many of their volumes.
+    #: Volumes used by pods -> number of uses.
     mounted: dict[CsiVolume, int] = field(default_factory=dict)
     counts: dict[str, int] = field(default_factory=dict)
     csi_node: CSINode | None = None
 
 
 class AttachedVolumes:
-    """The columns, and what they are worked out from."""
+    """The columns, and what they are computed from."""
 
     def __init__(self, cluster: ClusterState) -> None:
         self._cluster = cluster
         self._objects = cluster.objects
-        #: Rows of which something changed here; -1 stands for all.
+        #: Rows with changes; -1 stands for all.
         self._written: ChangeLog[int] = ChangeLog()
         self._forget()
 
     def _forget(self) -> None:
         capacity = max(64, self._cluster.table.n)
         self._written.append(-1)
-        #: Driver -> attached volumes of each row.
+        #: Driver -> number of attached volumes per row.
         self._counts: dict[str, npt.NDArray[np.int64]] = {}
-        #: Driver -> the limit of each row.
+        #: Driver -> limit per row.
         self._limits: dict[str, npt.NDArray[np.int64]] = {}
         #: Driver -> rows whose CSINode lists it.
         self._listed: dict[str, npt.NDArray[np.bool_]] = {}
-        #: Rows with a CSINode; with one that limits some driver; with a pod whose volumes cannot be told.
+        #: Rows with a CSINode; with a CSINode that limits some driver; with a pod whose volumes cannot be resolved.
         self._known = np.zeros(capacity, np.bool_)
         self._limited = np.zeros(capacity, np.bool_)
         self._broken = np.zeros(capacity, np.bool_)
-        #: Row -> why not.
+        #: Row -> why its volumes cannot be resolved.
         self.problems: dict[int, Status] = {}
         #: Volume -> rows whose pods use it.
         self._rows_of: dict[CsiVolume, set[int]] = defaultdict(set)
         self._rows: dict[int, _Row] = {}
         self._names: list[str] = []
-        #: The generation of the table that had these names.
+        #: The generation of the table with the names below.
         self._names_of = -1
-        #: Of the mounted volumes, the objects and the nodes, when all was up to date.
+        #: Versions of the mounted volumes, the objects and the nodes at the last update.
         self._stamp: tuple[int, int, int] | None = None
         self._positions: dict[type[Any], int] = {}
         self._behind: dict[VolumeUse, Found] = {}
-        #: The same of uses that no row may have, as of a version of the objects.
+        #: Resolutions of uses that need not be on any row, valid for one version of the objects.
         self._fresh: dict[VolumeUse, Found] = {}
         self._fresh_of = -1
         self._rows_with: dict[VolumeUse, set[int]] = defaultdict(set)
-        #: (type, key) -> uses behind which the object stands.
+        #: (type, key) -> uses whose resolution depends on the object.
         self._uses_of: dict[tuple[type[Any], str], set[VolumeUse]] = defaultdict(set)
-        #: Key of an attachment -> (node, what is attached, the PersistentVolume).
+        #: Key of an attachment -> (node, attached volume, PersistentVolume).
         self._attachments: dict[str, tuple[str, CsiVolume | None, str]] = {}
-        #: Node -> attachments there; PersistentVolume -> attachments of it.
+        #: Node -> its attachments; PersistentVolume -> its attachments.
         self._attached_to: dict[str, set[str]] = defaultdict(set)
         self._attachments_of: dict[str, set[str]] = defaultdict(set)
 
-    # -- what plugins ask -------------------------------------------------------------------------------------------
+    # -- queries
+    # --------------------------------------------------------------------------------------------------------
 
     @property
     def version(self) -> int:
-        """Moves when anything here changed; no number is ever given twice."""
+        """Changes with any change here; never reused."""
         return self._written.position
 
     def rows_since(self, version: int) -> list[int] | None:
-        """Rows of which anything changed since; None when that may be all."""
+        """Rows that changed since; None if any may have."""
         rows = self._written.since(version)
         return None if rows is None or rows[:1] == [-1] else rows
 
     def counts(self, driver: str) -> npt.NDArray[np.int64] | None:
-        """Volumes of the driver that are attached to each row; None: nowhere any."""
+        """Number of attached volumes of the driver per row; None: there are none."""
         found = self._counts.get(driver)
         return None if found is None else found[: self._cluster.table.n]
 
@@ -136,7 +136,7 @@ class AttachedVolumes:
 
     @property
     def broken(self) -> npt.NDArray[np.bool_]:
-        """Rows with limits, and with a pod whose volumes cannot be told (see `problems`)."""
+        """Rows with limits, and with a pod whose volumes cannot be resolved (see `problems`)."""
         return (self._broken & self._limited)[: self._cluster.table.n]
 
     def rows_of(self, volume: CsiVolume) -> set[int]:
@@ -149,16 +149,16 @@ class AttachedVolumes:
         return _NOTHING if found is None else found.mounted
 
     def attached(self, row: int) -> set[CsiVolume]:
-        """Volumes that are attached to the row's node, whether a pod uses them or not."""
+        """Volumes attached to the row's node, whether or not a pod uses them."""
         return self._attached_on(self._cluster.table.names[row])
 
     def behind(self, use: VolumeUse) -> Found:
-        """The current resolution of a use."""
+        """The resolution of a use."""
         found = self._behind.get(use)
         return self._looked_up(use) if found is None else found
 
     def _looked_up(self, use: VolumeUse) -> Found:
-        """A pod that is placed next is asked about before it is on its node."""
+        """The resolution for a pod that is not on its node yet."""
         version = self._objects.total_version
         if self._fresh_of != version or len(self._fresh) >= _MAX_FRESH:
             self._fresh.clear()
@@ -168,10 +168,11 @@ class AttachedVolumes:
             found = self._fresh[use] = behind(use, self._objects)
         return found
 
-    # -- keeping up -------------------------------------------------------------------------------------------------
+    # -- updates
+    # --------------------------------------------------------------------------------------------------------
 
     def refresh(self) -> None:
-        """Bring everything up to date."""
+        """Process all changes."""
         cluster = self._cluster
         stamp = cluster.volumes.changes.position, self._objects.total_version, cluster.table.generation
         if stamp == self._stamp:
@@ -194,7 +195,7 @@ class AttachedVolumes:
         self._stamp = stamp
 
     def _after_objects(self, changed: dict[type[Any], list[str]]) -> set[int]:
-        """Take over what changed objects say of nodes; the rows to write again for what they say of volumes."""
+        """Process changed objects that affect nodes; return the rows to recompute because of changed volumes."""
         rows: set[int] = set()
         for kind, keys in changed.items():
             for key in keys:
@@ -213,11 +214,11 @@ class AttachedVolumes:
     def _keys(self, kind: type[Any]) -> Iterable[str]:
         if kind is VolumeAttachment:
             return (attachment.metadata.name for attachment in self._objects.all(VolumeAttachment))
-        # What stands behind uses is found with the rows, and so are the nodes' limits.
+        # Resolutions are found with the rows, and so are the nodes' limits.
         return ()
 
     def _followed(self) -> dict[type[Any], list[str]] | None:
-        """Keys of the objects that changed, by kind, nothing if none did; None when there is no telling."""
+        """Keys of changed objects by kind, empty if none did; None if unknown."""
         if self._stamp is not None and self._stamp[1] == self._objects.total_version:
             return {}
         found = {}
@@ -248,7 +249,7 @@ class AttachedVolumes:
         return () if row is None else (row,)
 
     def _rows_renamed(self) -> set[int]:
-        """Rows that are another node's now."""
+        """Rows that were reassigned to another node."""
         if self._names_of == self._cluster.table.generation:
             return set()
         self._names_of = self._cluster.table.generation
@@ -256,13 +257,13 @@ class AttachedVolumes:
         if names == known:
             return set()
         self._names = list(names)
-        # A table can shrink when a transaction is undone.
+        # The table shrinks when a transaction is undone.
         known = known + [""] * (len(names) - len(known))
         names = names + [""] * (len(known) - len(names))
         return {row for row, (old, new) in enumerate(zip(known, names, strict=True)) if old != new}
 
     def _outdated(self, kind: type[Any], key: str) -> set[int]:
-        """Rows to which a change of an object may matter."""
+        """Rows that a change of an object may affect."""
         rows = set()
         for use in list(self._uses_of.get((kind, key), ())):
             old = self._behind[use]
@@ -273,7 +274,8 @@ class AttachedVolumes:
                 rows |= self._reattached(attachment)
         return rows
 
-    # -- what stands behind uses --------------------------------------------------------------------------------------
+    # -- resolution of uses
+    # -----------------------------------------------------------------------------------------------
 
     def _look(self, use: VolumeUse) -> Found:
         """Resolve a use and record the objects that the result depends on."""
@@ -289,7 +291,7 @@ class AttachedVolumes:
         return new
 
     def _drop(self, use: VolumeUse) -> None:
-        """No pod uses it any more."""
+        """No pod has this use any more."""
         for place in _read(use, self._behind.pop(use)):
             self._uses_of[place].discard(use)
             if not self._uses_of[place]:
@@ -299,7 +301,7 @@ class AttachedVolumes:
     # -- attachments --------------------------------------------------------------------------------------------------
 
     def _reattached(self, key: str) -> set[int]:
-        """Read an attachment again; the rows to which that matters."""
+        """Read an attachment again; return the affected rows."""
         node, volume, name = self._attachments.pop(key, ("", None, ""))
         attachment = self._objects.get(VolumeAttachment, key)
         new_node, new_volume, new_name = ("", None, "") if attachment is None else self._attachment(attachment)
@@ -331,7 +333,7 @@ class AttachedVolumes:
     # -- rows ---------------------------------------------------------------------------------------------------------
 
     def _write(self, row: int) -> None:
-        """Work out what is attached to a row."""
+        """Recompute the attached volumes of a row."""
         table = self._cluster.table
         mounts = self._cluster.volumes.on(row)
         known = self._row(row)
@@ -383,7 +385,7 @@ class AttachedVolumes:
             self._counts[driver][row] = new.get(driver, 0)
 
     def _write_limits(self, row: int) -> None:
-        """Take over what the CSINode of a row says."""
+        """Store the limits in the CSINode of a row."""
         table = self._cluster.table
         name = table.names[row] if row < table.n else ""
         known = self._row(row)
@@ -409,7 +411,7 @@ class AttachedVolumes:
 
 
 def limits_of(node: CSINode | None) -> dict[str, int]:
-    """Driver -> the limit that a CSINode reports; drivers without one are left out."""
+    """Driver -> the limit in a CSINode; drivers without one are omitted."""
     if node is None:
         return {}
     return {

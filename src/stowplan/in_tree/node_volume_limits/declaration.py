@@ -1,4 +1,4 @@
-"""What NodeVolumeLimits declares about itself."""
+"""NodeVolumeLimits' declaration."""
 
 from stowplan.api.types import (
     CSIDriver,

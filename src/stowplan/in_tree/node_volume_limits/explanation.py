@@ -36,7 +36,7 @@ class Excess(NamedTuple):
     used: int
     new: int
     limit: int
-    #: Of those in use, how many no pod uses.
+    #: Attached volumes that no pod uses.
     idle: int
 
     @property
@@ -65,14 +65,14 @@ class NodeVolumeLimitsExplanation(Explanation):
         return None if reason.code == TOO_MANY_VOLUMES.code else []
 
     def of_group(self, refusal: Refusal) -> str:
-        """The node that is least over its limit stands for the group."""
+        """Represented by the node that exceeds its limit the least."""
         if len(refusal.rows) == 1 or all(reason.code != TOO_MANY_VOLUMES.code for reason in refusal.reasons):
             return super().of_group(refusal)
         row = self.closest(refusal.rows)
         return f"closest: {self.inspection.names[row]}, {sentence(str(excess) for excess in self.excesses(row))}"
 
     def excesses(self, row: int) -> list[Excess]:
-        """The drivers of which the pod's volumes would be too many on a node."""
+        """The drivers whose limit the pod would exceed on a node."""
         found = []
         mounted = self._columns.mounted(row)
         for driver, volumes in self._brought.items():
@@ -86,13 +86,13 @@ class NodeVolumeLimitsExplanation(Explanation):
         return found
 
     def over(self, rows: Rows) -> npt.NDArray[np.int64]:
-        """By how many volumes the pod would be too much for each row."""
+        """By how many volumes the pod would exceed each row's limit."""
         total = np.zeros(len(rows), np.int64)
         for driver, volumes in self._brought.items():
             limits = self._columns.limits(driver)
             if limits is not None:
                 new = self._plugin.new(volumes)[rows]
-                # Not the other way round: no limit is the largest number.
+                # In this order, because a missing limit is the largest integer.
                 short = new - (limits[rows] - self._plugin.used(driver)[rows])
                 total += np.where((new > 0) & (short > 0), short, 0)
         return total
@@ -117,7 +117,7 @@ class NodeVolumeLimitsExplanation(Explanation):
         return _MovePods(self, mask)
 
     def freeing(self, row: int) -> list[PodInfo] | None:
-        """The fewest pods of a node without which the pod's volumes are not too many; None if there are not enough."""
+        """The fewest pods to remove so that the pod fits a node's limits; None if there are not enough."""
         leaving: list[PodInfo] = []
         for excess in self.excesses(row):
             need = excess.over
@@ -133,7 +133,7 @@ class NodeVolumeLimitsExplanation(Explanation):
         return leaving
 
     def _alone(self, row: int, driver: str) -> dict[PodInfo, int]:
-        """Pods of the node -> volumes of the driver that nobody else there uses."""
+        """Pods of the node -> volumes of the driver that no other pod there uses."""
         mounted, attached = self._columns.mounted(row), self._columns.attached(row)
         found: dict[PodInfo, int] = {}
         for info in self.inspection.cluster.row_pods[row]:
@@ -147,7 +147,7 @@ class NodeVolumeLimitsExplanation(Explanation):
 
 
 class _MovePods(Remedy):
-    """A class for the nodes that pods could make room on."""
+    """A class for the nodes on which removing pods helps."""
 
     def __init__(self, explanation: NodeVolumeLimitsExplanation, mask: Mask) -> None:
         super().__init__(explanation.inspection, mask)

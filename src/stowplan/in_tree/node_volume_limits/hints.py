@@ -29,7 +29,7 @@ def events() -> tuple[ClusterEventWithHint, ...]:
 
 
 def driver_limits(node: t.CSINode) -> dict[str, int]:
-    """Driver -> volumes that it can attach; 0 where it does not say."""
+    """Driver -> number of attachable volumes; 0 if not specified."""
     drivers = node.spec.drivers
     return {d.name: (d.allocatable.count or 0) if d.allocatable is not None else 0 for d in drivers}
 

@@ -1,12 +1,11 @@
 """Reject nodes that cannot attach the pod's CSI volumes.
 
-The limits, and how many volumes are attached, are columns of `AttachedVolumes`; a pod adds its volumes to those, except
-where another pod has them attached already. A pod's volumes depend on its claims, and pods of a StatefulSet
-have claims of their own; but volumes that are attached nowhere differ in nothing but their driver. So pods are signed
-by how many volumes of each driver they bring, and share their work.
+Limits and numbers of attached volumes are columns of `AttachedVolumes`; a pod adds its volumes, except those that
+another pod has attached already. A pod's volumes depend on its claims, and pods of a StatefulSet have claims of their
+own; but volumes that are attached nowhere only differ in their driver. So pods are signed with the number of volumes
+per driver, and share results.
 
-Preemption takes pods away and puts them back on many nodes at once: `_Worlds` keeps, for the rows where that concerns
-volumes, what would be mounted there.
+Preemption removes and adds pods on many nodes at once: `_Worlds` has the hypothetical mounts of the affected rows.
 
 Upstream: pkg/scheduler/framework/plugins/nodevolumelimits.
 """
@@ -54,9 +53,9 @@ if TYPE_CHECKING:
     from stowplan.in_tree.node_volume_limits.volumes import CsiVolume, Found
 
     Mask = npt.NDArray[np.bool_]
-    #: Driver -> volumes that a pod brings.
+    #: Driver -> volumes of a pod.
     Volumes = dict[str, list[CsiVolume]]
-    #: What a pod brings to nodes that have a CSINode, and to others; or why it cannot have a volume.
+    #: A pod's volumes on nodes with a CSINode, and on other nodes; or why it cannot have a volume.
     Brought = tuple[Volumes | Status, Volumes | Status]
 
 TOO_MANY_VOLUMES = Reason("TooManyVolumes", "node(s) exceed max volume count")
@@ -67,17 +66,17 @@ _STATE = "PreFilterNodeVolumeLimits"
 
 @dataclass(slots=True)
 class _Worlds:
-    """The rows as they would be, where pods with volumes came or went."""
+    """Hypothetical rows, with pods with volumes added or removed."""
 
-    #: Of the columns that verdicts were made from.
+    #: Of the columns that the result is based on.
     version: int
-    #: Rows where volumes are too many; None: that is not all that may be said of nodes.
+    #: Rows that exceed a limit; None: there may be other rejections.
     over: Mask | None = None
     #: Row -> volumes that its pods would use, and how often.
     mounted: dict[int, Counter[CsiVolume]] = field(default_factory=dict)
-    #: Driver -> by how much each row's count would differ.
+    #: Driver -> change of each row's count.
     counts: dict[str, npt.NDArray[np.int64]] = field(default_factory=dict)
-    #: Volume -> row -> whether a pod there would use it; where that would be other than it is.
+    #: Volume -> row -> whether a pod there would use it; only where that differs from the current state.
     moved: dict[CsiVolume, dict[int, bool]] = field(default_factory=dict)
 
     def clone(self) -> _Worlds:
@@ -94,14 +93,14 @@ class NodeVolumeLimits(
 ):
     name = "NodeVolumeLimits"
     declaration = DECLARATION
-    # The columns know what they were made from, so nothing is left to be declared.
+    # The columns track what they depend on, so there is nothing else to declare.
     reads = Reads.CLUSTER_PODS
 
     def __init__(self, args: Any, handle: Handle) -> None:
         super().__init__(args, handle)
         self._scaling = handle.features.enabled("VolumeLimitScaling")
         self._columns = AttachedVolumes(handle.cluster)
-        #: What the last pod brings, and of which objects that is: it is asked for several times in a cycle.
+        #: The last pod's volumes, with the version of the objects: requested several times per cycle.
         self._brought: tuple[Pod, int, Brought] | None = None
 
     # -- the pod ------------------------------------------------------------------------------------------------------
@@ -129,7 +128,7 @@ class NodeVolumeLimits(
         return True
 
     def _refuses_the_same(self, worlds: _Worlds, pod: PodInfo) -> bool:
-        """Whether the rows that changed since are refused, or not, as they were: mostly one got one more volume."""
+        """Whether the same rows are rejected after the changes: usually one row got another volume."""
         brought = self.brought(pod, migrated=True)
         if isinstance(brought, Status) or self._scaling:
             return False
@@ -142,7 +141,7 @@ class NodeVolumeLimits(
         return over == self._over_on(rows, brought)
 
     def _over_on(self, rows: list[int], brought: Volumes) -> list[bool]:
-        """`_over` for a few rows, as they are."""
+        """`_over` for a few rows in their current state."""
         over = [False] * len(rows)
         for driver, volumes in brought.items():
             limits, counts = self._columns.limits(driver), self._columns.counts(driver)
@@ -165,7 +164,7 @@ class NodeVolumeLimits(
         return shape.volume_uses == ()
 
     def sign_pod(self, pod: PodInfo) -> Mapping[str, Any] | Status:
-        """Volumes that are attached somewhere by name, of the others how many there are of each driver."""
+        """Volumes that are attached somewhere by name; of the others the number per driver."""
         if not volume_uses(pod):
             return {}
         self._columns.refresh()
@@ -182,7 +181,7 @@ class NodeVolumeLimits(
         )
 
     def brought(self, pod: PodInfo, *, migrated: bool) -> Volumes | Status:
-        """The pod's volumes by driver, or why it cannot have one; `migrated`: on nodes that have a CSINode."""
+        """The pod's volumes by driver, or why it cannot have one; `migrated`: on nodes with a CSINode."""
         return self._all_brought(pod)[0 if migrated else 1]
 
     def _all_brought(self, pod: PodInfo) -> Brought:
@@ -215,13 +214,13 @@ class NodeVolumeLimits(
         return Rejections(np.logical_or.reduce([entry.mask for entry in entries]), entries)
 
     def _says_nothing(self, brought: Volumes | Status, *, migrated: bool) -> bool:
-        """Whether it needs no look at the nodes: without a CSINode, or without volumes, nothing is limited."""
+        """Whether the result is the same on all nodes: without a CSINode, or without volumes, there are no limits."""
         return not isinstance(brought, Status) and not self._scaling and not (migrated and brought)
 
     def _judged(
         self, brought: Volumes | Status, nodes: Nodes, rows: Mask, worlds: _Worlds, *, migrated: bool
     ) -> list[Entry] | Status:
-        """What is said of some of the view's rows: those with a CSINode, or those without."""
+        """The result for some of the view's rows: those with a CSINode, or those without."""
         if isinstance(brought, Status):
             if brought.rejected:
                 return [Entry(rows, brought.code, brought.records[0])] if rows.any() else []
@@ -244,7 +243,7 @@ class NodeVolumeLimits(
         return [*entries, Entry(over, Code.Unschedulable, TOO_MANY_VOLUMES)] if over.any() else entries
 
     def _asked(self, nodes: Nodes, rows: Mask) -> list[int]:
-        """Those of the rows that are nodes, and in question: an error about another is none."""
+        """The subset of rows that are candidate nodes: errors of others do not count."""
         asked = rows & nodes.take(self.handle.cluster.table.valid)
         if nodes.candidates is not None:
             asked &= nodes.candidates
@@ -252,7 +251,7 @@ class NodeVolumeLimits(
         return found
 
     def _not_installed(self, nodes: Nodes, rows: Mask, brought: Volumes) -> Iterator[Entry]:
-        """Nodes without a driver that pods must not come without."""
+        """Nodes without a driver that the pod requires."""
         left = rows
         for driver in sorted(brought):
             csi_driver = self.handle.cluster.objects.get(CSIDriver, driver)
@@ -263,7 +262,7 @@ class NodeVolumeLimits(
                     yield Entry(missing, Code.Unschedulable, DRIVER_MISSING.of(driver=driver))
 
     def _over(self, nodes: Nodes, brought: Volumes, worlds: _Worlds) -> Mask:
-        """Where the volumes of some driver would be too many."""
+        """Nodes on which the volumes of some driver would exceed the limit."""
         over = np.zeros(len(nodes), np.bool_)
         for driver, volumes in brought.items():
             limits = self._columns.limits(driver)
@@ -273,7 +272,7 @@ class NodeVolumeLimits(
         return over
 
     def used(self, driver: str, worlds: _Worlds | None = None) -> npt.NDArray[np.int64]:
-        """Volumes of the driver on each row."""
+        """Number of volumes of the driver per row."""
         used = self._columns.counts(driver)
         if used is None:
             used = np.zeros(self.handle.cluster.table.n, np.int64)
@@ -281,7 +280,7 @@ class NodeVolumeLimits(
         return used if differs is None else used + differs
 
     def new(self, volumes: Sequence[CsiVolume], worlds: _Worlds | None = None) -> npt.NDArray[np.int64]:
-        """How many of a pod's volumes no pod of the row uses."""
+        """How many of a pod's volumes no pod of the row uses yet."""
         new = np.empty(self.handle.cluster.table.n, np.int64)
         new.fill(len(volumes))
         for volume in volumes:
@@ -294,7 +293,8 @@ class NodeVolumeLimits(
                 new[list(there)] -= 1
         return new
 
-    # -- pods that come and go in a hypothesis ------------------------------------------------------------------------
+    # -- hypothetical pods
+    # ------------------------------------------------------------------------------------------------
 
     def shift_pods(self, state: CycleState, pod: PodInfo, shift: PodShift) -> Status | None:
         if all(shape.volume_uses == () for shape in shift.shapes):
@@ -308,7 +308,7 @@ class NodeVolumeLimits(
         return None
 
     def _shift(self, worlds: _Worlds, row: int, volume: CsiVolume, sign: int) -> None:
-        """A pod of the row uses the volume, or one no longer does."""
+        """Add a use of the volume on the row, or remove one."""
         mounted = worlds.mounted.get(row)
         if mounted is None:
             mounted = worlds.mounted[row] = Counter(self._columns.mounted(row))
@@ -325,7 +325,7 @@ class NodeVolumeLimits(
         worlds.counts[volume.driver][row] += int(after) - int(before)
 
     def columns(self) -> AttachedVolumes:
-        """The columns as of now."""
+        """The current columns."""
         self._columns.refresh()
         return self._columns
 
@@ -339,7 +339,7 @@ class NodeVolumeLimits(
 
 
 def _by_driver(found: Iterable[Found]) -> Volumes | Status:
-    """Distinct volumes by driver, or the first reason why there cannot be one."""
+    """Distinct volumes by driver, or the first problem."""
     volumes: Volumes = {}
     for behind in found:
         if behind.problem is not None:

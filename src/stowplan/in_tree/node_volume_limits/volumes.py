@@ -1,11 +1,11 @@
 """Resolve a pod's volumes to CSI volumes.
 
-A claim leads to its PersistentVolume, or, before it is bound, to the driver that its class provisions with: such a
-volume is known by its claim, and no other claim's. In-tree volumes are those of the driver that took them over. What
-leads to no driver is not counted.
+A claim resolves to its PersistentVolume, or, before it is bound, to the provisioner of its class: such a volume is
+identified by its claim. In-tree volumes resolve to the driver that they are migrated to. Volumes without a driver are
+not counted.
 
-Upstream: filterAttachableVolumes and getCSIDriverInfo of nodevolumelimits/csi.go; there a random prefix tells pending
-claims from real handles.
+Upstream: filterAttachableVolumes and getCSIDriverInfo of nodevolumelimits/csi.go; there a random prefix distinguishes
+pending claims from real handles.
 """
 
 from __future__ import annotations
@@ -31,26 +31,26 @@ CLAIM_MISSING = Reason("ClaimNotFound", 'looking up PVC {namespace}/{claim}: per
 
 
 class CsiVolume(NamedTuple):
-    """A volume as its driver knows it; one that is still to be made is known by its claim."""
+    """A volume as identified by its driver; one that is not provisioned yet is identified by its claim."""
 
     driver: str
     handle: str
-    #: "namespace/name" of the claim that it is to be made for.
+    #: "namespace/name" of the claim that it will be provisioned for.
     pending_for: str = ""
 
 
 class Found(NamedTuple):
     """The result of resolving a use to a CSI volume."""
 
-    #: None: nothing that counts.
+    #: None: nothing to count.
     volume: CsiVolume | None = None
-    #: Whether it counts only on nodes with a CSINode, as an in-tree volume does.
+    #: Whether it only counts on nodes with a CSINode, like an in-tree volume.
     migrated: bool = False
-    #: Why a pod cannot use it so; of an in-tree volume this, too, goes for nodes with a CSINode.
+    #: Why a pod cannot use it; for an in-tree volume this also applies to nodes with a CSINode only.
     problem: Status | None = None
-    #: Whether the problem is that the claim is not there, which is nothing to a pod that runs.
+    #: Whether the claim is missing, which does not matter for a running pod.
     missing: bool = False
-    #: Names of the PersistentVolume and of the class that were looked up.
+    #: Names of the PersistentVolume and the class that were looked up.
     volume_name: str = ""
     class_name: str = ""
 
@@ -87,7 +87,7 @@ def _inline(use: VolumeUse) -> Found:
         attached = inline_handle(use.disk, use.namespace)
     except TranslationError as problem:
         return Found(migrated=True, problem=error(problem))
-    # Parity: of an inline volume also the empty handle is a name.
+    # Parity: for an inline volume an empty handle is valid, too.
     return Found(None if attached is None else CsiVolume(*attached), migrated=True)
 
 
@@ -113,7 +113,7 @@ def _named(driver: str, handle: str) -> CsiVolume | None:
 
 
 def _provisioned(claim: PersistentVolumeClaim, key: str, objects: ObjectStore) -> Found:
-    """The volume that the claim's class is to make."""
+    """The volume that the claim's class will provision."""
     class_name = class_name_of(claim)
     storage_class = objects.get(StorageClass, class_name) if class_name else None
     if storage_class is None:

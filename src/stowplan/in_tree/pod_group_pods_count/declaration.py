@@ -1,4 +1,4 @@
-"""What PodGroupPodsCount declares about itself."""
+"""PodGroupPodsCount's declaration."""
 
 from stowplan.config.declaration import EnabledByDefault, PluginDeclaration
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from stowplan.framework.cycle_state import CycleState
-    from stowplan.framework.placements import PodGroupAssignments, PodGroupInfo
+    from stowplan.framework.runtime.placements import PodGroupAssignments, PodGroupInfo
 
 
 class PodGroupPodsCount(PlacementScorePlugin):

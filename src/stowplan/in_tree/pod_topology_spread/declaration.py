@@ -1,4 +1,4 @@
-"""What PodTopologySpread declares about itself, its arguments included."""
+"""PodTopologySpread's declaration and arguments."""
 
 from collections.abc import Iterator
 from typing import ClassVar
@@ -36,7 +36,7 @@ LIST_DEFAULTING = "List"
 
 _ACTIONS = ("DoNotSchedule", "ScheduleAnyway")
 
-#: What selects the pods that a pod without constraints of its own is spread with.
+#: Objects that determine the default selector of a pod without constraints.
 _OWNERS = (Service, ReplicationController, ReplicaSet, StatefulSet)
 
 _REQUIREMENT = struct(
@@ -132,7 +132,7 @@ def _constraint_errors(path: str, constraint: TopologySpreadConstraint) -> Itera
 
 
 def _owners_read(args: PodTopologySpreadArgs) -> Kinds:
-    """Only default constraints ask for the owners of a pod."""
+    """Only default constraints need the owners of a pod."""
     by_default = args.defaulting_type != LIST_DEFAULTING or args.default_constraints
     return _OWNERS if by_default else ()
 

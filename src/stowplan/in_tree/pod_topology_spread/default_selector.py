@@ -25,7 +25,7 @@ _CONTROLLERS: dict[tuple[str, str], type[Any]] = {
 
 
 def default_selector(shape: PodShape, objects: ObjectStore) -> Selector:
-    """Empty when no service and no controller says anything about the pod."""
+    """The selector; empty if no service or controller selects the pod."""
     known: tuple[ObjectWatch, Selector] | None = shape.memo("default selector", objects)
     if known is not None and not known[0].changed():
         return known[1]
@@ -36,7 +36,7 @@ def default_selector(shape: PodShape, objects: ObjectStore) -> Selector:
 
 
 def _read(shape: PodShape) -> list[ObjectDependency]:
-    """What the selector depends on."""
+    """The objects that the selector depends on."""
     read = [ObjectDependency.in_namespace(t.Service, shape.namespace)]
     owner = shape.controller
     kind = None if owner is None else _CONTROLLERS.get((owner.api_version, owner.kind))
@@ -61,7 +61,7 @@ def _selector(shape: PodShape, objects: ObjectStore) -> Selector:
 
 
 def _of_set(controller: t.ReplicaSet | t.StatefulSet) -> Selector:
-    """The selector of the replica set or stateful set that controls the pod; empty when there is none to be had."""
+    """The selector of the pod's ReplicaSet or StatefulSet; empty if there is none."""
     try:
         selector = compile_label_selector(controller.spec.selector)
     except SelectorError:

@@ -92,7 +92,7 @@ class PodTopologySpreadExplanation(Explanation):
 
 
 class _Loosen(Remedy):
-    """Each hard constraint is judged alone: which nodes exceed its skew, which lack its key."""
+    """Each hard constraint is evaluated alone: which nodes exceed its skew, which lack its key."""
 
     def __init__(self, inspection: Inspection, mask: Mask) -> None:
         super().__init__(inspection, mask)
@@ -104,7 +104,7 @@ class _Loosen(Remedy):
             missing[i], skewed[i] = self._alone(i, rows)
         self._parts: dict[int, tuple[list[int], list[int]]] = {}
         if not hard and len(rows):
-            # The profile's constraints apply as the pod has none.
+            # The profile's default constraints apply, because the pod has none.
             self._parts[self.add_class(rows)] = ([], [])
             return
         columns = [*missing.values(), *skewed.values()]
@@ -127,7 +127,7 @@ class _Loosen(Remedy):
         dropped: Way = (
             (_drop_constraints(lacking, [self._constraints[i].topology_key for i in lacking]),) if lacking else ()
         )
-        # What drops constraints goes last: the others refer to constraints by their position.
+        # Dropped constraints come last, because the other changes refer to constraints by position.
         raised = (*(self._raise(i) for i in over), *dropped)
         fewer = [self._lower(i) for i in over if (self._constraints[i].min_domains or 1) > 1]
         ways: list[Way] = [(*fewer, *dropped)] if fewer and len(fewer) == len(over) else []
@@ -157,7 +157,7 @@ class _Loosen(Remedy):
 
 
 def _set_constraint(index: int, fields: dict[str, Any], text: str, data: dict[str, Any]) -> Change:
-    """One topology spread constraint with other values."""
+    """Replace fields of a topology spread constraint."""
 
     def edited(pod: Pod) -> Pod:
         constraints = list(pod.spec.topology_spread_constraints)

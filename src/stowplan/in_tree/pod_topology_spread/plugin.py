@@ -1,10 +1,10 @@
 """Enforce (DoNotSchedule) or prefer (ScheduleAnyway) even spreading over topology domains.
 
-The matching pods of every node are a count column (`MatchCounts`); a cycle sums it up by domain with one bincount a
-constraint. Which nodes count, and their domains, depend on node objects alone and are kept until one changes.
+The number of matching pods per node is a column (`MatchCounts`); a cycle sums it by domain with one bincount per
+constraint. Which nodes count, and their domains, depends on node objects alone and is cached until one changes.
 
-In a hypothesis (preemption, nominated pods) each node is judged in its own world, where only its own pods changed: a
-`shift` array a constraint holds by how much, and the minimum over all domains is told from the two lowest ones.
+In a hypothetical view (preemption, nominated pods) each node is independent, with only its own pods changed: a `shift`
+array per constraint has the changes, and the minimum over all domains is derived from the two lowest ones.
 
 Upstream: pkg/scheduler/framework/plugins/podtopologyspread.
 """
@@ -69,7 +69,7 @@ MISSING_LABEL = Reason(
 )
 SKEWED = Reason("TopologySkew", "node(s) didn't match pod topology spread constraints")
 
-#: Signatures that are remembered; a forgotten one only costs the sharing of results.
+#: Maximum number of remembered signatures; forgetting one only loses the sharing of results.
 _MAX_NUMBERS = 4096
 
 HARD, SOFT = "DoNotSchedule", "ScheduleAnyway"
@@ -77,7 +77,7 @@ HARD, SOFT = "DoNotSchedule", "ScheduleAnyway"
 
 @dataclass(frozen=True, slots=True)
 class Constraint:
-    """One constraint, parsed."""
+    """A parsed constraint."""
 
     max_skew: int
     key: str
@@ -87,46 +87,46 @@ class Constraint:
     honor_taints: bool
 
     def counts(self, shape: PodShape) -> bool:
-        """Whether the pod itself matches: it will count where it goes."""
+        """Whether the constraint's selector matches the pod itself."""
         return self.selector.matches(shape.labels)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Domains:
-    """Where the nodes that count lie for one constraint; depends on node objects alone."""
+    """The domains of the nodes that count for a constraint; depends on node objects alone."""
 
     column: LabelColumn
-    #: Rows that count; None for all rows (rows without the key have code 0, which is nobody's domain).
+    #: Rows that count; None for all rows (rows without the key have code 0, which is not a domain).
     eligible: npt.NDArray[np.bool_] | None
-    #: Codes of the domains that have an eligible node.
+    #: Codes of the domains with an eligible node.
     codes: npt.NDArray[np.intp]
-    #: Whether those are all codes there are (but 0), so that a slice serves for them.
+    #: Whether these are all codes except for 0, so that a slice can be used.
     all_codes: bool
     #: Rows without the key; None: there are none that matter.
     missing: npt.NDArray[np.bool_] | None
 
     def of(self, sums: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-        """Sums of the domains that have an eligible node."""
+        """The sums of the domains with an eligible node."""
         return sums[1:] if self.all_codes else sums[self.codes]
 
 
 @dataclass(eq=False)
 class _Spread:
-    """What Filter needs of one hard constraint."""
+    """Filter's state for one hard constraint."""
 
     constraint: Constraint
     domains: _Domains
     #: Matching pods by domain code.
     sums: npt.NDArray[np.int64]
-    #: Lowest sum, and the code of the domain that has it.
+    #: The lowest sum, and the code of its domain.
     lowest: int
     lowest_code: int
     self_match: int
-    #: Pods that came to (left) each row in its own world; shape (rows,), None outside hypotheses.
+    #: Pods added to (or removed from) each row in its hypothetical state; shape (rows,); None otherwise.
     shift: npt.NDArray[np.int64] | None = None
 
     def second_lowest(self) -> int:
-        """The lowest sum when the lowest domain is left out."""
+        """The lowest sum without the lowest domain."""
         others = self.sums[self.domains.codes[self.domains.codes != self.lowest_code]]
         return int(others.min()) if len(others) else 1 << 31
 
@@ -134,7 +134,7 @@ class _Spread:
 @dataclass(eq=False)
 class _FilterState:
     spreads: list[_Spread]
-    #: (slot, version) of the counters that went in.
+    #: (slot, version) of the counters that this depends on.
     versions: list[tuple[int, int]]
 
     def clone(self) -> _FilterState:
@@ -145,7 +145,7 @@ class _FilterState:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Part:
-    """One soft constraint's amounts: by domain code where there are codes, else by row."""
+    """One soft constraint's scores: by domain code if there are codes, otherwise by row."""
 
     codes: npt.NDArray[np.intp] | None
     amounts: npt.NDArray[np.float64]
@@ -153,13 +153,13 @@ class _Part:
 
 @dataclass(eq=False)
 class _ScoreState:
-    #: Raw sum of every row, rounded; what it says of ignored rows does not matter.
+    #: Rounded raw sum of every row; arbitrary for ignored rows.
     raw: npt.NDArray[np.int64]
-    #: The same by domain, where a single label decides and has few domains.
+    #: Scores by domain, if a single label with few domains determines them.
     by_domain: tuple[LabelColumn, npt.NDArray[np.int64]] | None
-    #: Rows that lack a key that they must have; None for none.
+    #: Rows that lack a required key; None: there are none.
     ignored: npt.NDArray[np.bool_] | None
-    #: (slot, version) of the counters that went in.
+    #: (slot, version) of the counters that this depends on.
     versions: list[tuple[int, int]]
 
 
@@ -174,7 +174,7 @@ class PodTopologySpread(
     SignPlugin,
     ReadsNoObjects,
 ):
-    """What default constraints look up is in the signature: the selector that services and the controller make."""
+    """For default constraints, the lookups are part of the signature: the selector from services and controller."""
 
     name = "PodTopologySpread"
     declaration = DECLARATION
@@ -195,7 +195,7 @@ class PodTopologySpread(
     # -- constraints --------------------------------------------------------------------------------------------------
 
     def constraints(self, shape: PodShape, action: str) -> tuple[Constraint, ...]:
-        """The pod's constraints of one kind, or the defaults; raises SelectorError when one does not parse."""
+        """The pod's constraints of one kind, or the defaults; raises SelectorError if one does not parse."""
         own = shape.pod.spec.topology_spread_constraints
         if own:
             found: tuple[Constraint, ...] | None = shape.memo(("spread", action), 0)
@@ -230,7 +230,7 @@ class PodTopologySpread(
         return not self._defaults and not shape.pod.spec.topology_spread_constraints
 
     def sign_pod(self, pod: PodInfo) -> Mapping[str, Any] | Status:
-        """Labels and owner matter through the selectors that they make, and whether the pod matches them itself."""
+        """Labels and owner matter through the resulting selectors, and through whether the pod matches them itself."""
         shape = pod.shape
         if not shape.pod.spec.topology_spread_constraints:
             if not self._defaults:
@@ -253,7 +253,7 @@ class PodTopologySpread(
         return self.handle.cluster.objects.total_version
 
     def _number_of(self, said: tuple[tuple[Selector, bool], ...]) -> int:
-        """A number instead of the selectors, as it is hashed in every cycle; never given to anything else."""
+        """A number that stands for the selectors, as signatures are hashed in every cycle; never reused."""
         if said not in self._numbers:
             if len(self._numbers) >= _MAX_NUMBERS:
                 self._numbers.clear()
@@ -263,8 +263,8 @@ class PodTopologySpread(
     def _domains(
         self, nodes: Nodes, pod: PodInfo, constraints: tuple[Constraint, ...], *, all_keys: bool
     ) -> list[_Domains]:
-        """Eligible nodes and their domains, a constraint; kept while no node changes."""
-        # Pods of a template share the arrays: counters are summed up once for all of them.
+        """Eligible nodes and their domains per constraint; cached while no node changes."""
+        # Pods of a template share the arrays, so that counters are summed once for all of them.
         key = ("spread domains", pod.shape.template, constraints, all_keys)
         found: list[_Domains] = nodes.table.memo(key, lambda: self._find_domains(nodes, pod, constraints, all_keys))
         return found
@@ -291,7 +291,7 @@ class PodTopologySpread(
         codes = column.codes[: table.n]
         present = np.bincount(codes[eligible], minlength=column.size) > 0
         present[0] = False
-        # Whether nodes without the label count matters where an empty value names the same domain.
+        # Whether nodes without the label count matters if an empty value is the same domain.
         whole = bool(eligible[table.valid[: table.n] if column.code("") else codes > 0].all())
         found = np.flatnonzero(present)
         missing = codes == 0
@@ -339,7 +339,7 @@ class PodTopologySpread(
         )
 
     def _still(self, versions: Sequence[tuple[int, int]]) -> bool:
-        """Whether the counters that a state was made from have not moved."""
+        """Whether the counters that a state depends on are unchanged."""
         current = self.handle.cluster.matches.versions
         return all(slot < 0 or current[slot] == version for slot, version in versions)
 
@@ -401,7 +401,7 @@ class PodTopologySpread(
             return error(f"calculating preScoreState: obtaining pod's soft topology spread constraints: {e}")
         if not constraints or not nodes.table.count:
             return SKIP
-        # System defaults take a missing label for a domain of its own; everybody else wants all keys.
+        # With system defaults a missing label is a domain of its own; otherwise all keys are required.
         strict = bool(pod.shape.pod.spec.topology_spread_constraints) or not self._system
         candidates = nodes.take(nodes.table.valid) if nodes.candidates is None else nodes.candidates
         domains = self._domains(nodes, pod, constraints, all_keys=strict)
@@ -415,7 +415,7 @@ class PodTopologySpread(
         versions = [self._version(slot) for slot in slots]
         first, column = parts[0], domains[0].column
         if len(parts) == 1 and first.codes is not None:
-            # One constraint: round a domain, not a node.
+            # With one constraint, rounding per domain is sufficient.
             of_domain = _round(first.amounts)
             if ignored is None and worth_normalizing(column, nodes.table):
                 found = _ScoreState(unused_raw(nodes.table), (column, of_domain), None, versions)
@@ -429,25 +429,25 @@ class PodTopologySpread(
     def _soft_part(
         self, constraint: Constraint, domains: _Domains, slot: int, scored: npt.NDArray[np.bool_], *, system: bool
     ) -> _Part:
-        """What one soft constraint adds to a node's sum."""
+        """One soft constraint's part of a node's sum."""
         n = len(scored)
         codes = domains.column.codes[:n]
         if constraint.key == HOSTNAME:
-            # Counted on the node itself, whatever the inclusion policies say.
+            # Counted on the node itself, regardless of the inclusion policies.
             counts = self.handle.cluster.matches.counts[slot, :n] if slot >= 0 else np.zeros(n, np.int32)
             of_node = _amounts(counts, int(np.count_nonzero(scored)), constraint)
             return _Part(None, np.where(codes > 0, of_node, 0.0) if system else of_node)
         sums, registered = _registered_sums(domains, self._sums(slot, domains), scored, system=system)
         empty = domains.column.code("") if system else 0
         if empty:
-            # Parity: an empty value and no label are one domain.
+            # Parity: an empty value and a missing label are the same domain.
             without = codes == 0
             registered -= int(scored[without].any() and scored[codes == empty].any())
             if slot >= 0:
                 counted = without if domains.eligible is None else without & domains.eligible
                 sums[empty] += int(self.handle.cluster.matches.counts[slot, :n][counted].sum())
         amounts = _amounts(sums, registered, constraint)
-        # Who lacks the key is not judged by it; without system defaults such nodes are ignored altogether.
+        # Nodes without the key are not scored by it; without system defaults they are ignored entirely.
         amounts[0] = 0.0
         return _Part(codes, amounts)
 
@@ -486,7 +486,7 @@ class PodTopologySpread(
 
 
 def _by_difference(raw: npt.NDArray[np.int64], low: int, high: int) -> npt.NDArray[np.int64]:
-    """The fewer the better, in proportion to the most."""
+    """Fewer pods score higher, in proportion to the maximum."""
     if high <= 0:
         return np.full(len(raw), 100, np.int64)
     return 100 * (high + low - raw) // high
@@ -502,7 +502,7 @@ def _spread(constraint: Constraint, domains: _Domains, sums: npt.NDArray[np.int6
 
 
 def _skewed(spread: _Spread, nodes: Nodes, state: CycleState) -> npt.NDArray[np.bool_] | None:
-    """Where the pod would exceed the constraint's skew; None: nowhere."""
+    """Nodes on which the pod would exceed the constraint's skew; None: there are none."""
     constraint, column = spread.constraint, spread.domains.column
     few = len(spread.domains.codes) < constraint.min_domains
     if spread.shift is None:
@@ -514,7 +514,7 @@ def _skewed(spread: _Spread, nodes: Nodes, state: CycleState) -> npt.NDArray[np.
     if few:
         floor: npt.NDArray[np.int64] | int = 0
     else:
-        # The minimum in the node's own world: its own domain moved, the others stand.
+        # The minimum in the node's hypothetical state: only its own domain changed.
         others = np.where(codes == spread.lowest_code, spread.second_lowest(), spread.lowest)
         registered = np.zeros(len(spread.sums), np.bool_)
         registered[spread.domains.codes] = True
@@ -526,7 +526,7 @@ def _skewed(spread: _Spread, nodes: Nodes, state: CycleState) -> npt.NDArray[np.
 def _entries(
     masks: Sequence[tuple[Constraint, npt.NDArray[np.bool_] | None, npt.NDArray[np.bool_] | None]],
 ) -> list[Entry]:
-    """The first constraint that fails gives a node its reason; a missing key comes before skew."""
+    """The first failing constraint gives a node its reason; a missing key takes precedence over skew."""
     entries: list[Entry] = []
     refused: npt.NDArray[np.bool_] | None = None
     for constraint, missing, skewed in masks:
@@ -543,7 +543,7 @@ def _entries(
 
 
 def _ignored(domains: Sequence[_Domains], candidates: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_] | None:
-    """Rows that lack a key; None when no candidate does."""
+    """Rows that lack a key; None if no candidate does."""
     lacking: npt.NDArray[np.bool_] | None = None
     for domain in domains:
         if domain.missing is not None:
@@ -552,7 +552,7 @@ def _ignored(domains: Sequence[_Domains], candidates: npt.NDArray[np.bool_]) -> 
 
 
 def _rounded(parts: Sequence[_Part]) -> npt.NDArray[np.int64]:
-    """The parts' sum of every row, added in the order of the constraints, rounded."""
+    """The rounded sum of the parts, added in the order of the constraints."""
     total: npt.NDArray[np.float64] | None = None
     for part in parts:
         amounts = part.amounts if part.codes is None else part.amounts[part.codes]
@@ -562,13 +562,13 @@ def _rounded(parts: Sequence[_Part]) -> npt.NDArray[np.int64]:
 
 
 def _amounts(counts: npt.NDArray[Any], domains: int, constraint: Constraint) -> npt.NDArray[np.float64]:
-    """Counts weighted by how many domains there are."""
+    """Counts weighted by the number of domains."""
     found: npt.NDArray[np.float64] = counts * math.log(domains + 2) + float(constraint.max_skew - 1)
     return found
 
 
 def _round(amounts: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
-    """Half away from zero; none is negative."""
+    """Round half away from zero; no value is negative."""
     rounded: npt.NDArray[np.int64] = np.floor(amounts + 0.5).astype(np.int64)
     return rounded
 
@@ -576,9 +576,9 @@ def _round(amounts: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
 def _registered_sums(
     domains: _Domains, sums: npt.NDArray[np.int64], scored: npt.NDArray[np.bool_], *, system: bool
 ) -> tuple[npt.NDArray[np.int64], int]:
-    """Matching pods by domain, for the domains that some candidate lies in; and how many those are.
+    """Matching pods by domain, for domains with a candidate; and the number of these domains.
 
-    With system defaults, nodes without the label share a domain: it counts as one though nobody is scored by it.
+    With system defaults, nodes without the label share a domain, which counts as one although it is not scored.
     """
     codes = domains.column.codes[: len(scored)]
     present = np.bincount(codes, weights=scored, minlength=domains.column.size) > 0

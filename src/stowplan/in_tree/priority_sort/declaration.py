@@ -1,4 +1,4 @@
-"""What PrioritySort declares about itself."""
+"""PrioritySort's declaration."""
 
 from stowplan.config.declaration import EnabledByDefault, PluginDeclaration
 

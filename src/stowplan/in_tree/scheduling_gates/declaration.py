@@ -1,4 +1,4 @@
-"""What SchedulingGates declares about itself."""
+"""SchedulingGates' declaration."""
 
 from stowplan.config.declaration import EnabledByDefault, PluginDeclaration
 

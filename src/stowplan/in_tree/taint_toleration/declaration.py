@@ -1,4 +1,4 @@
-"""What TaintToleration declares about itself."""
+"""TaintToleration's declaration."""
 
 from stowplan.config.declaration import EnabledByDefault, PluginDeclaration
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from stowplan.framework.status import Reason
     from stowplan.in_tree.taint_toleration.plugin import TaintToleration
 
-#: Taints that stand for a node's condition: they go when the node is well again, nobody should tolerate them away.
+#: Prefixes of taints for node conditions: they are removed when the node recovers, and should not be tolerated.
 CONDITION_PREFIXES = ("node.kubernetes.io/", "node.cloudprovider.kubernetes.io/")
 
 
@@ -43,7 +43,7 @@ class TaintTolerationExplanation(Explanation):
         return _Tolerate(self, mask)
 
     def untolerated(self, row: int) -> tuple[Taint, ...]:
-        """Taints that keep the pod off a node."""
+        """Taints that make a node infeasible."""
         tolerations = self.inspection.pod.pod.spec.tolerations
         return tuple(
             taint
@@ -54,7 +54,7 @@ class TaintTolerationExplanation(Explanation):
 
 
 class _Tolerate(Remedy):
-    """Ordinary taints can be tolerated; those that stand for a condition go when the node recovers."""
+    """Ordinary taints can be tolerated; those for conditions are removed when the node recovers."""
 
     def __init__(self, explanation: TaintTolerationExplanation, mask: Mask) -> None:
         super().__init__(explanation.inspection, mask)
@@ -63,7 +63,7 @@ class _Tolerate(Remedy):
         for part in self.alike(np.flatnonzero(mask), (table.taint_set, table.unschedulable)):
             taints = explanation.untolerated(int(part[0]))
             if table.unschedulable[part[0]]:
-                # The cordon's own taint goes with the cordon.
+                # The taint of a cordon is removed with the cordon.
                 taints = tuple(taint for taint in taints if taint.key != UNSCHEDULABLE)
             if taints:
                 self._found[self.add_class(part)] = taints
@@ -94,7 +94,7 @@ def _tolerate(taints: Sequence[Taint]) -> Change:
 
 
 def _recover(nodes: Sequence[Node], taints: Sequence[Taint]) -> Change:
-    """Nodes get rid of taints that stand for a condition."""
+    """Remove taints for conditions from nodes."""
     names = [node.metadata.name for node in nodes]
     what = names[0] if len(names) == 1 else f"{count(len(names), 'node')} ({listed(names)})"
     gone = {(taint.key, taint.effect) for taint in taints}

@@ -1,7 +1,7 @@
 """Reject nodes with untolerated taints; prefer nodes with fewer PreferNoSchedule taints.
 
-Taints are interned as sets: a cluster has a handful of distinct ones, however many nodes carry them. Each distinct set
-is judged once, and the verdicts spread over the nodes by indexing.
+Sets of taints are interned: a cluster has few distinct ones, however many nodes have them. Each distinct set is
+evaluated once, and the results are spread over the nodes by indexing.
 
 Upstream: pkg/scheduler/framework/plugins/tainttoleration.
 """
@@ -72,7 +72,7 @@ class TaintToleration(FilterPlugin, PreScorePlugin, ScorePlugin, TemplateSigned,
         return None
 
     def score(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> npt.NDArray[np.int64] | Status:
-        """Number of PreferNoSchedule taints that the pod does not tolerate."""
+        """The number of PreferNoSchedule taints that the pod does not tolerate."""
         try:
             tolerations = state.read(PRE_SCORE_STATE)
         except NotFoundError as e:

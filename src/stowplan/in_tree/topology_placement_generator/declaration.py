@@ -1,4 +1,4 @@
-"""What TopologyPlacementGenerator declares about itself."""
+"""TopologyPlacementGenerator's declaration."""
 
 from stowplan.api.types import PodGroup
 from stowplan.config.declaration import EnabledByDefault, PluginDeclaration

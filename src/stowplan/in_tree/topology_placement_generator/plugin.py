@@ -1,7 +1,7 @@
 """Generate placements of a pod group, one per topology domain.
 
-A domain is the nodes that have one value of the label that the group's constraint names. Once pods of the group are
-on nodes, their domain is the only one.
+A domain is the set of nodes with one value of the label in the group's constraint. Once pods of the group are placed,
+their domain is the only one.
 
 Upstream: pkg/scheduler/framework/plugins/topologyaware.
 """
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from stowplan.framework.cycle_state import CycleState
-    from stowplan.framework.placements import Placement, PodGroupInfo
+    from stowplan.framework.runtime.placements import Placement, PodGroupInfo
 
 _UNDETERMINED = "cannot determine domain for already scheduled pods: "
 
@@ -50,7 +50,7 @@ class TopologyPlacementGenerator(PlacementGeneratePlugin):
         return self._domains(parent, label, required)
 
     def _required_domain(self, group: str, label: str) -> str | Status | None:
-        """The domain that the group's pods on nodes are in; None while there are none."""
+        """The domain of the group's placed pods; None if there are none."""
         domains = set()
         for pod in self.handle.cluster.pod_groups.placed(group):
             node = self.handle.node(pod.node_name)
@@ -68,9 +68,9 @@ class TopologyPlacementGenerator(PlacementGeneratePlugin):
 
     @staticmethod
     def _domains(parent: Placement, label: str, required: str | None) -> list[Placement]:
-        """The domains within the parent, by their first node in its order."""
+        """The domains within the parent, ordered by their first node there."""
         codes, values = parent.nodes.codes(label), parent.nodes.label(label).values
-        # Code 0 stands for nodes without the label.
+        # Code 0 means that the node lacks the label.
         firsts = dict.fromkeys(code for code in codes.tolist() if code)
         wanted = [(code, values[code]) for code in firsts if required in (None, values[code])]
         return [parent.restricted(np.asarray(codes == code), value) for code, value in wanted]

@@ -1,8 +1,8 @@
 """Classify a pod's claims: rejected, bound, or waiting for a node.
 
-Pods of a StatefulSet have claims of their own that ask for the same, and lead to the same answers. So what a claim says
-is compiled into values without its name: pods whose claims compile to equal values share their work. The claims
-themselves are looked at again when a pod is reserved.
+Pods of a StatefulSet have claims of their own with equal specs, which have equal results. So claims are compiled to
+values without their names: pods whose claims compile to equal values share results. The claims themselves are read
+again when a pod is reserved.
 
 Upstream: PreFilter of volumebinding/volume_binding.go, GetPodVolumeClaims of volumebinding/binder.go.
 """
@@ -57,21 +57,21 @@ class ClaimUse(NamedTuple):
     """A volume of a pod that is a claim."""
 
     name: str
-    #: Whether the claim must have been made for the pod.
+    #: Whether the claim must be owned by the pod.
     ephemeral: bool
 
 
 class Wanted(NamedTuple):
-    """What a claim asks of a volume."""
+    """What a claim requires of a volume."""
 
     class_name: str
-    #: In units of 10^-9 bytes; None: nothing is said.
+    #: In units of 10^-9 bytes; None: not specified.
     size: int | None
     access_modes: frozenset[str]
     volume_mode: str
     attributes_class: str
     selector: Selector | None
-    #: Why the selector cannot be read.
+    #: Why the selector is invalid.
     problem: str = ""
 
 
@@ -79,12 +79,12 @@ class BoundVolume(NamedTuple):
     """Where the volume of a bound claim can be used."""
 
     missing: bool = False
-    #: None: everywhere.
+    #: None: on all nodes.
     affinity: NodeSelectorMatcher | None = None
-    #: The in-tree plugin that the volume is of, and its affinity on nodes where a CSI driver has taken over.
+    #: The in-tree plugin of the volume, and its affinity on nodes with the CSI migration.
     plugin: str = ""
     migrated: NodeSelectorMatcher | None = None
-    #: Why that cannot be told.
+    #: Why it cannot be determined.
     problem: str = ""
 
 
@@ -92,16 +92,16 @@ class DelayedClaim(NamedTuple):
     """A claim that is bound once the pod has a node."""
 
     wanted: Wanted
-    #: Class as the claim's spec has it: scores go by that.
+    #: The class in the claim's spec, which is used for scores.
     spec_class: str
-    #: The node for which a volume is being made already; None: for none.
+    #: The node for which a volume is already being provisioned; None: no node.
     selected_node: str | None
-    #: Volumes that are held for this claim (ids of `Volumes`).
+    #: Volumes reserved for this claim (ids of `Volumes`).
     held: tuple[int, ...] = ()
 
 
 class PodClaims(NamedTuple):
-    """What is known of a pod's claims, in the order of its volumes."""
+    """The state of a pod's claims, in the order of its volumes."""
 
     bound: tuple[BoundVolume, ...] = ()
     delayed: tuple[DelayedClaim, ...] = ()
@@ -129,7 +129,7 @@ def is_fully_bound(claim: PersistentVolumeClaim) -> bool:
 
 
 def claims_of(pod: PodInfo, cluster: ClusterState, volumes: Volumes) -> list[Claim] | Status:
-    """The pod's claims; or why the pod cannot be placed, whatever the node."""
+    """The pod's claims; or why the pod is unschedulable on every node."""
     uses = uses_of(pod)
     for use in uses:
         problem = _problem_of(pod, use, cluster)
@@ -209,7 +209,7 @@ def usable_where(volume: PersistentVolume) -> BoundVolume:
 
 
 def affinity_of(volume: PersistentVolume) -> NodeSelectorMatcher | None:
-    """The nodes that a volume can be used from, by their labels; None: all."""
+    """The node affinity of a volume; None: all nodes."""
     affinity = volume.spec.node_affinity
     return None if affinity is None else _by_labels(affinity.required)
 
@@ -220,12 +220,13 @@ def _by_labels(selector: NodeSelector | None) -> NodeSelectorMatcher | None:
 
 @lru_cache(maxsize=16384)
 def _compiled_by_labels(selector: NodeSelector) -> NodeSelectorMatcher:
-    # Parity: the reference holds labels alone against the selector, so what it says of fields excludes no node.
+    # Parity: the reference matches labels only, so field requirements exclude no node.
     terms = compile_node_selector(selector).terms
     return NodeSelectorMatcher(tuple(NodeTerm(term.expressions, errors=term.errors) for term in terms))
 
 
-# -- claims that wait --------------------------------------------------------------------------------------------------
+# -- waiting claims
+# --------------------------------------------------------------------------------------------------------
 
 
 def _delayed_claim(claim: PersistentVolumeClaim, volumes: Volumes) -> DelayedClaim:
@@ -259,7 +260,7 @@ def wanted_by(claim: PersistentVolumeClaim) -> Wanted:
 
 
 def size_in(amounts: ResourceList) -> int | None:
-    """How much storage is said, in units of 10^-9 bytes."""
+    """The requested storage in units of 10^-9 bytes."""
     amount = amounts.get(_STORAGE)
     return None if amount is None else parse_quantity(amount)
 

@@ -1,4 +1,4 @@
-"""What VolumeBinding declares about itself, its arguments included."""
+"""VolumeBinding's declaration and arguments."""
 
 from collections.abc import Iterator
 from typing import ClassVar
@@ -47,7 +47,7 @@ class VolumeBindingArgs(Args, frozen=True):
     )
 
     bind_timeout_seconds: int = 600
-    #: None = absent, which validation tells from empty.
+    #: None = absent, which validation distinguishes from empty.
     shape: tuple[UtilizationShapePoint, ...] | None = None
 
     def completed(self, features: FeatureGates) -> "VolumeBindingArgs":

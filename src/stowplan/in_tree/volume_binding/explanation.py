@@ -59,7 +59,7 @@ if TYPE_CHECKING:
     from stowplan.in_tree.volume_binding.plugin import VolumeBinding
     from stowplan.in_tree.volume_binding.volumes import Volume
 
-#: Terms of an affinity that are spelled out.
+#: Maximum number of affinity terms listed.
 _SHOWN_TERMS = 2
 
 
@@ -104,7 +104,7 @@ class VolumeBindingExplanation(Explanation):
                 yield claim, claim.state.affinity
 
     def unmatched(self, row: int) -> list[int]:
-        """Claims for which there is no volume on a row, by their place among those that wait."""
+        """Claims without a volume on a row, by index among the waiting ones."""
         matched, provisions = self._judgement.matched, self._judgement.provisions
         return [
             i
@@ -130,7 +130,7 @@ class VolumeBindingExplanation(Explanation):
         return "none is made here"
 
     def _tried(self, wanted: Wanted) -> str:
-        """Volumes of the class that are free, and why each is not the one."""
+        """Free volumes of the class, and why each does not match."""
         found = Counter(_mismatch(wanted, volume) for volume in self._plugin.volumes.free(wanted.class_name))
         if not found:
             return "the class has no free volume"
@@ -175,7 +175,7 @@ class VolumeBindingExplanation(Explanation):
                 )
 
     def _unbound(self, claim: PersistentVolumeClaim) -> Iterator[str]:
-        """Why a claim is not bound, of those that must be before the pod gets a node."""
+        """Why a claim is not bound that has to be before the pod is scheduled."""
         name, class_name = claim.metadata.name, class_name_of(claim)
         storage_class = self._objects.get(StorageClass, class_name) if class_name else None
         if claim.spec.volume_name:
@@ -190,7 +190,8 @@ class VolumeBindingExplanation(Explanation):
             by = f"provisioner {storage_class.provisioner} has made none" if storage_class and makes else "none is made"
             yield f"claim {name} waits to be bound to {_wanted_text(wanted)}: {self._tried(wanted)}, and {by}"
 
-    # -- what would help ----------------------------------------------------------------------------------------------
+    # -- remedies
+    # ---------------------------------------------------------------------------------------------------------
 
     def remedy(self, mask: Mask) -> Remedy:
         return _CreateVolumes(self, mask)
@@ -203,7 +204,7 @@ class VolumeBindingExplanation(Explanation):
             and not is_fully_bound(claim)
             and not claim.spec.volume_name
         ]
-        # The binder would bind them as soon as there are volumes.
+        # The PV controller would bind them once there are volumes.
         changes = [
             _creation(claim, volume, (bound_volume, bound_claim))
             for claim in claims
@@ -213,7 +214,7 @@ class VolumeBindingExplanation(Explanation):
         return [tuple(changes)] if changes else []
 
     def new_volume(self, claim: PersistentVolumeClaim, row: int | None) -> PersistentVolume:
-        """A volume that would do for a claim, from a node if one is said."""
+        """A suitable volume for a claim, optionally for a node."""
         spec, wanted = claim.spec, wanted_by(claim)
         requirement = None if row is None else self._place(wanted.class_name, row)
         return PersistentVolume(
@@ -233,7 +234,7 @@ class VolumeBindingExplanation(Explanation):
         )
 
     def _place(self, class_name: str, row: int) -> NodeSelectorRequirement | None:
-        """Where a new volume would be: said by the label by which the class's volumes say it."""
+        """The location of a new volume, by the label that the class's volumes use."""
         labels = self.inspection.node(row).metadata.labels
         keys: Counter[str] = Counter()
         for volume in self._objects.all(PersistentVolume):
@@ -247,7 +248,7 @@ class VolumeBindingExplanation(Explanation):
 
 
 class _CreateVolumes(Remedy):
-    """Nodes that lack a volume, and nothing else, gain from a new one; those that lack room for one do not."""
+    """Nodes that only lack a volume gain from a new one; nodes that lack storage capacity do not."""
 
     def __init__(self, explanation: VolumeBindingExplanation, mask: Mask) -> None:
         super().__init__(explanation.inspection, mask)

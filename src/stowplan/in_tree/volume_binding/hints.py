@@ -1,6 +1,4 @@
-"""Queueing hints of VolumeBinding.
-
-Complete, although the plugin is not: what wakes a pod up depends on objects alone.
+"""Queueing hints of VolumeBinding, which depend on objects alone.
 
 Upstream: EventsToRegister of pkg/scheduler/framework/plugins/volumebinding.
 """

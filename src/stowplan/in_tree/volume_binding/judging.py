@@ -1,8 +1,8 @@
 """Check a pod's claims on all nodes.
 
-Bound claims: whether their volumes can be used from the node. Claims that wait: whether there is a free volume for each
-of them, or one can be made. What is found goes by distinct selectors, sizes and classes (`Volumes`, `Provisioning`);
-here it is put together a claim at a time, with arrays over the rows.
+For bound claims: whether their volumes can be used on the node. For waiting claims: whether there is a free volume for
+each of them, or one can be provisioned. Results are computed per distinct selector, size and class (`Volumes`,
+`Provisioning`), and combined here per claim, with arrays over the rows.
 
 Upstream: FindPodVolumes of volumebinding/binder.go.
 """
@@ -41,7 +41,7 @@ NO_VOLUME = Reason("NoVolumeToBind", "node(s) didn't find available persistent v
 NO_CAPACITY = Reason("NotEnoughStorage", "node(s) did not have enough free storage")
 VOLUME_GONE = Reason("BoundVolumeMissing", "node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)")
 
-#: CSINodes by the in-tree plugins whose volumes CSI drivers serve there.
+#: CSINodes by the in-tree plugins that are migrated there.
 BY_MIGRATED_PLUGIN = ObjectIndex(
     "migrated plugin", lambda node: node.metadata.annotations.get(MIGRATED_PLUGINS, "").split(",")
 )
@@ -52,25 +52,25 @@ def migrated_nodes(plugin: str) -> ObjectDependency:
 
 
 class Provision(NamedTuple):
-    """A claim for which volumes are made on some rows."""
+    """A claim for which volumes are provisioned on some rows."""
 
     rows: Mask
-    #: None: nobody says how much room there is.
+    #: None: capacity is not tracked.
     room: Room | None
 
 
 @dataclass(slots=True)
 class Judgement:
-    """All rows, as a pod's claims see them."""
+    """The result for a pod's claims on all rows."""
 
     n: int
-    #: Reason -> rows that are refused for it.
+    #: Reason -> rejected rows.
     refused: dict[Reason, Mask] = field(default_factory=dict)
-    #: Rows about which nothing can be said, and why.
+    #: Rows for which the check failed, and why.
     errors: list[tuple[Mask, Status]] = field(default_factory=list)
-    #: Claim (its place among those that wait) -> the volume for it on each row, `NONE` where there is none.
+    #: Claim (index among the waiting ones) -> its volume on each row, `NONE` where there is none.
     matched: dict[int, Ids] = field(default_factory=dict)
-    #: Claim -> where a volume is made for it, in the order in which claims are provisioned.
+    #: Claim -> where a volume is provisioned for it, in the order of provisioning.
     provisions: dict[int, Provision] = field(default_factory=dict)
 
     def refuse(self, reason: Reason, rows: Mask) -> None:
@@ -79,7 +79,7 @@ class Judgement:
             self.refused[reason] = rows.copy() if known is None else known | rows
 
     def entries(self) -> Iterator[Entry]:
-        """What is refused, in the reference's order of reasons."""
+        """The rejections, in the reference's order of reasons."""
         for reason in (AFFINITY_MISMATCH, NO_VOLUME, NO_CAPACITY, VOLUME_GONE):
             if reason in self.refused:
                 yield Entry(self.refused[reason], Code.UnschedulableAndUnresolvable, reason)
@@ -93,11 +93,11 @@ class Judge:
         self._node_sets = node_sets
         self._volumes = volumes
         self._provisioning = provisioning
-        #: In-tree plugin -> what its rows were found from, and the rows.
+        #: In-tree plugin -> the migrated rows, and what they were computed from.
         self._migrated: dict[str, tuple[ObjectWatch, int, Mask]] = {}
 
     def judge(self, claims: PodClaims) -> Judgement:
-        """Everything that `Volumes` and `NodeSets` know must be up to date."""
+        """`Volumes` and `NodeSets` must be up to date."""
         found = Judgement(self._cluster.table.n)
         self._bound(claims.bound, found)
         if claims.delayed:
@@ -107,7 +107,7 @@ class Judge:
     # -- bound claims -------------------------------------------------------------------------------------------------
 
     def _bound(self, volumes: tuple[BoundVolume, ...], found: Judgement) -> None:
-        # A node is refused for the first volume that it does not suit.
+        # A node is rejected for the first volume that it does not match.
         left = np.ones(found.n, np.bool_)
         for volume in volumes:
             if volume.missing:
@@ -126,7 +126,7 @@ class Judge:
             left = left & fits
 
     def migrated(self, plugin: str) -> Mask:
-        """Rows whose CSINode says that a CSI driver serves the plugin's volumes."""
+        """Rows whose CSINode lists the plugin as migrated."""
         table = self._cluster.table
         known = self._migrated.get(plugin)
         if known is not None and known[1] == table.generation and len(known[2]) == table.n and not known[0].changed():
@@ -138,7 +138,8 @@ class Judge:
         self._migrated[plugin] = watch, table.generation, mask
         return mask
 
-    # -- claims that wait ---------------------------------------------------------------------------------------------
+    # -- waiting claims
+    # ---------------------------------------------------------------------------------------------------
 
     def _delayed(self, claims: tuple[DelayedClaim, ...], found: Judgement) -> None:
         elsewhere = self._elsewhere(claims, found.n)
@@ -161,7 +162,7 @@ class Judge:
                 left = left & ~self._unprovisioned(claims[i], i, rows, found)
 
     def _elsewhere(self, claims: tuple[DelayedClaim, ...], n: int) -> Mask | None:
-        """Rows other than the one for which a volume of some claim is being made."""
+        """Rows other than the one for which a volume of some claim is being provisioned."""
         found = None
         for name in {claim.selected_node for claim in claims} - {None}:
             others = np.ones(n, np.bool_)
@@ -172,11 +173,11 @@ class Judge:
         return found
 
     def _matched(self, claim: DelayedClaim, earlier: list[Ids], n: int) -> Ids:
-        """The volume for a claim on each row; those for earlier claims are taken."""
+        """The volume for a claim on each row, without those for earlier claims."""
         picked = np.full(n, NONE, np.int64)
         open_rows = np.ones(n, np.bool_)
         for id in claim.held:
-            # A volume that is held for the claim leaves no other in question, wherever it can be used from.
+            # If a volume is reserved for the claim, no other is considered, wherever it can be used.
             volume = self._volumes.known.get(id)
             if volume is None:
                 continue
@@ -192,7 +193,7 @@ class Judge:
         return picked
 
     def _unprovisioned(self, claim: DelayedClaim, place: int, rows: Mask, found: Judgement) -> Mask:
-        """Rows, of these, where no volume is made for the claim."""
+        """Those of these rows on which no volume is provisioned for the claim."""
         name = claim.wanted.class_name
         storage_class = self._cluster.objects.get(StorageClass, name) if name else None
         if storage_class is None:

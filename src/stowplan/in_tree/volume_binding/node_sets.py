@@ -1,7 +1,7 @@
 """Nodes that match a selector, cached until the labels it reads change.
 
-Thousands of local volumes have a selector each that admits a single node. Their rows are found by the label's value
-and not by a look at every node; and they stay known when nodes change in something else than those labels.
+Thousands of local volumes each have a selector for a single node. Their rows are found by label value instead of
+checking every node, and stay cached while only other labels change.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     Rows = npt.NDArray[np.intp]
     Mask = npt.NDArray[np.bool_]
 
-#: Row numbers that are kept in all; beyond that everything is looked up anew.
+#: Maximum number of cached row numbers in total; beyond that, the cache is cleared.
 _MAX_KEPT = 8_000_000
 
 
@@ -44,9 +44,9 @@ class NodeSets:
         self._table = table
         self._generation = -1
         self._n = -1
-        #: Moves when known rows were forgotten.
+        #: Changes when cached rows are dropped.
         self.version = 0
-        #: Label -> its column's version when rows were looked up by it.
+        #: Label -> its column's version when it was used for a lookup.
         self._labels: dict[str, int] = {}
         self._rows: dict[NodeSelectorMatcher, Rows] = {}
         self._kept = 0
@@ -54,7 +54,7 @@ class NodeSets:
         self._all: Rows = np.zeros(0, np.intp)
 
     def refresh(self) -> None:
-        """Forget what changed nodes may have made wrong."""
+        """Drop results that node changes may have invalidated."""
         table = self._table
         if self._generation == table.generation and self._n == table.n:
             return
@@ -73,7 +73,7 @@ class NodeSets:
         self._kept = 0
 
     def rows(self, matcher: NodeSelectorMatcher | None) -> Rows:
-        """The rows that a selector admits, ascending; those without a node have no meaning. None admits all."""
+        """The rows that a selector matches, ascending; rows without a node are arbitrary. None matches all."""
         if matcher is None:
             return self._all
         found = self._rows.get(matcher)

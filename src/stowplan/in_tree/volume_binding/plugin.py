@@ -1,11 +1,11 @@
 """Bind claims to volumes, and reject nodes where that is impossible.
 
-A node must be one from which the volumes of bound claims can be used; and for claims that wait for the pod to have a
-node (WaitForFirstConsumer) there must be free volumes, or a volume can be made. What the pod would get is judged for
-all rows at once (`judging.py`), worked out a distinct selector, size and class at a time. When the pod has its node,
-volumes and claims are assumed to be what they will be (`reserving.py`), written, and waited for (`writing.py`).
+The volumes of bound claims must be usable on the node. For claims that wait for the pod's node (WaitForFirstConsumer)
+there must be free volumes, or a volume can be provisioned. This is checked for all rows at once (`judging.py`), per
+distinct selector, size and class. Once the pod has a node, volumes and claims are assumed in their future state
+(`reserving.py`), written, and waited for (`writing.py`).
 
-Pods whose claims ask for the same share their work, though each has claims of its own (`claims.py`).
+Pods with equal claims share results, though each has claims of its own (`claims.py`).
 
 Upstream: pkg/scheduler/framework/plugins/volumebinding.
 """
@@ -64,13 +64,13 @@ if TYPE_CHECKING:
     from stowplan.in_tree.volume_binding.judging import Judgement
 
 _STATE = "VolumeBinding"
-#: What Reserve took: of one pod, while the other is of all its equals.
+#: What Reserve took for one pod; the other key's state is shared by equal pods.
 _RESERVED = "VolumeBinding/reserved"
 
 
 @dataclass(slots=True)
 class _State:
-    """What PreFilter knows of a pod's claims, and Filter of the nodes; shared by equal pods."""
+    """The state of a pod's claims from PreFilter, and of the nodes from Filter; shared by equal pods."""
 
     claims: PodClaims
     #: The result for the claims, and what it depends on.
@@ -92,7 +92,7 @@ class VolumeBinding(
     name = "VolumeBinding"
     declaration = DECLARATION
     short_name = "volumes"
-    # What claims lead to is in the signature, and what may be found for them are objects (`reads_objects`).
+    # The state of claims is in the signature; everything else is lookup objects (`reads_objects`).
     reads = Reads.NODES
     in_range = True
 
@@ -106,7 +106,7 @@ class VolumeBinding(
         self.volumes = Volumes(cluster, self.node_sets)
         self.provisioning = Provisioning(cluster, self.node_sets)
         self.judge = Judge(cluster, node_sets=self.node_sets, volumes=self.volumes, provisioning=self.provisioning)
-        #: The result for the last pod's claims, and what it depends on: a cycle asks several times.
+        #: The result for the last pod's claims, and what it depends on; used several times per cycle.
         self._claims: tuple[Pod, tuple[int, int], list[Claim] | Status] | None = None
 
     # -- the pod ------------------------------------------------------------------------------------------------------
@@ -121,7 +121,7 @@ class VolumeBinding(
         return None
 
     def claims(self, pod: PodInfo) -> list[Claim] | Status:
-        """What is known of the pod's claims now; or why it cannot be placed."""
+        """The current state of the pod's claims; or why it is unschedulable."""
         self.volumes.refresh()
         stamp, known = (self.handle.cluster.objects.total_version, self.volumes.epoch), self._claims
         if known is not None and known[0] is pod.pod and known[1] == stamp:
@@ -146,7 +146,7 @@ class VolumeBinding(
         return () if isinstance(claims, Status) else self._read_beyond(compiled(claims))
 
     def _read_beyond(self, claims: PodClaims) -> tuple[ObjectDependency, ...]:
-        """What is looked up for claims beyond what is in them."""
+        """Lookup objects for claims that are not part of the claims."""
         found: dict[ObjectDependency, None] = {}
         for class_name in {claim.wanted.class_name: None for claim in claims.delayed}:
             found.update(dict.fromkeys(self._read_for(class_name)))
@@ -156,7 +156,7 @@ class VolumeBinding(
         return tuple(found)
 
     def _read_for(self, class_name: str) -> list[ObjectDependency]:
-        """What is looked up for a claim that waits, of this class."""
+        """Lookup objects for a waiting claim of this class."""
         found = [
             ObjectDependency.named(StorageClass, class_name),
             ObjectDependency.indexed(PersistentVolume, FREE_BY_CLASS, class_name),
@@ -196,7 +196,7 @@ class VolumeBinding(
         return claims if isinstance(claims, Status) else _State(compiled(claims))
 
     def _judgement(self, known: _State) -> Judgement:
-        """What the nodes can do for the claims, as of now."""
+        """The current result for the claims on all nodes."""
         self.volumes.refresh()
         self.node_sets.refresh()
         cluster = self.handle.cluster
@@ -243,10 +243,10 @@ class VolumeBinding(
             return error(e)
 
     def _assume(self, reserved: Reserved, claims: list[Claim], row: int, known: _State | None) -> Status | None:
-        """Take what a row has for the pod's claims.
+        """Reserve a row's volumes for the pod's claims.
 
-        Equal pods were judged as one, so it is this pod's claims that count; and what was known when the nodes were
-        judged need not hold any more, if somebody outside was asked meanwhile.
+        Uses this pod's current claims, as the shared result was for an equal pod; and the current volumes, as they may
+        have changed while an extender was waited for.
         """
         cluster = self.handle.cluster
         now = compiled(claims)

@@ -1,8 +1,8 @@
 """Dynamic provisioning: allowed topologies and storage capacity.
 
-A driver that tracks its capacity says by CSIStorageCapacity objects how much there is for a class in a part of the
-cluster. What is large enough for a claim is looked up for all rows, and kept until such an object of the class, or the
-labels that it speaks of, change.
+A driver that tracks its capacity publishes CSIStorageCapacity objects with the amount for a class in a part of the
+cluster. Where there is enough for a claim is computed for all rows, and cached until such an object of the class, or
+the labels that it selects by, change.
 
 Upstream: checkVolumeProvisions and hasEnoughCapacity of volumebinding/binder.go.
 """
@@ -45,9 +45,9 @@ _MAX_KEPT = 256
 
 
 class Room(NamedTuple):
-    """Where a driver has room for a claim."""
+    """Where a driver has capacity for a claim."""
 
-    #: Index of the capacity object on each row; below zero: there is no room.
+    #: Index of the capacity object for each row; negative: there is no capacity.
     first: Ids
     #: The capacity objects that are large enough.
     capacities: tuple[CSIStorageCapacity, ...]
@@ -60,21 +60,21 @@ class Provisioning:
         self._rooms: OrderedDict[tuple[str, int], tuple[ObjectWatch, int, Room]] = OrderedDict()
 
     def makes(self, storage_class: StorageClass) -> bool:
-        """Whether volumes of the class are made at all."""
+        """Whether volumes of the class can be provisioned."""
         return storage_class.provisioner not in ("", _NO_PROVISIONER)
 
     def admitted(self, storage_class: StorageClass) -> Mask | None:
-        """Rows that the class admits; None: all."""
+        """Rows in the allowed topologies of the class; None: all."""
         terms = storage_class.allowed_topologies
         return self._node_sets.mask(topology_of(terms)) if terms else None
 
     def tracks(self, storage_class: StorageClass) -> bool:
-        """Whether the driver says how much room there is."""
+        """Whether the driver tracks its capacity."""
         driver = self._cluster.objects.get(CSIDriver, storage_class.provisioner)
         return driver is not None and bool(driver.spec.storage_capacity)
 
     def room(self, storage_class: StorageClass, size: int | None) -> Room | None:
-        """Where there is room for a volume of that size (in 10^-9 bytes); None: nobody says, so everywhere."""
+        """Where there is capacity for a volume of that size (in 10^-9 bytes); None: not tracked, so everywhere."""
         if size is None or not self.tracks(storage_class):
             return None
         key = storage_class.metadata.name, value(size)
@@ -106,7 +106,7 @@ class Provisioning:
 
 
 def accessible_from(capacity: CSIStorageCapacity) -> NodeSelectorMatcher | None:
-    """The nodes for which an object speaks; None: it says of none, or not readably."""
+    """The nodes that an object applies to; None: not specified, or invalid."""
     if capacity.node_topology is None:
         return None
     try:
@@ -121,7 +121,7 @@ def capacities_of(class_name: str) -> ObjectDependency:
 
 
 def limit_of(capacity: CSIStorageCapacity) -> int | None:
-    """The largest volume, in bytes, that an object promises; None: it does not say, or not readably."""
+    """The largest volume, in bytes, that an object allows; None: not specified, or invalid."""
     limit = capacity.capacity if capacity.maximum_volume_size is None else capacity.maximum_volume_size
     try:
         return None if limit is None else value(parse_quantity(limit))
@@ -131,7 +131,7 @@ def limit_of(capacity: CSIStorageCapacity) -> int | None:
 
 @lru_cache(maxsize=1024)
 def topology_of(terms: tuple[TopologySelectorTerm, ...]) -> NodeSelectorMatcher:
-    """The nodes that some term admits; a term that says nothing admits none."""
+    """The nodes that match some term; an empty term matches none."""
     return NodeSelectorMatcher(
         tuple(
             NodeTerm(expressions=tuple(Requirement(e.key, IN, tuple(sorted(set(e.values)))) for e in expressions))

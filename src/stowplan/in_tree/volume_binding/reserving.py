@@ -28,16 +28,16 @@ class Binding:
 
 @dataclass(slots=True)
 class Reserved:
-    """What a pod takes on its node; objects are replaced by what the API server answered once they are written."""
+    """What a pod reserved on its node; objects are replaced by the API server's responses once they are written."""
 
     all_bound: bool = False
     bindings: list[Binding] = field(default_factory=list)
-    #: Claims for which volumes are to be made.
+    #: Claims for which volumes are to be provisioned.
     provisions: list[PersistentVolumeClaim] = field(default_factory=list)
 
 
 def assume(reserved: Reserved, volume: PersistentVolume, claim: PersistentVolumeClaim, assumed: AssumedObjects) -> None:
-    """Let the volume be the claim's; raises AssumeError."""
+    """Assume that the volume is bound to the claim; raises AssumeError."""
     bound = bound_to(volume, claim)
     if bound is not volume:
         assumed.assume(bound)
@@ -45,7 +45,7 @@ def assume(reserved: Reserved, volume: PersistentVolume, claim: PersistentVolume
 
 
 def assume_provision(reserved: Reserved, claim: PersistentVolumeClaim, node_name: str, assumed: AssumedObjects) -> None:
-    """Let a volume be made for the claim on the node; raises AssumeError."""
+    """Assume that a volume is provisioned for the claim on the node; raises AssumeError."""
     annotations = {**claim.metadata.annotations, SELECTED_NODE: node_name}
     copy = replace(claim, metadata=replace(claim.metadata, annotations=annotations))
     assumed.assume(copy)
@@ -53,7 +53,7 @@ def assume_provision(reserved: Reserved, claim: PersistentVolumeClaim, node_name
 
 
 def give_back(reserved: Reserved, assumed: AssumedObjects) -> None:
-    """Of objects that were written the copies stay: the watch will tell of them."""
+    """Drop the assumed copies, except for objects that were written: the watch will deliver those."""
     for binding in reserved.bindings:
         assumed.forget(binding.volume)
     for claim in reserved.provisions:
@@ -61,7 +61,7 @@ def give_back(reserved: Reserved, assumed: AssumedObjects) -> None:
 
 
 def bound_to(volume: PersistentVolume, claim: PersistentVolumeClaim) -> PersistentVolume:
-    """The volume, bound to the claim; itself, if it is so already."""
+    """The volume, bound to the claim; unchanged if it already is."""
     reference, metadata = volume.spec.claim_ref, volume.metadata
     wanted = claim.metadata.namespace, claim.metadata.name, claim.metadata.uid
     if reference is not None and (reference.namespace, reference.name, reference.uid) == wanted:

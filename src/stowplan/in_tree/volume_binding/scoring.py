@@ -1,6 +1,6 @@
 """StorageCapacityScoring.
 
-Nodes where the pod would get the same volumes, or the same shares of room, are worth the same: each distinct
+Nodes on which the pod would get the same volumes, or the same shares of capacity, have equal scores: each distinct
 combination is scored once.
 
 Upstream: Score of volumebinding/volume_binding.go and buildScorerFunction of volumebinding/scorer.go.
@@ -35,7 +35,7 @@ _MAX_SCORE = 100
 
 
 class _Use(NamedTuple):
-    """Of one class, what is requested and what there is."""
+    """The requested and available amounts of one class."""
 
     requested: int = 0
     capacity: int = 0
@@ -47,7 +47,7 @@ class Scorer:
         self._points = ShapePoints(tuple(points))
 
     def scores(self, claims: Sequence[DelayedClaim], judgement: Judgement, volumes: Volumes) -> Ints:
-        """What every row is worth; rows that are refused have no meaning."""
+        """The score of every row; arbitrary for rejected rows."""
         columns: list[Ints] = []
         matched, provided = list(judgement.matched), []
         columns += [judgement.matched[i] for i in matched]
@@ -78,13 +78,13 @@ class Scorer:
             for (i, room), first in zip(provided, combination[len(matched) :], strict=True):
                 if first != NONE:
                     use = uses[claims[i].spec_class]
-                    # Parity: the capacity is taken for the class's once, not summed up.
+                    # Parity: the capacity counts once per class, and is not summed.
                     capacity = value(parse_quantity(room.capacities[first].capacity or 0))
                     uses[claims[i].spec_class] = _Use(use.requested + _size(claims[i]), capacity)
         if not uses:
             return 0
         total = sum(self._of_class(use) for use in uses.values())
-        # Halves go away from zero, as in Go.
+        # Halves are rounded away from zero, as in Go.
         return int(total / len(uses) + 0.5)
 
     def _of_class(self, use: _Use) -> int:

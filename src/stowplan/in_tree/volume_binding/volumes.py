@@ -1,11 +1,11 @@
 """Index of volumes that claims can be matched with.
 
-A claim gets the smallest volume of its class that is large enough, has its modes, and can be used from the node. The
-volumes of a class stand in groups by mode, and within a group by node selector: of those with one selector, the first
-that is large enough is as good as all. The best volumes of every row are so found a distinct selector at a time, and
-kept. When a free volume of the class comes or goes, only the rows that it can be used from are looked at again.
+A claim gets the smallest volume of its class that is large enough, has its modes, and can be used on the node. The
+volumes of a class are grouped by mode, and within a group by node selector: of those with the same selector, only the
+first that is large enough matters. So the best volumes of every row are found per distinct selector, and cached. When a
+free volume of the class appears or disappears, only the rows on which it can be used are updated.
 
-Volumes are followed as they are assumed to be (`cluster.assumed`): what a pod was promised is not free for others.
+Volumes are tracked in their assumed state (`cluster.assumed`): a volume reserved for a pod is not free for others.
 
 Upstream: FindMatchingVolume of k8s.io/component-helpers/storage/volume/pv_helpers.go, and the indexed assume cache.
 """
@@ -43,20 +43,20 @@ if TYPE_CHECKING:
 #: No volume.
 NONE = -1
 
-#: Answers kept, each as many arrays of the table's size as claims take from it.
+#: Maximum number of cached results; each has as many arrays of the table's size as volumes are needed.
 _MAX_KEPT = 256
-#: (row, volume) pairs that are looked at in one go.
+#: (row, volume) pairs processed at a time.
 _PAIRS = 1 << 20
-#: Changes of a class that are remembered.
+#: Number of changes remembered per class.
 _MAX_CHANGES = 64
-#: Queues without volumes that an index by row may have.
+#: Maximum number of empty queues in an index by row.
 _MAX_GONE = 1000
-#: Rows from which a selector's volumes are found by row.
+#: Number of rows from which a selector counts as wide.
 _WIDE = 64
 
 
 def is_free(volume: PersistentVolume) -> bool:
-    """Whether the volume may be given to any claim."""
+    """Whether the volume is available to any claim."""
     return (
         volume.spec.claim_ref is None
         and volume.status.phase == "Available"
@@ -64,7 +64,7 @@ def is_free(volume: PersistentVolume) -> bool:
     )
 
 
-#: Free volumes by their class: those that are bound, or held for a claim, are no other claim's business.
+#: Free volumes by class; bound or reserved ones do not matter to other claims.
 FREE_BY_CLASS = ObjectIndex("class, of free volumes", lambda v: (class_name_of(v),) if is_free(v) else ())
 
 
@@ -74,7 +74,7 @@ class Volume(NamedTuple):
     id: int
     name: str
     class_name: str
-    #: Class as the volume's spec has it: scores go by that.
+    #: The class in the volume's spec, which is used for scores.
     spec_class: str
     #: In units of 10^-9 bytes.
     size: int
@@ -83,7 +83,7 @@ class Volume(NamedTuple):
     attributes_class: str
     affinity: NodeSelectorMatcher | None
     labels: dict[str, str]
-    #: The claim that it is held for, and whether it is free.
+    #: The claim that it is reserved for, and whether it is free.
     claim_ref: ObjectReference | None
     free: bool
 
@@ -92,7 +92,7 @@ class Volume(NamedTuple):
         return self.volume_mode, self.attributes_class, self.access_modes
 
     def serves(self, wanted: Wanted) -> bool:
-        """Whether size, class and mode are right for a claim that the volume is held for."""
+        """Whether size, class and mode match a claim that the volume is reserved for."""
         return (
             self.class_name == wanted.class_name
             and self.size >= (wanted.size or 0)
@@ -103,46 +103,46 @@ class Volume(NamedTuple):
 
 #: Volume mode, attributes class, access modes.
 _Group = tuple[str, str, frozenset[str]]
-#: Size, name, id: in that order claims take volumes.
+#: (size, name, id): the order in which claims take volumes.
 _Place = tuple[int, str, int]
 
 
 @dataclass(slots=True, eq=False)
 class _Queue:
-    """Free volumes of one group that can be used from the same nodes."""
+    """Free volumes of one group that can be used on the same nodes."""
 
     group: _Group
     affinity: NodeSelectorMatcher | None
     #: Ascending.
     places: list[_Place] = field(default_factory=list)
-    #: The rows that the affinity admits, and the version of the sets of which that is.
+    #: The rows that the affinity matches, and the version of the sets that they are from.
     rows: npt.NDArray[np.intp] | None = None
     version: int = -1
 
 
 @dataclass(slots=True)
 class _ByRow:
-    """The queues of a class by the rows of their selectors, as of a version of the sets; some may be empty."""
+    """The queues of a class by the rows of their selectors, for one version of the sets; some may be empty."""
 
     version: int
     queues: dict[int, list[_Queue]] = field(default_factory=dict)
-    #: Those of many rows.
+    #: Queues with many rows.
     wide: list[_Queue] = field(default_factory=list)
-    #: How many there are in all.
+    #: Total number of queues.
     count: int = 0
 
 
 @dataclass(slots=True)
 class _Class:
     groups: dict[_Group, dict[NodeSelectorMatcher | None, _Queue]] = field(default_factory=dict)
-    #: Moves when a free volume of the class comes or goes.
+    #: Changes when a free volume of the class appears or disappears.
     version: int = 0
-    #: The latest changes: the new version, and the queue in which a volume came or went.
+    #: The latest changes: the new version, and the queue that changed.
     changes: deque[tuple[int, _Queue]] = field(default_factory=deque)
-    #: Changes up to this version are forgotten.
+    #: Changes up to this version are dropped.
     before: int = 0
     by_row: _ByRow | None = None
-    #: Queues that `by_row` does not have yet.
+    #: Queues that are not in `by_row` yet.
     fresh: list[_Queue] = field(default_factory=list)
 
     @property
@@ -160,7 +160,7 @@ class _Class:
         self.version = version
 
     def changed_since(self, version: int) -> list[_Queue] | None:
-        """None: it is not known any more."""
+        """None: no longer known."""
         return [queue for at, queue in self.changes if at > version] if version >= self.before else None
 
 
@@ -169,23 +169,24 @@ class Volumes:
         self._cluster = cluster
         self._node_sets = node_sets
         self._position: int | None = None
-        #: The last version given to a class.
+        #: The last version assigned to a class.
         self._clock = 0
-        #: Moves when all volumes got new ids.
+        #: Changes when all volumes get new ids.
         self.epoch = 0
         self._ids = 0
         self._by_name: dict[str, Volume] = {}
         #: id -> volume.
         self.known: dict[int, Volume] = {}
         self._classes: dict[str, _Class] = defaultdict(_Class)
-        #: Claim -> volumes that are held for a claim of this name.
+        #: Claim -> volumes reserved for a claim of this name.
         self._held: dict[str, dict[str, Volume]] = {}
         self._best: OrderedDict[tuple[Wanted, int], tuple[tuple[int, int], Ids]] = OrderedDict()
 
-    # -- keeping up ---------------------------------------------------------------------------------------------------
+    # -- updates
+    # ----------------------------------------------------------------------------------------------------------
 
     def refresh(self) -> None:
-        """Bring everything up to date."""
+        """Process all changes."""
         log = self._cluster.objects.changes(PersistentVolume)
         names = None if self._position is None else log.since(self._position)
         if names is None:
@@ -243,10 +244,11 @@ class Volumes:
                     del of_class.groups[volume.group]
             of_class.changed(queue, self._clock)
 
-    # -- what is there ------------------------------------------------------------------------------------------------
+    # -- queries
+    # ----------------------------------------------------------------------------------------------------------
 
     def held_for(self, claim: PersistentVolumeClaim, wanted: Wanted) -> tuple[int, ...]:
-        """Volumes that are held for this claim, and serve it."""
+        """Volumes that are reserved for this claim, and match it."""
         held = self._held.get(f"{claim.metadata.namespace or 'default'}/{claim.metadata.name}")
         if held is None:
             return ()
@@ -259,7 +261,7 @@ class Volumes:
         )
 
     def free(self, class_name: str) -> Iterator[Volume]:
-        """Free volumes of a class, in no order."""
+        """Free volumes of a class, in no particular order."""
         of_class = self._classes.get(class_name)
         for queues in () if of_class is None else of_class.groups.values():
             for queue in queues.values():
@@ -279,7 +281,7 @@ class Volumes:
             candidates = self._candidates(() if of_class is None else of_class.queues, wanted, number)
             rows = ((place[2], self._rows(queue)) for place, queue in candidates)
             ids = first_on_rows(rows, number, self._cluster.table.n)
-        # What was looked up may have made the sets forget.
+        # The lookup may have made the sets drop results.
         self._best[key] = (stamp[0], self._node_sets.version), ids
         self._best.move_to_end(key)
         if len(self._best) > _MAX_KEPT:
@@ -287,7 +289,7 @@ class Volumes:
         return ids
 
     def _patched(self, of_class: _Class, stamp: tuple[int, int], ids: Ids, wanted: Wanted, number: int) -> Ids | None:
-        """The same as it is now; None: too much has changed."""
+        """The updated result; None: too much has changed."""
         sets, n = self._node_sets, self._cluster.table.n
         changed = of_class.changed_since(stamp[0])
         if changed is None or stamp[1] != sets.version:
@@ -302,14 +304,14 @@ class Volumes:
         rows_of = ((place[2], self._rows(queue)) for place, queue in candidates)
         now = first_on_rows(((id, admitted[here[admitted]]) for id, admitted in rows_of), number, n)
         if stamp[1] != sets.version:
-            # What was looked up has made the sets forget.
+            # The lookup has made the sets drop results.
             return None
         ids = ids.copy()
         ids[:, rows] = now[:, rows]
         return ids
 
     def _queues_on(self, of_class: _Class, rows: Iterable[int]) -> Iterable[_Queue]:
-        """Those that can be used from some of these rows, and others."""
+        """The queues that can be used on some of these rows, and possibly others."""
         by_row, version = of_class.by_row, self._node_sets.version
         if by_row is None or by_row.version != version or by_row.count > _MAX_GONE + 2 * of_class.count:
             by_row = of_class.by_row = _ByRow(version)
@@ -329,14 +331,14 @@ class Volumes:
         return [queue for queue in found if queue.places]
 
     def _candidates(self, queues: Iterable[_Queue], wanted: Wanted, number: int) -> list[tuple[_Place, _Queue]]:
-        """Of each of these queues the first volumes that would do, smallest first."""
+        """The first matching volumes of each of these queues, smallest first."""
         found: list[tuple[_Place, _Queue]] = []
         mode = wanted.volume_mode, wanted.attributes_class
         for queue in queues:
             volume_mode, attributes_class, access_modes = queue.group
             if (volume_mode, attributes_class) == mode and wanted.access_modes <= access_modes:
                 found += [(place, queue) for place in islice(self._fitting(queue.places, wanted), number)]
-        # Places are distinct.
+        # Places are unique.
         found.sort(key=_place)
         return found
 
@@ -359,7 +361,7 @@ _place = itemgetter(0)
 
 
 def first_on_rows(candidates: Iterable[tuple[int, npt.NDArray[np.intp]]], number: int, rows: int) -> Ids:
-    """The first `number` candidates of each row, given candidates with their rows; shape (number, rows)."""
+    """The first `number` candidates per row, given candidates with their rows; shape (number, rows)."""
     found = np.full((number, rows), NONE, np.int64)
     filled = np.zeros(rows, np.int64)
     parts: list[npt.NDArray[np.intp]] = []
@@ -379,7 +381,7 @@ def first_on_rows(candidates: Iterable[tuple[int, npt.NDArray[np.intp]]], number
 
 
 def _fill(found: Ids, filled: Ids, parts: list[npt.NDArray[np.intp]], ids: list[int]) -> None:
-    """Give rows their next candidates: `parts` has the rows that each of them is for."""
+    """Assign the next candidates to rows: `parts` has the rows of each of them."""
     if not parts:
         return
     number = len(found)
@@ -391,7 +393,7 @@ def _fill(found: Ids, filled: Ids, parts: list[npt.NDArray[np.intp]], ids: list[
         return
     order = np.argsort(rows, kind="stable")
     rows, candidates = rows[order], candidates[order]
-    # How many candidates of this go stand before each one on its row.
+    # The number of earlier candidates for the same row in this step.
     begins = np.flatnonzero(np.concatenate(([True], rows[1:] != rows[:-1])))
     lengths = np.diff(np.append(begins, len(rows)))
     place = np.arange(len(rows)) - np.repeat(begins, lengths) + filled[rows]
@@ -401,7 +403,7 @@ def _fill(found: Ids, filled: Ids, parts: list[npt.NDArray[np.intp]], ids: list[
 
 
 def _compiled(obj: PersistentVolume, id: int) -> Volume | None:
-    """None: its size cannot be read."""
+    """None: its size is invalid."""
     try:
         size = size_in(obj.spec.capacity) or 0
     except ValueError:

@@ -1,8 +1,8 @@
 """PreBind: write reserved bindings and wait until the claims are bound.
 
-Whoever binds claims and makes volumes is somebody else: the binder in the controller manager, and the drivers'
-provisioners. So there is nothing to do but to look at each change of the objects in question, and to give up once that
-takes too long or can come to nothing. It runs as steps: who waits keeps no other pod waiting.
+Claims are bound and volumes provisioned by other components: the PV controller, and the drivers' provisioners. So this
+checks each change of the objects involved, and gives up on a timeout or a permanent failure. It runs as steps, so
+waiting blocks no other pod.
 
 Upstream: BindPodVolumes, bindAPIUpdate and checkBindings of volumebinding/binder.go.
 """
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from stowplan.in_tree.volume_binding.reserving import Reserved
 
 TIMED_OUT = "context deadline exceeded"
-#: Seconds in which the watch tells of a version that the API server has.
+#: Timeout in seconds for the watch to deliver a version that the API server has.
 _NEWS = 10.0
 
 V = TypeVar("V", PersistentVolume, PersistentVolumeClaim)
@@ -42,11 +42,11 @@ Writing = Generator["Request | Wait", "Outcome", T]
 
 
 class BindingError(Exception):
-    """The claims will not be bound as they were reserved."""
+    """The claims cannot be bound as reserved."""
 
 
 class Writer:
-    """One pod's claims on their way."""
+    """Writes and waits for one pod's claims."""
 
     def __init__(
         self, cluster: ClusterState, *, judge: Judge, node_sets: NodeSets, pod: PodInfo, node_name: str
@@ -77,7 +77,7 @@ class Writer:
     # -- writing ------------------------------------------------------------------------------------------------------
 
     def _write(self, reserved: Reserved) -> Writing[Status | None]:
-        """The first failure ends it: what is not written by then is given back."""
+        """Write until the first failure; what was not written is then released."""
         for i, binding in enumerate(reserved.bindings):
             written = yield from self._written(binding.volume, _binding_of(binding.volume), _is_same_binding)
             if isinstance(written, Exception):
@@ -91,10 +91,10 @@ class Writer:
         return None
 
     def _written(self, obj: V, request: Patch, says_the_same: Callable[[V, V], bool]) -> Writing[V | Exception]:
-        """Have an object written; it as it is then, or why it is not.
+        """Write an object; return the result, or why it was not written.
 
-        Another pod with the same claim may have written the same before. The reference fails over that, and tries the
-        pod anew.
+        Another pod with the same claim may have written the same already. The reference fails then, and retries the
+        pod.
         """
         outcome = yield request
         if isinstance(outcome, Done):
@@ -104,7 +104,7 @@ class Writer:
         key, known = key_of(obj.metadata), self._cluster.objects
         newest = known.get(type(obj), key)
         if newest is not None and newest.metadata.resource_version == obj.metadata.resource_version:
-            # There is a newer version, and it is about to be told of.
+            # The watch is about to deliver a newer version.
             name = f"{obj.metadata.namespace}/{obj.metadata.name}"
             yield Wait(keys=frozenset({(type(obj).__name__, name)}), seconds=_NEWS)
             newest = known.get(type(obj), key)
@@ -133,7 +133,7 @@ class Writer:
         return frozenset(keys)
 
     def _all_bound(self, reserved: Reserved) -> bool:
-        """Whether nothing is left to be waited for; raises BindingError if it will not come."""
+        """Whether all claims are bound; raises BindingError if they cannot be."""
         if self._node_name not in self._cluster.table.row_of:
             raise BindingError(f'failed to get node "{self._node_name}": node "{self._node_name}" not found')
         if self._cluster.newest(self._pod.uid) is None:
@@ -170,12 +170,12 @@ class Writer:
         if not claim.metadata.annotations:
             raise BindingError(f'selectedNode annotation reset for PVC "{name}"')
         if claim.metadata.annotations.get(SELECTED_NODE, "") != self._node_name:
-            # The provisioner takes the annotation away from a claim that it cannot serve there.
+            # The provisioner removes the annotation if it cannot provision for that node.
             raise BindingError(f'provisioning failed for PVC "{name}"')
         if claim.spec.volume_name:
             volume = self._cluster.objects.get(PersistentVolume, claim.spec.volume_name)
             if volume is None:
-                # The claim may be seen before its volume.
+                # The claim may be delivered before its volume.
                 return False
             self._check_affinity(volume)
         return is_fully_bound(claim)
@@ -202,7 +202,7 @@ class Writer:
 def _binding_of(volume: PersistentVolume) -> Patch:
     """The request that binds a volume to a claim.
 
-    A patch, as what is known here of a volume is not all of it.
+    A patch, because not all fields of the volume are known here.
     """
     annotations = {BOUND_BY_CONTROLLER: volume.metadata.annotations.get(BOUND_BY_CONTROLLER)}
     body = {
@@ -213,7 +213,7 @@ def _binding_of(volume: PersistentVolume) -> Patch:
 
 
 def _selection_of(claim: PersistentVolumeClaim) -> Patch:
-    """The request that has a volume made for a claim."""
+    """The request that selects a node for a claim."""
     body = {"metadata": _metadata(claim, {SELECTED_NODE: claim.metadata.annotations[SELECTED_NODE]})}
     namespace = claim.metadata.namespace
     return Patch(kind=PersistentVolumeClaim, namespace=namespace, name=claim.metadata.name, body=body, type_="merge")
@@ -238,7 +238,7 @@ def _is_same_selection(claim: PersistentVolumeClaim, wanted: PersistentVolumeCla
 
 
 def _metadata(obj: PersistentVolume | PersistentVolumeClaim, annotations: dict[str, str]) -> dict[str, Any]:
-    """With the version that was decided on: the API server refuses to change another one."""
+    """With the resourceVersion that the decision is based on: a conflict otherwise."""
     found: dict[str, Any] = {"annotations": annotations} if annotations else {}
     if obj.metadata.resource_version:
         found["resourceVersion"] = obj.metadata.resource_version
@@ -253,7 +253,7 @@ def _answered(outcome: Done, sent: V) -> V:
 
 
 def _is_older(watched: PersistentVolume | PersistentVolumeClaim, written: Any) -> bool:
-    """Whether the watch has not come up to what was written."""
+    """Whether the watch has not yet delivered what was written."""
     seen, wanted = watched.metadata.resource_version, written.metadata.resource_version
     if not wanted.isdecimal():
         return False

@@ -1,4 +1,4 @@
-"""What VolumeRestrictions declares about itself."""
+"""VolumeRestrictions' declaration."""
 
 from stowplan.api.types import PersistentVolume, PersistentVolumeClaim
 from stowplan.config.declaration import EnabledByDefault, PluginDeclaration

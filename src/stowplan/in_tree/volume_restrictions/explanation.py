@@ -55,7 +55,7 @@ class VolumeRestrictionsExplanation(Explanation):
         return self.inspection.pods_like(uses)
 
     def rivals(self) -> list[PodInfo]:
-        """Pods that use a claim that wants to be alone."""
+        """Pods that use a ReadWriteOncePod claim of the pod."""
         found = [info for claim in self._lonely for info in self.users(claim)]
         return list({info.key: info for info in found}.values())
 
@@ -73,7 +73,7 @@ class VolumeRestrictionsExplanation(Explanation):
 
 
 class _MovePods(Remedy):
-    """Each node that has a disk mounted needs its own pods moved; where only a claim is in use all are alike."""
+    """For disks, each node needs its own pods moved; if only a claim is in use, all nodes need the same."""
 
     def __init__(self, explanation: VolumeRestrictionsExplanation, mask: Mask) -> None:
         super().__init__(explanation.inspection, mask)

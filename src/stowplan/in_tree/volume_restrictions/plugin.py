@@ -1,9 +1,9 @@
 """Reject nodes where a disk or ReadWriteOncePod claim is already in use.
 
-Two rules in one plugin. Inline disks (GCE PD, AWS EBS, iSCSI, RBD) must not be mounted on one node in ways that
-exclude each other; the cluster's disk index says where a disk is. A claim with access mode ReadWriteOncePod serves one
-pod in the whole cluster: while another pod uses it, no node will do, unless preemption takes that pod away. Since each
-node in preemption's dry run is a world of its own, the users are one number for the cluster plus a difference a row.
+There are two rules. Inline disks (GCE PD, AWS EBS, iSCSI, RBD) must not have conflicting mounts on one node; the
+cluster's disk index has the rows of a disk. A claim with access mode ReadWriteOncePod can be used by one pod in the
+cluster: while another pod uses it, every node is rejected, unless preemption removes that pod. In preemption's dry run
+each node is independent, so the number of users is one value for the cluster plus a difference per row.
 
 Upstream: pkg/scheduler/framework/plugins/volumerestrictions.
 """
@@ -59,11 +59,11 @@ READ_WRITE_ONCE_POD = "ReadWriteOncePod"
 
 @dataclass(slots=True)
 class _ClaimUse:
-    #: The pod's claims that want to be alone.
+    #: The pod's ReadWriteOncePod claims.
     claims: frozenset[str]
     #: How many of them are in use.
     conflicts: int
-    #: What pods that come and go change about that, a table row; None while nothing changed.
+    #: Change of that number per table row in hypothetical states; None if there is none.
     shifted: npt.NDArray[np.int64] | None = None
 
     def clone(self) -> _ClaimUse:
@@ -73,8 +73,8 @@ class _ClaimUse:
 class VolumeRestrictions(PreFilterPlugin, FilterPlugin, PodExtensions, SignPlugin, EnqueueExtensions):
     name = "VolumeRestrictions"
     declaration = DECLARATION
-    # Disks are a matter of the node's own pods, but claims of pods anywhere and of claim objects. So it is asked in
-    # each cycle, and need not say which objects those are.
+    # Disks depend on the node's own pods, but claims on pods anywhere and on claim objects. So the plugin runs in every
+    # cycle, and need not declare its objects.
     reads = Reads.ANYTHING
 
     def skips(self, shape: PodShape) -> bool:
@@ -105,7 +105,7 @@ class VolumeRestrictions(PreFilterPlugin, FilterPlugin, PodExtensions, SignPlugi
         return not shape.claim_names
 
     def sign_pod(self, pod: PodInfo) -> Mapping[str, Any] | Status:
-        """Names of claims that want to be alone, or are missing; others do not matter here."""
+        """Names of ReadWriteOncePod and missing claims; others do not matter here."""
         shape = pod.shape
         if not shape.claim_names:
             return {}
@@ -120,7 +120,7 @@ class VolumeRestrictions(PreFilterPlugin, FilterPlugin, PodExtensions, SignPlugi
         use = _read(state)
         if isinstance(use, Status):
             return use
-        # Parity: the other pod's namespace is not compared, so an equal name elsewhere counts too.
+        # Parity: the other pod's namespace is not compared, so an equal name elsewhere counts, too.
         amounts = shift.amounts(lambda shape: _mentions(shape, use.claims)) if use.claims else None
         if amounts is not None:
             if use.shifted is None:
@@ -142,7 +142,7 @@ class VolumeRestrictions(PreFilterPlugin, FilterPlugin, PodExtensions, SignPlugi
         return Rejections(mask, lambda: _entries(on_disks, on_claims)) if mask.any() else None
 
     def lonely_claims(self, pod: PodInfo) -> list[str]:
-        """The pod's claims that want to be alone."""
+        """The pod's ReadWriteOncePod claims."""
         claims = ((name, self._claim(pod.shape, name)) for name in pod.shape.claim_names)
         return [name for name, claim in claims if claim is not None and READ_WRITE_ONCE_POD in claim.spec.access_modes]
 
@@ -159,7 +159,7 @@ class VolumeRestrictions(PreFilterPlugin, FilterPlugin, PodExtensions, SignPlugi
         )
 
     def _after_pod_deletion(self, pod: PodInfo, old: Pod, new: None) -> Hint:
-        # Parity: a disk that a pod of another namespace held is not seen to become free.
+        # Parity: a disk released by a pod of another namespace is not noticed.
         if not same_namespace(pod, old):
             return Hint.SKIP
         gone = self.handle.pod_info(old).shape
@@ -177,7 +177,7 @@ def _read(state: CycleState) -> _ClaimUse | Status:
 
 
 def _mentions(shape: PodShape, claims: frozenset[str]) -> int:
-    """How many volumes of a pod name one of the claims."""
+    """The number of a pod's volumes that name one of the claims."""
     return sum(name in claims for name in shape.claim_names)
 
 

@@ -1,4 +1,4 @@
-"""What VolumeZone declares about itself."""
+"""VolumeZone's declaration."""
 
 from stowplan.api.types import PersistentVolume, PersistentVolumeClaim, StorageClass
 from stowplan.config.declaration import EnabledByDefault, PluginDeclaration

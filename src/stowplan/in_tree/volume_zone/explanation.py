@@ -78,14 +78,14 @@ class VolumeZoneExplanation(Explanation):
         ]
 
     def _taking(self) -> Mask:
-        """Rows that no plugin refuses."""
+        """Rows that no plugin rejects."""
         refused = np.zeros(self.inspection.table.n, np.bool_)
         for mask in self.inspection.masks.values():
             refused |= mask
         return ~refused
 
     def _full(self, there: Mask) -> str:
-        """Why none of the nodes that are where the volumes are takes the pod."""
+        """Why none of the nodes in the volumes' zones is feasible."""
         by_plugin = {name: int((mask & there).sum()) for name, mask in self.inspection.masks.items()}
         ranked = sorted(((n, name) for name, n in by_plugin.items() if n), key=lambda item: (-item[0], item[1]))
         refusing = joined([f"{name} ({n:,})" for n, name in ranked])

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from stowplan.cluster.pod_info import PodInfo
     from stowplan.framework.events import ClusterEventWithHint
 
-#: Labels by which a volume says where it is.
+#: Labels with the zone or region of a volume.
 ZONE_LABELS = (
     "failure-domain.beta.kubernetes.io/zone",
     "failure-domain.beta.kubernetes.io/region",
@@ -46,7 +46,7 @@ def _after_volume_change(pod: PodInfo, old: t.PersistentVolume | None, new: t.Pe
 
 
 def zones_of(volume: t.PersistentVolume) -> list[tuple[str, frozenset[str]]]:
-    """(label, values) of each label that says where the volume is; unreadable ones are left out."""
+    """(label, values) for each zone or region label of the volume; invalid values are omitted."""
     labels = volume.metadata.labels
     parsed = [(key, [part.strip() for part in labels[key].split("__")]) for key in ZONE_LABELS if key in labels]
     return [(key, frozenset(parts)) for key, parts in parsed if all(parts)]

@@ -1,9 +1,9 @@
 """Reject nodes outside the zones of the pod's volumes.
 
-A bound volume says by labels in which zones or regions it is, and nodes say by labels where they are. What a volume
-demands is a label and a set of values: few are distinct, so each is held against the table's label column once, for all
-nodes and all pods. Pods are signed by what their volumes demand, so those of a StatefulSet in one zone share their
-work though each has a claim of its own.
+A bound volume has labels with its zones or regions, and so have nodes. A volume's requirement is a label and a set of
+values. Few of these are distinct, so each is compared with the table's label column once, for all nodes and all pods.
+Pods are signed with the requirements of their volumes, so those of a StatefulSet in one zone share results though each
+has a claim of its own.
 
 Upstream: pkg/scheduler/framework/plugins/volumezone.
 """
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
     Mask = npt.NDArray[np.bool_]
 
-#: A label, and the values of which a node must have one.
+#: A label, and its allowed values.
 Demand = tuple[str, frozenset[str]]
 
 PRE_FILTER_STATE = "PreFilterVolumeZone"
@@ -66,7 +66,7 @@ _TODAYS_LABEL = dict(zip(ZONE_LABELS[:2], ZONE_LABELS[2:], strict=True))
 class VolumeZone(PreFilterPlugin, FilterPlugin, SignPlugin, ReadsNoObjects, EnqueueExtensions):
     name = "VolumeZone"
     declaration = DECLARATION
-    # What the claims lead to is in the signature.
+    # The labels of the volumes are in the signature.
     reads = Reads.NODES
 
     def pre_filter(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> Status | None:
@@ -88,7 +88,7 @@ class VolumeZone(PreFilterPlugin, FilterPlugin, SignPlugin, ReadsNoObjects, Enqu
         return {"refused": demands.message} if isinstance(demands, Status) else {"demands": demands}
 
     def demands(self, pod: PodInfo) -> tuple[Demand, ...] | Status:
-        """What the pod's volumes demand, or why that cannot be told."""
+        """The requirements of the pod's volumes, or why they cannot be determined."""
         found: dict[Demand, None] = {}
         for name in pod.shape.claim_names:
             volume = self._volume(pod, name)
@@ -105,7 +105,7 @@ class VolumeZone(PreFilterPlugin, FilterPlugin, SignPlugin, ReadsNoObjects, Enqu
                 yield name, volume
 
     def _volume(self, pod: PodInfo, name: str) -> PersistentVolume | Status | None:
-        """The volume behind a claim; None while the claim waits for the pod to be placed."""
+        """The volume of a claim; None while the claim waits for the pod's node."""
         objects = self.handle.cluster.objects
         if not name:
             return unresolvable(NO_CLAIM_NAME)
@@ -150,7 +150,7 @@ class VolumeZone(PreFilterPlugin, FilterPlugin, SignPlugin, ReadsNoObjects, Enqu
 
 
 def elsewhere(table: NodeTable, demands: Sequence[Demand]) -> Mask:
-    """Rows that say where they are, and do not meet some demand."""
+    """Rows with zone labels that do not meet some requirement."""
     found = np.zeros(table.n, np.bool_)
     for demand in demands:
         found |= _unmet(table, demand)
@@ -163,7 +163,7 @@ def _unmet(table: NodeTable, demand: Demand) -> Mask:
 
 
 def _somewhere(table: NodeTable) -> Mask:
-    """Rows that say where they are."""
+    """Rows with zone labels."""
 
     def look() -> Mask:
         labelled: Mask = np.logical_or.reduce([table.label(key).codes[: table.n] != 0 for key in ZONE_LABELS])
@@ -174,7 +174,7 @@ def _somewhere(table: NodeTable) -> Mask:
 
 
 def _met(table: NodeTable, key: str, values: frozenset[str]) -> Mask:
-    """Rows whose label has one of the values; a row without a label of old may have today's."""
+    """Rows whose label has one of the values. Where a legacy label is missing, its successor is used."""
     met, codes = _has_one_of(table, key, values), table.label(key).codes[: table.n]
     if key in _TODAYS_LABEL:
         met |= (codes == 0) & _has_one_of(table, _TODAYS_LABEL[key], values)

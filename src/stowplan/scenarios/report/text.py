@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from stowplan.explain.tables import Grid, Line
+from stowplan.explain.text.tables import Grid, Line
 from stowplan.framework.explanations.formatting import count
 from stowplan.scenarios.report.spans import span_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from stowplan.explain.tables import Block
+    from stowplan.explain.text.tables import Block
     from stowplan.scenarios.results.records import SummaryRecord
 
 _CAUSES = 6

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def consumption(wanted: Mapping[str, Amount], capacities: Mapping[str, Capacity]) -> dict[str, Amount] | None:
-    """What is consumed of every capacity of a device; None: the request asks for what the device cannot give."""
+    """The consumed amount of every capacity of a device; None: the device cannot satisfy the request."""
     if any(name not in capacities for name in wanted):
         return None
     found = {}
@@ -60,5 +60,5 @@ def _violates(need: Amount, policy: CapacityPolicy) -> bool:
 
 
 def _whole(amount: Amount) -> int:
-    """In whole units, rounded up as Kubernetes does."""
+    """In whole units, rounded up like Quantity.Value."""
     return -(-amount // NANO)

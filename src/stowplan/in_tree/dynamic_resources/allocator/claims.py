@@ -1,4 +1,4 @@
-"""What claims ask for, compiled: no names of objects but those that answers must tell.
+"""Compiled claims, without names of objects except for those that results need.
 
 Upstream: validateDeviceRequest of allocator_incubating.go.
 """
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
     from stowplan.api.devices import DeviceClass, DeviceSelector
     from stowplan.in_tree.dynamic_resources.allocator.devices import Amount
 
-#: Devices of one claim; requests of a claim; alternatives of a request.
+#: Maximum devices per claim; requests per claim; alternatives per request.
 MAX_DEVICES, MAX_REQUESTS, MAX_ALTERNATIVES = 32, 32, 8
 
 
 class Features(NamedTuple):
-    """Feature gates as the allocator is concerned."""
+    """The feature gates that affect the allocator."""
 
     admin_access: bool = True
     prioritized_list: bool = True
@@ -34,24 +34,24 @@ class Features(NamedTuple):
     binding_conditions: bool = True
     list_attributes: bool = False
     extended_resources: bool = True
-    #: Whether pods of a group that is on trial share what one of them is about to have (GenericWorkload).
+    #: Whether pods of a group on trial share pending allocations (GenericWorkload).
     group_sharing: bool = False
-    #: Whether claims may be reserved for a group (DRAWorkloadResourceClaims).
+    #: Whether claims can be reserved for a group (DRAWorkloadResourceClaims).
     group_claims: bool = False
-    #: Whether devices may stand for resources of their node (DRANodeAllocatableResources).
+    #: Whether devices can map to resources of their node (DRANodeAllocatableResources).
     node_allocatable: bool = False
 
     @property
     def knows_distinct(self) -> bool:
-        """Parity: without either, the reference takes an allocator that does not know `distinctAttribute`."""
+        """Parity: without either gate, the reference uses an allocator that does not support `distinctAttribute`."""
         return self.consumable_capacity or self.binding_conditions
 
 
 class Selector(NamedTuple):
-    """A CEL expression, and how errors of it begin."""
+    """A CEL expression, and the prefix of its errors."""
 
     expression: str
-    #: The class that it belongs to; "": the claim.
+    #: The class that it belongs to; "" for the claim.
     class_name: str
     number: int
 
@@ -61,7 +61,7 @@ class Wanted(NamedTuple):
 
     #: Of the request, or of the alternative alone.
     name: str
-    #: As results name it: `request`, or `request/alternative`.
+    #: The name in results: `request`, or `request/alternative`.
     full_name: str
     parent: str
     class_name: str
@@ -74,7 +74,7 @@ class Wanted(NamedTuple):
 
 
 class Request(NamedTuple):
-    #: One for an exact request.
+    #: A single one for an exact request.
     alternatives: tuple[Wanted, ...]
     prioritized: bool
 
@@ -83,7 +83,7 @@ class Constraint(NamedTuple):
     #: Names of requests and of `request/alternative`; empty: all.
     requests: frozenset[str]
     attribute: str
-    #: Values must differ; else: be the same.
+    #: Whether values must be distinct, rather than equal.
     distinct: bool
 
     def concerns(self, wanted: Wanted) -> bool:
@@ -96,7 +96,7 @@ class Claim(NamedTuple):
 
 
 class ClaimProblem(ValueError):
-    """A claim that cannot be allocated on any node; the attempt ends with that text."""
+    """A claim that cannot be allocated on any node; its text is the attempt's error."""
 
 
 class _Compiler:
@@ -181,7 +181,7 @@ class _Compiler:
 
 
 def compile_claim(claim: ResourceClaim, features: Features, class_named: Callable[[str], DeviceClass | None]) -> Claim:
-    """What the claim asks for; raises ClaimProblem."""
+    """Compile the claim; raises ClaimProblem."""
     return _Compiler(claim, features, class_named).compiled()
 
 

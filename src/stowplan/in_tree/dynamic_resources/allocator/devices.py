@@ -1,8 +1,8 @@
-"""Devices and pools as the search sees them.
+"""Devices and pools as seen by the search.
 
-Whether a device suits a request depends on what it is, not on its name: devices that agree in everything but the name
-share a `DeviceContent`, and whatever was found out about one holds for all of them. A `PoolView` is what one node can
-reach of a pool; views that agree in their contents share a `ViewKind`, so nodes with equal hardware share answers.
+Whether a device satisfies a request depends on its content, not on its name: devices that are equal except for the name
+share a `DeviceContent` and all results for it. A `PoolView` is the part of a pool that one node can reach; views with
+equal contents share a `ViewKind`, so nodes with equal hardware share results.
 
 Upstream: pools_incubating.go of k8s.io/dynamic-resource-allocation/structured.
 """
@@ -27,18 +27,18 @@ if TYPE_CHECKING:
 
     from stowplan.api import devices as api
 
-#: In units of 10^-9, as quantities are.
+#: In units of 10^-9, like quantities.
 Amount = int
 #: Counter set, counter.
 CounterId = tuple[str, str]
 
-#: An attribute as constraints see it: its values with their types, a scalar is one value. Empty: of no type that is
-#: understood.
+#: The value of an attribute for constraints: a set of typed values, with one element for a scalar. Empty for unknown
+#: types.
 Values = frozenset[tuple[type[Any], Any]]
 
 
 class CapacityPolicy(NamedTuple):
-    """How requests for a capacity are rounded, and which are refused."""
+    """How requests for a capacity are rounded, and which are rejected."""
 
     default: Amount | None
     valid_values: tuple[Amount, ...]
@@ -82,7 +82,7 @@ class DeviceContent:
 
     @cached_property
     def selected(self) -> SelectedDevice:
-        """For selectors."""
+        """The input of selectors."""
         return SelectedDevice(
             driver=self.driver,
             attributes=self.attributes,
@@ -102,7 +102,7 @@ class DeviceContent:
 
     @cached_property
     def taints(self) -> tuple[Taint, ...]:
-        """Those that block."""
+        """Taints that prevent scheduling."""
         return tuple(
             Taint(key=t.key, value=t.value, effect=t.effect)
             for t in self._device.taints
@@ -116,14 +116,14 @@ class DeviceContent:
         return tuple(sorted((name, m.capacity_key, m.allocation_multiplier) for name, m in mapped.items()))
 
     def values(self, name: str) -> Values | None:
-        """What constraints compare of a fully qualified attribute; None: the device lacks it."""
+        """The value of a fully qualified attribute for constraints; None: the device lacks it."""
         if name not in self._values:
             self._values[name] = self._look_up(name)
         return self._values[name]
 
     def _look_up(self, name: str) -> Values | None:
         domain, slash, identifier = name.partition("/")
-        # Only the driver's own attributes may be written without a domain.
+        # Only the driver's own attributes may omit the domain.
         for key in (name, identifier) if slash and domain == self.driver else (name,):
             if key in self.attributes:
                 found = self.attributes[key]
@@ -141,19 +141,19 @@ class PooledDevice(NamedTuple):
     name: str
     device: api.Device
     slice: api.ResourceSlice
-    #: Whether the node can use it: its slice may leave that to each device.
+    #: Whether the node can use it: slices may define that per device.
     reachable: bool
 
 
 class PoolState(Enum):
     COMPLETE = "complete"
-    #: The driver is in the middle of publishing it.
+    #: The driver is still publishing it.
     INCOMPLETE = "incomplete"
     INVALID = "invalid"
 
 
 class ViewKind:
-    """What a search can tell of a view, whatever the names; one object per distinct kind, compared by identity."""
+    """What a search can observe of a view except for names; one object per distinct kind, compared by identity."""
 
     __slots__ = ("__weakref__", "devices")
 
@@ -163,7 +163,7 @@ class ViewKind:
 
 
 class PoolView:
-    """What one node sees of a pool."""
+    """The part of a pool that a node sees."""
 
     def __init__(
         self,
@@ -177,11 +177,11 @@ class PoolView:
         self.driver = driver
         self.name = name
         self.state = state
-        #: In the order in which they are taken; none unless the pool is complete.
+        #: In the order in which they are tried; empty unless the pool is complete.
         self.devices = devices
         #: Why the pool is invalid.
         self.problem = problem
-        #: Pools with binding conditions are tried after all others.
+        #: Pools with binding conditions are tried last.
         self.last = any(d.content.conditional for d in devices)
         self.order = (self.last, driver, name)
 
@@ -196,28 +196,28 @@ class PoolView:
 
     @cached_property
     def positions(self) -> dict[str, int]:
-        """Device name -> its place in `devices`."""
+        """Device name -> its index in `devices`."""
         return {d.name: i for i, d in enumerate(self.devices)}
 
 
 class Usage(NamedTuple):
-    """What is taken of a view's devices: of devices that are allocated, and of those that are shared."""
+    """Allocated and shared devices of a view."""
 
     #: A bit per device that is allocated as a whole.
     taken: int = 0
-    #: Device -> what is consumed of its capacities, by name; devices of which a share is allocated, even if of nothing.
+    #: Device -> consumed capacities by name, for devices with an allocated share, even of nothing.
     shares: tuple[tuple[int, tuple[tuple[str, Amount], ...]], ...] = ()
-    #: What is left of the pool's counters, by their ids; negative if drivers promise more than there is.
+    #: Remaining amounts of the pool's counters, by ID; negative if drivers overcommit them.
     counters: tuple[tuple[CounterId, Amount], ...] = ()
 
 
 class World(NamedTuple):
-    """All that the search looks at on one node, in its order."""
+    """Everything that the search considers on one node, in order."""
 
     pools: tuple[tuple[PoolView, Usage], ...]
 
 
-#: By what is published.
+#: By published content.
 _contents: WeakValueDictionary[tuple[str, bool, bytes], DeviceContent] = WeakValueDictionary()
 _kinds: WeakValueDictionary[tuple[Any, ...], ViewKind] = WeakValueDictionary()
 
@@ -226,8 +226,8 @@ _replace = msgspec.structs.replace
 
 
 def content_of(device: api.Device, driver: str, *, list_attributes: bool = False) -> DeviceContent:
-    """The content of a device, which others like it share."""
-    # When a device was tainted does not matter.
+    """The shared content object of a device."""
+    # The time at which a device was tainted does not matter.
     taints = tuple(_replace(taint, time_added=None) for taint in device.taints) if device.taints else ()
     key = driver, list_attributes, _encode(_replace(device, name="", taints=taints))
     found = _contents.get(key)
@@ -237,7 +237,7 @@ def content_of(device: api.Device, driver: str, *, list_attributes: bool = False
 
 
 def attribute_value(attribute: api.DeviceAttribute, list_attributes: bool) -> Any:
-    """None: nothing that is understood."""
+    """None for unknown types."""
     if attribute.int_ is not None:
         return attribute.int_
     if attribute.bool_ is not None:
@@ -255,7 +255,7 @@ def attribute_value(attribute: api.DeviceAttribute, list_attributes: bool) -> An
 
 
 def _plain(value: Any) -> Any:
-    # Parity: constraints compare versions as texts.
+    # Parity: constraints compare versions as strings.
     return value.text if isinstance(value, Version) else value
 
 

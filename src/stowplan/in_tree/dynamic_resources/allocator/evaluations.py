@@ -1,9 +1,9 @@
-"""Evaluations of expensive expressions in portions: stopped when a budget is spent, and continued with the next one.
+"""Evaluations of expensive expressions in portions: suspended when a budget is spent, and resumed with the next one.
 
-An expression may take a second of CPU for one device, and an evaluation cannot be left in the middle: it is a tower of
-Python calls. So it is given a stack of its own, a thread, used as a coroutine: it runs only while its caller waits for
-it, and waits while the caller runs. Nothing happens at the same time, and when it stops depends on costs alone, so what
-comes of it is the same each time. Only what is expensive gets a thread: see `selectors.py`.
+An expression may take a second of CPU for one device, and an evaluation, which is nested Python calls, cannot be
+suspended by itself. So it gets a stack of its own: a thread that is used as a coroutine. It runs only while its caller
+waits for it, and waits while the caller runs. Nothing runs concurrently, and suspension depends on costs alone, so
+results are deterministic. Only expensive evaluations get a thread: see `selectors.py`.
 """
 
 from __future__ import annotations
@@ -17,25 +17,25 @@ from stowplan.cel.device_selectors import Evaluation, EvaluationError
 if TYPE_CHECKING:
     from stowplan.cel.device_selectors import Device, DeviceSelector
 
-#: What a look at the budget costs at least: steps that cost nothing take time, too.
+#: Minimum cost of a budget check, because steps without a cost take time, too.
 _LEAST_COST = 50
 
 
 class _Exchange:
-    """What the two sides hand to each other; the thread refers to nothing else."""
+    """State shared between the two sides; the thread refers to nothing else."""
 
     def __init__(self) -> None:
         self.resumed = Semaphore(0)
         self.stopped = Semaphore(0)
-        #: What the evaluation may cost until it stops.
+        #: Cost until the evaluation is suspended.
         self.left = 0
-        #: What it had cost when it was last looked at.
+        #: Cost at the last check.
         self.cost = 0
         self.abandoned = False
         self.outcome: Evaluation | EvaluationError | None = None
 
     def look(self, cost: int) -> bool:
-        """Called by the evaluation now and then; True ends it."""
+        """Called by the evaluation periodically; True aborts it."""
         self.left -= max(cost - self.cost, _LEAST_COST)
         self.cost = cost
         if self.left <= 0:
@@ -53,13 +53,13 @@ class SlowEvaluation:
 
     def __init__(self, selector: DeviceSelector, device: Device) -> None:
         self._exchange = _Exchange()
-        # An evaluation that nobody asks for any more ends: its thread would wait for ever.
+        # Ends an evaluation that is no longer referenced, whose thread would otherwise wait forever.
         finalize(self, self._exchange.abandon).atexit = False
         self._thread = Thread(target=_evaluate, args=(selector, device, self._exchange), daemon=True)
         self._thread.start()
 
     def run(self, steps: int) -> tuple[Evaluation | EvaluationError | None, int]:
-        """The outcome, None if it is to go on, and the steps that were taken. Raises what the evaluation raised."""
+        """The outcome (None if suspended), and the steps taken. Raises what the evaluation raised."""
         exchange = self._exchange
         exchange.left = steps
         exchange.resumed.release()
@@ -76,6 +76,6 @@ def _evaluate(selector: DeviceSelector, device: Device, exchange: _Exchange) -> 
         exchange.left -= exchange.outcome.cost - exchange.cost
     except EvaluationError as e:
         exchange.outcome = e
-    except BaseException as e:  # a bug: whoever waits has to see it
+    except BaseException as e:  # a bug: must reach the caller
         exchange.outcome = EvaluationError(f"internal error: {e!r}")
     exchange.stopped.release()

@@ -1,14 +1,14 @@
-"""Find devices for claims on one node: the first solution in a fixed order, as the reference finds it.
+"""Find devices for claims on one node: the first solution in the reference's order.
 
-Claims are satisfied one after the other, their requests one after the other, devices in the order of pools, slices and
-devices; where it does not go on, the last choice is taken back and the next one tried. The search is a machine with a
-stack of its own: it stops when its budget is spent and goes on from there when it gets another one.
+Claims are satisfied one after the other, their requests one after the other, with devices in the order of pools, slices
+and devices. On failure, the last choice is undone and the next one tried. The search is a state machine with an
+explicit stack: it stops when its budget is spent and can be continued with another one.
 
-What the reference tries again and again is left out where the outcome is known: a device for which the rest had no
-solution stands for all that are equal to it as far as these claims can tell.
+Repeated attempts of the reference are skipped if their outcome is known: if the rest had no solution with a device, it
+has none with any device that is equal for these claims.
 
 Upstream: allocateOne and allocateDevice of allocator_incubating.go. Differences (defects there): `distinctAttribute`
-holds for all devices of a request, and what a refused device took on the way is given back.
+applies to all devices of a request, and a rejected device releases what it took.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Pick(NamedTuple):
 
     request: int
     alternative: int
-    #: Place of the device among all of the node.
+    #: Index of the device among all of the node.
     device: int
     #: None: not a share, or of a device without capacities.
     consumed: tuple[tuple[str, Amount], ...] | None
@@ -42,20 +42,20 @@ class Pick(NamedTuple):
 class Verdict(Enum):
     FOUND = auto()
     NONE = auto()
-    #: None, and some pool of the node is invalid.
+    #: No solution, and some pool of the node is invalid.
     INVALID_POOL = auto()
     #: The attempt has to end.
     ERROR = auto()
-    #: The search took longer than a search may.
+    #: The search exceeded its time limit.
     TIMED_OUT = auto()
-    #: The search goes on with the next portion.
+    #: The search continues with the next portion.
     UNFINISHED = auto()
 
 
 class Problem(NamedTuple):
-    """Why an attempt has to end; names are put in when somebody reads it."""
+    """Why an attempt has to end; names are inserted on access."""
 
-    #: `{claim}`, `{device}` and `{pool}` stand for names.
+    #: `{claim}`, `{device}` and `{pool}` are placeholders for names.
     template: str
     claim: int = 0
     device: int | None = None
@@ -64,7 +64,7 @@ class Problem(NamedTuple):
 
 class Answer(NamedTuple):
     verdict: Verdict
-    #: For each claim, in the order in which devices were taken.
+    #: For each claim, in the order in which devices were chosen.
     picks: tuple[tuple[Pick, ...], ...] = ()
     problem: Problem | None = None
 
@@ -83,9 +83,9 @@ class _Position(NamedTuple):
     request: int = 0
     #: None: no alternative is chosen yet.
     alternative: int | None = None
-    #: How many devices the request has already.
+    #: Number of devices that the request already has.
     taken: int = 0
-    #: Devices from here on may be taken.
+    #: Index of the first device to try.
     start: int = 0
 
 
@@ -97,11 +97,11 @@ class _Prepared(NamedTuple):
 
 
 class _NextClaim:
-    """A claim is complete, the next one is worked on."""
+    """A claim is complete; continue with the next one."""
 
 
 class _Alternatives:
-    """One alternative after the other."""
+    """Try one alternative after the other."""
 
     __slots__ = ("all_exceeded", "position")
 
@@ -111,7 +111,7 @@ class _Alternatives:
 
 
 class _Choice:
-    """A device is chosen, one candidate after the other."""
+    """A device is chosen; try one candidate after the other."""
 
     __slots__ = ("candidate", "failed", "position", "prepared", "undo")
 
@@ -120,7 +120,7 @@ class _Choice:
         self.prepared = prepared
         self.candidate = position.start
         self.undo: _Undo | None = None
-        #: Kinds of devices for which there is no solution.
+        #: Kinds of devices without a solution.
         self.failed: set[Any] | None = None
 
 
@@ -158,11 +158,11 @@ class Search:
         self._position = _Position(0)
         self._stack: list[_NextClaim | _Alternatives | _Choice] = []
         self._picks: list[list[Pick]] = [[] for _ in claims]
-        #: For each claim what its constraints know: the values that are common, or those that are taken.
+        #: For each claim the states of its constraints: common values, or values taken.
         self._constraints: list[tuple[Any, ...]] = [(_UNSET,) * len(claim.constraints) for claim in claims]
-        #: Device -> claims that hold it as a whole.
+        #: Device -> claims that have it as a whole.
         self._held: dict[int, list[int]] = {}
-        #: Device -> what shares taken in this search consume.
+        #: Device -> consumption by shares chosen in this search.
         self._shares: dict[int, dict[str, Amount]] = {}
         self._needs: dict[Any, dict[str, Amount] | None] = {}
         self._kinds: dict[int, Any] = {}
@@ -182,13 +182,13 @@ class Search:
             self._taken += [bool(usage.taken >> k & 1) for k in range(len(view.devices))]
             self._shared.update({first + k: dict(consumed) for k, consumed in usage.shares})
             self._free.append(dict(usage.counters))
-        #: Pools that promise more than there is: none of their devices that consume counters can be had.
+        #: Pools with overcommitted counters: none of their devices that consume counters is available.
         self._overdrawn = [any(amount < 0 for amount in free.values()) for free in self._free]
 
     # -- running ------------------------------------------------------------------------------------------------------
 
     def run(self, budget: Budget) -> Answer | None:
-        """The answer; None: the budget is spent, run again to go on."""
+        """The answer; None: the budget is spent, call again to continue."""
         before = budget.left
         self._budget = budget
         try:
@@ -219,7 +219,7 @@ class Search:
             return self._take_back(top, exceeded)
         if isinstance(top, _Alternatives):
             return self._next_alternative(top, exceeded)
-        # Another choice for this claim may leave the next one something it needs less devices for.
+        # Another choice for this claim may leave the next one an alternative with fewer devices.
         self._stack.pop()
         return _Signal.FAILED
 
@@ -260,7 +260,8 @@ class Search:
             raise _BrokenError(Problem(text, claim, pool=unusable))
         return _Prepared(wanted, len(found), tuple(found))
 
-    # -- the machine --------------------------------------------------------------------------------------------------
+    # -- state machine
+    # ----------------------------------------------------------------------------------------------------
 
     def _enter(self, position: _Position) -> _Signal:
         assert self._prepared is not None
@@ -297,7 +298,7 @@ class Search:
         return self._go_to(frame.position)
 
     def _advance(self, frame: _Choice) -> _Signal:
-        """Take the next device that can be had, and go on."""
+        """Choose the next available device, and continue."""
         position, wanted = frame.position, frame.prepared.wanted
         budget = self._budget
         if wanted.everything:
@@ -329,11 +330,11 @@ class Search:
         return self._is_selectable(claim, wanted, device) and self._has_capacity(wanted, device, self._devices[device])
 
     def _take_back(self, frame: _Choice, exceeded: bool) -> _Signal:
-        """What followed the choice has no solution."""
+        """Undo a choice after which there is no solution."""
         undo = frame.undo
         assert undo is not None
         final = exceeded or frame.prepared.wanted.everything
-        # Before anything is changed: the budget may be spent here, too.
+        # Must precede any change: the budget may be spent here, too.
         kind = None if final else self._kind(undo.device)
         frame.undo = None
         self._undo(frame.position.claim, undo)
@@ -368,7 +369,7 @@ class Search:
         return not self._features.consumable_capacity or self._need(wanted, device, pooled) is not None
 
     def _need(self, wanted: Wanted, device: int, pooled: PooledDevice) -> dict[str, Amount] | None:
-        """What the request would consume; None: that is not to be had."""
+        """What the request would consume; None: it is not available."""
         content = pooled.content
         if not content.capacities:
             return None if wanted.capacity else {}
@@ -385,7 +386,7 @@ class Search:
         return need
 
     def _take(self, position: _Position, wanted: Wanted, device: int, *, must: bool) -> _Undo | None:
-        """Take the device and say how to give it back; None: it cannot be had."""
+        """Choose the device and return how to undo that; None: it is not available."""
         claim, pooled = position.claim, self._devices[device]
         content = pooled.content
         if self._in_use(claim, wanted, device):
@@ -445,7 +446,7 @@ class Search:
             free[counter] -= sign * amount
 
     def _satisfied(self, claim: int, wanted: Wanted, pooled: PooledDevice) -> tuple[Any, ...] | None:
-        """What the claim's constraints know once they have the device as well; None: one of them refuses it."""
+        """The states of the claim's constraints with the device added; None: one of them rejects it."""
         states = self._constraints[claim]
         if not states:
             return states
@@ -463,7 +464,7 @@ class Search:
         return not self._held.get(device) and device not in self._shares
 
     def _kind(self, device: int) -> Any:
-        """All that these claims can tell of a device that nothing took in this search."""
+        """Everything that these claims can observe of a device that is not used in this search."""
         found = self._kinds.get(device)
         if found is None:
             found = self._kinds[device] = self._kind_of(device)
@@ -478,7 +479,7 @@ class Search:
                 for wanted in request.alternatives:
                     verdict = self._verdicts.judge(wanted, content, self._budget)
                     if isinstance(verdict, SelectorError):
-                        # Like no other: whether the error comes up depends on the order.
+                        # Unique: whether the error occurs depends on the order.
                         return device
                     admitted.append(verdict)
         return (
@@ -503,15 +504,15 @@ _REFUSED: Any = _Refused()
 
 
 def _with(constraint: Constraint, state: Any, pooled: PooledDevice) -> Any:
-    """The constraint's state with one device more.
+    """The constraint's state with one more device.
 
-    Of equal values: those common to all so far. Of distinct ones: those taken so far.
+    For equal values: those common to all devices so far. For distinct ones: those taken so far.
     """
     values: Values | None = pooled.content.values(constraint.attribute)
     if values is None:
         return _REFUSED
     if state is _UNSET:
-        # Parity: the first device is taken even if its value is of no known type.
+        # Parity: the first device is accepted even if its value is of an unknown type.
         return values
     if not values:
         return _REFUSED

@@ -1,7 +1,7 @@
-"""Which devices the selectors of a request admit: evaluated once per distinct device content, and paid for.
+"""Which devices the selectors of a request match: evaluated once per distinct device content, within a budget.
 
-Evaluation costs count towards the budget of a search, and an evaluation stops when that is spent, so that expensive
-expressions cannot hold up other pods.
+Evaluation costs count towards the budget of a search, and an evaluation is suspended when that is spent, so that
+expensive expressions cannot delay other pods.
 """
 
 from __future__ import annotations
@@ -16,20 +16,20 @@ if TYPE_CHECKING:
     from stowplan.in_tree.dynamic_resources.allocator.claims import Selector, Wanted
     from stowplan.in_tree.dynamic_resources.allocator.devices import DeviceContent
 
-#: Verdicts that are kept.
+#: Maximum number of cached results.
 _MAX_KEPT = 500_000
 
 
-#: A look at one device for one request.
+#: Cost of checking one device for one request.
 LOOK = 8
 
 
 class BudgetSpentError(Exception):
-    """The search has to stop for now."""
+    """The search has to be suspended."""
 
 
 class Budget:
-    """Steps that searches may take. One takes about a microsecond at most: a unit of cost of CEL takes half of one."""
+    """Steps that searches may take. A step takes at most about a microsecond; a unit of CEL cost takes half of one."""
 
     __slots__ = ("left",)
 
@@ -45,17 +45,17 @@ class Budget:
 
 
 class SelectorError(Exception):
-    """An expression that does not compile, or fails on a device."""
+    """An expression that does not compile, or fails for a device."""
 
     def __init__(self, selector: Selector, what: str) -> None:
         super().__init__(what)
-        #: "": the claim that has the selector.
+        #: "" for the claim that has the selector.
         self.class_name = selector.class_name
         self.text = f"selector #{selector.number}: CEL {what}"
 
 
 class _Judging:
-    """Selectors that are asked about one device, one after the other."""
+    """The selectors of a request, evaluated for one device."""
 
     __slots__ = ("_content", "_list_attributes", "_place", "_selectors", "_slow")
 
@@ -64,11 +64,11 @@ class _Judging:
         self._content = content
         self._list_attributes = list_attributes
         self._place = 0
-        #: The evaluation that is under way.
+        #: The suspended evaluation.
         self._slow: SlowEvaluation | None = None
 
     def go_on(self, budget: Budget) -> bool | SelectorError:
-        """Whether all selectors admit the device; the first that does not decides. Raises BudgetSpentError."""
+        """Whether all selectors match the device, up to the first that does not. Raises BudgetSpentError."""
         while self._place < len(self._selectors):
             selector = self._selectors[self._place]
             try:
@@ -97,11 +97,11 @@ class _Judging:
         self._slow = None
         if isinstance(found, EvaluationError):
             raise found
-        # `boolean` says what is wrong with a value that is no bool.
+        # `boolean` reports values that are not bool.
         return compiled.boolean(found.value)
 
     def _quick(self, compiled: DeviceSelector, budget: Budget) -> Evaluation | EvaluationError | None:
-        """The outcome of what is not expensive; nearly everything."""
+        """The outcome of an expression that is not expensive, which nearly all are."""
         try:
             found = compiled.evaluate(self._content.selected, interrupted=_is_expensive)
         except EvaluationError as e:
@@ -118,20 +118,20 @@ class SelectorVerdicts:
         self._list_attributes = list_attributes
         self._verdicts: dict[tuple[Selector, ...], dict[DeviceContent, bool | SelectorError]] = {}
         self._kept = 0
-        #: How often selectors of a request were asked about a device so far.
+        #: Number of evaluations so far.
         self.evaluated = 0
-        #: What was stopped in the middle, the oldest first.
+        #: Suspended evaluations, the oldest first.
         self._under_way: dict[tuple[tuple[Selector, ...], DeviceContent], _Judging] = {}
 
     def of(self, wanted: Wanted) -> dict[DeviceContent, bool | SelectorError]:
-        """What is known of a request's selectors; grows by `judge`."""
+        """The known results of a request's selectors; extended by `judge`."""
         if self._kept > _MAX_KEPT:
             self._verdicts.clear()
             self._kept = 0
         return self._verdicts.setdefault(wanted.selectors, {})
 
     def judge(self, wanted: Wanted, content: DeviceContent, budget: Budget) -> bool | SelectorError:
-        """Whether all selectors admit the device. Raises BudgetSpentError: the next call goes on from there."""
+        """Whether all selectors match the device. Raises BudgetSpentError; the next call continues from there."""
         known = self.of(wanted)
         verdict = known.get(content)
         if verdict is None:
@@ -159,9 +159,9 @@ def _is_expensive(cost: int) -> bool:
     return cost >= _EXPENSIVE
 
 
-#: An evaluation that fails does not say what it cost.
+#: The assumed cost of an evaluation that fails, which does not report it.
 _COST_OF_FAILURE = 1000
-#: What costs more may be stopped in the middle.
+#: From this cost on, evaluations can be suspended.
 _EXPENSIVE = 2000
-#: Evaluations in the middle that are kept.
+#: Maximum number of suspended evaluations.
 _MAX_UNDER_WAY = 16

@@ -1,0 +1,112 @@
+"""Explanations of the plugins of a profile, for one inspection.
+
+A plugin whose explanation raises is explained by its reasons alone, so a bug in it only costs details.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from stowplan.framework.explanations.explanation import Explanation
+from stowplan.framework.explanations.remedy import Remedy
+from stowplan.framework.status import PROPAGATED
+from stowplan.klog import get_logger
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    import numpy.typing as npt
+
+    from stowplan.explain.suggestions.inspection import VerdictInspection
+    from stowplan.framework.explanations.changes import Way
+    from stowplan.framework.explanations.grouping import Refusal, Rows
+
+T = TypeVar("T")
+
+#: Extension points that reject a pod, in the order in which obstacles are listed.
+_REFUSING_POINTS = ("filter", "preFilter", "preEnqueue")
+
+_log = get_logger(__name__)
+
+
+class Explanations:
+    """The plugins' explanations, each created once."""
+
+    def __init__(self, inspection: VerdictInspection) -> None:
+        self._inspection = inspection
+        self._made: dict[str, Explanation] = {}
+
+    def _of(self, plugin: str) -> Explanation:
+        found = self._made.get(plugin)
+        if found is None:
+            found = self._made[plugin] = self._make(plugin)
+        return found
+
+    def _make(self, name: str) -> Explanation:
+        plain = Explanation(self._inspection)
+        # Several plugins may have restricted the nodes together: the name is then a list.
+        plugin = self._inspection.framework.plugins.get(name)
+        if plugin is None:
+            return plain
+        found = guarded(name, lambda: plugin.explanation(self._inspection), None)
+        return found if isinstance(found, Explanation) else plain
+
+    # -- details ------------------------------------------------------------------------------------------------------
+
+    def of_node(self, refusal: Refusal, row: int) -> str:
+        """All details of one node of a group."""
+        return guarded(refusal.plugin, lambda: self._of(refusal.plugin).of_node(refusal, row), "")
+
+    def of_group(self, refusal: Refusal) -> str:
+        """The details of a group of nodes, in one line."""
+        return guarded(refusal.plugin, lambda: self._of(refusal.plugin).of_group(refusal), "")
+
+    def reason_text(self, refusal: Refusal) -> str:
+        return guarded(refusal.plugin, lambda: self._of(refusal.plugin).reason_text(refusal), refusal.text)
+
+    # -- obstacles and remedies ---------------------------------------------------------------------------------------
+
+    def obstacles(self) -> list[str]:
+        """Facts that make every node infeasible; the hardest to change first, then in the profile's order."""
+        points = self._inspection.framework.points
+        names = dict.fromkeys(name for point in _REFUSING_POINTS for name in points[point])
+        ordered = sorted(names, key=lambda name: not self._of(name).obstacles_first)
+        return [text for name in ordered for text in self._obstacles(name)]
+
+    def _obstacles(self, name: str) -> list[str]:
+        return guarded(name, lambda: [str(text) for text in self._of(name).obstacles()], [])
+
+    def remedies(self) -> dict[str, Remedy]:
+        """Plugin -> remedy, for every plugin that rejects some node."""
+        return {name: self._remedy(name, mask) for name, mask in self._inspection.masks.items()}
+
+    def _remedy(self, name: str, mask: npt.NDArray[Any]) -> Remedy:
+        def asked() -> Remedy | None:
+            remedy = self._of(name).remedy(mask)
+            if remedy is not None and remedy.classes.shape != mask.shape:
+                raise ValueError("a remedy needs one class for each row")
+            return remedy
+
+        return guarded(name, asked, None) or Remedy(self._inspection, mask)
+
+    def ways(self, plugin: str, remedy: Remedy, kind: int, rows: Rows) -> list[Way]:
+        return guarded(plugin, lambda: list(remedy.ways(kind, rows)), [])
+
+    def ways_for_pod(self, plugin: str) -> Sequence[Way]:
+        """Ways to resolve a plugin's rejection of the pod as a whole."""
+        return guarded(plugin, lambda: list(self._of(plugin).ways_for_pod()), [])
+
+    def remedies_cover(self, plugins: frozenset[str]) -> bool:
+        """Whether the Filters of these plugins reject all nodes that their PreFilters excluded."""
+        return all(self._of(name).filter_repeats_pre_filter for name in plugins)
+
+
+def guarded(plugin: str, ask: Callable[[], T], otherwise: T) -> T:
+    """The result, or `otherwise` if the plugin's explanation raises."""
+    try:
+        return ask()
+    except PROPAGATED:
+        raise
+    except BaseException as e:
+        _log.error(e, "a plugin's explanation failed and is left out", plugin=plugin)
+        return otherwise

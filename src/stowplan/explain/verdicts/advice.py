@@ -1,0 +1,75 @@
+"""What would help a pod, as plain data; `suggestions/` works it out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from stowplan.framework.explanations.formatting import count, joined, listed
+from stowplan.inspection.records import SuggestionRecord
+
+if TYPE_CHECKING:
+    from stowplan.api.types import Pod
+    from stowplan.framework.explanations.changes import Change
+
+
+@dataclass(frozen=True)
+class Suggestion:
+    """A change that was tried, and what it gains."""
+
+    changes: tuple[Change, ...]
+    #: How many nodes would take the pod.
+    gain: int
+    #: The first of them.
+    nodes: tuple[str, ...]
+    note: str = ""
+
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(change.kind for change in self.changes))
+
+    @property
+    def cost(self) -> int:
+        return sum(change.cost for change in self.changes)
+
+    @property
+    def deed(self) -> str:
+        return joined([change.text for change in self.changes])
+
+    @property
+    def text(self) -> str:
+        if not self.gain:
+            return f"{self.deed} (no node takes the pod even then)"
+        named = listed(self.nodes) if self.gain <= len(self.nodes) else f"{', '.join(self.nodes[:3])}, …"
+        named = "" if any(change.nodes for change in self.changes) else f" ({named})"
+        return f"{self.deed} to gain {count(self.gain, 'node')}{named}"
+
+    def applied_to(self, pod: Pod) -> Pod:
+        """The pod as suggested; what is to change about nodes and other pods is not in it."""
+        for change in self.changes:
+            pod = pod if change.on_pod is None else change.on_pod(pod)
+        return pod
+
+    @property
+    def changes_data(self) -> tuple[dict[str, Any], ...]:
+        return tuple({"kind": change.kind, **change.data} for change in self.changes)
+
+    def record(self) -> SuggestionRecord:
+        return SuggestionRecord(
+            text=self.text, gain=self.gain, nodes=self.nodes, changes=self.changes_data, note=self.note
+        )
+
+
+@dataclass(frozen=True)
+class Advice:
+    """What would help, and facts that stand in the way whatever is changed about the pod's neighbours."""
+
+    suggestions: tuple[Suggestion, ...] = ()
+    obstacles: tuple[str, ...] = ()
+
+    def fields(self) -> dict[str, Any]:
+        """The fields of a `VerdictRecord`."""
+        return {
+            "suggestions": tuple(suggestion.record() for suggestion in self.suggestions),
+            "obstacles": self.obstacles,
+        }

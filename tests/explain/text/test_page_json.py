@@ -1,0 +1,63 @@
+"""Pages that travel: they arrive as they were sent, and what is none is refused."""
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from stowplan.explain.text.page_json import PageError, page_from_json, page_to_json
+from stowplan.explain.text.tables import STYLES, Grid, Line, plain
+
+printable = st.text(
+    st.characters(categories=["L", "N", "P", "S", "Zs"], exclude_characters="\u00a0\u2007\u3000"), max_size=9
+).filter(str.isprintable)
+cells = printable | st.lists(st.tuples(printable, st.sampled_from(sorted(STYLES))), max_size=3).map(tuple)
+lines = st.builds(Line, cells, st.integers(0, 9), st.booleans())
+grids = st.integers(1, 4).flatmap(
+    lambda width: st.builds(
+        Grid,
+        st.lists(st.lists(cells, min_size=width, max_size=width), max_size=4),
+        st.just(()) | st.lists(printable, min_size=width, max_size=width),
+        st.frozensets(st.integers(0, width - 1)),
+        st.integers(0, 9),
+    )
+)
+
+
+def as_lists(block):
+    if isinstance(block, Line):
+        return block
+    return [list(map(list, block.rows)), list(block.header), block.right, block.indent]
+
+
+@given(st.lists(lines | grids, max_size=5))
+def test_what_is_sent_arrives(blocks):
+    arrived = page_from_json(json.loads(json.dumps(page_to_json(blocks))))
+    assert [as_lists(block) for block in arrived] == [as_lists(block) for block in blocks]
+    assert plain(arrived) == plain(blocks)
+
+
+anything = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=5),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(st.sampled_from(["type", "text", "rows", "header", "right", "indent"]), inner, max_size=4)
+    ),
+    max_leaves=8,
+)
+
+
+@given(anything)
+def test_whatever_comes_is_a_page_or_an_error(data):
+    try:
+        blocks = page_from_json(data)
+    except PageError:
+        return
+    assert all(char.isprintable() or char == "\n" for char in plain(blocks))
+
+
+@pytest.mark.parametrize("text", ["\x1b[31m", "a\nb", "\r", "\u202e", "\x07"])
+def test_nothing_steers_the_terminal(text):
+    sent = [{"type": "line", "text": [[text, "head"]]}, {"type": "grid", "rows": [[text]], "header": [text]}]
+    assert plain(page_from_json(sent)).replace("\n", "").isprintable()

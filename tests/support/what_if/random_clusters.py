@@ -1,0 +1,175 @@
+"""Random small clusters with what pods can hang on: volumes, preemption, profiles, gates, budgets, images, groups.
+
+`a_cluster` draws one with a `random.Random`, so that a property test can take Hypothesis' own.
+"""
+
+from dataclasses import dataclass
+
+from stowplan.testing import a_node, a_pod
+
+ZONE, HOST = "topology.kubernetes.io/zone", "kubernetes.io/hostname"
+WEB = {"matchLabels": {"app": "web"}}
+CONFIG = {
+    "apiVersion": "kubescheduler.config.k8s.io/v1",
+    "kind": "KubeSchedulerConfiguration",
+    "profiles": [
+        {"schedulerName": "default-scheduler"},
+        {
+            "schedulerName": "packing",
+            "plugins": {"multiPoint": {"disabled": [{"name": "NodeResourcesBalancedAllocation"}]}},
+            "pluginConfig": [
+                {
+                    "name": "NodeResourcesFit",
+                    "args": {"scoringStrategy": {"type": "MostAllocated", "resources": [{"name": "cpu", "weight": 1}]}},
+                }
+            ],
+        },
+    ],
+}
+
+SHAPES = {
+    "plain": lambda pod, random: pod,
+    "web": lambda pod, random: pod.labels(app="web"),
+    "spread": lambda pod, random: pod.labels(app="web").spreads(ZONE, WEB),
+    "apart": lambda pod, random: pod.labels(app="web").avoids_pods(HOST, WEB),
+    "with": lambda pod, random: pod.requires_pods(ZONE, WEB),
+    "port": lambda pod, random: pod.host_port(80),
+    "gated": lambda pod, random: pod.gated("wait"),
+    "important": lambda pod, random: pod.priority(random.choice([5, 10])),
+    "important and meek": lambda pod, random: pod.priority(10).never_preempts(),
+    "packing": lambda pod, random: pod.scheduler("packing"),
+    "other scheduler": lambda pod, random: pod.scheduler("other"),
+    "image": lambda pod, random: pod.image("img:1"),
+    "ssd": lambda pod, random: pod.node_selector(disk="ssd"),
+    "tolerant": lambda pod, random: pod.tolerates("k"),
+    "volume": lambda pod, random: pod.claims_volume(f"claim-of-{pod.obj()['metadata']['name']}"),
+    "one writer": lambda pod, random: pod.claims_volume("shared"),
+    "ephemeral": lambda pod, random: pod.volume("scratch", ephemeral={"volumeClaimTemplate": {"spec": _claim_spec()}}),
+}
+
+
+@dataclass
+class Drawn:
+    nodes: list
+    pods: list
+    others: list
+
+    @property
+    def objects(self):
+        return [*self.nodes, *self.pods, *self.others]
+
+
+def a_cluster(random):
+    drawn = Drawn([], [], _classes(random))
+    for i in range(random.randint(2, 5)):
+        drawn.nodes.append(_a_node(f"n{i}", "abc"[i % 3], random))
+    for i in range(random.randint(0, 10)):
+        pod, kind = a_shaped_pod(f"p{i}", random)
+        if kind != "gated" and random.random() < 0.7:
+            pod["spec"]["nodeName"] = random.choice(drawn.nodes)["metadata"]["name"]
+        elif random.random() < 0.1:
+            pod["status"] = {"nominatedNodeName": random.choice(drawn.nodes)["metadata"]["name"]}
+        drawn.pods.append(pod)
+        drawn.others += claims_of(pod, drawn, random)
+    if random.random() < 0.3:
+        drawn.others.append(_budget(random.randint(0, 2)))
+    return drawn
+
+
+def a_shaped_pod(name, random):
+    kind = random.choice(list(SHAPES))
+    made = SHAPES[kind](a_pod(name).requests(cpu=random.choice(["100m", "500m", "1", "2"])), random).obj()
+    made["metadata"]["uid"] = name
+    if random.random() < 0.8:
+        owner = random.choice(["ReplicaSet"] * 8 + ["DaemonSet"])
+        reference = {"apiVersion": "apps/v1", "kind": owner, "name": "web-abc", "uid": "u", "controller": True}
+        made["metadata"]["ownerReferences"] = [reference]
+    return made, kind
+
+
+def claims_of(pod, drawn, random):
+    """Claims and volumes for a pod; those of a pod on a node are bound to volumes of its zone."""
+    zones = {node["metadata"]["name"]: node["metadata"]["labels"][ZONE] for node in drawn.nodes}
+    zone = zones.get(pod["spec"].get("nodeName", ""))
+    known = {obj["metadata"]["name"] for obj in drawn.others}
+    for volume in pod["spec"].get("volumes", ()):
+        name = volume.get("persistentVolumeClaim", {}).get("claimName") or f"{pod['metadata']['name']}-scratch"
+        if name in known:
+            continue
+        owner = pod["metadata"] if "ephemeral" in volume else None
+        if zone is not None or name == "shared":
+            yield _volume(f"pv-{name}", zone or random.choice("abc"), name)
+            yield _claim(name, owner, bound=True)
+        else:
+            if random.random() < 0.5:
+                yield _volume(f"pv-{name}", random.choice("abc"))
+            yield _claim(name, owner, bound=False, storage_class=random.choice(["local", "csi"]))
+
+
+def _a_node(name, zone, random):
+    made = a_node(name).labels(**{HOST: name}).zone(zone)
+    made = made.allocatable(cpu=random.choice(["1", "2", "4"]), memory="8Gi", pods=random.choice(["3", "10"]))
+    made = made.labels(disk="ssd") if random.random() < 0.3 else made
+    made = made.tainted("k") if random.random() < 0.15 else made
+    made = made.unschedulable() if random.random() < 0.1 else made
+    return (made.image("img:1", size=500_000_000) if random.random() < 0.3 else made).obj()
+
+
+def _classes(random):
+    kind = {"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "volumeBindingMode": "WaitForFirstConsumer"}
+    local = {**kind, "metadata": {"name": "local"}, "provisioner": "kubernetes.io/no-provisioner"}
+    csi = {**kind, "metadata": {"name": "csi"}, "provisioner": "csi.example.com"}
+    if random.random() < 0.5:
+        csi["allowedTopologies"] = [{"matchLabelExpressions": [{"key": ZONE, "values": ["a"]}]}]
+    return [local, csi]
+
+
+def _claim_spec(storage_class="csi", mode="ReadWriteOnce"):
+    size = {"requests": {"storage": "1Gi"}}
+    return {"accessModes": [mode], "storageClassName": storage_class, "resources": size}
+
+
+def _claim(name, owner, *, bound, storage_class="local"):
+    metadata = {"name": name, "namespace": "default", "uid": name}
+    spec = _claim_spec(storage_class, "ReadWriteOncePod" if name == "shared" else "ReadWriteOnce")
+    if owner is not None:
+        reference = {"apiVersion": "v1", "kind": "Pod", "name": owner["name"], "uid": owner["uid"], "controller": True}
+        metadata["ownerReferences"] = [reference]
+    made = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": metadata, "spec": spec}
+    if bound:
+        metadata["annotations"] = {"pv.kubernetes.io/bind-completed": "yes"}
+        spec["volumeName"] = f"pv-{name}"
+        made["status"] = {"phase": "Bound"}
+    return made
+
+
+def _volume(name, zone, claim=None):
+    terms = [{"matchExpressions": [{"key": ZONE, "operator": "In", "values": [zone]}]}]
+    spec = {
+        "capacity": {"storage": "1Gi"},
+        "accessModes": ["ReadWriteOnce", "ReadWriteOncePod"],
+        "storageClassName": "local",
+        "csi": {"driver": "csi.example.com", "volumeHandle": name},
+        "nodeAffinity": {"required": {"nodeSelectorTerms": terms}},
+    }
+    status = {}
+    if claim:
+        spec["claimRef"] = {"namespace": "default", "name": claim, "uid": claim}
+        status = {"phase": "Bound"}
+    return {
+        "apiVersion": "v1",
+        "kind": "PersistentVolume",
+        "metadata": {"name": name},
+        "spec": spec,
+        "status": status,
+    }
+
+
+def _budget(allowed):
+    return {
+        "apiVersion": "policy/v1",
+        "kind": "PodDisruptionBudget",
+        "metadata": {"name": "web", "namespace": "default"},
+        "spec": {"selector": WEB},
+        "status": {"disruptionsAllowed": allowed, "observedGeneration": 1},
+    }

@@ -1,0 +1,262 @@
+"""Counterfactuals against what they foretell: the change made to the objects, in a new cluster, and scheduled there.
+
+Everything is built anew for each step, so nothing of a transaction, of reuse or of equal pods can hide in it.
+"""
+
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from stowplan import Cluster
+from stowplan.api.affinity import Taint as TaintOfNode
+from stowplan.api.decode import decode_object
+from stowplan.api.types import Node, PersistentVolumeClaim, Pod
+from stowplan.loading.unmade_claims import ephemeral_claims
+from stowplan.what_if import AddNodes, Label, NodeKind, Put, Remove, Scale, Taint, drain, fit, survive, what_if
+from stowplan.what_if.changes import Drain
+from stowplan.what_if.nodes import cordoned
+from stowplan.what_if.pods import Fate, copy_of, fate_of, made_anew, named, on_node
+from support.examples import examples
+from support.what_if.random_clusters import CONFIG, HOST, ZONE, a_cluster, a_shaped_pod, claims_of
+
+RANDOM = st.randoms(use_true_random=False)
+
+
+def anew(pods):
+    """Pods as their controllers make them again, with the claims that are made for them."""
+    for pod in map(made_anew, pods):
+        yield from (*ephemeral_claims(pod), pod)
+
+
+def claims_gone(objects, pods):
+    """The objects without those that go with pods."""
+    owners = {pod.metadata.uid for pod in pods}
+
+    def goes(obj):
+        return isinstance(obj, PersistentVolumeClaim) and any(o.uid in owners for o in obj.metadata.owner_references)
+
+    return [obj for obj in objects if not goes(obj)]
+
+
+class Real:
+    """A cluster whose scheduler runs for real; everybody that it evicts comes back."""
+
+    def __init__(self, objects):
+        self.cluster = Cluster(objects, CONFIG)
+        self.moves, self.stranded, self.displaced = [], set(), []
+
+    def places(self, pods):
+        """These look for a node, and whoever they push away."""
+        pods = list(pods)
+        while pods:
+            for obj in anew(pods):
+                self.cluster.add(obj)
+            pods = self._placed(sorted(pods, key=lambda pod: -(pod.spec.priority or 0)))
+
+    def _placed(self, pods):
+        before = {info.uid: info.pod for info in self.cluster.state.placed_pods()}
+        for pod in pods:
+            key = f"default/{pod.metadata.name}"
+            if self.cluster.engine.framework_for(self.cluster.pod(key)) is None:
+                self.stranded.add(key)
+                continue
+            (decision,) = self.cluster.schedule([key])
+            if decision.node_name:
+                self.moves.append((key, decision.node_name))
+                self.stranded.discard(key)
+            else:
+                self.stranded.add(key)
+        return self._pushed_away(before)
+
+    def places_all(self):
+        evicted = True
+        while evicted:
+            before = {info.uid: info.pod for info in self.cluster.state.placed_pods()}
+            self.cluster.schedule()
+            evicted = self._pushed_away(before)
+            for obj in anew(evicted):
+                self.cluster.add(obj)
+        return self
+
+    def _pushed_away(self, before):
+        after = {info.uid for info in self.cluster.state.placed_pods()}
+        gone = [pod for uid, pod in before.items() if uid not in after]
+        self.displaced += [f"default/{pod.metadata.name}" for pod in gone]
+        self.cluster = Cluster(claims_gone(self.cluster.state.everything(), gone), CONFIG)
+        return [pod for pod in gone if fate_of(pod) is Fate.COMES_BACK]
+
+    def homes(self):
+        infos = self.cluster.state.placed_pods()
+        return {info.key: info.node_name for info in infos if fate_of(info.pod) is not Fate.BELONGS_TO_NODE}
+
+
+def without(objects, leaving):
+    gone = {pod.metadata.name for pod in leaving}
+    return [obj for obj in claims_gone(objects, leaving) if not (isinstance(obj, Pod) and obj.metadata.name in gone)]
+
+
+def on(objects, name):
+    return [obj for obj in objects if isinstance(obj, Pod) and obj.spec.node_name == name]
+
+
+def changed_node(objects, name, change):
+    return [change(obj) if isinstance(obj, Node) and obj.metadata.name == name else obj for obj in objects]
+
+
+def labelled(node):
+    return replace(node, metadata=replace(node.metadata, labels={**node.metadata.labels, "disk": "ssd"}))
+
+
+def tainted(node):
+    taints = (*node.spec.taints, TaintOfNode(key="k", effect="NoExecute"))
+    return replace(node, spec=replace(node.spec, taints=taints))
+
+
+def unschedulable(node):
+    return replace(node, spec=replace(node.spec, unschedulable=True))
+
+
+def more_nodes(objects, name, number):
+    """So many like it, with its DaemonSets' pods."""
+    (node,) = (obj for obj in objects if isinstance(obj, Node) and obj.metadata.name == name)
+    daemons = [pod for pod in on(objects, name) if fate_of(pod) is Fate.BELONGS_TO_NODE]
+    for i in range(number):
+        added = f"{name}-like-{i + 1}"
+        labels = {**node.metadata.labels, HOST: added}
+        metadata = replace(node.metadata, name=added, uid=added, labels=labels)
+        yield replace(node, metadata=metadata, spec=replace(node.spec, unschedulable=False))
+        yield from (on_node(pod, added, f"{pod.metadata.name}-on-{added}") for pod in daemons)
+
+
+@examples(150)
+@given(RANDOM)
+def test_what_if(random):
+    drawn = a_cluster(random)
+    cluster = Cluster(drawn.objects, CONFIG)
+    objects = cluster.state.everything()
+    name = random.choice(drawn.nodes)["metadata"]["name"]
+    here = on(objects, name)
+    real, back, late = objects, [], []
+    match kind := random.choice(["add", "remove", "label", "taint", "drain", "put", "scale"]):
+        case "add":
+            number = random.randint(1, 2)
+            change, real = AddNodes(number, name), [*objects, *more_nodes(objects, name, number)]
+        case "remove":
+            change, back = Remove(name), here
+            real = [obj for obj in without(objects, here) if not (isinstance(obj, Node) and obj.metadata.name == name)]
+        case "label":
+            change, real = Label(name, "disk", "ssd"), changed_node(objects, name, labelled)
+        case "taint":
+            back = [pod for pod in here if not pod.spec.tolerations]
+            change = Taint(name, "k", effect="NoExecute")
+            real = changed_node(without(objects, back), name, tainted)
+        case "drain":
+            back = [pod for pod in here if fate_of(pod) is not Fate.BELONGS_TO_NODE]
+            change, real = Drain(name), changed_node(without(objects, back), name, unschedulable)
+        case "put":
+            pod, _ = a_shaped_pod("new", random)
+            new = [*map(decode_object, claims_of(pod, drawn, random)), decode_object(pod)]
+            change, late = Put(tuple(new)), new
+        case "scale":
+            mine = [obj for obj in objects if isinstance(obj, Pod) and fate_of(obj) is Fate.COMES_BACK]
+            change = Scale("Deployment", "default", "web", len(mine) + 1 if mine else 0)
+            # Whoever has a node comes first.
+            models = sorted(mine, key=lambda pod: not pod.spec.node_name)[:1]
+            fresh = [named(made_anew(pod), f"web-added-{len(mine)}") for pod in models]
+            late = [obj for pod in fresh for obj in (*ephemeral_claims(pod), pod)]
+    before = cluster.state.dump()
+    found = what_if(cluster, change)
+    assert cluster.state.dump() == before
+    after = Real(real)
+    # In the order in which they come.
+    for obj in (*anew(pod for pod in back if fate_of(pod) is Fate.COMES_BACK), *late):
+        after.cluster.add(obj)
+    after.places_all()
+    usual = Real(objects).places_all()
+    assert sorted(found.before.pending) == sorted(usual.cluster.pending()), kind
+    assert sorted(found.after.pending) == sorted(after.cluster.pending()), kind
+    homes, usually = after.homes(), usual.homes()
+    assert found.placed == {key: node for key, node in homes.items() if key not in usually}, kind
+
+
+def placed_one_by_one(objects, pod, most):
+    """Each copy in a cluster of its own."""
+    nodes = []
+    while len(nodes) < most:
+        fresh = copy_of(pod, f"copy-{len(nodes)}")
+        cluster = Cluster([*objects, *ephemeral_claims(fresh)], CONFIG)
+        (decision,) = cluster.schedule([fresh])
+        if not decision.node_name:
+            break
+        nodes.append(decision.node_name)
+        objects = cluster.state.everything()
+    return nodes
+
+
+@examples(80)
+@given(RANDOM)
+def test_fit(random):
+    drawn = a_cluster(random)
+    pod, kind = a_shaped_pod("asked", random)
+    if kind == "other scheduler":
+        return
+    if kind != "ephemeral":
+        drawn.others += claims_of(pod, drawn, random)
+    pod = decode_object(pod)
+    cluster = Cluster(drawn.objects, CONFIG)
+    objects = cluster.state.everything()
+    model = random.choice(drawn.nodes)["metadata"]["name"]
+    wanted = random.choice([None, 1, 3, 8])
+    before = cluster.state.dump()
+    found = fit(cluster, pod, replicas=wanted, kinds=None if wanted is None else [NodeKind(model)])
+    assert cluster.state.dump() == before
+    nodes = placed_one_by_one(objects, pod, 60 if wanted is None else wanted)
+    assert found.per_node == {node: nodes.count(node) for node in sorted(set(nodes))}, kind
+    for add in found.nodes_to_add:
+        for number, enough in ((add.count, True), (add.count - 1, False)):
+            larger = [*objects, *more_nodes(objects, model, number)]
+            assert (len(placed_one_by_one(larger, pod, wanted)) == wanted) is enough, kind
+
+
+@examples(80)
+@given(RANDOM)
+def test_drain(random):
+    drawn = a_cluster(random)
+    cluster = Cluster(drawn.objects, CONFIG)
+    names = [node["metadata"]["name"] for node in random.sample(drawn.nodes, random.randint(1, 2))]
+    found = drain(cluster, names)
+    objects = cluster.state.everything()
+    for name in names:
+        objects = changed_node(objects, name, cordoned)
+    real = Real(objects)
+    blocked = {block.pod for block in found.blocked_by}
+    for name in found.nodes:
+        for pod in on(real.cluster.state.everything(), name):
+            fate = fate_of(pod)
+            if fate is not Fate.BELONGS_TO_NODE and f"default/{pod.metadata.name}" not in blocked:
+                real.cluster = Cluster(without(real.cluster.state.everything(), [pod]), CONFIG)
+                real.places([pod] if fate is Fate.COMES_BACK else [])
+    assert [(move.pod, move.to) for move in found.moves] == real.moves
+    assert {stranded.pod for stranded in found.stranded} == real.stranded
+    assert set(found.displaced) == set(real.displaced)
+
+
+@examples(80)
+@given(RANDOM)
+def test_survive(random):
+    drawn = a_cluster(random)
+    cluster = Cluster(drawn.objects, CONFIG)
+    objects = cluster.state.everything()
+    by = random.choice(["node", ZONE])
+    for loss in survive(cluster, by).losses:
+        lost = {
+            node["metadata"]["name"]
+            for node in drawn.nodes
+            if node["metadata"]["labels"][HOST if by == "node" else ZONE] == loss.lost
+        }
+        pods = [pod for name in sorted(lost) for pod in on(objects, name)]
+        left = [obj for obj in without(objects, pods) if not (isinstance(obj, Node) and obj.metadata.name in lost)]
+        real = Real(left)
+        real.places([pod for pod in pods if fate_of(pod) is Fate.COMES_BACK])
+        assert {stranded.pod for stranded in loss.stranded} == real.stranded
+        assert list(loss.displaced) == list(dict.fromkeys(real.displaced))

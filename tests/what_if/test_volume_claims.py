@@ -1,0 +1,117 @@
+"""Pods whose volume claims are made for them: those that come back, copies, and pods that a StatefulSet adds."""
+
+import pytest
+
+from stowplan import Cluster
+from stowplan.api.types import PersistentVolumeClaim
+from stowplan.what_if import Scale, drain, fit, survive, what_if
+from support.what_if.objects import node, owned, pod
+from support.what_if.random_clusters import ZONE
+
+CLASS = {
+    "apiVersion": "storage.k8s.io/v1",
+    "kind": "StorageClass",
+    "metadata": {"name": "csi"},
+    "provisioner": "csi.example.com",
+    "volumeBindingMode": "WaitForFirstConsumer",
+}
+SPEC = {"accessModes": ["ReadWriteOnce"], "storageClassName": "csi", "resources": {"requests": {"storage": "1Gi"}}}
+EPHEMERAL = [{"name": "scratch", "ephemeral": {"volumeClaimTemplate": {"spec": SPEC}}}]
+
+
+def claim(name, *, zone="", owner=None):
+    """Bound to a volume of the zone, if it has one."""
+    metadata = {"name": name, "namespace": "default", "uid": name}
+    if owner is not None:
+        about = {"apiVersion": "v1", "kind": "Pod", "name": owner, "uid": owner, "controller": True}
+        metadata["ownerReferences"] = [about]
+    made = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": metadata, "spec": dict(SPEC)}
+    if not zone:
+        return [made]
+    metadata["annotations"] = {"pv.kubernetes.io/bind-completed": "yes"}
+    made["spec"]["volumeName"] = f"pv-{name}"
+    terms = [{"matchExpressions": [{"key": ZONE, "operator": "In", "values": [zone]}]}]
+    volume = {
+        "apiVersion": "v1",
+        "kind": "PersistentVolume",
+        "metadata": {"name": f"pv-{name}"},
+        "spec": {
+            "capacity": {"storage": "1Gi"},
+            "accessModes": ["ReadWriteOnce"],
+            "storageClassName": "csi",
+            "csi": {"driver": "csi.example.com", "volumeHandle": name},
+            "claimRef": {"namespace": "default", "name": name, "uid": name},
+            "nodeAffinity": {"required": {"nodeSelectorTerms": terms}},
+        },
+        "status": {"phase": "Bound"},
+    }
+    return [made, volume]
+
+
+def scratching(name, at):
+    made = owned(pod(name, nodeName=at, volumes=EPHEMERAL))
+    made["metadata"]["uid"] = name
+    return [made, *claim(f"{name}-scratch", zone="x", owner=name)]
+
+
+@pytest.fixture
+def nodes():
+    return [node("a", zone="x"), node("b", zone="y"), CLASS]
+
+
+def test_who_comes_back_has_a_new_ephemeral_volume(nodes):
+    cluster = Cluster([*nodes, *scratching("web-0", "a")])
+    before = cluster.state.dump()
+    assert [(move.pod, move.to) for move in drain(cluster, ["a"]).moves] == [("default/web-0", "b")]
+    assert [loss.stranded for loss in survive(cluster).losses] == [(), ()]
+    assert cluster.state.dump() == before
+
+
+def test_copies_have_ephemeral_volumes_of_their_own(nodes):
+    cluster = Cluster([*nodes, *scratching("web-0", "a")])
+    assert fit(cluster, "web-0").per_node == {"a": 3, "b": 4}
+    assert what_if(cluster, Scale("Deployment", "default", "web", 2)).placed == {"default/web-added-1": "b"}
+
+
+def stateful(ordinal, at, zone):
+    volumes = [{"name": "data", "persistentVolumeClaim": {"claimName": f"data-db-{ordinal}"}}]
+    made = owned(pod(f"db-{ordinal}", "3", nodeName=at, volumes=volumes), "StatefulSet", "db")
+    return [made, *claim(f"data-db-{ordinal}", zone=zone)]
+
+
+def test_a_stateful_set_adds_pods_with_claims_of_their_own(nodes):
+    found = what_if(Cluster([*nodes, *stateful(0, "a", "x")]), Scale("StatefulSet", "default", "db", 2))
+    assert (found.placed, found.after.pending) == ({"default/db-1": "b"}, ())
+
+
+def test_a_stateful_set_that_grows_again_finds_the_claims_that_it_had(nodes):
+    kept = claim("data-db-1", zone="x")
+    found = what_if(Cluster([*nodes, *stateful(0, "a", "x"), *kept]), Scale("StatefulSet", "default", "db", 2))
+    (reason,) = found.after.reasons
+    assert "1 node(s) didn't match PersistentVolume's node affinity" in reason
+
+
+def test_a_stateful_set_comes_back_with_its_volumes(nodes):
+    (stranded,) = drain(Cluster([*nodes, *stateful(0, "a", "x")]), ["a"]).stranded
+    assert "1 node(s) didn't match PersistentVolume's node affinity" in stranded.reason
+
+
+def test_a_stateful_set_shrinks_from_its_highest_ordinal(nodes):
+    pods = [*stateful(1, "a", "x"), *stateful(0, "b", "y")]
+    found = what_if(Cluster([*nodes, *pods]), Scale("StatefulSet", "default", "db", 1))
+    assert found.displaced == {"default/db-1": ""}
+
+
+def test_claims_of_others_stay_where_pods_have_no_uid(nodes):
+    """As in manifests that people write."""
+    pods = [owned(pod(f"web-{i}", nodeName="a", volumes=EPHEMERAL)) for i in range(2)]
+    claims = [one for i in range(2) for one in claim(f"web-{i}-scratch", zone="x", owner=f"web-{i}")]
+    for one in (*pods, *claims):
+        one["metadata"].pop("uid", None)
+        for owner in one["metadata"].get("ownerReferences", ()):
+            owner["uid"] = ""
+    cluster = Cluster([*nodes, *pods, *claims])
+    with cluster.transaction():
+        Scale("Deployment", "default", "web", 1).apply(cluster)
+        names = {claim.metadata.name for claim in cluster.state.objects.all(PersistentVolumeClaim)}
+    assert names == {"web-0-scratch"}
