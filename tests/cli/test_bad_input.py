@@ -122,7 +122,7 @@ def test_a_configuration_that_is_not_there(run, files):
         ("shop/web", 'error: pod "shop/web" not found; did you mean default/web?\n'),
         (
             "other/thing-7",
-            'error: pod "other/thing-7" not found; there is no pod in namespace "other", but in default\n',
+            'error: pod "other/thing-7" not found; there are no pods in namespace "other", but in default\n',
         ),
     ],
 )

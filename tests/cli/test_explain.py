@@ -93,7 +93,7 @@ def test_pods_of_other_schedulers_are_skipped_with_a_note(run, files):
     )
     asked = run("explain", "-f", path, "--pod", "theirs")
     assert (asked.code, asked.err) == (0, "")
-    assert 'nobody here schedules it: its schedulerName is "volcano"' in asked.out
+    assert 'no profile schedules it: its schedulerName is "volcano"' in asked.out
 
 
 def test_that_pods_of_others_wait_is_not_denied(run, files):

@@ -182,7 +182,7 @@ def test_a_pod_that_nobody_here_schedules(ask):
     ran = ask("pod", "shop/theirs", "--exit-code")
     assert ran.code == 3
     assert ran.out.startswith(
-        'shop/theirs cannot be judged\n  error: nobody here schedules it: its schedulerName is "volcano", '
+        'shop/theirs cannot be judged\n  error: no profile schedules it: its schedulerName is "volcano", '
         "this configuration is for default-scheduler; --config FILE names one that has\n"
     )
 

@@ -109,7 +109,7 @@ def test_which_pods(run, shops, args, pods):
 def test_nobody_is_left(run, shops):
     none = "None of the selected pods is pending"
     assert run("explain", "-f", shops, "-n", "none").out == (
-        f'{none}; there is no pod in namespace "none", but in batch, shop.\n'
+        f'{none}; there are no pods in namespace "none", but in batch, shop.\n'
     )
     assert run("explain", "-f", shops, "-n", "shop", "-l", "app=db").out == f"{none}.\n"
     told = run("explain", "-f", shops, "pod", "shop/web-0", "-l", "app=api").out
@@ -124,7 +124,7 @@ def test_nobody_is_left(run, shops):
         (("--field-selector", "red"), "error: --field-selector: invalid selector: 'red'"),
         (("-n", "a", "-A"), "-n and -A exclude each other"),
         (("deployment/shop/nobody",), "error: no pod of Deployment shop/nobody in these files"),
-        (("pod", "svc/web"), 'error: pod "svc/web" not found; there is no pod in namespace "svc", but in '),
+        (("pod", "svc/web"), 'error: pod "svc/web" not found; there are no pods in namespace "svc", but in '),
         (("node", "a", "-l", "app=web", "--exit-code"), "-l, --exit-code: a node is asked about"),
         (("pod",), 'Ask for "pod [NS/]NAME…"'),
         (("--watch",), "--watch is for a live cluster"),

@@ -75,3 +75,11 @@ def test_many_notes_are_counted(run, files):
     lines = run("explain", "-f", files(NODE, *pods)).err.splitlines()
     assert len(lines) == 6
     assert lines[-1] == "note: 4 more problems for which an API server would refuse objects"
+
+
+def test_what_the_scheduler_does_not_read_cannot_mislead(run, files):
+    made = {"apiVersion": "networking.k8s.io/v1", "kind": "Ingress", "metadata": {"name": "i"}, "spec": {}}
+    ran = run("explain", "-f", files(NODE, pod(), made))
+    assert ran.code == 0
+    problem = "Ingress i: spec: Invalid value: null: either `defaultBackend` or `rules` must be specified"
+    assert f"{problem}; an API server would refuse it\n" in ran.err

@@ -63,7 +63,7 @@ def using(*names):
             id="room",
         ),
         pytest.param(
-            [a_class(), a_driver(), claim(size="10Gi")], ["and nobody says that there is room"], id="nothing is said"
+            [a_class(), a_driver(), claim(size="10Gi")], ["and no object reports capacity"], id="nothing is said"
         ),
         pytest.param(
             [claim(volume="v"), volume("v", on={ZONE: ["c"]}, phase="Bound")],

@@ -85,7 +85,7 @@ def test_simulated_time_asks_extenders():
 def test_simulated_time_in_which_nobody_answers():
     with live_cluster(*rooms("n1"), config=configuration(FILTER)) as cluster:
         cluster.create(a_pod("p").obj())
-        assert cluster.why_pending("p") == f"nobody answers {URL} in this simulation"
+        assert cluster.why_pending("p") == f"there is no one to answer {URL} in this simulation"
 
 
 # -- explaining -------------------------------------------------------------------------------------------------------
@@ -138,7 +138,7 @@ def test_extenders_may_be_left_out():
     found = cluster_with(*rooms("n1", "n2"), answers=answers).explain(a_pod("p").obj(), extenders=False).to_dict()
     assert answers.calls == []
     assert found["notAsked"] == {
-        URL: "an attempt asks it, a question was not to; its filter and prioritize may change this"
+        URL: "an attempt would call it, this question did not; its filter and prioritize may change this"
     }
 
 
@@ -193,5 +193,5 @@ def test_the_command(program, asks, tmp_path):
         assert "none of 2 nodes takes it" in result.output
     else:
         assert "goes to n1" in result.output
-        assert "a question was not to; its filter may change this" in result.output
+        assert "this question did not; its filter may change this" in result.output
     assert len(program.asked()) == asks

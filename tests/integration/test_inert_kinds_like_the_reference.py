@@ -7,6 +7,7 @@ import pytest
 
 from stowplan_cluster.apiserver.resources import BUILT_IN
 from stowplan_cluster.apiserver.server import ApiServer
+from support.api import wrong_inert_manifests
 from support.api.inert_manifests import MANIFESTS
 from support.processes.servers import assets, real_server
 
@@ -36,3 +37,9 @@ def test_defaults(reference, name):
     theirs = json.loads(created.stdout)
     ours = stored_here(MANIFESTS[name])
     assert without_what_the_server_sets(ours) == without_what_the_server_sets(theirs)
+
+
+def test_refusals(reference):
+    assert wrong_inert_manifests.refusals(reference.kubeconfig) == json.loads(
+        wrong_inert_manifests.RECORDED.read_text()
+    )

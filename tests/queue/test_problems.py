@@ -105,7 +105,7 @@ HEAPS = [
     ),
     pytest.param(
         lambda room, places: new_ones(places).discard("default/active"),
-        "pod default/active: nobody has rejected it so far, but it is not among the new ones",
+        "pod default/active: never rejected, but not among the new pods",
         id="new",
     ),
     pytest.param(

@@ -6,10 +6,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scenarios.test_simulation import container, group, keeper, pod, run, scenario
 from stowplan.scenarios.errors import ScenarioError
 from stowplan.scenarios.simulation import simulate_scenario
 from support.examples import times
+from support.scenarios.manifests import container, group, keeper, pod, scenario
+from support.scenarios.witness import run
 
 WEB = {"selector": {"matchLabels": {"app": "web"}}, "labels": {"app": "web"}}
 DELAY, STARTUP = 0.1, 2

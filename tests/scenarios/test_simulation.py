@@ -1,204 +1,16 @@
-"""Whole simulations: nothing is lost, no node is over its capacity, and the same scenario gives the same bytes."""
+"""Whole simulations, feature by feature; `test_conservation` has what holds for all of them."""
 
 from __future__ import annotations
 
-from collections import Counter
-
 import msgspec
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 import stowplan
-from stowplan.api.pod import Pod
-from stowplan.api.pod_requests import pod_requests, to_vector
 from stowplan.plugins import NodeFilterPlugin, Reason, unschedulable
 from stowplan.scenarios.errors import ScenarioError
 from stowplan.scenarios.simulation import simulate_scenario
-from support.examples import times
-
-
-def pod(cpu="1", **spec):
-    return {"kind": "Pod", "spec": {"containers": [container(cpu)], **spec}}
-
-
-def container(cpu):
-    return {"name": "c", "image": "i", "resources": {"requests": {"cpu": cpu, "memory": "1Gi"}}}
-
-
-def keeper(kind, cpu="1", *, labels=None, **spec):
-    template = {"metadata": {"labels": labels or {}}, "spec": {"containers": [container(cpu)]}}
-    return {"kind": kind, "spec": {**spec, "template": template}}
-
-
-def group(name="a", count=2, cpu=4, **more):
-    return {"name": name, "count": count, "capacity": {"cpu": cpu, "memory": "64Gi"}, **more}
-
-
-def scenario(*workloads, groups=None, **more):
-    return {"cluster": {"groups": groups or [group()]}, "workloads": list(workloads), **more}
-
-
-class Capacity:
-    """Watches the store: no node ever has more than fits."""
-
-    def __init__(self, simulation):
-        self._fleet = simulation.fleet
-        self.used: dict[str, Counter[str]] = {}
-        for entry in simulation.ledger.entries():
-            if entry.node:
-                self._count(entry.pod, entry.node, 1)
-
-    def changed(self, change):
-        for one, sign in ((change.old, -1), (change.new, 1)):
-            if type(one) is Pod and one.spec.node_name:
-                self._count(one, one.spec.node_name, sign)
-
-    def _count(self, one, node, sign):
-        used = self.used.setdefault(node, Counter())
-        for resource, amount in to_vector(pod_requests(one)).items():
-            used[resource] += sign * amount
-        # A binding may be carried out when its node is no more.
-        if sign > 0 and node in self._fleet.nodes:
-            have = self._fleet.nodes[node].status.allocatable
-            assert used["cpu"] <= 1000 * have["cpu"], f"{node} has {used['cpu']} of {have['cpu']}"
-
-
-def run(given_scenario, **options):
-    watched = []
-
-    def watch(progress, simulation):
-        if not watched:
-            watched.append(Capacity(simulation))
-            simulation.world.time.watch(watched[0])
-        if progress.time % 60 == 0:
-            simulation.engine.validate()
-
-    found = simulate_scenario(given_scenario, progress=watch, **options)
-    check_conservation(found)
-    return found
-
-
-def check_conservation(found):
-    """Every pod that came is placed, pending, ended or refused, and in one row."""
-    summary, rows = found.summary, found.decisions
-    assert len(rows) == summary.arrived == sum(summary.ends.values())
-    assert Counter(row.end for row in rows) == summary.ends
-    assert sum(row.placed is not None for row in rows) == summary.placements
-    for row in rows:
-        assert (row.node != "") == (row.placed is not None)
-        assert (row.end == "pending") == (row.placed is None and row.ended is None)
-        if row.end == "running":
-            assert row.ended is None
-        times = [one for one in (row.arrived, row.placed, row.evicted, row.ended) if one is not None]
-        assert times == sorted(times)
-    assert summary.waits.pods == summary.placements
-
-
-# -- properties -------------------------------------------------------------------------------------------------------
-
-SPANS = st.sampled_from([0, 5, 30, 90, 240])
-LIFETIMES = st.sampled_from([None, 20, {"exponential": 60}, {"uniform": [10, 200]}])
-WORKLOADS = st.builds(
-    lambda manifest, when, lifetime, each: {
-        "manifest": manifest,
-        **when,
-        "each": each,
-        **({"lifetime": lifetime or 30} if lifetime or manifest["kind"] == "Job" else {}),
-    },
-    st.sampled_from(
-        [
-            pod("1"),
-            pod("2500m"),
-            pod("1", priority=10),
-            pod("500m", schedulingGates=[{"name": "never"}]),
-            keeper("Deployment", replicas=3, selector={"matchLabels": {"app": "d"}}, labels={"app": "d"}),
-            keeper("Job", "500m", parallelism=2, completions=3),
-            keeper("StatefulSet", "500m", replicas=2, podManagementPolicy="Parallel"),
-            keeper("DaemonSet", "100m"),
-        ]
-    ),
-    st.sampled_from(
-        [{"at": 0}, {"at": [10, 50]}, {"poisson": "3/m", "until": 200}, {"every": "7s", "count": 6, "at": 3}]
-    ),
-    LIFETIMES,
-    st.integers(1, 3),
-)
-NODES = st.sampled_from([{"group": "a"}, {"group": "b", "count": 1}, {"zone": "x"}, {}])
-EVENTS = st.builds(
-    lambda at, what: {"at": at, **what},
-    SPANS,
-    st.one_of(
-        st.builds(lambda nodes, span: {"fail": {**nodes, **({"for": span} if span else {})}}, NODES, SPANS),
-        st.builds(
-            lambda nodes, then: {"drain": {**nodes, "then": then}}, NODES, st.sampled_from(["uncordon", "remove"])
-        ),
-        st.builds(lambda nodes: {"upgrade": {**nodes, "takes": 30}}, NODES),
-        st.builds(lambda nodes: {"reclaim": {**nodes, "notice": 20}}, NODES),
-        st.builds(lambda nodes: {"taint": {**nodes, "key": "k", "effect": "NoExecute", "for": 50}}, NODES),
-        st.sampled_from(
-            [
-                {"outage": {"zone": "x", "for": 100}},
-                {"resize": {"group": "a", "count": 1}},
-                {"price": {"group": "a", "price": 2}},
-            ]
-        ),
-    ),
-)
-
-
-def rollouts_of(workloads, rollouts):
-    """Each of these for every workload that can be rolled out."""
-    for number, workload in enumerate(workloads):
-        if workload["manifest"]["kind"] in ("Deployment", "StatefulSet", "DaemonSet"):
-            for at, cpu in rollouts:
-                patch = {"patch": {"spec": {"template": {"spec": {"containers": [container(cpu)]}}}}} if cpu else {}
-                yield {"at": at, "rollout": {"workload": f"w{number}", **patch}}
-
-
-LIMITS = {"min": 1, "max": 4, "boot": 20, "idle": 60}
-SCENARIOS = st.builds(
-    lambda workloads, events, rollouts, scales, duration, models: {
-        "cluster": {
-            "groups": [
-                group(
-                    "a",
-                    2,
-                    zones=["x", "y"],
-                    price=1,
-                    **({} if scales is None else {"autoscale": {**LIMITS, "utilization": scales}}),
-                ),
-                group("b", 1, 2, zones=["x"]),
-            ]
-        },
-        "workloads": [{"name": f"w{i}", **one} for i, one in enumerate(workloads)],
-        "events": [*events, *(rollouts_of(workloads, rollouts) if models.get("controllers", True) else ())],
-        "models": models,
-        "duration": duration,
-        "output": {"every": 20},
-    },
-    st.lists(WORKLOADS, min_size=1, max_size=4),
-    st.lists(EVENTS, max_size=3),
-    st.lists(st.tuples(SPANS, st.sampled_from([None, "500m", "2500m", "99"])), max_size=2),
-    st.sampled_from([None, 0, 0.5, 1]),
-    st.sampled_from([60, 150, 400]),
-    st.sampled_from([{}, {"startup": 0, "termination": 0}, {"controllers": False}, {"latency": {"uniform": [0, 1]}}]),
-)
-
-
-@settings(max_examples=times(25), deadline=None)
-@given(SCENARIOS)
-def test_nothing_is_lost_and_nothing_is_over_full(given_scenario):
-    run(given_scenario)
-
-
-@settings(max_examples=times(5), deadline=None)
-@given(SCENARIOS)
-def test_the_same_scenario_gives_the_same_bytes(given_scenario):
-    first, second = run(given_scenario), run(given_scenario)
-    assert msgspec.json.encode((first.summary, first.series)) == msgspec.json.encode((second.summary, second.series))
-    assert first.decisions == second.decisions
-    assert first.page == second.page
+from support.scenarios.manifests import STORAGE_CLASS, group, keeper, pod, scenario, stateful
+from support.scenarios.witness import check_sums, run
 
 
 def test_another_seed_is_another_simulation_and_arrivals_do_not_depend_on_decisions():
@@ -367,27 +179,6 @@ def test_a_deployment_is_scaled():
 
 
 # -- events -----------------------------------------------------------------------------------------------------------
-
-
-STORAGE_CLASS = """
-apiVersion: storage.k8s.io/v1
-kind: StorageClass
-metadata: {name: fast}
-provisioner: example.com/disks
-volumeBindingMode: WaitForFirstConsumer
-"""
-
-
-def stateful(**spec):
-    claim = {
-        "metadata": {"name": "data"},
-        "spec": {
-            "storageClassName": "fast",
-            "accessModes": ["ReadWriteOnce"],
-            "resources": {"requests": {"storage": "1Gi"}},
-        },
-    }
-    return keeper("StatefulSet", volumeClaimTemplates=[claim], **spec)
 
 
 def test_a_stateful_sets_pods_keep_their_names_and_claims(tmp_path):
@@ -831,7 +622,7 @@ def test_stopping_early_keeps_what_is_done():
     )
     assert found.summary.interrupted
     assert 20 <= found.summary.arrived < 40
-    check_conservation(found)
+    check_sums(found)
 
 
 @pytest.mark.parametrize(

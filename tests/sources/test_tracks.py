@@ -82,7 +82,9 @@ def test_a_file_that_is_gone_or_changed(wild, tmp_path):
     folder = tmp_path / "elsewhere"
     shutil.copytree(wild, folder)
     (folder / "pod.yaml").write_text(POD.replace("'2'", "'1'"))
-    with pytest.raises(MomentError, match=r"run again, the simulation came to something else: \d+ pods are elsewhere"):
+    with pytest.raises(
+        MomentError, match=r"running the simulation again gave a different result: \d+ pods are elsewhere"
+    ):
         simulated_track(str(folder / "out")).moment(None, stop)
     (folder / "pod.yaml").unlink()
     with pytest.raises(MomentError, match=r"the simulation cannot be run again: .*pod.yaml"):

@@ -71,7 +71,7 @@ def read(text):
         pytest.param(
             "profiles: [{name: a, strategy: [MostAllocated], workloads: [web]},"
             " {name: b, strategy: [MostAllocated], workloads: [web]}]",
-            "is asked for by profile 'a', too",
+            "is also assigned to profile 'a'",
             id="a workload with two profiles",
         ),
         pytest.param("profiles: [{percentageOfNodesToScore: [1, 101]}]", "within 0 to 100", id="percentage"),

@@ -99,7 +99,7 @@ def test_another_configuration():
 
 def test_pods_of_other_schedulers_wait_for_them():
     found = what_if(Cluster([node("a"), pod("theirs", schedulerName="other")]), AddNodes(1, "a"))
-    assert found.before.reasons == {'nobody here schedules for "other"': 1}
+    assert found.before.reasons == {'no profile schedules for "other"': 1}
 
 
 def test_who_pushes_whom():

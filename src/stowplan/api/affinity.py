@@ -2,7 +2,7 @@
 
 from stowplan.api.meta import ApiStruct, Int32, Int64, LabelSelector
 
-#: The fields of an affinity, as objects spell them.
+#: Field names of an affinity in JSON.
 REQUIRED_TERMS = "requiredDuringSchedulingIgnoredDuringExecution"
 PREFERRED_TERMS = "preferredDuringSchedulingIgnoredDuringExecution"
 
@@ -29,7 +29,7 @@ class PreferredSchedulingTerm(ApiStruct, frozen=True, kw_only=True):
 
 class NodeAffinity(ApiStruct, frozen=True, kw_only=True):
     required_during_scheduling_ignored_during_execution: NodeSelector | None = None
-    #: Absent differs from empty: NodeAffinity skips PreScore only when it is absent.
+    #: None differs from empty: NodeAffinity skips PreScore only for None.
     preferred_during_scheduling_ignored_during_execution: tuple[PreferredSchedulingTerm, ...] | None = None
 
 

@@ -1,18 +1,17 @@
-"""Devices of a node as an annotation describes them: for clusters without drivers, and for files.
+"""Devices of a node as described by an annotation: for clusters without drivers, and for files.
 
-The annotation is a JSON list; each entry says whose devices (`driver`), how many (`count`), what they are called
-(`name`) and what they have: `attributes` and `capacity` in short, and under `device` whatever else a device of a slice
-can have:
+The annotation is a JSON list; each entry has the driver (`driver`), the number of devices (`count`), their name
+(`name`), `attributes` and `capacity` in short form, and under `device` any other field of a device in a slice:
 
     [{"driver": "gpu.example.com", "count": 4, "attributes": {"model": "A100"}, "capacity": {"memory": "40Gi"}}]
 
-Under `partitions` are the parts that each of these devices can be had in, instead of the whole: a name, how many there
-are, and what each has. A part has the attributes of the whole beside its own, and says in `parent` which that is. The
-whole and its parts share counters, one for each capacity of the whole:
+`partitions` lists the parts into which each of these devices can be divided: a name, the number of parts, and what each
+has. A part has the attributes of the whole in addition to its own, with the whole's name in `parent`. The whole and its
+parts share counters, one for each capacity of the whole:
 
     "partitions": [{"name": "half", "count": 2, "capacity": {"memory": "20Gi"}}]
 
-The devices of one driver on one node are a pool named as the node.
+The devices of one driver on one node form a pool with the node's name.
 """
 
 import re
@@ -21,19 +20,19 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-#: Of a node: the devices it has; of a slice: the node whose annotation it comes from.
+#: On a node: its devices; on a slice: the node whose annotation it is made from.
 DEVICES = "stowplan.io/devices"
 DEVICES_OF = "stowplan.io/devices-of"
 
-#: As many as fit into a slice whatever the devices have.
+#: Sizes that fit into a slice whatever the devices have.
 _PER_SLICE, _COUNTER_SETS_PER_SLICE = 64, 8
 _MAX_COUNT = 1024
-#: What a counter's name must not have, and that of a capacity may.
+#: Characters that are allowed in the name of a capacity, but not of a counter.
 _NO_COUNTER_NAME = re.compile("[^a-z0-9]+")
 
 
 class InvalidDevices(ValueError):
-    """Says what is wrong with the annotation, and where."""
+    """An invalid annotation; says what is wrong, and where."""
 
 
 class _Part(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
@@ -55,7 +54,7 @@ class _Group(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
 
 
 class Devices(NamedTuple):
-    """The devices of a pool, and the counters that they share, as they are stored."""
+    """The devices of a pool, and their shared counters, as they are stored."""
 
     devices: list[dict[str, Any]]
     shared_counters: list[dict[str, Any]]
@@ -104,7 +103,7 @@ def _check_count(count: int, path: str) -> None:
 
 
 def _parts(group: _Group, whole: str) -> Iterator[dict[str, Any]]:
-    """All parts that a device can be had in; more than fit into it at a time."""
+    """All possible parts of a device, of which not all fit at the same time."""
     for part in group.partitions:
         content = _content({**group.attributes, "parent": whole, **part.attributes}, part.capacity)
         consumed = [{"counterSet": whole, "counters": _counters(part.capacity)}]
@@ -142,7 +141,7 @@ def _attribute(value: bool | int | str | dict[str, Any]) -> dict[str, Any]:
 
 
 def slices_of(node: str, driver: str, pool: Devices) -> dict[str, dict[str, Any]]:
-    """The slices of a pool, by name, with what they publish: devices or counters."""
+    """The slices of a pool, by name, with their content: devices or counters."""
     found: dict[str, dict[str, Any]] = {}
     for field, suffix, entries, size in (
         ("devices", "", pool.devices, _PER_SLICE),
@@ -154,6 +153,6 @@ def slices_of(node: str, driver: str, pool: Devices) -> dict[str, dict[str, Any]
 
 
 def slice_spec(node: str, driver: str, part: dict[str, Any], *, generation: int, count: int) -> dict[str, Any]:
-    """`count`: of the pool's slices."""
+    """`count`: the number of the pool's slices."""
     pool = {"name": node, "generation": generation, "resourceSliceCount": count}
     return {"driver": driver, "nodeName": node, "pool": pool, **part}

@@ -1,8 +1,7 @@
 """API server errors (metav1.Status) as typed exceptions.
 
-The embedded API raises them, its HTTP front writes them, the client reads them back; so whoever
-calls an API catches the same classes, whichever it is. `reason` decides the class; where a server
-leaves it out, the HTTP code does.
+The embedded API raises them, its HTTP front encodes them, and the client decodes them; so callers of any API catch the
+same classes. `reason` determines the class; if it is missing, the HTTP code does.
 
 Upstream: k8s.io/apimachinery/pkg/api/errors.
 """
@@ -32,7 +31,7 @@ TYPE_INVALID = "FieldValueTypeInvalid"
 
 @dataclass(frozen=True, slots=True)
 class FieldError:
-    """What is wrong with one field: a cause of `Invalid`."""
+    """A problem with one field: a cause of `Invalid`."""
 
     reason: str
     field: str
@@ -44,7 +43,7 @@ class FieldError:
 
 
 class ApiError(Exception):
-    """A request that an API server refused; `status` says why."""
+    """A request that an API server refused; `status` has the details."""
 
     reason: ClassVar[str] = ""
     code: ClassVar[int] = 500
@@ -96,7 +95,7 @@ class Gone(ApiError):
 
 
 class Expired(ApiError):
-    """The resourceVersion or continue token asked for is no longer kept."""
+    """The requested resourceVersion or continue token is no longer available."""
 
     reason, code = "Expired", 410
 
@@ -154,7 +153,7 @@ _CLASSES: tuple[type[ApiError], ...] = (
     Timeout,
 )
 _BY_REASON = {cls.reason: cls for cls in _CLASSES}
-#: The first class of a code stands for answers without a reason.
+#: The first class of a code is used for responses without a reason.
 _BY_CODE = {cls.code: cls for cls in reversed(_CLASSES)}
 
 
@@ -167,7 +166,7 @@ def error_of(status: Status, *, http_code: int = 0) -> ApiError:
 
 
 def qualified(resource: str, group: str) -> str:
-    """A resource as messages call it: `pods`, `deployments.apps`."""
+    """A resource as in messages: `pods`, `deployments.apps`."""
     return f"{resource}.{group}" if group else resource
 
 
@@ -195,7 +194,7 @@ def forbidden(resource: str, group: str, name: str, why: str) -> Forbidden:
 
 
 def invalid(kind: str, group: str, name: str, errors: Iterable[FieldError]) -> Invalid:
-    """All that is wrong with an object; unlike the others, its details name the kind."""
+    """All problems of an object; unlike in other errors, the details name the kind."""
     listed = list(errors)
     causes = [StatusCause(reason=error.reason, message=error.message, field=error.field) for error in listed]
     message = f"{qualified(kind, group)} {go_quote(name)} is invalid: {aggregate(str(error) for error in listed)}"

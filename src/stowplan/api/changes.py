@@ -12,7 +12,7 @@ T = TypeVar("T", bound=ApiStruct)
 
 
 class Change(msgspec.Struct, Generic[T], frozen=True):
-    """Added if there is no old object, deleted if there is no new one; `old` is what was delivered before."""
+    """An addition if there is no old object, a deletion if there is no new one; `old` is what was delivered before."""
 
     old: T | None
     new: T | None

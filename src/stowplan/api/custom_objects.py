@@ -1,7 +1,7 @@
 """Custom resources: metadata, with all other fields kept as decoded.
 
-Nothing is known of such a kind but where it lives, so each resource has a type of its own that says just that. The
-type stands for the resource wherever other types stand for theirs: `custom_resource("queues.v1.batch.example.com")`.
+Only the location of such a kind is known, so each resource has a type of its own that only contains that. It is used
+like the types of other kinds: `custom_resource("queues.v1.batch.example.com")`.
 
 Upstream: the dynamic informers of pkg/scheduler/eventhandlers.go, which name a resource in the same way.
 """
@@ -16,9 +16,9 @@ from stowplan.api.meta import ApiStruct, ObjectMeta
 
 
 class CustomObject(ApiStruct, frozen=True, kw_only=True):
-    """An object of some resource; which one, its class says."""
+    """An object of a custom resource, which its class identifies."""
 
-    #: `<plural>.<version>.<group>`, which is also how plugins name it in their events.
+    #: `<plural>.<version>.<group>`, which is also its name in plugins' event registrations.
     resource: ClassVar[str] = ""
     plural: ClassVar[str] = ""
     version: ClassVar[str] = ""
@@ -27,18 +27,18 @@ class CustomObject(ApiStruct, frozen=True, kw_only=True):
     api_version: str = ""
     kind: str = ""
     metadata: ObjectMeta = ObjectMeta()
-    #: The whole object as JSON has it, metadata included; shared by all who read it, so not to be changed.
+    #: The whole object as decoded JSON, including metadata; shared by all readers, so read-only.
     content: dict[str, Any] = msgspec.field(default_factory=dict)
 
 
 class OnTheWire(ABC):  # noqa: B024 - not for its methods, but to count custom objects among its instances
-    """What decoders are told to expect in place of a custom object: any object."""
+    """The type that decoders expect in place of a custom object: any object."""
 
     kind: ClassVar[type[CustomObject]] = CustomObject
 
 
 def custom_resource(resource: str, *, namespaced: bool = True) -> type[CustomObject]:
-    """The type of the objects of `<plural>.<version>.<group>`, always the same; ValueError if that is no such name."""
+    """The type of `<plural>.<version>.<group>`, one per resource; ValueError if the name is malformed."""
     return _type_of(resource, namespaced)
 
 

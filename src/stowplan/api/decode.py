@@ -1,9 +1,8 @@
 """Convert between JSON-shaped data and structs; errors name the field.
 
-Decoding follows the API server: unknown fields are dropped, `null` means absent. Nulls are rare,
-so they are stripped only after a first attempt failed. Types are strict: a number is no label
-value. Quantities and operators stay text; `validate_object` reads them for callers whose input
-no API server has checked.
+Decoding follows the API server: unknown fields are dropped, `null` means absent. Nulls are rare, so they are only
+stripped after a first attempt failed. Types are strict: a number is not a valid label value. Quantities and operators
+stay strings; `validate_object` checks them for input that no API server has validated.
 """
 
 from __future__ import annotations
@@ -53,7 +52,7 @@ _NAMESPACED = (
     api.Event,
     api.CoreEvent,
 )
-#: Namespaced, too, but only ever asked of an API: in files they mean nothing to us.
+#: Namespaced as well, but only requested from an API; ignored in files.
 _ONLY_ASKED_FOR = (ConfigMap,)
 
 
@@ -67,13 +66,13 @@ def _kind_of(struct: type[ApiStruct]) -> tuple[str, str]:
     return group_of(example.api_version), example.kind
 
 
-#: (API group, kind) to struct. Versions of a group read alike, but for `_VERSIONS`.
+#: (API group, kind) -> struct. Versions of a group decode the same, except for `_VERSIONS`.
 KINDS: dict[tuple[str, str], type[ApiStruct]] = {
     _kind_of(struct): struct for struct in (*_CLUSTER_SCOPED, *_NAMESPACED)
 }
-#: Versions with the shape our structs have; older ones lay out requests and devices differently.
+#: Versions that our structs can decode; older ones have a different layout of requests and devices.
 _VERSIONS = {"resource.k8s.io": ("v1", "v1beta2")}
-#: Of a kind that has others than its group.
+#: For kinds whose versions differ from their group's.
 _VERSIONS_OF_KIND = {"DeviceTaintRule": ("v1beta2", "v1alpha3")}
 
 _OPERATORS: dict[type[ApiStruct], tuple[str, ...]] = {
@@ -100,7 +99,7 @@ _WORDS = {
 
 
 class DecodeError(ValueError):
-    """Data that does not decode: which field, in Kubernetes' notation, and why."""
+    """Data that does not decode; names the field, in Kubernetes' notation, and the problem."""
 
     def __init__(self, *, field: str, message: str) -> None:
         super().__init__(f"{field}: {message}" if field else message)
@@ -109,7 +108,7 @@ class DecodeError(ValueError):
 
 
 class UnknownKindError(ValueError):
-    """An object of a kind, or in a version, the scheduler does not read."""
+    """An object of a kind, or in a version, that the scheduler does not read."""
 
     def __init__(self, *, api_version: str, kind: str) -> None:
         super().__init__(f"unknown kind {kind!r} in apiVersion {api_version!r}")
@@ -164,7 +163,7 @@ def _decoder(type_: type[Any]) -> msgspec.json.Decoder[Any]:
 
 
 def expected(type_: Any) -> Any:
-    """What msgspec is to expect for a type, with `decode_custom` as its hook."""
+    """The type for msgspec, with `decode_custom` as its hook."""
     return on_the_wire(type_) if isinstance(type_, type) and issubclass(type_, CustomObject) else type_
 
 
@@ -175,11 +174,11 @@ class _Head(ApiStruct, frozen=True, kw_only=True):
 
 
 def decode_custom(type_: type[Any], content: Any) -> CustomObject:
-    """Make a custom object of its JSON."""
+    """Create a custom object from its JSON."""
     if not issubclass(type_, OnTheWire):
         raise NotImplementedError(f"{type_} cannot be decoded")
     head = convert(content, _Head)
-    # Who manages which field concerns no reader, and may be the larger part.
+    # managedFields may be the larger part, and no reader needs them.
     metadata = content.get("metadata") or {}
     metadata.pop("managedFields", None)
     return type_.kind(api_version=head.api_version, kind=head.kind, metadata=head.metadata, content=content)
@@ -194,10 +193,10 @@ def without_nulls(value: Any) -> Any:
 
 
 def to_dict(obj: ApiStruct) -> dict[str, Any]:
-    """The object as Kubernetes serialises it: defaults left out, but for apiVersion and kind."""
+    """The object as Kubernetes serializes it: without defaults, except for apiVersion and kind."""
     if isinstance(obj, CustomObject):
         return obj.content
-    # By way of JSON, so that tuples become lists.
+    # Through JSON, so that tuples become lists.
     fields: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(obj))
     if "kind" not in obj.__struct_fields__:
         return fields
@@ -214,7 +213,7 @@ def is_namespaced(obj: ApiStruct) -> bool:
 
 
 def namespace_of(obj: ApiStruct) -> str:
-    """Where the object lives: "default" if a namespaced one does not say, "" if it is cluster-scoped."""
+    """The object's namespace: "default" if a namespaced one has none, "" if it is cluster-scoped."""
     return cast("Any", obj).metadata.namespace or "default" if is_namespaced(obj) else ""
 
 
@@ -228,7 +227,7 @@ def _decode_error(text: str, obj: object) -> DecodeError:
 
 
 def _bound(message: str) -> str:
-    """A number out of range, in the words of the other messages."""
+    """A number out of range, in the format of other messages."""
     found = _BOUND_RE.fullmatch(message)
     return message if found is None else f"expected an integer of at {_SIDES[found['side']]} {found['limit']}"
 
@@ -240,7 +239,7 @@ def _in_words(expected: str) -> str:
 
 
 def _locate(at: str, obj: object, got: str | None) -> str:
-    """Turn msgspec's path into Kubernetes' notation, finding the map keys it does not tell."""
+    """Convert msgspec's path to Kubernetes' notation, including map keys, which it lacks."""
     steps = [match.groupdict() for match in _STEP_RE.finditer(at)]
     found = next(_walk(steps, obj, "", got), None)
     return found if found is not None else at.removeprefix("$").removeprefix(".")
@@ -276,7 +275,7 @@ def validate_object(obj: ApiStruct) -> None:
 
 
 def validation_errors(obj: ApiStruct) -> list[DecodeError]:
-    """Quantities that do not parse and operators that do not exist."""
+    """Quantities that do not parse and unknown operators."""
     return list(_struct_errors(obj, ""))
 
 
@@ -323,13 +322,13 @@ def _tuple_errors(items: tuple[ApiStruct, ...], path: str) -> Iterator[DecodeErr
         yield from _struct_errors(item, f"{path}[{index}]")
 
 
-#: By the container that structs stand in.
+#: By the container type of structs.
 _ERRORS_OF: dict[Any, Any] = {tuple: _tuple_errors, dict: _mapping_errors}
 
 
 @cache
 def _checks(struct: type[ApiStruct]) -> tuple[tuple[str, str, Any], ...]:
-    """Attribute, JSON name and check of each field that holds quantities or structs."""
+    """Attribute, JSON name and check of each field that contains quantities or structs."""
     hints = get_type_hints(struct)
     names = zip(struct.__struct_fields__, struct.__struct_encode_fields__, strict=True)
     checks = ((attribute, name, _check_for(hints[attribute])) for attribute, name in names)

@@ -22,9 +22,9 @@ class ExactDeviceRequest(ApiStruct, frozen=True, kw_only=True):
     device_class_name: str = ""
     selectors: tuple[DeviceSelector, ...] = ()
     allocation_mode: str = EXACT_COUNT
-    #: The API server stores 1 where nothing is said.
+    #: The API server stores 1 by default.
     count: Int64 | None = None
-    #: Absent differs from false where the feature is off.
+    #: None differs from false while the feature is disabled.
     admin_access: bool | None = None
     tolerations: tuple[Toleration, ...] = ()
     capacity: CapacityRequirements | None = None
@@ -96,7 +96,7 @@ class DeviceAllocationResult(ApiStruct, frozen=True, kw_only=True):
 
 class AllocationResult(ApiStruct, frozen=True, kw_only=True):
     devices: DeviceAllocationResult = DeviceAllocationResult()
-    #: Where the devices can be used; None: everywhere.
+    #: The nodes that can use the devices; None: all.
     node_selector: NodeSelector | None = None
     allocation_timestamp: str | None = None
 
@@ -118,7 +118,7 @@ class DeviceCondition(ApiStruct, frozen=True, kw_only=True):
 
 
 class AllocatedDeviceStatus(ApiStruct, frozen=True, kw_only=True):
-    """What the driver says of a device that it was told to prepare."""
+    """The driver's status of a prepared device."""
 
     driver: str = ""
     pool: str = ""

@@ -19,7 +19,7 @@ class ResourcePool(ApiStruct, frozen=True, kw_only=True):
 
 
 class DeviceAttribute(ApiStruct, frozen=True, kw_only=True):
-    """One value: of the fields one is set."""
+    """A single value: exactly one field is set."""
 
     int_: Int64 | None = msgspec.field(default=None, name="int")
     bool_: bool | None = msgspec.field(default=None, name="bool")
@@ -70,7 +70,7 @@ class DeviceTaint(ApiStruct, frozen=True, kw_only=True):
 
 
 class NodeAllocatableResourceMapping(ApiStruct, frozen=True, kw_only=True):
-    """How much of a resource of its node a device stands for: a share of a capacity, or so much."""
+    """How much of a node's resource a device represents: a share of a capacity, or a fixed amount."""
 
     capacity_key: str | None = None
     allocation_multiplier: QuantityValue | None = None
@@ -121,7 +121,7 @@ class DeviceSelector(ApiStruct, frozen=True, kw_only=True):
 
 class OpaqueDeviceConfiguration(ApiStruct, frozen=True, kw_only=True):
     driver: str = ""
-    #: Whatever the driver understands.
+    #: Defined by the driver.
     parameters: Any = None
 
 

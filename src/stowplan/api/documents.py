@@ -1,10 +1,9 @@
-"""Complete API objects, including the fields that the scheduler does not read; extenders need them.
+"""Complete API objects, including the fields that the scheduler does not read, for extenders.
 
-Structs hold what decisions need. Whoever passes objects on to somebody outside, as extenders get them, needs the rest,
-too. Only the kinds that are asked for are kept. What is kept belongs to one incarnation of an object, by its UID, and
-may be newer than what the scheduler has heard of.
+Structs contain what decisions need; objects that are passed on to extenders need the rest, too. Only the requested
+kinds are stored. A stored object belongs to one incarnation, by UID, and may be newer than the scheduler's.
 
-Upstream keeps whole objects in any case; what it sends has no kind and apiVersion, and pods have no managedFields.
+Upstream always stores whole objects; those that it sends have no kind and apiVersion, and pods have no managedFields.
 """
 
 from __future__ import annotations
@@ -27,9 +26,9 @@ _Key = tuple[type[Any], str, str]
 class _Document(NamedTuple):
     uid: str
     data: bytes
-    #: Whether `data` is what is passed on.
+    #: Whether `data` is in the form that is sent.
     tidy: bool = False
-    #: Of a pod: whether it says its node. Of one that is only assumed there it does not.
+    #: For a pod: whether it contains its node. That of an assumed pod does not.
     says_node: bool = False
 
 
@@ -42,23 +41,23 @@ class Documents:
         return len(self._kept)
 
     def keep_also(self, kinds: Collection[type[ApiStruct]]) -> None:
-        """Keep these kinds, too; of objects that came before nothing is known until they are read again."""
+        """Also store these kinds; objects that were read before are unknown until they are read again."""
         self.kinds |= frozenset(kinds)
 
     def keep(self, obj: ApiStruct, data: bytes) -> None:
-        """Take note of the JSON that an object was decoded from; the newest counts."""
+        """Store the JSON that an object was decoded from; the newest wins."""
         if type(obj) in self.kinds:
             self._kept[_key(obj)] = _Document(_metadata(obj).uid, data)
 
     def forget(self, obj: ApiStruct) -> None:
-        """Forget a deleted object, but not another one with the same name."""
+        """Drop a deleted object, but not another one with the same name."""
         key = _key(obj)
         kept = self._kept.get(key)
         if kept is not None and kept.uid == _metadata(obj).uid:
             del self._kept[key]
 
     def json(self, obj: ApiStruct) -> bytes:
-        """An object as it is passed on; what is known of it where nothing else was kept."""
+        """An object in the form that is sent; from the struct if nothing else is stored."""
         key = _key(obj)
         kept = self._kept.get(key)
         if kept is None or kept.uid != _metadata(obj).uid:

@@ -1,6 +1,6 @@
 """Go durations in configuration files: `15s`, `1h2m`, `500ms`.
 
-A duration is a whole number of nanoseconds, so that reading and writing one gives back the reference's own spelling.
+A duration is an integer number of nanoseconds, so that parsing and formatting reproduces the reference's output.
 
 Upstream: Go's time.ParseDuration and Duration.String, k8s.io/apimachinery/pkg/apis/meta/v1/duration.go.
 """
@@ -26,7 +26,7 @@ _PART = re.compile(r"([0-9]*)(?:(\.)([0-9]*))?([^0-9.]*)")
 
 
 class Duration(int):
-    """Nanoseconds; `str()` is Go's spelling."""
+    """Nanoseconds; `str()` has Go's format."""
 
     @classmethod
     def of_seconds(cls, seconds: float) -> Self:
@@ -45,7 +45,7 @@ class Duration(int):
 
 
 def parse_duration(text: str) -> Duration:
-    """Read Go's spelling; a ValueError carries Go's message."""
+    """Parse Go's format; a ValueError has Go's message."""
     sign, rest = (-1, text[1:]) if text.startswith("-") else (1, text.removeprefix("+"))
     if rest == "0":
         return Duration(0)
@@ -72,7 +72,7 @@ def _next_part(rest: str, text: str) -> tuple[Fraction, str]:
     if unit not in _NANOSECONDS:
         raise ValueError(f"time: unknown unit {go_quote(unit)} in duration {go_quote(text)}")
     digits = Fraction(int((whole + fraction) or "0"), 10 ** len(fraction))
-    # Go cuts each part to whole nanoseconds before it adds them.
+    # Go truncates each part to whole nanoseconds before it adds them.
     return Fraction(int(digits * _NANOSECONDS[unit])), rest[match.end() :]
 
 

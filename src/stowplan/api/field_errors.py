@@ -1,7 +1,7 @@
 """Field validation errors in Kubernetes' wording: `path: Invalid value: "x": why`.
 
-People match on these texts, so values are quoted as Go quotes them: strings with `%q`, lists as
-compact JSON with `<`, `>` and `&` escaped, an absent list as `null`.
+Users match these texts, so values are quoted as in Go: strings with `%q`, lists as compact JSON with `<`, `>` and `&`
+escaped, an absent list as `null`.
 
 Upstream: k8s.io/apimachinery/pkg/util/validation/field.
 """
@@ -42,6 +42,6 @@ def not_supported(path: str, value: str, supported: Iterable[str]) -> str:
 
 
 def aggregate(errors: Iterable[str]) -> str:
-    """Join as Go's error aggregate does: one text bare, several in brackets, each text once."""
+    """Join like Go's error aggregate: a single text as it is, several in brackets, without duplicates."""
     unique = list(dict.fromkeys(errors))
     return unique[0] if len(unique) == 1 else "[" + ", ".join(unique) + "]"

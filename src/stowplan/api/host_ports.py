@@ -1,4 +1,4 @@
-"""Host ports of a pod, normalised so that equal tuples conflict.
+"""Host ports of a pod, normalized so that equal tuples conflict.
 
 Upstream: GetHostPorts in pkg/scheduler/util, HostPortInfo in k8s.io/kube-scheduler/framework.
 """
@@ -19,7 +19,7 @@ ANY_ADDRESS = "0.0.0.0"
 def host_ports(pod: Pod) -> tuple[HostPort, ...]:
     """(ip, protocol, port) of each host port: sidecars first, then containers.
 
-    Ordinary init containers are left out: they are gone when the containers run.
+    Ordinary init containers are excluded: they have ended when the containers run.
     """
     spec = pod.spec
     sidecars = (container for container in spec.init_containers if container.restart_policy == "Always")

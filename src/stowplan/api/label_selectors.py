@@ -1,8 +1,8 @@
 """Label selectors, compiled to values that can be matched, hashed and compared.
 
-A `Selector` is an AND of requirements in canonical order, so two selectors that say the same
-compare equal and can be interned. An absent LabelSelector compiles to `NOTHING`, an empty one to
-`EVERYTHING`; only the latter is `empty`. A `matchLabels` entry is an In with one value.
+A `Selector` is an AND of requirements in canonical order, so equivalent selectors compare equal and can be interned. An
+absent LabelSelector compiles to `NOTHING`, an empty one to `EVERYTHING`; only the latter is `empty`. A `matchLabels`
+entry is an In with one value.
 
 Upstream: k8s.io/apimachinery/pkg/labels/selector.go and apis/meta/v1/helpers.go.
 """
@@ -38,14 +38,14 @@ _INT64_MIN, _INT64_MAX = -(1 << 63), (1 << 63) - 1
 
 
 class SelectorError(ValueError):
-    """A selector that does not parse; its text is the reference's message."""
+    """A selector that does not parse; has the reference's message."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Requirement:
     key: str
     operator: str
-    #: Sorted, without duplicates, when built by this package.
+    #: Sorted, without duplicates, if built by this package.
     values: tuple[str, ...] = ()
 
     def matches(self, labels: Mapping[str, str]) -> bool:
@@ -71,14 +71,14 @@ class Requirement:
 
 @dataclass(frozen=True, slots=True)
 class Selector:
-    #: All must hold. Sorted and without duplicates; build with `selector_of` to keep it so.
+    #: ANDed. Sorted and without duplicates; build with `selector_of` to ensure that.
     requirements: tuple[Requirement, ...] = ()
     #: Matches no object at all, and adding requirements does not change that.
     nothing: bool = False
 
     @property
     def empty(self) -> bool:
-        """Whether it restricts nothing, that is, matches everything."""
+        """Whether it matches everything."""
         return not self.nothing and not self.requirements
 
     def matches(self, labels: Mapping[str, str]) -> bool:
@@ -139,7 +139,7 @@ def new_requirement(key: str, operator: str, values: Iterable[str]) -> Requireme
 
 
 def requirement_errors(key: str, operator: str, values: tuple[str, ...], path: str = "") -> list[str]:
-    """All complaints about a requirement whose operator is one of the six known ones."""
+    """All errors of a requirement whose operator is one of the six known ones."""
     values_path = child(path, "values")
     errors = []
     if complaints := label_key_errors(key):
@@ -173,7 +173,7 @@ def _comparison_errors(values: tuple[str, ...], path: str) -> list[str]:
 
 @lru_cache(maxsize=16384)
 def parse_int64(text: str) -> int | None:
-    """Read a decimal as Go's ParseInt(text, 10, 64) does; None if it does not fit or is none."""
+    """Parse a decimal like Go's ParseInt(text, 10, 64); None if it is invalid or does not fit."""
     match = _INTEGER_RE.fullmatch(text)
     if match is None or len(match["digits"]) > _INT64_DIGITS:
         return None

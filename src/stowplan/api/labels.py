@@ -1,6 +1,6 @@
 """Syntax of label keys and values, with the reference's messages.
 
-Each function returns the list of complaints; an empty list means valid. Lengths count bytes.
+Each function returns a list of errors; an empty list means valid. Lengths are in bytes.
 
 Upstream: k8s.io/apimachinery/pkg/api/validate/content.
 """
@@ -36,7 +36,7 @@ def label_value_errors(value: str) -> list[str]:
 
 
 def is_qualified_name_errors(name: str) -> list[str]:
-    """Complaints about a qualified name, which is the same thing as a label key."""
+    """Errors in a qualified name, which is the same as a label key."""
     return label_key_errors(name)
 
 
@@ -97,6 +97,6 @@ def _too_long(limit: int) -> str:
 
 
 def _must_match(what: str, pattern: str, *examples: str) -> str:
-    # Parity: the reference leaves a stray comma and two blanks between examples.
+    # Parity: the reference leaves a stray comma and two spaces between examples.
     shown = " or ".join(f"'{example}', " for example in examples)
     return f"{what} (e.g. {shown}regex used for validation is '{pattern}')"

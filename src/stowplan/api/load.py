@@ -1,9 +1,8 @@
-"""Read objects from files as `kubectl -f` does: YAML or JSON, multiple documents, Lists, and directories.
+"""Read objects from files like `kubectl -f`: YAML or JSON, multiple documents, Lists, and directories.
 
-Every problem of every file is collected and raised once, one line each, with the place it is at:
-`cluster.yaml: document 3: Pod default/web-0: spec.containers[0].resources.requests[cpu]: ...`.
-Kinds the scheduler does not read are skipped and noted, so that a whole `kubectl get -o yaml`
-dump may be given.
+All problems of all files are collected and raised at once, one line each, with the location: `cluster.yaml: document 3:
+Pod default/web-0: spec.containers[0].resources.requests[cpu]: ...`. Kinds that the scheduler does not read are skipped
+with a note, so that a whole `kubectl get -o yaml` dump works.
 """
 
 from __future__ import annotations
@@ -35,12 +34,12 @@ if TYPE_CHECKING:
 
 _SUFFIXES = (".yaml", ".yml", ".json")
 _STDIN = "-"
-#: What `kubectl kustomize` reads: it stands in folders of manifests, and is none.
+#: Input of `kubectl kustomize`, found in directories of manifests, but not a manifest.
 _KUSTOMIZATION = ("kustomization.yaml", "kustomization.yml")
 
 
 class LoadError(ValueError):
-    """Everything wrong with the files given; one line for each problem."""
+    """All problems of the given files; one line per problem."""
 
     def __init__(self, errors: Sequence[str]) -> None:
         super().__init__("\n".join(errors))
@@ -50,7 +49,7 @@ class LoadError(ValueError):
 @dataclass(frozen=True, slots=True)
 class Source:
     file: str
-    #: Counted from 1, as is the item of a List.
+    #: Counted from 1, like the item of a List.
     document: int
     items: tuple[int, ...] = ()
 
@@ -60,15 +59,17 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """What was read. `objects`, `raw` and `sources` run in parallel."""
+    """The result. `objects`, `raw` and `sources` run in parallel."""
 
     objects: tuple[ApiStruct, ...] = ()
     raw: tuple[Mapping[str, Any], ...] = ()
     sources: tuple[Source, ...] = ()
-    #: Objects of the kinds that were asked for beside those that the scheduler reads.
+    #: Objects of the additionally requested kinds.
     others: tuple[Mapping[str, Any], ...] = ()
     other_sources: tuple[Source, ...] = ()
-    #: What was skipped, for the user to know.
+    #: Skipped objects that no API server has stored, each with where it is from.
+    unread: tuple[tuple[Mapping[str, Any], Source], ...] = ()
+    #: Notes for the user about what was skipped.
     notes: tuple[str, ...] = ()
 
 
@@ -79,9 +80,9 @@ def load_files(
     others: Collection[str] = frozenset(),
     recursive: bool = False,
 ) -> Loaded:
-    """Read files, directories (their own files only, unless `recursive`) and, for `-`, `stdin`.
+    """Read files, directories (not recursively, unless `recursive`) and, for `-`, `stdin`.
 
-    Of `others`, kinds, what stands there is kept.
+    `others`: kinds to return unconverted.
     """
     loader = _Loader(kept=others, recursive=recursive)
     for path in paths:
@@ -93,6 +94,7 @@ def load_files(
         tuple(loader.sources),
         others=tuple(loader.others),
         other_sources=tuple(loader.other_sources),
+        unread=tuple(loader.unread),
         notes=(*loader.skipped_files, *loader.notes()),
     )
 
@@ -104,7 +106,7 @@ def load_manifests(
     recursive: bool = False,
     report: Callable[[str], None] = lambda note: None,
 ) -> list[tuple[Source, dict[str, Any]]]:
-    """The objects as they stand there, of any kind, for an API server to judge; `report` hears what was skipped."""
+    """The unconverted objects of any kind, to be validated by an API server; `report` gets what was skipped."""
     reader = _Reader(recursive=recursive)
     for path in paths:
         reader.read(path, stdin)
@@ -116,11 +118,11 @@ def load_manifests(
 
 @dataclass(slots=True, kw_only=True)
 class _Reader:
-    """From paths to objects with an apiVersion and a kind, not looked at further."""
+    """Reads objects with an apiVersion and a kind from paths, without further checks."""
 
     recursive: bool = False
     errors: list[str] = field(default_factory=list)
-    #: Of directories, files that are no manifests; a note each.
+    #: Files of directories that are not manifests; one note each.
     skipped_files: list[str] = field(default_factory=list)
     found: list[tuple[Source, dict[str, Any]]] = field(default_factory=list)
 
@@ -154,7 +156,7 @@ class _Reader:
             self.errors.append(f"{directory}: there is no object in its files")
 
     def _read_one_of_several(self, path: Path) -> bool:
-        """As kubectl does, pass over a file of a directory in which all is commented out; whether it was another."""
+        """Like kubectl, skip a file of a directory that only contains comments; return whether it was read."""
         try:
             found = self._read_documents(str(path), path.read_bytes())
         except OSError as error:
@@ -174,7 +176,7 @@ class _Reader:
             self.errors.append(f"{file}: empty, there is no object in it")
 
     def _read_documents(self, file: str, data: bytes) -> bool:
-        """Whether there were some, be it that they cannot be read."""
+        """Whether there were documents, valid or not."""
         found = False
         try:
             for number, document in enumerate(_documents(data), start=1):
@@ -217,9 +219,10 @@ class _Loader(_Reader):
     objects: list[ApiStruct] = field(default_factory=list)
     raw: list[Mapping[str, Any]] = field(default_factory=list)
     sources: list[Source] = field(default_factory=list)
+    unread: list[tuple[Mapping[str, Any], Source]] = field(default_factory=list)
     #: Number of skipped objects by (kind, apiVersion).
     skipped: Counter[tuple[str, str]] = field(default_factory=Counter)
-    #: Where each (group, kind, namespace, name) was first seen.
+    #: Where each (group, kind, namespace, name) first appeared.
     seen: dict[tuple[str, str, str, str], Source] = field(default_factory=dict)
 
     def notes(self) -> Iterator[str]:
@@ -243,6 +246,9 @@ class _Loader(_Reader):
                 self.other_sources.append(source)
                 return
             self.skipped[error.kind, error.api_version] += 1
+            metadata = raw.get("metadata")
+            if isinstance(metadata, dict) and not metadata.get("uid"):
+                self.unread.append((raw, source))
             return
         except DecodeError as error:
             self.errors.append(f"{source}: {_name_of(raw)}{error}")
@@ -272,7 +278,7 @@ def _is_list(document: Mapping[str, Any]) -> bool:
 
 
 def _with_kind(item: object, parent: Mapping[str, Any]) -> object:
-    """Give an item of a PodList its kind: only the List states it."""
+    """Add the kind to an item of a PodList, where only the List has it."""
     kind = parent["kind"].removesuffix("List")
     if not isinstance(item, dict) or not kind or "kind" in item:
         return item
@@ -280,7 +286,7 @@ def _with_kind(item: object, parent: Mapping[str, Any]) -> object:
 
 
 def _name_of(raw: Mapping[str, Any]) -> str:
-    """`Pod default/web-0: `, as far as it can be told from data that may be anything."""
+    """`Pod default/web-0: `, as far as possible for arbitrary data."""
     kind, metadata = raw.get("kind"), raw.get("metadata")
     if not isinstance(metadata, dict) or not metadata.get("name"):
         return f"{kind}: " if kind else ""
@@ -300,7 +306,7 @@ def _described(document: object) -> str:
 
 
 class _SyntaxError(ValueError):
-    """Neither YAML nor JSON; the text says where."""
+    """Neither YAML nor JSON; the text has the location."""
 
 
 def _documents(data: bytes) -> Iterator[Any]:
@@ -315,12 +321,12 @@ def _documents(data: bytes) -> Iterator[Any]:
     return _yaml_documents(text)
 
 
-#: Of flow YAML, as people write it; above, what is no JSON is a file that was cut off, and reading it again takes long.
+#: Limit for hand-written flow YAML; larger invalid JSON is a truncated file, which would be slow to parse again.
 _MAX_FLOW_YAML = 1 << 20
 
 
 def _json_documents(text: str) -> list[Any] | None:
-    """One JSON value or several in a row; None if it is not JSON, as flow YAML is not."""
+    """One or several consecutive JSON values; None if it is not JSON, such as flow YAML."""
     try:
         return [msgspec.json.decode(text)]
     except (msgspec.DecodeError, UnicodeEncodeError):
@@ -331,7 +337,7 @@ def _json_documents(text: str) -> list[Any] | None:
     while position < len(text):
         try:
             document, position = _JSON.raw_decode(text, position)
-            # It takes numbers and halves of characters that JSON cannot say.
+            # The YAML parser accepts numbers and lone surrogates that JSON cannot represent.
             msgspec.json.encode(document)
         except json.JSONDecodeError as error:
             if len(text) <= _MAX_FLOW_YAML:

@@ -1,31 +1,30 @@
 """Types shared by all Kubernetes objects: metadata, label selectors, references.
 
-Only fields the scheduler reads are declared; unknown ones are dropped on decoding. Attribute
-names are the JSON names in snake case. Absent and empty are told apart (`None` against a value)
-only where scheduling tells them apart.
+Only fields that the scheduler reads are declared; unknown ones are dropped on decoding. Attribute names are the JSON
+names in snake case. Absent (`None`) and empty are only distinguished where scheduling does.
 
-Structs are frozen, so one decoded object may be shared by cache, queue and plugins. They cannot
-form reference cycles, hence `gc=False`: a cluster is hundreds of thousands of small structs, and
-keeping them from the collector keeps its pauses short.
+Structs are frozen, so one decoded object may be shared by cache, queue and plugins. They cannot form reference cycles,
+hence `gc=False`: a cluster has hundreds of thousands of small structs, and excluding them keeps garbage collection
+pauses short.
 """
 
 from typing import Annotated, Any
 
 import msgspec
 
-# Integers of the sizes that Kubernetes gives them; larger ones are refused on decoding.
+# Integer types with Kubernetes' ranges; larger values fail to decode.
 MAX_INT32 = 2**31 - 1
 Int32 = Annotated[int, msgspec.Meta(ge=-(2**31), le=MAX_INT32)]
 Int64 = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
 
-# A quantity as it stands in JSON; `quantity.parse_quantity` gives it a meaning.
+# A quantity as in JSON; parsed by `quantity.parse_quantity`.
 QuantityValue = str | int | float
 
 ResourceList = dict[str, QuantityValue]
 
 
 class ApiStruct(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True, gc=False):
-    """Base of every API struct; it carries the msgspec options."""
+    """Base of all API structs, with the msgspec options."""
 
 
 class OwnerReference(ApiStruct, frozen=True, kw_only=True):
@@ -54,7 +53,7 @@ class ObjectMeta(ApiStruct, frozen=True, kw_only=True):
 
 
 def controller_of(metadata: ObjectMeta) -> OwnerReference | None:
-    """The owner that manages the object; there is one at most."""
+    """The controller owner reference; there is at most one."""
     for owner in metadata.owner_references:
         if owner.controller:
             return owner
@@ -88,7 +87,7 @@ class ObjectReference(ApiStruct, frozen=True, kw_only=True):
 
 
 def reference_to(obj: Any) -> ObjectReference:
-    """Which version of which object is meant."""
+    """A reference to this version of the object."""
     metadata = obj.metadata
     return ObjectReference(
         api_version=obj.api_version,

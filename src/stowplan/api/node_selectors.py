@@ -1,11 +1,11 @@
-"""Node selectors and node affinity: OR-ed terms over a node's labels and its name.
+"""Node selectors and node affinity: ORed terms over a node's labels and its name.
 
-A term that does not parse matches no node, and its error counts only if no other term matched.
-`NodeSelectorMatcher` therefore never fails to compile; `match_or_error` serves the one caller
-that wants the error, and the `*_errors` functions serve configuration validation.
+A term that does not parse matches no node, and its error only counts if no other term matched. `NodeSelectorMatcher`
+therefore never fails to compile; `match_or_error` is for the one caller that needs the error, and the `*_errors`
+functions are for configuration validation.
 
-The one node field is `metadata.name`. An unknown field reads as the empty string, and for a node
-without a name field requirements count as satisfied.
+The only node field is `metadata.name`. An unknown field is treated as the empty string, and for a node without a name
+field requirements count as satisfied.
 
 Upstream: k8s.io/component-helpers/scheduling/corev1/nodeaffinity.
 """
@@ -65,9 +65,9 @@ def _field_matches(requirement: Requirement, name: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class NodeSelectorMatcher:
-    #: Usable and unparsable terms in their order; terms without any requirement are left out.
+    #: Valid and invalid terms in order; terms without any requirement are omitted.
     terms: tuple[NodeTerm, ...] = ()
-    #: It is a key, or part of one, several times in a cycle.
+    #: Cached, as it is a key, or part of one, several times in a cycle.
     _hash: int = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -83,7 +83,7 @@ class NodeSelectorMatcher:
         return False
 
     def match_or_error(self, labels: Mapping[str, str], name: str) -> bool:
-        """Like `matches`, but raise if no term matched and some term does not parse."""
+        """Like `matches`, but raises if no term matched and some term does not parse."""
         if self.matches(labels, name):
             return True
         errors = [error for term in self.terms for error in term.errors]
@@ -168,7 +168,7 @@ def _field_errors(field: NodeSelectorRequirement, path: str) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class RequiredNodeAffinity:
-    """What a pod demands of its node: its nodeSelector map and its required node affinity."""
+    """A pod's required node constraints: its nodeSelector map and its required node affinity."""
 
     node_selector: Selector | None = None
     required: NodeSelectorMatcher | None = None

@@ -8,9 +8,9 @@ from stowplan.api.affinity import Affinity, Toleration, TopologySpreadConstraint
 from stowplan.api.meta import ApiStruct, Int32, Int64, ObjectMeta, ResourceList
 from stowplan.api.volumes import Volume
 
-#: What schedules pods that name no scheduler.
+#: The default of `schedulerName`.
 DEFAULT_SCHEDULER_NAME = "default-scheduler"
-#: Phases that no container comes back from.
+#: Terminal phases.
 FINISHED = ("Succeeded", "Failed")
 
 

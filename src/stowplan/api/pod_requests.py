@@ -1,9 +1,9 @@
-"""Pod resource requests and limits, summed as kubelet and kube-scheduler do.
+"""Pod resource requests and limits, summed like in kubelet and kube-scheduler.
 
-Containers and sidecars run together, so they add up. Ordinary init containers run one after the
-other, each beside the sidecars started before it; the largest such stage is a floor. Pod-level
-requests replace the result for the names they set, and the overhead comes on top. Limits follow the same rule, but
-overhead is added only to what has a limit.
+Containers and sidecars run concurrently, so they are added. Ordinary init containers run one after the other, each next
+to the sidecars started before it; the largest such stage is a lower bound. Pod-level requests replace the result for
+the resources that they set, and the overhead is added. Limits follow the same rule, but overhead is only added to
+resources with a limit.
 
 All amounts are nano-units; rounding to the scheduler's integers happens once, in `to_vector`.
 
@@ -28,7 +28,7 @@ Requests = dict[str, int]
 
 _NOTHING: Mapping[str, int] = MappingProxyType({})
 
-#: What a container counts for in scoring if it names no cpu or memory: 100m and 200Mi.
+#: Assumed in scoring for a container without cpu or memory requests: 100m and 200Mi.
 NON_ZERO_DEFAULTS: Mapping[str, int] = MappingProxyType({CPU: NANO // 10, MEMORY: 200 * 1024 * 1024 * NANO})
 
 
@@ -43,7 +43,7 @@ def pod_requests(
 ) -> Requests:
     """Nano-units by resource name.
 
-    `use_status` counts a resize in flight, `defaults` stand in for names a container lacks.
+    `use_status` includes a resize in progress; `defaults` apply to resources that a container does not request.
     """
     statuses = _resized(pod) if use_status else {}
     requests = _together(pod, lambda one: _requested(pod, one, statuses.get(one.name), defaults))
@@ -58,7 +58,7 @@ def pod_requests(
 
 
 def pod_limits(pod: Pod) -> Requests:
-    """Nano-units by resource name, of what is limited."""
+    """Nano-units by resource name, for resources with a limit."""
     limits = _together(pod, lambda container: _parsed(container.resources.limits))
     if pod.spec.resources is not None:
         limits.update(
@@ -71,7 +71,7 @@ def pod_limits(pod: Pod) -> Requests:
 
 
 def non_zero_requests(pod: Pod, *, dra_node_allocatable: bool = False) -> tuple[int, int]:
-    """Milli-cpu and bytes of memory, with `NON_ZERO_DEFAULTS` where the pod is silent."""
+    """Millicores and bytes of memory, with `NON_ZERO_DEFAULTS` for missing requests."""
     missing: Mapping[str, int] = NON_ZERO_DEFAULTS
     requests: Requests | None = None
     if has_pod_level_requests(pod):
@@ -85,7 +85,7 @@ def non_zero_requests(pod: Pod, *, dra_node_allocatable: bool = False) -> tuple[
 
 
 def to_vector(requests: Mapping[str, int], *, counted_only: bool = True) -> dict[str, int]:
-    """The scheduler's integers: cpu in milli-units, the rest in units; names it does not count are dropped."""
+    """The scheduler's integers: cpu in millicores, the rest in units; names that it does not count are dropped."""
     vector = {}
     for name, nano in requests.items():
         if name == CPU:
@@ -101,7 +101,7 @@ def has_pod_level_requests(pod: Pod) -> bool:
 
 
 def _together(pod: Pod, amounts_of: Callable[[Container], Mapping[str, int]]) -> Requests:
-    """What all containers come to."""
+    """The total of all containers."""
     total: Requests = {}
     for container in pod.spec.containers:
         _add(total, amounts_of(container))
@@ -127,7 +127,7 @@ def is_sidecar(container: Container) -> bool:
 
 
 def _resized(pod: Pod) -> dict[str, ContainerStatus]:
-    """Statuses that report actual resources of what runs as long as the pod, by container name."""
+    """Container name -> status with actual resources, for containers that run as long as the pod."""
     stages = {container.name for container in pod.spec.init_containers if not is_sidecar(container)}
     statuses = (*pod.status.container_statuses, *pod.status.init_container_statuses)
     return {status.name: status for status in statuses if status.resources is not None and status.name not in stages}
@@ -143,7 +143,7 @@ def _requested(
 
 
 def _effective(pod: Pod, spec: Requests, actuated: ResourceList, allocated: ResourceList) -> Requests:
-    """The most a resize in flight may need; one that cannot happen no longer counts."""
+    """The maximum that a resize in progress may need; an infeasible one no longer counts."""
     requests = {} if _resize_is_infeasible(pod) else spec
     _raise_to(requests, _parsed(actuated))
     _raise_to(requests, _parsed(allocated))
@@ -151,7 +151,7 @@ def _effective(pod: Pod, spec: Requests, actuated: ResourceList, allocated: Reso
 
 
 def _resize_is_infeasible(pod: Pod) -> bool:
-    # Parity: only the first such condition counts, and its status is not looked at.
+    # Parity: only the first such condition counts, and its status is ignored.
     reasons: Iterable[str] = (c.reason for c in pod.status.conditions if c.type == "PodResizePending")
     return next(iter(reasons), "") == "Infeasible"
 

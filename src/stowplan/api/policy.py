@@ -13,7 +13,7 @@ class PodDisruptionBudgetSpec(ApiStruct, frozen=True, kw_only=True):
 
 class PodDisruptionBudgetStatus(ApiStruct, frozen=True, kw_only=True):
     disruptions_allowed: Int32 = 0
-    #: Pod name to the time its eviction was accepted.
+    #: Pod name -> the time at which its eviction was accepted.
     disrupted_pods: dict[str, str] = {}
     current_healthy: Int32 = 0
     desired_healthy: Int32 = 0
@@ -29,7 +29,7 @@ class PodDisruptionBudget(ApiStruct, frozen=True, kw_only=True):
     status: PodDisruptionBudgetStatus = PodDisruptionBudgetStatus()
 
 
-#: The classes that every cluster has, and their values.
+#: The built-in classes, and their values.
 SYSTEM_PRIORITIES = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
 
 
@@ -69,7 +69,7 @@ class LeaseCandidateSpec(ApiStruct, frozen=True, kw_only=True):
 
 
 class LeaseCandidate(ApiStruct, frozen=True, kw_only=True):
-    """A candidate for a Lease whose holder the API server chooses (coordinated leader election)."""
+    """A candidate for a Lease whose holder is selected by the API server (coordinated leader election)."""
 
     api_version: str = "coordination.k8s.io/v1beta1"
     kind: str = "LeaseCandidate"
@@ -83,7 +83,7 @@ class EventSeries(ApiStruct, frozen=True, kw_only=True):
 
 
 class Event(ApiStruct, frozen=True, kw_only=True):
-    """An event of `events.k8s.io/v1`, the form kube-scheduler writes."""
+    """An event of `events.k8s.io/v1`, which kube-scheduler writes."""
 
     api_version: str = "events.k8s.io/v1"
     kind: str = "Event"
@@ -106,7 +106,7 @@ class EventSource(ApiStruct, frozen=True, kw_only=True):
 
 
 class CoreEvent(ApiStruct, frozen=True, kw_only=True):
-    """An event of `v1`, for clusters without the newer form and for readers that know only this one."""
+    """An event of `v1`, for clusters and readers without the newer API."""
 
     api_version: str = "v1"
     kind: str = "Event"

@@ -1,11 +1,11 @@
 """The `Api` protocol: what the scheduler requires of an API server client.
 
-Two plugs fit: `client.http_api.HttpApi` speaks HTTP to a real cluster, `apiserver.embedded.EmbeddedApi`
-calls the store in this process. Objects come as structs of `stowplan.api`, whose type says which resource is meant.
-Refusals are `stowplan.api.api_errors.ApiError`; a server that cannot be reached is `Unreachable`.
+There are two implementations: `client.http_api.HttpApi` uses HTTP for a real cluster, `apiserver.embedded.EmbeddedApi`
+calls the store in this process. Objects are structs of `stowplan.api`, whose type determines the resource. Refusals are
+`stowplan.api.api_errors.ApiError`; an unreachable server is `Unreachable`.
 
-Watching is two-storied: `Api.watch` is one stream of one server's changes that may end at any time;
-`list_watch.ListWatch` makes of lists and such streams one account of what changed that never ends.
+Watching has two levels: `Api.watch` is one stream of changes that may end at any time; `list_watch.ListWatch` combines
+lists and such streams into one endless stream.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ if TYPE_CHECKING:
 
 T = TypeVar("T", bound=ApiStruct)
 
-#: A request's place in the queue of requests. Binds go first, events last.
+#: A request's priority class. Binds go first, events last.
 Lane = Literal["bind", "default", "status", "event"]
 PatchType = Literal["json", "merge", "strategic"]
 
 
 class Unreachable(Exception):
-    """No answer: the connection was refused, reset, timed out, or what came was no HTTP."""
+    """No response: the connection was refused, reset, timed out, or the response was not HTTP."""
 
 
 @dataclass(frozen=True, slots=True)
 class BadObject:
-    """An object that does not decode; everything else of the same answer is delivered."""
+    """An object that does not decode; everything else in the same response is delivered."""
 
     namespace: str
     name: str
@@ -48,7 +48,7 @@ class Listing(Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class WatchEvent(Generic[T]):
-    """ADDED, MODIFIED and DELETED carry the object; BOOKMARK a version only; BAD what does not decode."""
+    """ADDED, MODIFIED and DELETED have the object; BOOKMARK only a version; BAD an object that does not decode."""
 
     type: Literal["ADDED", "MODIFIED", "DELETED", "BOOKMARK", "BAD"]
     resource_version: str
@@ -79,14 +79,14 @@ class Api(Protocol):
         field_selector: str = "",
         timeout_seconds: int = 0,
     ) -> AsyncIterator[WatchEvent[T]]:
-        """Changes after a version until the server ends the stream; raises Expired if they are forgotten."""
+        """Changes after a version until the server ends the stream; raises Expired if they are no longer available."""
 
     async def get(self, kind: type[T], name: str, *, namespace: str = "") -> T: ...
 
     async def create(self, obj: T, *, lane: Lane = "default") -> T: ...
 
     async def update(self, obj: T, *, lane: Lane = "default") -> T:
-        """Replace; for kinds whose every field we know (Lease), as what we do not decode would be lost."""
+        """Replace an object; only for kinds that we decode completely (Lease), as other fields would be lost."""
 
     async def patch(
         self,
@@ -122,6 +122,6 @@ class Api(Protocol):
     ) -> None: ...
 
     async def serves(self, kind: type[ApiStruct]) -> bool:
-        """Whether the cluster has this kind in a version that we read; older clusters lack the newest groups."""
+        """Whether the cluster serves this kind in a supported version; older clusters lack the newest groups."""
 
     async def close(self) -> None: ...

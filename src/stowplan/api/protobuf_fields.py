@@ -1,6 +1,6 @@
 """Encode protobuf fields and messages.
 
-Reading is another matter (`apiserver/schema/wire.py`): what is written here comes from us.
+Decoding is elsewhere (`apiserver/schema/wire.py`), as its input is not trusted.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ _VARINT, _BYTES = 0, 2
 
 
 def varint(value: int) -> bytes:
-    """Seven bits a byte, the lowest first."""
+    """Seven bits per byte, the lowest first."""
     encoded = bytearray()
     while value > 0x7F:
         encoded.append(value & 0x7F | 0x80)
@@ -24,7 +24,7 @@ def varint(value: int) -> bytes:
 
 
 def bytes_field(number: int, value: bytes) -> bytes:
-    """A message within a message, too."""
+    """Also for a nested message."""
     return varint(number << 3 | _BYTES) + varint(len(value)) + value
 
 
@@ -33,10 +33,10 @@ def text_field(number: int, value: str) -> bytes:
 
 
 def number_field(number: int, value: int) -> bytes:
-    """A number that is not negative, or a flag."""
+    """A non-negative number, or a flag."""
     return varint(number << 3 | _VARINT) + varint(int(value))
 
 
 def packed_field(number: int, values: Iterable[int]) -> bytes:
-    """Numbers that are not negative, side by side."""
+    """Packed non-negative numbers."""
     return bytes_field(number, b"".join(map(varint, values)))

@@ -1,11 +1,10 @@
 """Resource quantities ("500m", "1.5Gi", "2e3") as exact numbers.
 
-A quantity is kept as an exact integer of nano-units (1e-9), the finest grain Kubernetes knows, so
-adding and comparing are integer operations. Reading rounds away from zero to that grain; the
-integer views round away from zero once more, and only there.
+A quantity is an integer number of nano-units (1e-9), Kubernetes' finest precision, so adding and comparing are integer
+operations. Parsing rounds away from zero to that precision; the integer views round away from zero once more, and only
+there.
 
-`parse_quantity` is what the scheduler uses. `Quantity` also remembers the format, for printing
-the canonical string that the API server would.
+The scheduler uses `parse_quantity`. `Quantity` also keeps the format, to print the API server's canonical string.
 
 Upstream: k8s.io/apimachinery/pkg/api/resource.
 """
@@ -39,14 +38,14 @@ _BINARY_SUFFIXES = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
 _DECIMAL_BY_EXPONENT = {exponent: suffix for suffix, exponent in _DECIMAL_SUFFIXES.items()}
 _BINARY_BY_EXPONENT = {exponent: suffix for suffix, exponent in _BINARY_SUFFIXES.items()}
 
-# Beyond this a decimal exponent tells nothing more: far past int64, far below a nano-unit.
+# A larger exponent makes no difference: far beyond int64, or far below a nano-unit.
 _EXPONENT_LIMIT = 1000
-# The reference has no limit; Python refuses to read integers of thousands of digits.
+# The reference has no limit; Python refuses to parse integers of thousands of digits.
 _LENGTH_LIMIT = 1000
 
 
 class QuantityError(ValueError):
-    """Text that is not a quantity; its message is the reference's."""
+    """An invalid quantity; has the reference's message."""
 
 
 class Format(Enum):
@@ -59,7 +58,7 @@ class Format(Enum):
 class Quantity:
     nano: int
     format: Format = Format.DECIMAL_SI
-    #: The text it was read from, if the reference prints that as it stands.
+    #: The source text, if the reference prints it unchanged.
     text: str | None = None
 
     def __str__(self) -> str:
@@ -68,7 +67,7 @@ class Quantity:
 
 @lru_cache(maxsize=65536)
 def parse_quantity(value: QuantityValue) -> int:
-    """Nano-units of a JSON quantity."""
+    """The nano-units of a JSON quantity."""
     if isinstance(value, int):
         return value * NANO
     return read_quantity(value).nano
@@ -85,7 +84,7 @@ def read_quantity(value: QuantityValue) -> Quantity:
         raise QuantityError(NUMERIC_WRONG)
     number = _Number(parts["num"], parts["denom"] or "", *_interpret(parts["suffix"]))
     if not parts["num"] and not parts["denom"] and "0" not in text[: parts.start("suffix")] and not number.is_small:
-        # Parity: a number without digits ("Mi", "-") reads as zero unless it takes the slow path.
+        # Parity: a number without digits ("Mi", "-") is zero, except in the slow path.
         raise QuantityError(NUMERIC_WRONG)
     nano = number.nano
     signed = -nano if parts["sign"] == "-" else nano
@@ -97,10 +96,10 @@ def read_quantity(value: QuantityValue) -> Quantity:
 
 @dataclass(frozen=True, slots=True)
 class Amount:
-    """A quantity with how the reference holds it, which shows in whether it takes it for an integer."""
+    """A quantity with the reference's representation, which determines whether it counts as an integer."""
 
     nano: int
-    #: It is a whole number of this power of ten.
+    #: It is a multiple of this power of ten.
     scale: int
     #: Whether it is a big decimal rather than a scaled int64.
     is_big: bool
@@ -111,7 +110,7 @@ def read_amount(value: QuantityValue) -> Amount:
     """The amount of a JSON quantity."""
     quantity = read_quantity(value)
     parts = _SPLIT_RE.fullmatch(value.strip() if isinstance(value, str) else str(value))
-    assert parts is not None  # Read before.
+    assert parts is not None  # Parsed before.
     number = _Number(parts["num"], parts["denom"] or "", *_interpret(parts["suffix"]))
     exponent = 0 if number.format is Format.BINARY_SI else number.exponent
     return Amount(quantity.nano, max(-9, exponent - len(number.denom)), not number.is_small)
@@ -148,7 +147,7 @@ class _Number:
 
     @property
     def is_small(self) -> bool:
-        """Whether the reference keeps it as a scaled int64 rather than a big decimal."""
+        """Whether the reference represents it as a scaled int64 rather than a big decimal."""
         digits = max(1, len(self.num))
         if self.format is Format.BINARY_SI:
             small = not self.denom and 14 - digits - self.exponent * 3 // 10 >= 0
@@ -168,12 +167,12 @@ def _divide_up(dividend: int, divisor: int) -> int:
 
 
 def value(nano: int) -> int:
-    """Whole units, rounded away from zero; 0 if that does not fit int64."""
+    """Whole units, rounded away from zero; 0 if that does not fit into int64."""
     return _rounded(nano, NANO)
 
 
 def milli_value(nano: int) -> int:
-    """Milli-units, rounded away from zero; 0 if that does not fit int64."""
+    """Milli-units, rounded away from zero; 0 if that does not fit into int64."""
     return _rounded(nano, _NANO_PER_MILLI)
 
 
@@ -185,7 +184,7 @@ def _rounded(nano: int, unit: int) -> int:
 
 
 def format_quantity(nano: int, format: Format = Format.DECIMAL_SI) -> str:
-    """Canonical text: no fraction, the largest suffix that allows it."""
+    """Canonical text: no fraction, the largest possible suffix."""
     if nano == 0:
         return "0"
     sign, magnitude = ("-", -nano) if nano < 0 else ("", nano)
@@ -201,7 +200,7 @@ def format_quantity(nano: int, format: Format = Format.DECIMAL_SI) -> str:
 def _decimal_suffix(exponent: int, format: Format) -> str:
     if format is Format.DECIMAL_EXPONENT:
         return f"e{exponent}" if exponent else ""
-    # Parity: past exa the reference prints no suffix at all.
+    # Parity: beyond exa the reference prints no suffix.
     return _DECIMAL_BY_EXPONENT.get(exponent, "")
 
 

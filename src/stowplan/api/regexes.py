@@ -1,8 +1,7 @@
 """Go-syntax regular expressions that match in linear time.
 
-The engine is RE2, like Go's. Python's `re` cannot stand in for it: its syntax differs, and a pattern of a
-few characters, such as `(a+)+$`, can keep it busy for hours. google-re2 has no wheel for some platforms; without it
-nothing can be compiled, and callers say what they do then.
+The engine is RE2, like Go's. Python's `re` is no substitute: its syntax differs, and a short pattern such as `(a+)+$`
+can take hours. google-re2 has no wheel for some platforms; without it nothing can be compiled, and callers handle that.
 
 Upstream: Go's regexp and regexp/syntax.
 """
@@ -14,7 +13,7 @@ from functools import lru_cache
 from importlib.util import find_spec
 from typing import Any
 
-#: RE2's words for what is wrong with a pattern, and Go's.
+#: RE2's error texts, and Go's.
 _GO_WORDS = {
     "missing )": "missing closing )",
     "missing ]": "missing closing ]",
@@ -26,24 +25,24 @@ _GO_WORDS = {
     "pattern too large - compile failed": "expression too large",
 }
 _TRAILING_BACKSLASH = "trailing \\"
-#: RE2 has single bytes; Go has not. What is quoted is no operator.
+#: RE2 supports single bytes, Go does not. Quoted text contains no operators.
 _QUOTED_OR_BYTE = re.compile(r"\\Q.*?(?:\\E|\Z)|\\(?!C).|(\\C)", re.DOTALL)
 
 
 class PatternError(ValueError):
-    """A text that is no regular expression; the message is Go's."""
+    """An invalid regular expression; has Go's message."""
 
 
 def available() -> bool:
-    """Whether there is RE2."""
+    """Whether RE2 is installed."""
     return find_spec("re2") is not None
 
 
 @lru_cache(maxsize=512)
 def compiled(pattern: str, max_memory: int | None = None) -> Any:
-    """RE2's pattern, which has `search` and `finditer`. Raises a PatternError.
+    """RE2's pattern, with `search` and `finditer`. Raises PatternError.
 
-    `max_memory`: bytes that it may take, its program and what it learns about texts; None: RE2's own bound.
+    `max_memory`: limit in bytes for its program and caches; None: RE2's default.
     """
     try:
         import re2  # type: ignore[import-not-found, import-untyped, unused-ignore]

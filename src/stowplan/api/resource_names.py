@@ -30,18 +30,18 @@ def is_native(name: str) -> bool:
 def is_extended(name: str) -> bool:
     if is_native(name) or name.startswith(_QUOTA_PREFIX):
         return False
-    # A quota on the resource must be nameable, too.
+    # A quota for the resource must have a valid name, too.
     return not is_qualified_name_errors(_QUOTA_PREFIX + name)
 
 
 @lru_cache(maxsize=4096)
 def is_scalar(name: str) -> bool:
-    """Whether the scheduler counts it by its integer value, beyond cpu, memory and ephemeral storage."""
+    """Whether the scheduler counts it as an integer, in addition to cpu, memory and ephemeral storage."""
     return is_extended(name) or name.startswith((HUGEPAGES_PREFIX, ATTACHABLE_VOLUMES_PREFIX)) or _NATIVE_DOMAIN in name
 
 
 def is_dra_extended(name: str) -> bool:
-    """Whether a DeviceClass may stand behind the name."""
+    """Whether a DeviceClass may serve it."""
     return is_extended(name) or name.startswith(DEVICE_CLASS_PREFIX)
 
 

@@ -1,8 +1,8 @@
 """Map each struct to its group, version, resource name and scope, and to URL paths.
 
-The struct says its group, kind and preferred version by its defaults; the resource name follows from the kind as
-upstream guesses it. Types of custom resources say all of it themselves. Kinds whose older versions have the shape of
-our structs, too, list those as well: which one a cluster serves is `discovery`'s to find out.
+A struct's defaults contain its group, kind and preferred version; the resource name follows from the kind as upstream
+guesses it. Types of custom resources contain all of it. Kinds with older versions that our structs can decode list
+those as well: `discovery` determines which one a cluster serves.
 
 Upstream: staging/src/k8s.io/apimachinery/pkg/api/meta/restmapper.go, client-go/rest/request.go.
 """
@@ -22,22 +22,22 @@ from stowplan.api.decode import is_namespaced
 if TYPE_CHECKING:
     from stowplan.api.meta import ApiStruct
 
-#: Group to versions that `stowplan.api` reads besides the preferred one; of a kind that has others, those.
+#: Group -> supported versions besides the preferred one; kinds with other versions override this.
 _OLDER_VERSIONS = {"resource.k8s.io": ("v1beta2",)}
 _OLDER_VERSIONS_OF_KIND = {"DeviceTaintRule": ("v1alpha3",)}
-#: What most names are made of, and needs no quoting.
+#: Characters of most names, which need no quoting.
 _PLAIN = re.compile(r"[0-9A-Za-z.-]+").fullmatch
 
 
 @dataclass(frozen=True, slots=True)
 class ApiResource:
     group: str
-    #: "" for custom resources: only their objects say it.
+    #: "" for custom resources: only their objects have it.
     kind: str
     #: In URLs and messages: `pods`.
     plural: str
     namespaced: bool
-    #: Those we read, the preferred one first.
+    #: Supported versions, the preferred one first.
     versions: tuple[str, ...]
 
     def __str__(self) -> str:
@@ -47,11 +47,11 @@ class ApiResource:
         return f"{self.group}/{version}" if self.group else version
 
     def root(self, version: str) -> str:
-        """The path of the group and version, which is also where it is discovered."""
+        """The path of the group and version, also used for discovery."""
         return f"/apis/{self.group}/{version}" if self.group else f"/api/{version}"
 
     def collection(self, version: str, namespace: str = "") -> str:
-        """The path of all objects, in one namespace if one is given."""
+        """The path of all objects, optionally in one namespace."""
         if namespace and self.namespaced:
             return f"{self.root(version)}/namespaces/{_segment(namespace)}/{self.plural}"
         return f"{self.root(version)}/{self.plural}"

@@ -1,6 +1,6 @@
 """TokenReview and SubjectAccessReview.
 
-A review is created like an object and stored nowhere; the answer is the review with its status.
+A review is created like an object but not stored; the response is the review with its status.
 
 Upstream: staging/src/k8s.io/api/authentication/v1, authorization/v1.
 """
@@ -24,7 +24,7 @@ class TokenReviewSpec(ApiStruct, frozen=True, kw_only=True):
     audiences: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
-        # Whatever shows a review in passing must not show whom it could be used to pose as.
+        # Without the token, which must not appear in logs.
         return f"TokenReviewSpec(audiences={self.audiences!r})"
 
 
@@ -49,7 +49,7 @@ class NonResourceAttributes(ApiStruct, frozen=True, kw_only=True):
 
 
 class SubjectAccessReviewSpec(ApiStruct, frozen=True, kw_only=True):
-    """Without resourceAttributes: what we serve are paths."""
+    """Without resourceAttributes: we only serve paths."""
 
     non_resource_attributes: NonResourceAttributes | None = None
     user: str = ""

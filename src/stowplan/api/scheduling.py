@@ -4,11 +4,11 @@ from stowplan.api.meta import ApiStruct, Int32, Int64, ObjectMeta
 
 
 class BasicSchedulingPolicy(ApiStruct, frozen=True, kw_only=True):
-    """Pods of the group are tried together, and each goes where it can."""
+    """Pods of the group are tried together, and scheduled individually."""
 
 
 class GangSchedulingPolicy(ApiStruct, frozen=True, kw_only=True):
-    """So many pods of the group are placed, or none."""
+    """At least this many pods of the group are scheduled, or none."""
 
     min_count: Int32 = 0
 
@@ -19,7 +19,7 @@ class PodGroupSchedulingPolicy(ApiStruct, frozen=True, kw_only=True):
 
 
 class TopologyConstraint(ApiStruct, frozen=True, kw_only=True):
-    #: The node label whose value all nodes of the group's pods have in common.
+    #: The node label whose value must be equal for all nodes of the group's pods.
     key: str = ""
 
 

@@ -34,12 +34,12 @@ _TOKEN_RE = re.compile(r"\s*(?:(?P<sign>==|!=|=|!|<|>|,|\(|\))|(?P<word>[^\s=!<>
 _SIGNS = {"=": IN, "==": IN, "!=": NOT_IN, ">": GT, "<": LT}
 _SETS = {"in": IN, "notin": NOT_IN}
 
-#: Selectors up to this length are parsed once; thousands of longer ones would be too much to remember.
+#: Selectors up to this length are cached; longer ones could take too much memory.
 SHORT = 1024
 
 
 def parse_label_selector(text: str) -> Selector:
-    """The selector; raise SelectorError."""
+    """The selector; raises SelectorError."""
     return _known(text) if len(text) <= SHORT else _parsed(text)
 
 
@@ -89,7 +89,7 @@ class _Parser:
             return _checked(key, _SETS[word], tuple(self._values()))
         if sign not in _SIGNS:
             raise SelectorError(
-                f"found '{sign or word}', expected: in, notin, =, ==, !=, gt, lt"  # Parity: as upstream lists them
+                f"found '{sign or word}', expected: in, notin, =, ==, !=, gt, lt"  # Parity: upstream's order
             )
         return _checked(key, _SIGNS[sign], (self._exact_value(),))
 
@@ -134,7 +134,7 @@ def _checked(key: str, operator: str, values: tuple[str, ...]) -> Requirement:
 
 @dataclass(frozen=True, slots=True)
 class FieldTerm:
-    """One of the terms of a field selector, all of which must hold."""
+    """One of the ANDed terms of a field selector."""
 
     field: str
     value: str
@@ -145,7 +145,7 @@ class FieldTerm:
 
 
 def parse_field_selector(text: str) -> tuple[FieldTerm, ...]:
-    """The terms; raise SelectorError. Which fields there are is for whoever selects to say."""
+    """The terms; raises SelectorError. Callers check whether the fields exist."""
     return tuple(_term(part, text) for part in _split(text, ",") if part)
 
 

@@ -97,7 +97,7 @@ class CSIStorageCapacity(ApiStruct, frozen=True, kw_only=True):
     api_version: str = "storage.k8s.io/v1"
     kind: str = "CSIStorageCapacity"
     metadata: ObjectMeta = ObjectMeta()
-    #: Absent: accessible from no node. Empty: from all.
+    #: None: accessible from no node. Empty: from all.
     node_topology: LabelSelector | None = None
     storage_class_name: str = ""
     capacity: QuantityValue | None = None

@@ -19,7 +19,7 @@ NO_SCHEDULE = "NoSchedule"
 PREFER_NO_SCHEDULE = "PreferNoSchedule"
 NO_EXECUTE = "NoExecute"
 
-#: Keys of the taints that the control plane itself puts on nodes.
+#: Keys of the taints that the control plane adds to nodes.
 NOT_READY = "node.kubernetes.io/not-ready"
 UNREACHABLE = "node.kubernetes.io/unreachable"
 UNSCHEDULABLE = "node.kubernetes.io/unschedulable"
@@ -34,7 +34,7 @@ _CANONICAL_INTEGER_RE = re.compile(r"0|-?[1-9][0-9]*")
 
 
 def tolerates(toleration: Toleration, taint: Taint, comparison_operators: bool = False) -> bool:
-    """Whether the toleration tolerates the taint; Lt and Gt count only behind their feature gate."""
+    """Whether the toleration tolerates the taint; Lt and Gt only count with their feature gate."""
     if toleration.effect and toleration.effect != taint.effect:
         return False
     if toleration.key and toleration.key != taint.key:
@@ -49,7 +49,7 @@ def tolerates(toleration: Toleration, taint: Taint, comparison_operators: bool =
 
 
 def tolerated_seconds(taints: Sequence[Taint], tolerations: Sequence[Toleration]) -> float | None:
-    """For how long a pod stays on a node with these NoExecute taints; None: for ever.
+    """How long a pod may stay on a node with these NoExecute taints; None: forever.
 
     Upstream: pkg/controller/tainteviction, getMinTolerationTime.
     """
@@ -81,7 +81,7 @@ def untolerated(
     effects: Collection[str] = DO_NOT_SCHEDULE_EFFECTS,
     comparison_operators: bool = False,
 ) -> Taint | None:
-    """The first taint of those effects that none of the tolerations tolerates."""
+    """The first taint with one of the effects that no toleration tolerates."""
     tolerations = tuple(tolerations)
     for taint in taints:
         if taint.effect in effects and not any(tolerates(t, taint, comparison_operators) for t in tolerations):

@@ -14,7 +14,7 @@ def timestamp(seconds: float) -> str:
     return _whole_seconds(int(seconds))
 
 
-# Most writes of a second ask for the same one.
+# Most writes within a second use the same one.
 @lru_cache(maxsize=64)
 def _whole_seconds(seconds: int) -> str:
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
@@ -27,5 +27,5 @@ def micro_timestamp(seconds: float) -> str:
 
 
 def parse_timestamp(text: str) -> float:
-    """Seconds since the epoch; ValueError if it is no RFC 3339 time."""
+    """Seconds since the epoch; ValueError if it is not an RFC 3339 time."""
     return datetime.fromisoformat(text).timestamp()

@@ -1,7 +1,7 @@
 """Volume sources of pods and persistent volumes, and the claim spec.
 
-A source the scheduler does not look into (configMap, emptyDir, hostPath, ...) is not declared,
-so a volume of such a kind decodes to one that has a name and no source.
+Sources that the scheduler does not read (configMap, emptyDir, hostPath, ...) are not declared, so a volume of such a
+kind decodes to one with a name and no source.
 """
 
 # ruff: noqa: RUF012 - msgspec copies a `{}` default for each instance.
@@ -76,7 +76,7 @@ class CinderVolumeSource(ApiStruct, frozen=True, kw_only=True):
 class AzureDiskVolumeSource(ApiStruct, frozen=True, kw_only=True):
     disk_name: str = ""
     disk_uri: str = msgspec.field(name="diskURI", default="")
-    #: Shared, Dedicated or Managed; absent means Shared.
+    #: Shared, Dedicated or Managed; None means Shared.
     kind: str | None = None
     read_only: bool | None = None
 
@@ -138,7 +138,7 @@ class LocalVolumeSource(ApiStruct, frozen=True, kw_only=True):
 
 
 class PersistentVolumeSource(ApiStruct, frozen=True, kw_only=True):
-    """The part of a persistent volume's spec that Kubernetes inlines there."""
+    """The inlined part of a persistent volume's spec."""
 
     gce_persistent_disk: GCEPersistentDiskVolumeSource | None = None
     aws_elastic_block_store: AWSElasticBlockStoreVolumeSource | None = None

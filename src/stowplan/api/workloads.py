@@ -1,6 +1,6 @@
 """Controllers that own pods; default spreading reads their selectors.
 
-A Service or ReplicationController selects by a plain label map, where absent differs from empty.
+A Service or ReplicationController selects by a plain label map, where None differs from empty.
 """
 
 from stowplan.api.meta import ApiStruct, Int32, LabelSelector, ObjectMeta

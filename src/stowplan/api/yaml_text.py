@@ -1,13 +1,13 @@
 """Parse YAML as Kubernetes does, with bounds against hostile input.
 
-It is read as version 1.1 (a bare `yes` is true), as kubectl does, but timestamps stay strings and `1:30` is no number.
-Map keys become strings.
+It is parsed as version 1.1 (a bare `yes` is true), like in kubectl, but timestamps stay strings and `1:30` is not a
+number. Map keys become strings.
 
-A few hundred bytes can ask for gigabytes, or for more stack than there is. Both are refused: libyaml's composer
-recurses on the C stack, so the loader counts levels while it composes, and aliases are counted as what they stand for
-before anything is built. Only one thing follows from a value that its tag does not allow: a YAML error with its line.
+A few hundred bytes can expand to gigabytes, or exhaust the stack. Both are rejected: libyaml's composer recurses on the
+C stack, so the loader counts levels while composing, and aliases are counted with their expansion before anything is
+built. A value that its tag does not allow is a YAML error with its line, like any other.
 
-Manifests are long, and almost all of them are maps of text to text: those are built in one pass
+Manifests are long, and almost all of them are nested maps of strings: those are built in one pass
 (`CarefulLoader.value`), everything else by PyYAML's constructors.
 
 Upstream: sigs.k8s.io/yaml on go.yaml.in/yaml (excessive aliasing).
@@ -29,17 +29,17 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 MAX_DEPTH = 200
-#: What a document's aliases may add to what it spells out: nodes, and texts by the hundred characters.
+#: Limit for what a document's aliases may add: nodes, and text in units of a hundred characters.
 MAX_EXPANSION = 100_000
 _CHARACTERS_OF_A_NODE = 100
-#: Texts that may be an alias or its anchor: `*` and `&` are in other texts, too, but seldom before the same word.
+#: Possible aliases and anchors: `*` and `&` also occur in other texts, but seldom before the same word.
 _ALIAS, _ANCHOR = re.compile(r"\*([\w-]+)"), re.compile(r"&([\w-]+)")
 #: Newer versions of libyaml have a limit of their own, far above ours, which looks ahead of the events.
 _SCANNERS_LIMIT = "exceeded maximum nesting depth"
 
 
 class HostileYamlError(ValueError):
-    """A document that stands for more than anything that makes sense."""
+    """A document that expands beyond any reasonable size."""
 
     def __init__(self, line: int, reason: str) -> None:
         super().__init__(f"line {line}: {reason}")
@@ -62,7 +62,7 @@ def _line(marked: yaml.Event | yaml.Node) -> int:
 def composed(text: str, loader_class: Any = None) -> Iterator[tuple[Any, yaml.Node]]:
     """Yield each document's root with the loader that can construct it.
 
-    Raise HostileYamlError or a YAMLError.
+    Raises HostileYamlError or a YAMLError.
     """
     loader = (loader_class or KubernetesLoader)(text)
     has_aliases = bool(set(_ALIAS.findall(text)).intersection(_ANCHOR.findall(text)))
@@ -83,7 +83,7 @@ def composed(text: str, loader_class: Any = None) -> Iterator[tuple[Any, yaml.No
 
 @contextmanager
 def _uncollected() -> Iterator[None]:
-    """Nodes and values are many and in no cycles: looking for some takes longer than making them."""
+    """Disable garbage collection: there are many nodes and values but no cycles, and collecting is slow."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:
@@ -107,7 +107,7 @@ class _Measure:
 
 
 class _Aliases:
-    """Measures a document as if each alias were written out; a node that is met again is one."""
+    """Measures a document with aliases expanded; a node that is visited again is one."""
 
     def __init__(self) -> None:
         self._known: dict[int, _Measure | None] = {}
@@ -175,23 +175,24 @@ _UNKNOWN = object()
 
 
 class _UnusualError(Exception):
-    """A node that PyYAML's constructors have to look at."""
+    """A node that requires PyYAML's constructors."""
 
 
 class CarefulLoader(_LoaderBase):  # type: ignore[misc]  # the base depends on what PyYAML was built with
-    """Constructs what JSON can say, as Go's library would; base of loaders with resolvers of their own."""
+    """Constructs JSON values, like Go's library; base of loaders with their own resolvers."""
 
     max_depth: ClassVar[int] = MAX_DEPTH
 
     def __init__(self, text: str) -> None:
         super().__init__(text)
-        #: Levels around the node that is being composed, itself included.
+        #: Depth of the node being composed, including itself.
         self._depth = 0
-        #: Plain scalar -> its tag, and (tag, scalar) -> value of those other than text: both repeat.
+        #: Plain scalar -> its tag, and (tag, scalar) -> non-string value: both repeat.
         self._tags: dict[str, str] = {}
         self._scalars: dict[tuple[str, str], Any] = {}
 
-    # -- depth: composers call these two around each node, and `resolve` for each that has no tag of its own ----------
+    # -- depth: composers call these two around each node, and `resolve` for each node without a tag
+    # ----------------------
 
     def descend_resolver(self, parent: yaml.Node | None, index: Any) -> None:
         self._depth += 1
@@ -225,7 +226,7 @@ class CarefulLoader(_LoaderBase):  # type: ignore[misc]  # the base depends on w
     # -- values -------------------------------------------------------------------------------------------------------
 
     def value(self, node: yaml.Node) -> Any:
-        """A document's value, with text for keys."""
+        """A document's value, with strings as keys."""
         try:
             with _uncollected():
                 return self._usual(node)
@@ -233,7 +234,7 @@ class CarefulLoader(_LoaderBase):  # type: ignore[misc]  # the base depends on w
             return with_string_keys(self.construct_document(node))
 
     def _usual(self, node: Any) -> Any:
-        """The value of what manifests are made of."""
+        """The value of a common kind of node."""
         kind, tag = type(node), node.tag
         if kind is yaml.ScalarNode:
             return node.value if tag == _TEXT else self._scalar(node)
@@ -247,7 +248,7 @@ class CarefulLoader(_LoaderBase):  # type: ignore[misc]  # the base depends on w
                 raise _UnusualError
             found[key.value] = self._usual(item)
         if len(found) != len(node.value):
-            # A key twice: for a subclass to refuse.
+            # A duplicate key, which a subclass may reject.
             raise _UnusualError
         return found
 
@@ -268,7 +269,7 @@ class CarefulLoader(_LoaderBase):  # type: ignore[misc]  # the base depends on w
         try:
             return super().construct_object(node, deep=deep)
         except _UNREADABLE:
-            # PyYAML looks values up, splits and converts them without a check of its own.
+            # PyYAML's constructors may raise anything for invalid values.
             text = f" `{node.value:.40}`" if isinstance(node, yaml.ScalarNode) else ""
             tag = node.tag.replace("tag:yaml.org,2002:", "!!")
             raise yaml.constructor.ConstructorError(
@@ -288,7 +289,7 @@ class CarefulLoader(_LoaderBase):  # type: ignore[misc]  # the base depends on w
         return number if -(2**63) <= number < 2**64 else self._beyond_integers(digits, node)
 
     def _beyond_integers(self, digits: str, node: yaml.ScalarNode) -> float | str:
-        """Parity: Go takes more than 64 bits for a float if they are decimal, else for a string."""
+        """Parity: Go parses more than 64 bits as a float if decimal, else as a string."""
         text: str = node.value
         return float(digits) if _DECIMAL.fullmatch(digits) else text
 
@@ -317,7 +318,7 @@ _FLOAT_RE = re.compile(
     r"|[-+]?\.(?:inf|Inf|INF)\Z|\.(?:nan|NaN|NAN)\Z"
 )
 _REPLACED = ("timestamp", "int", "float")
-#: A plain `=`, which PyYAML resolves to a tag that nothing constructs. Go's library reads it as text.
+#: A plain `=`, which PyYAML resolves to a tag without constructor. Go's library treats it as a string.
 _UNREAD = ("value",)
 
 
@@ -333,7 +334,7 @@ KubernetesLoader.add_implicit_resolver("tag:yaml.org,2002:float", _FLOAT_RE, lis
 
 
 class StrictLoader(KubernetesLoader):
-    """Refuses keys that a mapping has twice."""
+    """Rejects duplicate keys."""
 
     def construct_mapping(self, node: yaml.Node, deep: bool = False) -> Any:
         for key, _ in repeated_keys(node) if isinstance(node, yaml.MappingNode) else ():

@@ -1,7 +1,7 @@
-"""Attributes: a value and the fields, keys and indexes that are asked of it one after the other.
+"""Attributes: a value followed by fields, keys and indexes.
 
-An attribute costs 1, and so does each of its qualifiers, even one that fails. From the first optional qualifier on,
-what is not there makes the result an empty optional; those qualifiers cost only if they find something.
+An attribute costs 1, and so does each of its qualifiers, even if it fails. From the first optional qualifier on, a
+missing value makes the result an empty optional; those qualifiers only cost if they find a value.
 
 Upstream: interpreter/attributes.go.
 """
@@ -35,9 +35,9 @@ class Qualifier:
 class Attribute:
     base: Closure
     qualifiers: tuple[Qualifier, ...] = ()
-    #: What it costs beside its parts.
+    #: Its own cost, without its parts.
     own_cost: int = costs.IDENT
-    #: Where the base is found if it is a variable, but for accumulators.
+    #: The slot of the base if it is a variable other than an accumulator.
     slot: int | None = None
 
     def with_(self, qualifier: Qualifier) -> Attribute:
@@ -66,7 +66,7 @@ def _is_name(qualifier: Qualifier) -> bool:
 
 
 def _at_path(slot: int, names: list[str], own_cost: int, *, otherwise: Closure) -> Closure:
-    """`device.attributes["domain"].name` where all of it is there, which is what selectors spend their time on."""
+    """Fast path for `device.attributes["domain"].name` if all of it exists, which dominates the time of selectors."""
     cost = own_cost + len(names)
 
     def evaluate(frame: Frame) -> Value:
@@ -87,7 +87,7 @@ def _presence(value: Value) -> Value:
 
 
 def resolved(attribute: Attribute) -> Closure:
-    """The value of an attribute, counting all but its own cost."""
+    """The value of an attribute; adds all costs except its own."""
     base, qualifiers = attribute.base, attribute.qualifiers
     if not qualifiers:
         return base
@@ -139,7 +139,7 @@ def _resolved_in_optional(frame: Frame, optional: Optional, keys: list[Value]) -
 
 
 def _qualified(frame: Frame, value: Value, qualifier: Qualifier, is_optional: bool) -> Value:
-    """The value one step further; `ABSENT` if an optional step leads nowhere."""
+    """The value after one more qualifier; `ABSENT` if an optional one finds nothing."""
     if not is_optional:
         frame.cost += 1
     key = qualifier.key if qualifier.compute is None else qualifier.compute(frame)

@@ -1,6 +1,6 @@
-"""Calls: which overload computes one, when arguments are evaluated, and what it costs.
+"""Calls: selection of the overload, evaluation order of arguments, and costs.
 
-Arguments after one that fails are still evaluated where the reference does so, because that costs.
+Arguments after a failing one are still evaluated where the reference does so, because that costs.
 
 Upstream: interpreter/interpretable.go, planner.go, runtimecost.go.
 """
@@ -21,12 +21,12 @@ if TYPE_CHECKING:
     from stowplan.cel.frames import Closure, Frame
 
 
-#: What gives a call its value, from all of its arguments.
+#: Computes a call from all of its arguments.
 Compute: TypeAlias = Callable[[tuple[Value, ...]], Value]
 
 
 def dispatched(resolution: Resolution) -> Compute:
-    """What computes a call: its only overload, or the one that the arguments fit."""
+    """The function that computes a call: its only overload, or the one that matches the arguments."""
     function, overloads = resolution.function, resolution.overloads
     if function.implementation is not None:
         return _by_function(function.name, function.implementation, function.takes_first)
@@ -50,7 +50,7 @@ def _by_function(name: str, implementation: Implementation, takes_first: Callabl
 
     def compute(args: tuple[Value, ...]) -> Value:
         if not takes_first(args[0]):
-            # Values with methods of their own are asked by the reference whether they know this one.
+            # For values with methods of their own, the reference asks the value whether it has this one.
             has_methods = isinstance(args[0], str | v.Timestamp | v.Duration)
             raise ValueProblem("no such overload" if has_methods else f"no such overload: {name}")
         return implementation(*args)
@@ -102,7 +102,7 @@ def binary(compute: Compute, left: Closure, right: Closure, cost: costs.CallCost
 
 
 def n_ary(compute: Compute, closures: list[Closure], cost: costs.CallCost | None) -> Closure:
-    """Calls with no argument or more than two; one that fails is the last that is evaluated, and the call is free."""
+    """Calls with no argument or more than two; evaluation ends with the first that fails, and the call is free."""
     computed = _charging(compute, cost)
 
     def call(frame: Frame) -> Value:
@@ -112,7 +112,7 @@ def n_ary(compute: Compute, closures: list[Closure], cost: costs.CallCost | None
 
 
 def _charging(compute: Compute, cost: costs.CallCost | None) -> Callable[[Frame, tuple[Value, ...]], Value]:
-    """`compute` with its cost, which comes first where it can: what is too costly is not even tried."""
+    """`compute` with its cost, which is added first if possible, so that too costly calls are not executed."""
     if cost is None:
 
         def at_one(frame: Frame, args: tuple[Value, ...]) -> Value:
@@ -141,12 +141,12 @@ def _charging(compute: Compute, cost: costs.CallCost | None) -> Callable[[Frame,
 
 
 def _charge_failed(frame: Frame, cost: costs.CallCost | None, args: tuple[Value, ...]) -> None:
-    """A call that has no result, or of an argument that failed, costs as one of values without a size."""
+    """A call that fails, or has a failed argument, costs as if its values had no size."""
     frame.charge(1 if cost is None else cost(args, ABSENT))
 
 
 def _value_or_absent(closure: Closure, frame: Frame) -> Value:
-    """For its cost: another argument has failed already."""
+    """Evaluated for its cost only: another argument has already failed."""
     try:
         return closure(frame)
     except ValueProblem:
@@ -162,7 +162,7 @@ def _or(left: Closure, right: Closure) -> Closure:
 
 
 def _logical(left: Closure, right: Closure, *, decides: bool) -> Closure:
-    """`&&` and `||`: one side that decides is enough, whatever is wrong with the other."""
+    """`&&` and `||`: one deciding side is sufficient, whatever the error of the other."""
 
     def term(closure: Closure, frame: Frame) -> bool | ValueProblem:
         try:

@@ -1,4 +1,4 @@
-"""Static types of all nodes, and the overloads that each call may mean.
+"""Static types of all nodes, and the possible overloads of each call.
 
 Upstream: checker/checker.go, checker/env.go, and the validators of literals in cel/validator.go.
 """
@@ -39,31 +39,31 @@ class Declarations:
     variables: Mapping[str, t.Type]
     #: Names of types, as values.
     type_names: Mapping[str, t.Type]
-    #: Fields of struct types by name; those that are missing have none that can be selected.
+    #: Fields of struct types by name; types that are missing have no selectable fields.
     fields: Mapping[str, Mapping[str, t.Type]]
-    #: Whether the overload is not there in this environment.
+    #: Overloads that do not exist in this environment.
     hidden_overloads: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
 class Resolution:
-    """What a call means: a function, and its overloads that fit the types of the arguments."""
+    """The meaning of a call: a function, and its overloads that match the types of the arguments."""
 
     function: Function
     overloads: tuple[Overload, ...]
-    #: None also for a member call whose target spells a namespace, as in `optional.of(1)`.
+    #: None also for a member call whose target is a namespace, as in `optional.of(1)`.
     target: Node | None
 
 
 @dataclass(slots=True)
 class Checked:
-    """What the checker knows of each node."""
+    """The checker's results for each node."""
 
     types: dict[Node, t.Type] = field(default_factory=dict)
     calls: dict[Call, Resolution] = field(default_factory=dict)
     #: Identifiers and selections that name a variable or a type.
     names: dict[Node, str] = field(default_factory=dict)
-    #: Of those, the ones that name a type.
+    #: The subset that names a type.
     type_values: dict[Node, t.Type] = field(default_factory=dict)
 
 
@@ -86,7 +86,7 @@ class _Checker:
         self._free = 0
 
     def check(self, node: Node) -> t.Type:
-        """The type of a node, remembered. Calls itself for what is nested, so it takes few frames of Python's stack."""
+        """The type of a node, cached. Recurses directly, to use few stack frames."""
         type = self.found.types.get(node)
         if type is not None:
             return type
@@ -275,20 +275,20 @@ class _Checker:
         return t.map_of(keys or self._new_free(), values or self._new_free())
 
     def _given(self, node: Node, type: t.Type) -> t.Type:
-        """The type of what `?node` may put into an aggregate."""
+        """The type that `?node` adds to an aggregate."""
         inner = type.optional_of
         if inner is None and not type.is_dynamic:
             self._mismatch(node, t.optional_of(type), type)
         return inner or type
 
     def _joined(self, previous: t.Type | None, current: t.Type) -> t.Type:
-        """The type of elements of an aggregate. That all have the same is asked of literals later."""
+        """The element type of an aggregate. Whether all are equal is checked for literals later."""
         if previous is None:
             return current
         return t.most_general(previous, current) if self._assign(previous, current) else t.DYN
 
     def _struct(self, node: StructLiteral) -> t.Type:
-        """Kubernetes' environments have no message types to make; well-known ones are not supported either."""
+        """Kubernetes' environments have no message types to construct; well-known ones are not supported either."""
         name = node.type_name.removeprefix(".")
         if name in self._declarations.type_names:
             self._issues.report(node.offset, f"'{name}' is not a message type")

@@ -1,7 +1,7 @@
-"""A checked tree to nested closures, which count what they cost as the reference does.
+"""Compile a checked tree to nested closures, which count costs like the reference.
 
-Constants cost nothing, and neither do lists and conversions of constants, which are computed here. A variable has a
-slot in the frame of an evaluation; that of an accumulator is filled when it is first read.
+Constants cost nothing, and neither do lists and conversions of constants, which are computed at compile time. A
+variable has a slot in the frame of an evaluation; that of an accumulator is initialized on first read.
 
 Upstream: interpreter/planner.go, interpretable.go, decorators.go.
 """
@@ -35,7 +35,7 @@ _UNSET = _Unset()
 
 
 class _GrowingList(list[Value]):
-    """The accumulator of `map` and its like: adding to it changes it, as it does in the reference."""
+    """The accumulator of `map` and similar macros, which is modified in place, as in the reference."""
 
     __slots__ = ()
 
@@ -48,7 +48,7 @@ v.register(_GrowingList, v.type_of([]))
 v.register(_GrowingMap, v.type_of({}))
 
 
-#: Functions that are computed here if their argument is constant.
+#: Functions that are computed at compile time if their argument is constant.
 _CONVERSIONS = frozenset({"bool", "bytes", "double", "duration", "dyn", "int", "string", "timestamp", "type", "uint"})
 
 
@@ -87,7 +87,7 @@ class _Compiler:
         self._slot_of = {name: index for index, name in enumerate(variables)}
         self._accumulators: dict[str, Closure] = {}
         self.slots = len(variables)
-        #: Nodes that hang in several places do so in one scope: see `macros`.
+        #: Nodes with several parents have them in one scope: see `macros`.
         self._closures: dict[Node, Closure] = {}
 
     def closure(self, node: Node) -> Closure:
@@ -117,7 +117,7 @@ class _Compiler:
     # --- Constants.
 
     def _constant(self, node: Node) -> Value:
-        """What a node always is, `ABSENT` if that depends on the evaluation."""
+        """The constant value of a node, `ABSENT` if it is not constant."""
         match node:
             case Literal():
                 return node.value
@@ -163,7 +163,7 @@ class _Compiler:
 
     def _base(self, node: Node) -> Attribute:
         attribute = None if self._constant(node) is not ABSENT else self._attribute(node)
-        # A presence test is done with: what follows it is asked of its result.
+        # A presence test ends the attribute: further qualifiers apply to its result.
         if attribute is None or (attribute.qualifiers and attribute.qualifiers[-1].only_tests):
             return Attribute(self.closure(node))
         return attribute
@@ -207,7 +207,7 @@ class _Compiler:
         return Attribute(choose, own_cost=0)
 
     def _branch(self, node: Node) -> Closure:
-        """A branch of a conditional. An attribute there costs only its qualifiers."""
+        """A branch of a conditional, in which an attribute only costs its qualifiers."""
         attribute = None if self._constant(node) is not ABSENT else self._attribute(node)
         return resolved(attribute) if attribute else self.closure(node)
 
@@ -253,7 +253,7 @@ class _Compiler:
             if isinstance(value, list | dict):
                 return False
             if type(value) in v.UNHASHABLE:
-                # Parity: the reference looks it up in a hash table, too, and Go cannot hash it.
+                # Parity: the reference also uses a hash table, and Go cannot hash this value.
                 raise EvaluationStopped(
                     f"internal error: runtime error: hash of unhashable type {v.UNHASHABLE[type(value)]}"
                 )
@@ -343,7 +343,7 @@ class _Compiler:
                     if condition(frame) is False:
                         break
                 except ValueProblem:
-                    pass  # What is not strictly false does not end the fold.
+                    pass  # anything but strictly false continues the fold
                 try:
                     slots[accumulator] = step(frame)
                 except ValueProblem as error:
@@ -369,7 +369,7 @@ class _Compiler:
 
 
 def _initialized(initial: Closure, frame: Frame) -> Value:
-    """The first value of an accumulator, or what is wrong with it."""
+    """The initial value of an accumulator, or its error."""
     try:
         value = initial(frame)
     except ValueProblem as error:
@@ -382,7 +382,7 @@ def _initialized(initial: Closure, frame: Frame) -> Value:
 
 
 def _settled(value: Value) -> Value:
-    """The result of a comprehension, which does not grow any more."""
+    """The result of a comprehension, which is no longer modified."""
     if type(value) is _GrowingList:
         return list(value)
     if type(value) is _GrowingMap:

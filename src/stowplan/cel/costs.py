@@ -1,6 +1,6 @@
-"""What a call costs at run time, by function, overload and the sizes of arguments and result.
+"""Run-time costs of calls, by function, overload and the sizes of arguments and result.
 
-The rules of CEL, and over them those of Kubernetes' and cel-go's libraries. Most calls cost 1.
+CEL's rules, overridden by those of Kubernetes' and cel-go's libraries. Most calls cost 1.
 
 Upstream: interpreter/runtimecost.go, k8s.io/apiserver/pkg/cel/library/cost.go, ext/lists.go, ext/sets.go.
 """
@@ -20,24 +20,24 @@ MAP = 30
 
 #: Of strings, per character.
 _TRAVERSAL = 0.1
-#: Of regular expressions, per character: one of them is taken to be four characters long.
+#: For regular expressions, per character; one counts as four characters long.
 _REGEX = 0.25
 
 CallCost = Callable[[Sequence[Value], Value], int]
 
 
 def call_cost(function: str, overload: str) -> CallCost | None:
-    """The rule for calls of a function; `overload` is empty where the checker could not tell. None: 1."""
+    """The rule for calls of a function; `overload` is empty if the checker could not determine it. None: 1."""
     return _BY_OVERLOAD_FIRST.get(overload) or _BY_FUNCTION.get(function) or _BY_OVERLOAD.get(overload)
 
 
 def needs_result(cost: CallCost) -> bool:
-    """Whether a rule looks at the result, so that it can only be applied afterwards."""
+    """Whether a rule depends on the result, so that it can only be applied afterwards."""
     return cost in (_result, _list_result)
 
 
 def traversal(size: int, times: int = 1) -> int:
-    """What it costs to look at a text, perhaps several times."""
+    """The cost of traversing a string, optionally several times."""
     return math.ceil(size * times * _TRAVERSAL)
 
 
@@ -50,7 +50,7 @@ def _result(_args: Sequence[Value], result: Value) -> int:
 
 
 def _whole(args: Sequence[Value], _result: Value) -> int:
-    """A look at everything in a value."""
+    """The cost of traversing a whole value."""
     return _all_of(args[0])
 
 
@@ -95,7 +95,7 @@ def _list_result(_args: Sequence[Value], result: Value) -> int:
 
 
 def _crash(wanted: str) -> EvaluationStopped:
-    """Parity: the rules of some list functions crash on an argument that failed, which ends the evaluation."""
+    """Parity: the rules of some list functions crash on a failed argument, which ends the evaluation."""
     return EvaluationStopped(f"internal error: interface conversion: *types.Err is not {wanted}")
 
 
@@ -107,7 +107,7 @@ def _flatten(args: Sequence[Value], _result: Value) -> int:
 
 
 def _self_compared(index: int) -> CallCost:
-    """Every element of a list with every other one."""
+    """Compares every element of a list with every other one."""
 
     def cost(args: Sequence[Value], _result: Value) -> int:
         elements = args[index]
@@ -137,7 +137,7 @@ _FORMAT_SIZES: dict[str, int] = {}
 
 
 def register_format(name: str, regex_size: int) -> None:
-    """How long the regular expression of a named format is taken to be."""
+    """Set the assumed length of the regular expression of a named format."""
     _FORMAT_SIZES[name] = regex_size
 
 
@@ -146,7 +146,7 @@ def _validate(args: Sequence[Value], _result: Value) -> int:
     return math.ceil((1 + cost_size(args[1])) * _TRAVERSAL) * math.ceil(size * _REGEX)
 
 
-#: Rules for one overload that come before those for its function.
+#: Rules for one overload that override those for its function.
 _BY_OVERLOAD_FIRST: dict[str, CallCost] = {
     "cidr_ip": lambda _args, _result: 1,
     "list_slice": _list_result,

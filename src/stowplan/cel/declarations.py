@@ -1,4 +1,4 @@
-"""Declarations of functions: overloads with a static type each and what computes them.
+"""Declarations of functions: overloads with their static types and implementations.
 
 Signatures are written `string, list(A) -> bool`; single capital letters are type parameters.
 
@@ -15,7 +15,7 @@ from functools import cached_property
 from stowplan.cel import types as t
 from stowplan.cel.values import Value, type_guard
 
-#: What computes a call, given its arguments; raises `ValueProblem` for an error value.
+#: Computes a call from its arguments; raises `ValueProblem` for an error value.
 Implementation = Callable[..., Value]
 
 _NAMES = {
@@ -71,9 +71,9 @@ class Function:
     overloads: tuple[Overload, ...]
     #: Computes all overloads, which then have no implementation of their own.
     implementation: Implementation | None = None
-    #: Whether the first argument is of a type that `implementation` knows; else the function has no such overload.
+    #: Whether `implementation` supports the type of the first argument; if not, there is no such overload.
     takes_first: Callable[[Value], bool] | None = None
-    #: Whether arguments are checked against the parameters of the overload before it is computed.
+    #: Whether arguments are checked against the parameters of the overload before the call.
     is_guarded: bool = True
 
     def merged_with(self, other: Function) -> Function:

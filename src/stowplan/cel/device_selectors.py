@@ -1,7 +1,7 @@
-"""Selectors of devices: the environment with the variable `device`, and what it makes of a device.
+"""Device selectors: the environment with the variable `device`, and its value for a device.
 
-A selector is compiled once per text. A `Device` is made once per device and asked by every selector; two with equal
-content are equal, so a caller can ask once per distinct content.
+A selector is compiled once per text. A `Device` is created once per device and used by every selector; two with equal
+content are equal, so that callers can evaluate once per distinct content.
 
 Upstream: k8s.io/dynamic-resource-allocation/cel.
 """
@@ -40,28 +40,28 @@ __all__ = [
     "device_environment",
 ]
 
-#: What one evaluation may cost.
+#: The cost limit of an evaluation.
 MAX_COST = 1_000_000
-#: How many values a list may have that `includes` is asked of.
+#: The maximum length of a list on which `includes` is called.
 _MAX_INCLUDES = 48
-#: Selectors in use are far fewer; the reference keeps ten.
+#: Many more than selectors in use; the reference caches ten.
 _CACHED = 1024
 
 
 @dataclass(frozen=True, slots=True)
 class Version:
-    """The text of an attribute that is a semantic version."""
+    """The text of a version attribute."""
 
     text: str
 
 
 _Scalar: TypeAlias = bool | int | str | Version
-#: None is an attribute whose value is of no kind that is supported.
+#: None is an attribute whose value is of no supported type.
 AttributeValue: TypeAlias = _Scalar | tuple[_Scalar, ...] | None
 
 
 class Device:
-    """What a selector sees of a device. Building one never fails: a value that is wrong fails each evaluation."""
+    """A device as seen by a selector. Creating one never fails: an invalid value fails each evaluation."""
 
     __slots__ = ("__dict__", "_key", "allow_multiple_allocations", "attributes", "capacity", "driver")
 
@@ -73,9 +73,9 @@ class Device:
         capacity: Mapping[str, str | int],
         allow_multiple_allocations: bool = False,
     ) -> None:
-        """Capacities are texts as in a slice, or nano-units, as `stowplan.api.quantity.parse_quantity` gives them.
+        """Capacities are strings as in a slice, or nano-units as returned by `stowplan.api.quantity.parse_quantity`.
 
-        Only of a text can be told what the reference takes for an integer: not "1000m", nor "1.5Gi".
+        Only for a string it is known what the reference treats as an integer: not "1000m", nor "1.5Gi".
         """
         self.driver = driver
         self.attributes = attributes
@@ -96,12 +96,12 @@ class Device:
 
     @cached_property
     def variable(self) -> dict[Value, Value]:
-        """The value of `device`. Raises a `ValueProblem` if an attribute has no value for expressions."""
+        """The value of `device`. Raises a `ValueProblem` if an attribute has an unsupported value."""
         return self._variable(lists=False)
 
     @cached_property
     def variable_with_lists(self) -> dict[Value, Value]:
-        """The same where attributes may be lists."""
+        """The value of `device` if attributes may be lists."""
         return self._variable(lists=True)
 
     def _variable(self, *, lists: bool) -> dict[Value, Value]:
@@ -134,7 +134,7 @@ def _quantity(name: str, value: str | int) -> Value:
 
 
 def _typed(value: AttributeValue) -> Value:
-    """A value that is unequal to those of other types, as True is not 1 here."""
+    """A value that differs from equal values of other types, as True differs from 1 here."""
     return tuple((type(part), part) for part in value) if isinstance(value, tuple) else value
 
 
@@ -163,7 +163,7 @@ class Evaluation:
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """An attribute or a capacity that an expression names with constants."""
+    """An attribute or a capacity that an expression accesses with constants."""
 
     #: "attributes" or "capacity".
     kind: str
@@ -180,15 +180,15 @@ class DeviceSelector:
     _has_lists: bool
 
     def matches(self, device: Device, *, interrupted: Callable[[int], bool] | None = None) -> bool:
-        """Whether the device is selected. Raises an `EvaluationError` where that has no answer.
+        """Whether the device matches. Raises an `EvaluationError` if evaluation fails.
 
-        `interrupted` is told now and then what the evaluation has cost so far, and says whether to give up.
+        `interrupted` is called periodically with the cost so far, and returns whether to stop.
         """
         return self.boolean(self.evaluate(device, interrupted=interrupted).value)
 
     @staticmethod
     def boolean(value: Value) -> bool:
-        """The verdict that a value stands for; an `EvaluationError` if it is none."""
+        """The value as a bool; an `EvaluationError` for other types."""
         if not isinstance(value, bool):
             name = v.type_name(value)
             raise EvaluationError(f"CEL result of type {name} could not be converted to bool: {_no_bool(value)}")
@@ -208,17 +208,17 @@ class DeviceSelector:
 
     @cached_property
     def most_cost(self) -> int:
-        """What an evaluation may cost, whatever the device."""
+        """The maximum cost of an evaluation, for any device."""
         return most_cost(self._expression.root, self._expression.checked, most_of_a_device)
 
     @cached_property
     def reads(self) -> frozenset[Read]:
-        """The attributes and capacities that the text names with constants: what an explanation shows values of."""
+        """The attributes and capacities that are accessed with constants, whose values explanations show."""
         return frozenset(_reads(self._expression.root))
 
 
 def _no_bool(value: Value) -> str:
-    """The reference's words, which depend on the type."""
+    """The reference's message, which depends on the type."""
     if isinstance(value, list):
         return "type conversion error from list to 'bool'"
     if isinstance(value, dict):
@@ -234,7 +234,7 @@ _NO_BOOL: dict[type, str] = {
 
 
 def compile_selector(text: str, *, list_type_attributes: bool = False) -> DeviceSelector:
-    """The selector of a text, remembered by it. Raises a `CompileError`, with the detail that the reference reports."""
+    """The selector of a text, cached. Raises a `CompileError`, with the reference's details."""
     return _compiled(text, list_type_attributes)
 
 
@@ -246,7 +246,7 @@ def _compiled(text: str, has_lists: bool) -> DeviceSelector:
 
 @cache
 def device_environment(has_lists: bool) -> Environment:
-    """What selectors may refer to; `has_lists` is the reference's gate DRAListTypeAttributes."""
+    """The environment of selectors; `has_lists` is the reference's gate DRAListTypeAttributes."""
     attribute = t.DYN if has_lists else t.ANY
     device = t.Type(t.TypeKind.STRUCT, "kubernetes.DRADevice")
     fields = {
@@ -270,12 +270,12 @@ def _includes(target: Value, wanted: Value) -> Value:
     return False
 
 
-#: Lengths of names and values, and how many attributes or capacities a device has.
+#: Maximum lengths of names and values, and numbers of attributes or capacities of a device.
 _DRIVER, _DOMAIN, _ID, _VALUE, _ENTRIES = 63, 63, 32, 64, 32
 
 
 def most_of_a_device(path: tuple[str, ...]) -> int | None:
-    """How large what a device has may be. Attributes are told from maps of them by how deep they are."""
+    """Maximum sizes of the parts of a device. Attributes and maps of them differ in depth."""
     match path:
         case ("device",):
             return 0
@@ -313,7 +313,7 @@ def _reads(root: Node) -> list[Read]:
 
 
 def _path(node: Node) -> list[str]:
-    """`device.attributes["domain"].name` as its four words; empty if it is not made of constants."""
+    """`device.attributes["domain"].name` as its four parts; empty unless it consists of constants."""
     words: list[str] = []
     while True:
         match node:

@@ -1,7 +1,7 @@
-"""Kubernetes' base environment, and what users of it add: variables, fields of their types, functions.
+"""Kubernetes' base environment, and what its users add: variables, fields of their types, functions.
 
-All libraries that Kubernetes 1.36 knows for stored expressions are in it but the authorizer's, whose values only
-admission policies have.
+It has all libraries that Kubernetes 1.36 supports for stored expressions, except for the authorizer's, whose values
+only exist in admission policies.
 
 Upstream: k8s.io/apiserver/pkg/cel/environment/base.go, cel/program.go.
 """
@@ -85,17 +85,17 @@ class CompiledExpression:
 @dataclass(frozen=True, slots=True)
 class Environment:
     declarations: Declarations
-    #: Macros that are not there.
+    #: Macros that are disabled.
     without_macros: frozenset[str] = frozenset()
 
     def compiled(self, text: str, *, results: Iterable[t.Type] | None = None) -> CompiledExpression:
-        """The expression of a text. Raises a `CompileError`, also if its type is none of `results`."""
+        """Compile an expression. Raises a `CompileError`, also if its type is not among `results`."""
         root = parsed(text, without=self.without_macros)
         issues = Issues(text)
         try:
             return self._checked_and_compiled(root, issues, results)
         except RecursionError:
-            # The reference's stack grows. Ours may end before the parser's bound where the caller's is deep.
+            # The reference's stack grows. Ours may overflow before the parser's limit if the caller's is deep.
             issues.report(NOWHERE, "max recursion depth exceeded")
             issues.raise_if_any()
             raise
@@ -134,7 +134,7 @@ def _merged(base: _Functions, functions: Iterable[Function]) -> _Functions:
     return merged
 
 
-# --- What is wrong with literals.
+# --- validation of literals
 
 
 def _validate(root: Node, types: Checked, issues: Issues) -> None:
@@ -171,7 +171,7 @@ def _parts_of_format_calls(root: Node) -> set[Node]:
 def _check_same_type(
     parts: list[tuple[Node, bool]], types: Checked, issues: Issues, *, all_of_them: bool = True
 ) -> None:
-    """The parts of a literal must have the type of the first; of a list, only the first that has not is reported."""
+    """The parts of a literal must have the type of the first; for a list, only the first violation is reported."""
     wanted: t.Type | None = None
     for node, is_optional in parts:
         type = types.types[node]
@@ -185,7 +185,7 @@ def _check_same_type(
                 return
 
 
-#: A value of each type that the checker may know, to try the clauses of a format with.
+#: A sample value of each type that the checker may determine, to try the clauses of a format with.
 _SAMPLES: dict[str, Value | OfType] = {
     "bool": True,
     "int": 1,
@@ -204,7 +204,7 @@ _SAMPLES: dict[str, Value | OfType] = {
 
 
 def _validate_format(call: Call, text: str, args: ListLiteral, types: Checked, issues: Issues) -> None:
-    """Clauses of a constant format are tried with values of its arguments' types, where those are known."""
+    """Try the clauses of a constant format with values of its arguments' types, where those are known."""
     try:
         used = 0
         for index, clause in enumerate(clauses(text)):
@@ -226,7 +226,7 @@ def _validate_format(call: Call, text: str, args: ListLiteral, types: Checked, i
 
 
 def _formatted_parts(clause: Clause, node: Node) -> Iterator[Node]:
-    """What a clause is asked to format: also what literals of lists and maps have, as these may be texts."""
+    """The nodes that a clause formats, including elements of list and map literals, which may be strings."""
     yield node
     if clause.verb == "s" and isinstance(node, ListLiteral | MapLiteral):
         for part in _parts(node):
@@ -234,7 +234,7 @@ def _formatted_parts(clause: Clause, node: Node) -> Iterator[Node]:
 
 
 def walked(root: Node) -> Iterator[Node]:
-    """Every node once; a node may hang in several places."""
+    """Every node once; a node may have several parents."""
     seen: set[Node] = set()
     pending = [root]
     while pending:

@@ -1,10 +1,10 @@
-"""What can be wrong with an expression: it does not compile, or it fails for the values at hand."""
+"""Errors of expressions: compilation and evaluation."""
 
 from __future__ import annotations
 
 
 class CelError(Exception):
-    """Base of the two kinds of errors that leave this package; the message is the reference's."""
+    """Base of the two kinds of errors that this package raises; has the reference's message."""
 
 
 class CompileError(CelError):
@@ -12,18 +12,18 @@ class CompileError(CelError):
 
 
 class EvaluationError(CelError):
-    """A compiled expression has no value for this input."""
+    """A compiled expression that fails for this input."""
 
-    #: The caller asked for it: see the `interrupted` argument of evaluations.
+    #: Whether the caller interrupted it: see the `interrupted` argument of evaluations.
     interrupted = False
 
 
 class ValueProblem(Exception):
-    """An error value of CEL: what an operation gives that has no result."""
+    """An error value of CEL: the result of a failed operation."""
 
 
 class EvaluationStopped(Exception):
-    """The evaluation as a whole ends; nothing inside the expression absorbs that."""
+    """The evaluation as a whole ends; nothing in the expression absorbs that."""
 
 
 class CostLimitExceeded(EvaluationStopped):

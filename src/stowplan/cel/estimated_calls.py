@@ -1,4 +1,4 @@
-"""What calls may cost at most, and how large their results may be, by function and overload: see `estimates.py`.
+"""Maximum costs of calls, and maximum sizes of their results, by function and overload: see `estimates.py`.
 
 Upstream: checker/cost.go, k8s.io/apiserver/pkg/cel/library/cost.go, ext/lists.go, ext/sets.go.
 """
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
     OfFunction = Callable[[str, "Argument | None", "list[Argument]"], "Estimate | None"]
     OfOverload = Callable[["Argument | None", "list[Argument]"], "Estimate | None"]
 
-#: As good as infinite; amounts stop there.
+#: Effectively infinite; amounts saturate here.
 MOST = 2**64 - 1
 
-#: Of strings, per character; of regular expressions.
+#: Per character of strings, and of regular expressions.
 TRAVERSAL, _REGEX = 0.1, 0.25
-#: The longest regular expression and text of a named format.
+#: The maximum lengths of a named format's regular expression and text.
 _FORMAT_REGEX, _FORMAT = 128, 64
 
 
@@ -51,7 +51,7 @@ def bounded(amount: int) -> int:
 
 
 def _scaled(amount: int, factor: float) -> int:
-    # In floating point, as the reference does it.
+    # In floating point, like the reference.
     scaled = math.ceil(float(amount) * factor)
     return bounded(scaled)
 
@@ -66,16 +66,16 @@ UNKNOWN = Range(0, MOST)
 
 
 class Sizes(Protocol):
-    """How large what variables hold may be."""
+    """Maximum sizes of variables' values."""
 
     def __call__(self, path: tuple[str, ...], /) -> int | None:
-        """The most that is at a path: a variable, then fields, `@items`, `@keys` and `@values`; None: nobody knows."""
+        """The maximum size at a path: a variable, then fields, `@items`, `@keys` and `@values`; None: unknown."""
 
 
 class Argument(NamedTuple):
-    """What a call gets."""
+    """An argument of a call."""
 
-    #: None: an element of what the call gets.
+    #: None: an element of an argument.
     node: Node | None
     type: t.Type
     path: tuple[str, ...]
@@ -84,7 +84,7 @@ class Argument(NamedTuple):
 
     @property
     def element(self) -> Argument | None:
-        """What a list has; None of what is none."""
+        """An element of a list; None for other types."""
         if not self.type.params:
             return None
         path = (*self.path, "@items") if self.path else ()
@@ -93,10 +93,10 @@ class Argument(NamedTuple):
 
 
 class Estimate(NamedTuple):
-    """Of a call; arguments are not in it."""
+    """The estimate of a call, without its arguments."""
 
     cost: Range
-    #: Of the result, if that is a text, a list or a map.
+    #: Of the result, if it is a string, list or map.
     size: Range | None = None
 
 
@@ -111,7 +111,7 @@ def estimate_of(function: str, overload: str, target: Argument | None, args: lis
 
 
 def _plain(overload: str, target: Argument | None, args: list[Argument]) -> Estimate:
-    """What CEL itself knows."""
+    """CEL's own rules."""
     sizes = [arg.size for arg in args]
     match overload:
         case "string_format" if target is not None:
@@ -158,7 +158,7 @@ def _fixed(overload: str, target: Argument | None, args: list[Argument]) -> Esti
 
 
 def _of_each(overload: str, target: Argument | None, args: list[Argument]) -> Estimate | None:
-    """A look at each element of a list; a list of texts has to be read."""
+    """Visits each element of a list; strings in it are traversed."""
     if target is None:
         return None
     element = target.element
@@ -193,7 +193,7 @@ def _replaced(overload: str, target: Argument | None, args: list[Argument]) -> E
     size, old, new = target.size, args[0].size, args[1].size
     count_most = kept_most = count_least = kept_least = 0
     if old.least == 0:
-        # An empty text is found around every character.
+        # An empty string is found around every character.
         count_most, kept_most = bounded(size.most + 1), size.most
     elif new.most <= old.least:
         kept_most = size.most
@@ -310,7 +310,7 @@ def _number(argument: Argument, default: int) -> int:
 def _sliced(target: Argument | None, args: list[Argument]) -> Estimate | None:
     if target is None or len(args) != 2:
         return None
-    # Parity: modulo 2^64 where the end comes before the start.
+    # Parity: modulo 2^64 if the end is before the start.
     size = (_number(args[1], target.size.most) - _number(args[0], 0)) % (MOST + 1)
     return _allocated(1, exactly(size))
 

@@ -1,11 +1,10 @@
-"""What an expression may cost at most, before it was ever evaluated: API servers refuse what may cost too much.
+"""Estimate the maximum cost of an expression before it is evaluated: API servers reject too costly ones.
 
-The estimate follows the syntax tree as an evaluation would, with sizes instead of values: of literals they are known,
-of variables those who declare them say how large they may be (`Sizes`), of all else they are unknown, which makes the
-cost unlimited. Costs and sizes are ranges from least to most. Where an evaluation charges by size (`costs.py`), the
-estimate charges by the largest.
+The estimate follows the syntax tree like an evaluation, with sizes instead of values: those of literals are known,
+those of variables are declared (`Sizes`), all others are unknown, which makes the cost unlimited. Costs and sizes are
+ranges. Where an evaluation charges by size (`costs.py`), the estimate charges by the maximum size.
 
-A node that hangs in several places (see `macros`) is estimated once: what it costs does not depend on the place.
+A node with several parents (see `macros`) is estimated once: its cost does not depend on the parent.
 
 Upstream: checker/cost.go, k8s.io/apiserver/pkg/cel/library/cost.go, ext/lists.go, ext/sets.go.
 """
@@ -52,7 +51,7 @@ _STRUCT = 40
 
 
 class _Entries(NamedTuple):
-    """The sizes of what a list or a map has."""
+    """The sizes of a list's or map's entries."""
 
     is_list: bool
     key: Range
@@ -69,7 +68,7 @@ class _Local:
 
 
 def most_cost(root: Node, checked: Checked, sizes: Sizes) -> int:
-    """What evaluating an expression may cost; MOST if there is no limit to it."""
+    """The maximum cost of evaluating an expression; MOST if it is unlimited."""
     return _Estimator(checked, sizes).cost(root).most
 
 
@@ -84,7 +83,7 @@ class _Estimator:
     _locals: dict[str, list[_Local]] = field(default_factory=dict)
 
     def cost(self, node: Node) -> Range:
-        """Calls itself for what is nested, so it takes few frames of Python's stack."""
+        """Recurses directly, to use few stack frames."""
         found = self._costs.get(node)
         if found is not None:
             return found
@@ -170,7 +169,7 @@ class _Estimator:
         costs: list[Range],
     ) -> Estimate:
         if overload in ("logical_and", "logical_or"):
-            # The second may be left out.
+            # The second may be skipped.
             first, *others = costs
             return Estimate(Range(first.least, _sum([first, *others]).most))
         if overload == "conditional":
@@ -248,8 +247,8 @@ class _Estimator:
         value = _Local((*path, "@items" if is_list else "@values"), sizes[1], None)
         if node.variable2:
             if len(path) & (len(path) - 1):
-                # Parity: the paths of both are in one array there, unless its length is a power of two, and the second
-                # writes over the first.
+                # Parity: the paths of both share one array there, unless its length is a power of two, and the second
+                # overwrites the first.
                 key.path = value.path
             self._push(node.variable, key)
             self._push(node.variable2, value)

@@ -1,4 +1,4 @@
-"""The state of one evaluation: slots of variables, and what it has cost so far."""
+"""The state of one evaluation: slots of variables, and the cost so far."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import TypeAlias
 from stowplan.cel.errors import CostLimitExceeded, Interrupted
 from stowplan.cel.values import Value
 
-#: After how many steps of comprehensions an evaluation asks whether it should end.
+#: Number of comprehension steps between checks whether to stop.
 _STEPS_BETWEEN_CHECKS = 100
-#: And after how much of cost: not everything that takes long is a comprehension.
+#: Cost between such checks: not everything slow is a comprehension.
 _COST_BETWEEN_CHECKS = 1000
 
 
@@ -18,7 +18,7 @@ class Frame:
     __slots__ = ("_interrupted", "_limit", "_next_check", "_steps", "cost", "slots")
 
     def __init__(self, slots: list[Value], limit: int, interrupted: Callable[[int], bool] | None) -> None:
-        #: Attributes add to it without a check; the next call or step makes up for that.
+        #: Attributes add to it without a check; the next call or step checks.
         self.cost = 0
         self.slots = slots
         self._limit = limit
@@ -38,7 +38,7 @@ class Frame:
             self.check()
 
     def check(self) -> None:
-        """End the evaluation if it must not go on."""
+        """Stop the evaluation if it exceeds a limit or is interrupted."""
         if self.cost > self._limit:
             raise CostLimitExceeded
         if self._interrupted is not None and self._interrupted(self.cost):
@@ -50,5 +50,5 @@ class Frame:
             raise CostLimitExceeded
 
 
-#: A compiled node: computes its value, counting what that costs.
+#: A compiled node: computes its value, and adds its cost.
 Closure: TypeAlias = Callable[[Frame], Value]

@@ -1,6 +1,6 @@
 """Text to tokens. Upstream: parser/gen/CEL.g4.
 
-What is no token is reported and skipped as the reference's lexer does it: as much as could have begun one.
+Invalid input is reported and skipped like in the reference's lexer: the longest prefix of a possible token.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ _TOKEN_RE = re.compile(
     """,
     re.VERBOSE,
 )
-#: What could have begun a string and went wrong at its last character.
+#: The start of a string that becomes invalid at its last character.
 _BROKEN_STRING_RE = re.compile(
     rf"""[bB]?(?:[rR](?:"[^"\n\r]*|'[^'\n\r]*)|"(?:{_ESCAPE}|[^\\"\n\r])*|'(?:{_ESCAPE}|[^\\'\n\r])*)"""
 )
-#: As much of an escape as there is before it goes wrong.
+#: An escape up to the point where it becomes invalid.
 _ESCAPE_START_RE = re.compile(r"\\(?:[xX][0-9a-fA-F]?|u[0-9a-fA-F]{0,3}|U[0-9a-fA-F]{0,7}|[0-3][0-7]?)?")
 
 
@@ -51,7 +51,7 @@ class Kind(Enum):
     UINT = "NUM_UINT"
     NAME = "IDENTIFIER"
     ESCAPED = "ESC_IDENTIFIER"
-    #: Operators, punctuation and the words `in`, `true`, `false`, `null`; told apart by their text.
+    #: Operators, punctuation and the words `in`, `true`, `false`, `null`; distinguished by their text.
     SYMBOL = "SYMBOL"
     END = "<EOF>"
 
@@ -101,11 +101,11 @@ def tokens(text: str, issues: Issues) -> list[Token]:
 def _unrecognized(text: str, position: int) -> str:
     match = _BROKEN_STRING_RE.match(text, position)
     if match is None:
-        # Two characters belong together in `&&`, `||` and `==`: the first one takes the next with it.
+        # `&&`, `||` and `==` are two characters: the first one is skipped with the next.
         end = position + (2 if text[position] in "=&|" else 1)
         return text[position:end]
     end = match.end()
-    # The character at which no string could go on is part of what is skipped, but for a line end.
+    # The first character that cannot continue a string is skipped as well, except for a line end.
     escape = _ESCAPE_START_RE.match(text, end)
     if escape is not None:
         end = escape.end()

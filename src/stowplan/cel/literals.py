@@ -1,4 +1,4 @@
-"""Literals of strings and bytes: quotes off, escapes resolved. Upstream: parser/unescape.go."""
+"""Literals of strings and bytes: remove quotes, resolve escapes. Upstream: parser/unescape.go."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _QUOTES = ('"""', "'''", '"', "'")
 
 
 class LiteralError(ValueError):
-    """The literal is not what its quotes promise; the message is the reference's."""
+    """An invalid literal; has the reference's message."""
 
 
 def string_value(token: str) -> str:
@@ -26,7 +26,7 @@ def string_value(token: str) -> str:
 
 
 def bytes_value(token: str) -> bytes:
-    """The bytes of a bytes token, its `b` included."""
+    """The bytes of a bytes token, including its `b`."""
     body, raw = _body(token[1:])
     if raw:
         return body.encode()

@@ -1,6 +1,6 @@
 """Macros: calls that the parser replaces by other expressions, mostly by comprehensions.
 
-Where the reference copies an argument, ours hangs in both places: chains of `optMap` stay as small as they are written.
+Where the reference copies an argument, here the node has two parents, so that chains of `optMap` do not grow.
 
 Upstream: parser/macro.go, ext/bindings.go, ext/comprehensions.go, ext/lists.go, cel/library.go (optional types).
 """
@@ -29,7 +29,7 @@ class _MacroError(Exception):
 
 
 def expanded(offset: int, function: str, target: Node | None, args: list[Node], issues: Issues) -> Node | None:
-    """What a call stands for, or None if it is no macro."""
+    """The expansion of a call, or None if it is not a macro."""
     expand = _MACROS.get((function, len(args), target is not None))
     if expand is None:
         return None
@@ -42,7 +42,7 @@ def expanded(offset: int, function: str, target: Node | None, args: list[Node], 
 
 @dataclass(frozen=True, slots=True)
 class _Maker:
-    """Nodes of an expansion; their place is the macro's."""
+    """Creates nodes of an expansion, at the macro's position."""
 
     offset: int
 
@@ -108,7 +108,7 @@ class _Maker:
         )
 
     def bind(self, name: str, value: Node, result: Node) -> Node:
-        """`result` with a name for `value`: a fold over nothing, whose accumulator is that name."""
+        """`result` with a name for `value`: a fold over an empty list, whose accumulator has that name."""
         return Comprehension(
             self.offset, self.new_list(), _UNUSED, "", name, value, self.constant(False), self.ident(name), result
         )
@@ -187,7 +187,7 @@ _SORTED = "@__sortBy_input__"
 
 
 def _sort_by(make: _Maker, target: Node, args: list[Node]) -> Node:
-    """`list.sortBy(x, key)`: the keys are gathered first, then the list is sorted by them."""
+    """`list.sortBy(x, key)`: collects the keys first, then sorts the list by them."""
     if not isinstance(target, ListLiteral | Select | Ident | Comprehension | Call):
         raise _MacroError(
             target, "sortBy can only be applied to a list, identifier, comprehension, call or select expression"

@@ -1,7 +1,7 @@
 """Tokens to a syntax tree; macros are expanded on the way.
 
-The messages of syntax errors are those of the reference's generated parser. It goes on after most errors and may then
-report more of them; here only an unwanted or a missing token is mended, and any other syntax error is the last one.
+Syntax errors have the messages of the reference's generated parser. That recovers from most errors and may report more
+of them; here only a superfluous or missing token is recovered from, and any other syntax error is the last one.
 
 Upstream: parser/parser.go, parser/gen/CEL.g4.
 """
@@ -75,20 +75,20 @@ _OPERATORS = {
     "%": (_PRODUCT, "_%_"),
 }
 
-#: Every kind of token in the order in which messages list them.
+#: Every kind of token in the order of messages.
 _LISTED = ["'['", "']'", "'{'", "'}'", "'('", "')'", "'.'", "','", "'-'", "'!'", "'?'", "':'"]
 _LISTED += ["'true'", "'false'", "'null'", "NUM_FLOAT", "NUM_INT", "NUM_UINT", "STRING", "BYTES", "IDENTIFIER"]
 _LISTED += ["ESC_IDENTIFIER"]
-#: What an expression may begin with.
+#: Tokens that can start an expression.
 _STARTS = frozenset(_LISTED) - {"']'", "'}'", "')'", "','", "'?'", "':'", "ESC_IDENTIFIER"}
 _ELEMENT_STARTS = _STARTS | {"'?'"}
 _FIELD_STARTS = frozenset({"IDENTIFIER", "ESC_IDENTIFIER", "'?'"})
 
 
 def parsed(text: str, *, without: frozenset[str] = frozenset()) -> Node:
-    """The tree of a text, or a `CompileError` that shows all that is wrong with its syntax.
+    """The syntax tree, or a `CompileError` with all syntax errors.
 
-    `without`: macros that are not there.
+    `without`: disabled macros.
     """
     issues = Issues(text)
     try:
@@ -96,17 +96,17 @@ def parsed(text: str, *, without: frozenset[str] = frozenset()) -> Node:
     except _EndOfParsingError:
         node = None
     except RecursionError:
-        # Python's own limit may come first where the caller's stack is deep.
+        # Python's own limit may be reached first if the caller's stack is deep.
         issues.report(NOWHERE, f"expression recursion limit exceeded: {_MAX_DEPTH}")
         node = None
     issues.raise_if_any()
-    if node is None:  # Only a bug gets here; otherwise we would hand on no tree.
+    if node is None:  # only a bug gets here; otherwise we would return no tree
         raise CompileError("compilation failed: no expression")
     return node
 
 
 class _EndOfParsingError(Exception):
-    """A reported problem after which the rest of the text is not read."""
+    """A reported problem after which parsing stops."""
 
 
 class _Parser:
@@ -115,9 +115,9 @@ class _Parser:
         self._issues = issues
         self._without = without
         self._at = 0
-        #: Expressions that we are inside of.
+        #: Number of enclosing expressions.
         self._open = 0
-        #: How deeply operators, selections, indexes and member calls are nested in nodes.
+        #: The nesting depth of operators, selections, indexes and member calls in nodes.
         self._depths: dict[Node, int] = {}
 
     def whole(self) -> Node:
@@ -144,7 +144,7 @@ class _Parser:
             return True
         return False
 
-    # --- Expressions, one function per level of nesting: Python's stack is what bounds us.
+    # --- Expressions, one function per level of nesting, as Python's stack is limited.
 
     def _expression(self) -> Node:
         self._open += 1
@@ -187,7 +187,7 @@ class _Parser:
         return self._as_deep(_balanced(function, terms, marks, 0, len(marks) - 1), terms)
 
     def _operand(self) -> Node:
-        """Signs, a primary expression and what is selected or called of it."""
+        """Signs, a primary expression, and its selections and calls."""
         sign = self._token
         signs = 0
         if sign.is_symbol("!") or (sign.is_symbol("-") and not self._is_signed_number()):
@@ -340,7 +340,7 @@ class _Parser:
         return self._as_deep(StructLiteral(mark, _dotted(name), fields), [field.value for field in fields])
 
     def _closes(self, closer: str, after_element: bool, starts: frozenset[str] = _ELEMENT_STARTS) -> bool:
-        """Whether a literal ends here; what separates its elements is read over."""
+        """Whether a literal ends here; skips the separator of its elements."""
         if self._take(closer):
             return True
         if after_element:
@@ -406,7 +406,7 @@ class _Parser:
     # --- Errors.
 
     def _match(self, symbol: str, *, follows: frozenset[str]) -> None:
-        """Read over `symbol`. A token too many or too few is reported and mended."""
+        """Consume `symbol`. A superfluous or missing token is reported and recovered from."""
         if self._take(symbol):
             return
         token = self._token
@@ -424,7 +424,7 @@ class _Parser:
             self._wrong_start(expected)
 
     def _wrong_start(self, expected: frozenset[str]) -> Node:
-        """Report a token that begins no expression; go on after it if the next one does."""
+        """Report a token that cannot start an expression; skip it if the next one can."""
         token = self._token
         if token.kind is not Kind.END and _listed(self._tokens[self._at + 1]) in expected:
             self._syntax_error(token, f"extraneous input '{token.text}' expecting {_shown(expected)}")
@@ -436,10 +436,10 @@ class _Parser:
     def _syntax_error(self, token: Token, message: str) -> None:
         self._issues.report(token.offset, f"Syntax error: {message}")
 
-    # --- The bound on recursion.
+    # --- The recursion limit.
 
     def _deeper(self, node: Node, parts: list[Node]) -> Node:
-        """A node that is one level above its parts in the reference's count of levels."""
+        """A node that is one level above its parts in the reference's level count."""
         depth = 1 + self._depth_of(parts)
         if depth > _MAX_DEPTH:
             self._too_deep("max recursion depth exceeded")
@@ -447,7 +447,7 @@ class _Parser:
         return node
 
     def _as_deep(self, node: Node, parts: list[Node]) -> Node:
-        """A node that is none."""
+        """A node that adds no level."""
         self._depths[node] = self._depth_of(parts)
         return node
 
@@ -479,7 +479,7 @@ def _dotted(name: Node) -> str:
 
 
 def _balanced(function: str, terms: list[Node], marks: list[int], low: int, high: int) -> Node:
-    """A chain of `&&` or `||` as a tree of little depth."""
+    """A chain of `&&` or `||` as a balanced tree."""
     middle = (low + high + 1) // 2
     left = terms[middle] if middle == low else _balanced(function, terms, marks, low, middle - 1)
     right = terms[middle + 1] if middle == high else _balanced(function, terms, marks, middle + 1, high)

@@ -1,4 +1,4 @@
-"""Positions in an expression's text, and errors shown with the line and a mark under the place.
+"""Positions in an expression's text, and errors with the line and a marker below the position.
 
 An offset counts code points from the start of the text. Upstream: common/source.go, common/error.go.
 """
@@ -25,7 +25,7 @@ class Issue:
 
 @dataclass(slots=True)
 class Issues:
-    """The problems of one text, in the order of their discovery; shown in the order of their places."""
+    """The problems of one text, in order of discovery; printed in order of position."""
 
     text: str
     found: list[Issue] = field(default_factory=list)
@@ -54,11 +54,11 @@ class _Source:
             self._starts.append(self._starts[-1] + len(line) + 1)
 
     def place(self, offset: int) -> tuple[int, int]:
-        """Line and column, as they are shown."""
+        """Line and column, as printed."""
         if offset < 0:
             return -1, 0
         if self._starts[-1] == 1:
-            # Parity: an empty text has a line 1, but no column.
+            # Parity: an empty text has line 1, but no column.
             return 1, 0
         line = min(bisect_right(self._starts, offset), len(self._lines))
         return line, offset - self._starts[line - 1] + 1

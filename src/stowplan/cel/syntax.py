@@ -1,6 +1,6 @@
-"""The syntax tree. Nodes are compared by identity: stages keep what they know of a node in dictionaries.
+"""The syntax tree. Nodes are compared by identity: stages store their results for nodes in dictionaries.
 
-A node may hang in several places (see `macros`), so the tree is a graph without cycles.
+A node may have several parents (see `macros`), so the tree is a graph without cycles.
 """
 
 from __future__ import annotations
@@ -83,9 +83,9 @@ class StructLiteral:
 
 @dataclass(slots=True, eq=False)
 class Comprehension:
-    """What macros over lists and maps become: a fold with an accumulator.
+    """The expansion of macros over lists and maps: a fold with an accumulator.
 
-    `variable2` is empty in those with one variable, which is the element of a list or the key of a map.
+    `variable2` is empty with one variable, which is the element of a list or the key of a map.
     """
 
     offset: int
@@ -103,7 +103,7 @@ Node: TypeAlias = Literal | Ident | Select | Call | ListLiteral | MapLiteral | S
 
 
 def qualified_name(node: Node) -> str | None:
-    """The dotted name that a chain of selections spells, if it is one."""
+    """The dotted name of a chain of selections, if it is one."""
     names: list[str] = []
     while isinstance(node, Select) and not node.test_only:
         names.append(node.field)

@@ -1,4 +1,4 @@
-"""Text forms of durations and timestamps, which count nanoseconds. Upstream: time.ParseDuration, RFC 3339."""
+"""Text forms of durations and timestamps, in nanoseconds. Upstream: time.ParseDuration, RFC 3339."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def timestamp_text(timestamp: Timestamp) -> str:
 
 
 def moment(timestamp: Timestamp, zone: tzinfo) -> datetime:
-    """The point in time at a zone's clocks, to the second."""
+    """The date and time in a zone, to the second."""
     return (_EPOCH + timedelta(seconds=timestamp.nanoseconds // SECOND)).astimezone(zone)
 
 

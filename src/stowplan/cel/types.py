@@ -1,4 +1,4 @@
-"""Static types: what the checker reasons about, and what `type(x)` gives at run time.
+"""Static types, for the checker and for `type(x)` at run time.
 
 Upstream: common/types/types.go, checker/types.go, checker/mapping.go, checker/format.go.
 """
@@ -29,14 +29,14 @@ class TypeKind(Enum):
     TYPE = auto()
     #: Objects with fields.
     STRUCT = auto()
-    #: Anything else that has a name, and perhaps parameters.
+    #: Any other named type, optionally with parameters.
     OPAQUE = auto()
-    #: Known only at run time. `ANY` is what comes from outside, `DYN` what the checker cannot tell.
+    #: Only known at run time. `ANY` is for external values, `DYN` for what the checker cannot determine.
     DYN = auto()
     ANY = auto()
     #: A type parameter of a function, or a free variable of the checker.
     PARAM = auto()
-    #: The type of an expression with a reported error; fits everywhere.
+    #: The type of an expression with a reported error; assignable to everything.
     ERROR = auto()
 
 
@@ -48,13 +48,13 @@ class Type:
     params: tuple[Type, ...] = ()
 
     def __str__(self) -> str:
-        """As `type not …` messages write it."""
+        """As in `type not …` messages."""
         name = f"<{self.name}>" if self.kind is TypeKind.PARAM else self.name
         return _with_params(name, [str(param) for param in self.params])
 
     @property
     def shown(self) -> str:
-        """As the checker's messages write it."""
+        """As in the checker's messages."""
         return _with_params(_SHOWN.get(self.kind, self.name), [param.shown for param in self.params])
 
     @property
@@ -63,7 +63,7 @@ class Type:
 
     @property
     def optional_of(self) -> Type | None:
-        """The type inside an optional, None of any other type."""
+        """The type inside an optional, None for other types."""
         return self.params[0] if self.kind is TypeKind.OPAQUE and self.name == OPTIONAL_NAME else None
 
 
@@ -123,7 +123,7 @@ def param(name: str) -> Type:
     return Type(TypeKind.PARAM, name)
 
 
-#: What the checker has found type parameters to stand for.
+#: The types that type parameters stand for.
 Substitutions = dict[Type, Type]
 
 _LEGACY_NULLABLE = frozenset(
@@ -133,7 +133,10 @@ _WITH_PARTS = frozenset({TypeKind.OPAQUE, TypeKind.LIST, TypeKind.MAP})
 
 
 def assignable(known: Substitutions, pairs: Iterable[tuple[Type, Type]]) -> Substitutions | None:
-    """What is known once each first type fits its second; None if one does not. `known` stays as it is."""
+    """The substitutions after assigning each first type to its second; None if one is not assignable.
+
+    `known` is unchanged.
+    """
     found = dict(known)
     return found if all(_fits(found, given, wanted) for given, wanted in pairs) else None
 
@@ -162,7 +165,7 @@ def _fits(known: Substitutions, given: Type, wanted: Type) -> bool:
 
 
 def _substitute_param(known: Substitutions, given: Type, parameter: Type) -> tuple[bool, bool]:
-    """Whether `given` can stand for the parameter, and whether something stood for it before."""
+    """Whether `given` can stand for the parameter, and whether it already stood for something."""
     if given == parameter:
         return True, True
     before = known.get(parameter)
@@ -209,7 +212,7 @@ def _is_as_general(first: Type, second: Type) -> bool:
 
 
 def substituted(known: Substitutions, type: Type, *, free_is_dyn: bool = False) -> Type:
-    """The type with what its parameters stand for; those that stand for nothing stay or are `dyn`."""
+    """The type with its parameters replaced; free ones stay or become `dyn`."""
     substitution = known.get(type)
     if substitution is not None:
         return substituted(known, substitution, free_is_dyn=free_is_dyn)

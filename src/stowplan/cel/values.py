@@ -1,7 +1,8 @@
-"""Values at run time: those that Python lacks, and what CEL means by type, equality, order and size.
+"""Values at run time: types that Python lacks, and CEL's types, equality, order and sizes.
 
 Python's bool, int, float, str, bytes, None, list and dict are CEL's bool, int, double, string, bytes, null, list and
-map. Lists and maps are never changed once a value. A map's keys are kept by `map_key`, as Python takes True for 1.
+map. Lists and maps are immutable once they are values. A map's keys are stored by `map_key`, because Python's True
+equals 1.
 
 Upstream: common/types.
 """
@@ -25,7 +26,7 @@ INT_MAX, INT_MIN, UINT_MAX = (1 << 63) - 1, -(1 << 63), (1 << 64) - 1
 
 
 class UInt(int):
-    """An unsigned integer; compares with the others as CEL's numbers do."""
+    """An unsigned integer; compares with other numbers by CEL's rules."""
 
     __slots__ = ()
 
@@ -35,7 +36,7 @@ class Optional:
     value: Value
 
 
-#: The optional without a value.
+#: The empty optional.
 NONE = Optional(None)
 
 
@@ -56,11 +57,11 @@ class Quantity:
     """A Kubernetes quantity, in nano-units."""
 
     nano: int
-    #: It is held as a whole number of this power of ten: one below 1 is no integer to the reference, be it 1000m.
+    #: It is a multiple of this power of ten: the reference does not treat a negative one as an integer, even for 1000m.
     scale: int = field(default=0, compare=False)
-    #: Held as a big decimal, which is never an integer to the reference.
+    #: A big decimal, which the reference never treats as an integer.
     is_big: bool = field(default=False, compare=False)
-    #: Parity: nothing can be compared for equality with the result of `add` or `sub` on the right.
+    #: Parity: the result of `add` or `sub` cannot be the right operand of an equality comparison.
     is_computed: bool = field(default=False, compare=False)
 
 
@@ -77,28 +78,28 @@ _TRUE_KEY, _FALSE_KEY = BoolKey(True), BoolKey(False)
 
 
 class DomainMap(dict[str, Value]):
-    """The map of domains of a device: one that it does not have is an empty map when asked for, but not `in` it."""
+    """The map of a device's domains: a missing one is an empty map when accessed, but not `in` it."""
 
     __slots__ = ()
 
 
 class OwnMap(dict[Value, Value]):
-    """A map that says itself what it is equal to; for those who bring values of their own."""
+    """A map with its own equality, for libraries with their own values."""
 
     __slots__ = ()
 
     def equals(self, other: Value) -> bool:
-        """Raises a `ValueProblem` where they cannot be compared."""
+        """Raises a `ValueProblem` if they cannot be compared."""
         raise NotImplementedError
 
 
 class OwnList(list[Value]):
-    """A list that says itself what it is equal to, and what adding to it gives."""
+    """A list with its own equality and concatenation."""
 
     __slots__ = ()
 
     def equals(self, other: Value) -> bool:
-        """Raises a `ValueProblem` where they cannot be compared."""
+        """Raises a `ValueProblem` if they cannot be compared."""
         raise NotImplementedError
 
     def joined_with(self, other: list[Value]) -> Value:
@@ -129,10 +130,10 @@ ABSENT = _Absent()
 
 
 def find(mapping: dict[Value, Value], key: Value) -> Value:
-    """The value at a key, `ABSENT` if there is none."""
+    """The value of a key, `ABSENT` if it is missing."""
     try:
         value = mapping.get(map_key(key), ABSENT)
-    except TypeError:  # A list or a map as a key: nothing is kept by one.
+    except TypeError:  # a list or a map, which cannot be a key
         return ABSENT
     return _NO_NAMES if value is ABSENT and type(mapping) is DomainMap else value
 
@@ -166,7 +167,7 @@ _TYPES: dict[type, t.Type] = {
 
 
 def register(python_type: type, cel_type: t.Type) -> None:
-    """Make a class one of CEL's; for the libraries that bring values of their own."""
+    """Register a class as a CEL type, for libraries with their own values."""
     _TYPES[python_type] = cel_type
 
 
@@ -193,9 +194,9 @@ _BY_NAME: dict[t.TypeKind, type] = {
 
 
 def type_guard(wanted: t.Type) -> Callable[[Value], bool]:
-    """Whether a value can be passed where a function declares this type.
+    """Whether a value can be passed to a parameter of this type.
 
-    Of lists and maps only the first element is looked at, as in the reference.
+    Like in the reference, only the first element of lists and maps is checked.
     """
     if wanted.is_dynamic or wanted.kind is t.TypeKind.PARAM:
         return lambda _value: True
@@ -221,7 +222,7 @@ def _first_fits(
 # --- Equality and order.
 
 _NUMBERS = frozenset({int, UInt, float})
-#: Comparing these with another type for equality is an error, whereas most types are just not equal.
+#: Comparing these with another type is an error, while most types are just unequal.
 _STRICT: set[type] = set()
 
 
@@ -230,7 +231,7 @@ def register_strict_equality(python_type: type) -> None:
 
 
 def equal(left: Value, right: Value) -> bool:
-    """`left == right`; raises where the reference has an error value for it."""
+    """`left == right`; raises where the reference has an error value."""
     kind, other = type(left), type(right)
     if kind is other and kind in _PLAIN:
         return left == right
@@ -261,7 +262,7 @@ _PLAIN = frozenset({bool, int, UInt, float, str, bytes, Duration, Timestamp})
 
 
 def _equal_elements(left: Value, right: Value) -> bool:
-    """Elements that cannot be compared count as equal: only a plain "no" ends the comparison in the reference."""
+    """Elements that cannot be compared count as equal: in the reference only an inequality ends the comparison."""
     try:
         return equal(left, right)
     except ValueProblem:
@@ -283,14 +284,14 @@ def _equal_optionals(left: Optional, right: Optional) -> bool:
 
 
 def is_equal(left: Value, right: Value) -> bool:
-    """Equality where an error counts as unequal: membership, `!=`, searches."""
+    """Equality for membership, `!=` and searches, where an error counts as unequal."""
     try:
         return equal(left, right)
     except ValueProblem:
         return False
 
 
-#: Values that Go cannot hash, and what it calls their types.
+#: Values that Go cannot hash, and Go's names of their types.
 UNHASHABLE: dict[type, str] = {bytes: "types.Bytes"}
 
 _ORDERED = frozenset({bool, str, bytes, Duration, Timestamp})
@@ -323,7 +324,7 @@ def _checked_numbers(left: float, right: float) -> int:
 
 
 def _compared_numbers(left: float, right: float) -> int:
-    """Order of numbers of any type. An integer meets a double as a double, as in the reference."""
+    """Order of numbers of any type. An integer is converted to compare with a double, like in the reference."""
     if left != left or right != right:
         return 2
     if (type(left) is float) != (type(right) is float):
@@ -350,7 +351,7 @@ _SIZED = (str, bytes, list, dict)
 
 
 def cost_size(value: Value) -> int:
-    """How large a value counts in costs: its length, and 1 for what has none."""
+    """The size of a value in costs: its length, or 1 if it has none."""
     if isinstance(value, _SIZED):
         return len(value)
     if type(value) is Optional and value is not NONE:
@@ -373,7 +374,7 @@ def shown(value: Value) -> str:
 
 
 def go_float(value: float) -> str:
-    """A double as Go's %g prints it: as many digits as it takes, with an exponent from a million on."""
+    """A double in Go's %g format: shortest digits, with an exponent from a million on."""
     if math.isinf(value):
         return "+Inf" if value > 0 else "-Inf"
     if math.isnan(value):

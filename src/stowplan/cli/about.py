@@ -23,13 +23,13 @@ if TYPE_CHECKING:
     from stowplan.loading.wanted_events import EventsWanted
     from stowplan.what_if.records import Answer
 
-#: Nothing in a live cluster says whether its scheduler has the feature gates of groups on.
+#: A live cluster does not reveal whether its scheduler has the feature gates of pod groups enabled.
 POD_GROUPS = click.option(
     "--pod-groups",
     is_flag=True,
     help="Schedule pod groups of the live cluster as groups. Always on for files with PodGroups.",
 )
-#: For commands in which pods and workloads are named.
+#: For commands that name pods and workloads.
 NAMESPACE = click.option(
     "-n", "--namespace", metavar="NS", help="Namespace of names without one. Default: the context's, or default."
 )
@@ -83,17 +83,19 @@ _SCHEDULER = (
 
 
 def a_scheduler(command: Callable[..., Any]) -> Any:
-    """Options of a command that name a running scheduler, and who asks it; `SchedulerEndpoint` takes their values."""
+    """Options that select a running scheduler, and the credentials; `SchedulerEndpoint` takes their values."""
     return reduce(lambda made, option: option(made), reversed(_SCHEDULER), command)
 
 
 def a_cluster(command: Callable[..., Any]) -> Any:
-    """Options of a command that name a cluster; `cluster_of` takes their values, and the configuration's."""
+    """Options that select a cluster; `cluster_of` takes their values, and the configuration's."""
     return reduce(lambda made, option: option(made), reversed(_OPTIONS), command)
 
 
 def about_a_cluster(config: str = "--config") -> Callable[[Callable[..., Any]], Any]:
-    """Options of a command, whose values `cluster_of` and `answer` take; `config`: the name of the configuration's."""
+    """Options of a command, whose values `cluster_of` and `answer` take; `config`: the name of the configuration
+    option.
+    """
     options = (
         *_OPTIONS,
         config_option(config),
@@ -115,9 +117,9 @@ def cluster_of(
     events: EventsWanted | None = None,
     namespace: str | None = None,
 ) -> ClusterSource:
-    """`groups`: a pod group is asked about, so that groups are scheduled as groups in any case.
+    """`groups`: the question is about a pod group, so groups are scheduled as groups in any case.
 
-    `events`: those that are read from a live cluster, too; `namespace`: of names without one.
+    `events`: whether to read Events of a live cluster; `namespace`: the default for names without one.
     """
     found = _cluster_of(
         files,

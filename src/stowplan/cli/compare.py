@@ -75,7 +75,7 @@ def compare(
         raise click.UsageError("Name two or more configurations.")
     if (scenario is None) == (recording is None):
         raise click.UsageError("Give one of --scenario and --recording.")
-    # NumPy and the scheduler take a while to import.
+    # NumPy and the scheduler are slow to import.
     from stowplan.compare.page import comparison_html
     from stowplan.compare.text import comparison_page
     from stowplan.sweeps.workers import WorkersError
@@ -122,7 +122,7 @@ def _on_scenario(
 
     named = named_plugins(plugins)
     for config in configs:
-        # What makes no sense is said before anything runs.
+        # Report invalid input before anything runs.
         with reported(config), scenario_reported():
             simulation = Simulation(scenario, config=config, plugins=named)
         first = simulation.seed if first is None else first

@@ -14,6 +14,6 @@ def write_data(data: dict[str, Any], output: str) -> None:
         return
     import yaml
 
-    # Through JSON: what is in it twice would come out as an alias.
+    # Through JSON: shared objects would be written as YAML aliases.
     apart = json.loads(json.dumps(data))
     click.echo(yaml.safe_dump(apart, sort_keys=True, allow_unicode=True, width=1000), nl=False)

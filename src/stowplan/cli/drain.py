@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from stowplan.sources.cluster_source import ClusterSource
 
 
-@click.command(short_help="What draining nodes would do; evicts nobody.")
+@click.command(short_help="What draining nodes would do; evicts no pods.")
 @click.argument("nodes", nargs=-1, metavar="[NODE…]", shell_complete=complete_node)
 @click.option(
     "--zone",

@@ -1,6 +1,6 @@
 """`kube-scheduler`: the upstream command line for this scheduler.
 
-This module takes the signals, before anything is imported that takes time; the rest is `scheduler_command`'s.
+This module installs signal handlers before any slow import; the rest is in `scheduler_command`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def main(arguments: Sequence[str] | None = None, *, opener: Opener | None = None) -> int:
-    """Run the command, and return its exit code; `opener` reaches the cluster, None: over HTTP."""
+    """Run the command and return its exit code; `opener` connects to the cluster, None: over HTTP."""
     with stop_signals() as stop:
         from stowplan.command_line.standard_streams import give_up_unwritable, open_closed
         from stowplan.daemon.command import command

@@ -28,8 +28,8 @@ CONTEXT = click.option(
 
 
 def connection_of(configuration: Configuration, kubeconfig: str | None, context: str | None) -> Connection:
-    """As flags, the configuration and the environment say; raise InputError."""
-    # What talks HTTP takes a while to import.
+    """The connection according to flags, configuration and environment; raises InputError."""
+    # The HTTP client is slow to import.
     from stowplan.client.connection import ClientConfigError, connect_from_flags
 
     try:

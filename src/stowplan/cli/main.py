@@ -25,7 +25,7 @@ _WHAT_IF = Section(
     "What if?",
     (
         ("stowplan fit deployment/shop/web --replicas 20", "how many more fit, what runs out, nodes to add"),
-        ("stowplan drain node-1", "where its pods would go; evicts nobody"),
+        ("stowplan drain node-1", "where its pods would go; evicts no pods"),
         ("stowplan survive", "what the loss of each zone or node would cost"),
         ("stowplan what-if --add-nodes 3 --like node-1", "before and after, side by side"),
         ("stowplan simulate week.yaml", "a week in a minute, with pictures"),
@@ -57,7 +57,7 @@ _IN_A_CLUSTER = Section(
         ("kube-scheduler --kubeconfig FILE", "replaces Kubernetes' own, with the same flags"),
     ),
 )
-#: Where each command is. Imported on use: a run needs only one of these modules.
+#: The module of each command. Imported on use: a run needs only one of them.
 _HOMES = {
     "compare": "stowplan.cli.compare:compare",
     "completion": "stowplan.cli.completion:completion",
@@ -92,7 +92,7 @@ def main() -> None:
     collect_seldom()
     open_closed()
     for stream in (sys.stdout, sys.stderr):
-        # A terminal that cannot show a character gets a replacement, not a crash.
+        # Print a replacement for characters that the terminal cannot show, instead of failing.
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")
     cli(prog_name="stowplan")

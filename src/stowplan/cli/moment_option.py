@@ -8,7 +8,7 @@ from stowplan.recordings.moment import parse_moment
 
 
 def moment_from_option(text: str | None) -> float | None:
-    """Seconds since the epoch; None where the option was not given."""
+    """Seconds since the epoch; None without the option."""
     if text is None:
         return None
     try:

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from stowplan.framework.runtime.registry import Registry
     from stowplan.live.follower import Follower
 
-#: Seconds between two looks at whether the recording can still be written.
+#: Seconds between checks whether the recording is still being written.
 _CHECK_INTERVAL = 0.5
 
 
@@ -114,7 +114,9 @@ def _record(
     except OSError as error:
         raise InputError(os_error_text("open", file, error)) from error
     if recorder.failure is not None:
-        click.echo(f"error: the recording ended early: {recorder.failure}; what was written is whole", err=True)
+        click.echo(
+            f"error: the recording ended early: {recorder.failure}; the file is complete up to that point", err=True
+        )
         raise SystemExit(1)
     took = duration_text(timedelta(seconds=round(time.monotonic() - began)))
     click.echo(f"recorded {took} into {file}, {os.path.getsize(file) / 2**20:.1f} MiB")
@@ -154,7 +156,7 @@ async def _follow(
 
 
 async def _failing(recorder: Recorder) -> None:
-    """Until the recording has ended early; and have what there is written, also when nothing happens."""
+    """Return when the recording has ended early; also flushes it while nothing happens."""
     while recorder.failure is None:
         await asyncio.sleep(_CHECK_INTERVAL)
         recorder.flush()

@@ -40,5 +40,5 @@ _OPTIONS = (
 
 
 def recording_options() -> Callable[[Callable[..., Any]], Any]:
-    """Their values are keywords of `opened_recording`."""
+    """Options whose values are keywords of `opened_recording`."""
     return lambda command: reduce(lambda made, option: option(made), reversed(_OPTIONS), command)

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from stowplan.recordings.anew import Anew
     from stowplan.recordings.replaying import Step
 
-#: With --check: something else was decided.
+#: With --check: a decision differs.
 _DIFFERENT = 3
 _SHOWN = 20
 
@@ -117,7 +117,8 @@ def _shown(data: dict[str, Any], page: list[Block], output: str) -> None:
         write_data(data, output)
 
 
-# -- what is in it ----------------------------------------------------------------------------------------------------
+# -- summary
+# --------------------------------------------------------------------------------------------------------------
 
 
 def _summarize(file: str, output: str) -> None:
@@ -168,7 +169,8 @@ def _summarize(file: str, output: str) -> None:
     _shown(data, page, output)
 
 
-# -- the same again ---------------------------------------------------------------------------------------------------
+# -- verification
+# ---------------------------------------------------------------------------------------------------------
 
 
 def _check(file: str, registry: Registry, calls: BrokenOffCalls, output: str) -> None:
@@ -198,7 +200,7 @@ def _check(file: str, registry: Registry, calls: BrokenOffCalls, output: str) ->
 
 
 def _played(files: Sequence[str], registry: Registry, calls: BrokenOffCalls) -> Iterator[tuple[str, Step]]:
-    """The steps of each file, which begins with a state of its own."""
+    """The steps of each file, which starts with a state of its own."""
     for file in files:
         with Replayed(file, registry, broken_off=calls) as again:
             if not again.header.decides:
@@ -242,11 +244,12 @@ def _show_moment(
 
 def _as_item(obj: Any) -> Any:
     item = msgspec.to_builtins(as_written(obj))
-    # The structs leave out what is always the same.
+    # The structs omit constant fields.
     return {"apiVersion": obj.api_version, "kind": obj.kind, **item}
 
 
-# -- decided anew -----------------------------------------------------------------------------------------------------
+# -- rescheduling
+# ---------------------------------------------------------------------------------------------------------
 
 
 def _show_anew(found: Anew, output: str) -> None:

@@ -1,9 +1,9 @@
 """`stowplan run`: schedule the pods of a cluster, with defaults for trying it out.
 
-The same scheduler as `kube-scheduler`, which has the other command's flags, finds the cluster as kubectl does, knows no
-limit of requests, and does not elect a leader. As it would so easily be started on a cluster that has a scheduler, it
-looks first: two of the same name would bind each other's pods. One that holds no lease is known by what it does, before
-the start and after it (`daemon.other_schedulers`).
+The same scheduler as `kube-scheduler`, which has upstream's flags. It finds the cluster like kubectl, has no rate
+limit, and does not elect a leader. As it could easily be started on a cluster that already has a scheduler, it checks
+for one first: two of the same name would bind each other's pods. A scheduler without a lease is detected by its
+activity, before and after the start (`daemon.other_schedulers`).
 """
 
 from __future__ import annotations
@@ -122,7 +122,7 @@ def run(
 ) -> None:
     """Schedule the pods of a cluster until Ctrl-C.
 
-    Pods of other schedulers are left alone. With --scheduler-name it works beside the cluster's own, for the pods
+    Pods of other schedulers are left alone. With --scheduler-name it works next to the cluster's own, for the pods
     that ask for it.
 
     \b
@@ -181,7 +181,7 @@ def run(
 def _recorded(
     job: Job, path: str | None, *, record_annotations: tuple[str, ...], record_max_size: int, record_keep: int
 ) -> Iterator[Job]:
-    """The job with a recorder, if it is to be recorded."""
+    """The job with a recorder, if recording is requested."""
     if path is None:
         yield job
         return
@@ -269,7 +269,7 @@ async def _schedule(
 
 @asynccontextmanager
 async def _watched(file: WatchedFile | None, scheduler: Scheduler) -> AsyncIterator[None]:
-    """Bring what the file says into force while this lasts, if there is one to be watched."""
+    """Apply changes of the configuration file within the context, if it is watched."""
     if file is None:
         yield
         return
@@ -281,7 +281,7 @@ async def _watched(file: WatchedFile | None, scheduler: Scheduler) -> AsyncItera
 
 @asynccontextmanager
 async def _answering(own: OwnPort | None, job: Job, scheduler: Scheduler) -> AsyncIterator[list[str]]:
-    """Answer questions while this lasts, if they are wanted; yield what to say of that."""
+    """Serve questions within the context, if requested; yields a message about it."""
     if own is None:
         yield []
         return
@@ -293,11 +293,11 @@ async def _answering(own: OwnPort | None, job: Job, scheduler: Scheduler) -> Asy
         yield [f"ask it: stowplan explain --from-scheduler {url} {option} pod NAME"]
 
 
-# --- who else is there
+# --- other schedulers
 
 
 async def _look_first(api: Api, job: Job, now: float, *, force: bool) -> None:
-    """Refuse to work where another scheduler of the same name does, and where nobody answers."""
+    """Refuse to start if another scheduler of the same name is active, or the API server does not respond."""
     from stowplan.api.api_errors import ApiError, Forbidden, NotFound
     from stowplan.api.policy import Lease
     from stowplan.api.port import Unreachable
@@ -334,7 +334,7 @@ def _warn(text: str) -> None:
 
 
 def is_held(lease: Lease, now: float) -> bool:
-    """Whether its holder has been heard of within the time it asked for."""
+    """Whether its holder has renewed it within its duration."""
     spec = lease.spec
     if not spec.holder_identity or spec.renew_time is None:
         return False
@@ -345,7 +345,7 @@ def is_held(lease: Lease, now: float) -> bool:
     return renewed + (spec.lease_duration_seconds or 0) > now
 
 
-# --- words
+# --- messages
 
 
 def _ready(scheduler: ManagedScheduler, connection: Connection) -> str:

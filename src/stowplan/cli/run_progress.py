@@ -1,4 +1,4 @@
-"""Progress of runs, on stderr where it is a terminal."""
+"""Progress of runs, on stderr if it is a terminal."""
 
 from __future__ import annotations
 

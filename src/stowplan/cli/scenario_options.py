@@ -1,4 +1,4 @@
-"""Options and errors that the commands around scenarios share: simulate, compare, tune."""
+"""Options and errors shared by the commands about scenarios: simulate, compare, tune."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _DASK = click.option("--dask", metavar="ADDRESS", help="Run on a Dask cluster, s
 
 
 def on_workers(command: Callable[..., Any]) -> Any:
-    """Where runs are made; `workers_of` takes the values."""
+    """Options that select workers; `workers_of` takes the values."""
     return _JOBS(_DASK(command))
 
 
@@ -41,7 +41,7 @@ def workers_of(*, jobs: int | None, dask: str | None) -> Workers:
 
 
 def wanted(scenario: str | None) -> str:
-    """SCENARIO is optional for the sake of --schema alone; raise click.UsageError."""
+    """SCENARIO is only optional with --schema; raises click.UsageError."""
     if scenario is None:
         raise click.UsageError("Missing argument 'SCENARIO'.")
     return scenario
@@ -53,7 +53,7 @@ def print_schema(schema: Any) -> None:
 
 @contextmanager
 def scenario_reported() -> Iterator[None]:
-    """What is wrong in a scenario is an error of the input."""
+    """Report an invalid scenario as an input error."""
     try:
         yield
     except ScenarioError as error:

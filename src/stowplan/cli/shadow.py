@@ -47,10 +47,10 @@ if TYPE_CHECKING:
     from stowplan.framework.requests import Ask, Outcome
     from stowplan.framework.runtime.registry import Registry
 
-#: Below this agreement the exit code says so.
+#: Exit code if the agreement is too low.
 _DIFFERENT = 3
 _WANTED_AGREEMENT = 99.9
-#: Seconds between two looks at binds that are held back, and between two writes of the metrics.
+#: Seconds between checks of held-back binds, and between writes of the metrics.
 _TICK, _METRICS_INTERVAL = 0.1, 5.0
 
 
@@ -220,7 +220,7 @@ class _MetricsFile:
 
 
 class _EnoughError(Exception):
-    """As many pods as were asked for."""
+    """The requested number of pods is reached."""
 
 
 def _of_recording(
@@ -247,7 +247,7 @@ def _of_recording(
         with suppress(_EnoughError):
             for entry in entries_of(files):
                 now = entry.now
-                # What a recorded scheduler itself did is seen by what the watch tells of it.
+                # What a recorded scheduler did itself is visible in the watch updates.
                 if isinstance(entry.input, Changes | Served):
                     shadow.step(engine, entry.input, now)
             shadow.finish(engine, now)

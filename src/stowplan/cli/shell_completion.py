@@ -1,6 +1,6 @@
 """Completion of option values and arguments: files, contexts, pod and node names.
 
-Every command imports this and few need it, so what looks for names is imported when it is asked.
+Every command imports this module, so everything needed to look up names is imported on use.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from stowplan.command_line.stop_signals import StopSignals
     from stowplan.scenarios.simulation import Progress, Simulation
 
-#: Seconds between two lines of progress, on a terminal and elsewhere.
+#: Seconds between progress updates, on a terminal and elsewhere.
 _OFTEN, _SELDOM = 0.2, 15.0
 
 
@@ -76,7 +76,7 @@ def simulate(
         return
     scenario = wanted(scenario)
     folder = Path(out if out is not None else f"{Path(scenario).stem}-results")
-    # NumPy and the scheduler take a while to import.
+    # NumPy and the scheduler are slow to import.
     from stowplan.scenarios.report.text import summary_page
     from stowplan.scenarios.simulation import simulate_scenario
 
@@ -103,7 +103,7 @@ def simulate(
 
 
 class _Shown:
-    """Progress on stderr, with an estimate of what is left; passes on that somebody wants it to end."""
+    """Shows progress on stderr with an estimate of the remaining time, and stops the simulation on request."""
 
     def __init__(self, stop: StopSignals, *, quiet: bool) -> None:
         self._stop = stop
@@ -138,7 +138,7 @@ class _Shown:
 
 
 def _share(progress: Progress) -> float | None:
-    """How much is done."""
+    """The completed share."""
     if progress.expected:
         by_pods = progress.arrived / progress.expected
         by_time = progress.time / progress.duration if progress.duration else by_pods

@@ -1,4 +1,4 @@
-"""`stowplan tune`: a configuration searched for on one part of a scenario, and judged on the rest."""
+"""`stowplan tune`: search for a configuration on one part of a scenario, and evaluate it on the rest."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from stowplan.explain.text.tables import write
 if TYPE_CHECKING:
     from stowplan.tuning.tune import TuningResult
 
-#: Nothing better than the baseline was found.
+#: Exit code if nothing better than the baseline was found.
 _NOT_BETTER, _INTERRUPTED = 3, 130
 _EPILOG = "Exit codes: 0: done; 2: invalid input; 3: nothing better was found; 130: interrupted."
 
@@ -104,7 +104,7 @@ def tune(
         return
     scenario = wanted(scenario)
     folder = Path(out if out is not None else f"{Path(scenario).stem}-tuned")
-    # NumPy and the scheduler take a while to import.
+    # NumPy and the scheduler are slow to import.
     from stowplan.tuning.text import tuning_page
 
     progress = RunProgress(quiet=quiet)

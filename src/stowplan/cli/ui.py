@@ -140,7 +140,7 @@ def ui(**given: Any) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class _Options:
-    """The values of the options, under the names that click gives them."""
+    """The option values, under click's names."""
 
     files: tuple[str, ...]
     recursive: bool
@@ -162,12 +162,12 @@ class _Options:
 
     @property
     def follows(self) -> bool:
-        """Whether a live cluster is shown as it changes."""
+        """Whether a live cluster is followed."""
         return not (self.files or self.recordings or self.simulations or self.export)
 
     @property
     def title(self) -> str:
-        """Of a cluster that is read once."""
+        """The title for a cluster that is read once."""
         if not self.files:
             return self.context or "a live cluster"
         if len(self.files) > 1:
@@ -175,7 +175,7 @@ class _Options:
         return "stdin" if self.files[0] == "-" else self.files[0]
 
     def check(self) -> None:
-        """Which options go together; raise click.UsageError."""
+        """Check for mutually exclusive options; raises click.UsageError."""
         self._check_clusters()
         if self.recursive and not self.files:
             raise click.UsageError("-R is for the directories of -f.")
@@ -208,7 +208,7 @@ class _Options:
 
 
 def _course(show: _Show, options: _Options) -> None:
-    """What was recorded or simulated."""
+    """Show a recording or simulation."""
     recordings, config, plugins = options.recordings, options.config, options.plugins
     moment = moment_from_option(options.at)
     tracks = {} if moment is not None else _tracks(recordings, options.simulations, config, plugins)
@@ -222,7 +222,7 @@ def _course(show: _Show, options: _Options) -> None:
 def _tracks(
     recordings: Sequence[str], simulations: Sequence[str], config: str | None, plugins: Sequence[str]
 ) -> dict[str, Track]:
-    """What there is to play, by names that differ."""
+    """The tracks to play, by unique names."""
     if len(recordings) == 1 and not simulations:
         (path,) = recordings
         found = {"recorded": recorded_track(path, plugins)}
@@ -240,7 +240,7 @@ def _tracks(
 
 @dataclass(frozen=True)
 class _Show:
-    """How a page is shown."""
+    """How the page is served."""
 
     port: int
     opens: bool
@@ -253,7 +253,7 @@ class _Show:
         size: str,
         *others: Awaitable[object],
     ) -> None:
-        """Serve until told to stop, or until one of the others ends."""
+        """Serve until stopped, or until one of the other tasks ends."""
         from stowplan.page.loopback import page_served
 
         try:
@@ -268,13 +268,13 @@ class _Show:
 
 @dataclass(frozen=True, kw_only=True)
 class _Standing:
-    """A cluster that does not change while it is looked at, and the courses that led to it."""
+    """A cluster that does not change, and the courses that led to it."""
 
     plan: Plan
     source: SourceRecord
     configuration: ConfigurationRecord
     tracks: Mapping[str, Track]
-    #: None of a simulation: it is built when somebody asks, if at all.
+    #: None for a simulation, which is built on demand.
     about: ClusterSource | None = None
 
     def show(self, show: _Show, export: Path | None) -> None:
@@ -380,7 +380,7 @@ async def _follow(
     plugins: Sequence[str],
     stop: StopSignals,
 ) -> None:
-    """An engine hears what the cluster's scheduler hears, and judges for the page; it never starts."""
+    """Follow the cluster with an engine that judges for the page but is never started."""
     from stowplan.client.http.user_agent import user_agent
     from stowplan.client.http_api import HttpApi
     from stowplan.config import ClientConnection
@@ -413,7 +413,7 @@ async def _follow(
 
 
 class _Hearing:
-    """Of a follower that only follows."""
+    """The listener of a follower that records nothing."""
 
     def step(self, engine: Engine, input_: Input, now: float) -> None:
         engine.step(input_, now)
@@ -421,7 +421,7 @@ class _Hearing:
 
 @dataclass(frozen=True)
 class _Followed:
-    """A live cluster that another scheduler schedules, as the page asks about it."""
+    """A live cluster with another scheduler, for questions of the page."""
 
     engine: Engine
 
@@ -467,7 +467,8 @@ async def _pass_on(show: _Show, options: _Options, url: str, stop: StopSignals) 
         await show.until(stopped.wait(), passed.pages(), passed, url)
 
 
-# -- what all have in common ------------------------------------------------------------------------------------------
+# -- shared
+# ---------------------------------------------------------------------------------------------------------------
 
 
 def _source(mode: str, title: str, scheduler_name: str, tracks: tuple[str, ...] = ()) -> SourceRecord:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from stowplan.what_if.changes import Change
 
 _EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
-#: A node, and what is changed of it.
+#: A node and a change of it.
 _PAIR = (str, str)
 
 
@@ -110,7 +110,7 @@ def what_if(
         raise click.UsageError("--add-nodes N and --like NODE go together.")
     with reported(source["config"]):
         about = cluster_of(**source)
-        # What is added has names that are not known yet.
+        # Added nodes have names that are not known yet.
         changed = () if add_nodes else (node for node, _ in (*labels, *taints))
         for node in (*([like] if like else ()), *removed, *changed):
             about.check_node(node)

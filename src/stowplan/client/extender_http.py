@@ -97,7 +97,7 @@ class ExtenderHttp:
             if response.status != _OK:
                 return response.status, b""
             if response.headers.get("Content-Encoding", "identity") != "identity":
-                raise _no_answer(url, "the answer is compressed, which was not asked for")
+                raise _no_answer(url, "the response is compressed, which was not requested")
             pieces, length = [], 0
             async for piece in response.content.iter_chunked(_PIECE):
                 pieces.append(piece)

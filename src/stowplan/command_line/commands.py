@@ -1,7 +1,7 @@
 """Command groups: help sections, and the exit code of each outcome.
 
-The help of the group shows what people do with it, in sections of examples. The group has sections of its own, and a
-command of another package brings one by being made with `cls=Command, section=...`.
+The help of the group shows common tasks, in sections of examples. The group has sections of its own; commands of other
+packages add theirs with `cls=Command, section=...`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from stowplan.command_line.contributed_commands import ContributedCommands
 
-#: Where a context keeps what installed packages contribute.
+#: Context key for commands of installed packages.
 _CONTRIBUTED = f"{__name__}.contributed"
 _EXAMPLE_WIDTH = 52
 _NO_HOMES: Mapping[str, str] = {}
@@ -32,7 +32,7 @@ _NO_HOMES: Mapping[str, str] = {}
 
 @dataclass(frozen=True)
 class Section:
-    """A section of the group's help. An example is a command line and what it does, or "" if that is plain."""
+    """A section of the group's help. An example is a command line and what it does, or "" if that is obvious."""
 
     title: str
     examples: tuple[tuple[str, str], ...]
@@ -52,17 +52,18 @@ class Command(click.Command):
 
 
 class Commands(click.Group):
-    """A group with commands of its own and those of installed packages; each is imported when it is run or listed."""
+    """A group with its own commands and those of installed packages; each is imported when it is run or listed."""
 
     def __init__(
         self, *args: Any, sections: Sequence[Section] = (), homes: Mapping[str, str] = _NO_HOMES, **kwargs: Any
     ) -> None:
-        """`homes`: commands of its own that are not imported yet, name -> `module:attribute`."""
+        """`homes`: its own commands that are imported lazily, name -> `module:attribute`."""
         super().__init__(*args, **kwargs)
         self.sections = tuple(sections)
         self._homes = homes
 
-    # -- which commands there are -------------------------------------------------------------------------------------
+    # -- finding commands
+    # -------------------------------------------------------------------------------------------------
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return sorted((*self._own_names(), *self._contributed(ctx).offered()))
@@ -78,7 +79,7 @@ class Commands(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """As Click does it; but a contributed command that cannot be loaded is an error that says why."""
+        """Like click's, but a contributed command that cannot be loaded is an error that says why."""
         name = args[0]
         if name not in self._own_names() and name in self._contributed(ctx):
             return name, self._contributed(ctx).load(name), args[1:]
@@ -105,7 +106,8 @@ class Commands(click.Group):
                 for line in section.lines():
                     formatter.write(f"{'':{formatter.current_indent}}{line}\n")
 
-    # -- endings ------------------------------------------------------------------------------------------------------
+    # -- exit codes
+    # -------------------------------------------------------------------------------------------------------
 
     def main(self, args: Sequence[str] | None = None, prog_name: str | None = None, *more: Any, **extra: Any) -> Any:
         extra["standalone_mode"] = False
@@ -132,5 +134,5 @@ class Commands(click.Group):
         try:
             return super().invoke(ctx)
         except BrokenPipeError:
-            # Here, as Click would make it a failure of the command.
+            # Handled here, as click would turn it into a failure of the command.
             return reader_left()

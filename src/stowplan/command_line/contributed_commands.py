@@ -1,9 +1,9 @@
 """Commands contributed by installed packages (entry-point group `stowplan.commands`).
 
-Names come from the metadata of packages, so the module of a command is imported only when the command is run or
-listed. A command that cannot be loaded costs one line on standard error, never the other commands. A package may
-be declared and yet be absent: the scheduler's image leaves out the embedded cluster, whose commands the same
-distribution declares. Such a command is not offered; running it says what to install.
+Names come from package metadata, so a command's module is only imported when the command is run or listed. A command
+that cannot be loaded costs one line on stderr, and does not affect other commands. A declared command's package may be
+missing: the scheduler's image omits the embedded cluster, whose commands are declared by the same distribution. Such a
+command is not listed; running it says what to install.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ ENTRY_POINT_GROUP = "stowplan.commands"
 
 
 def installed_commands(taken: Collection[str]) -> ContributedCommands:
-    """Those of all installed packages; `taken` are the names of the program's own commands."""
+    """Commands of all installed packages; `taken` are the names of the program's own commands."""
     return ContributedCommands(entry_points(group=ENTRY_POINT_GROUP), taken)
 
 
@@ -52,7 +52,7 @@ class ContributedCommands:
         return [name for name, point in self._points.items() if _is_present(point)]
 
     def find(self, name: str) -> click.Command | None:
-        """The command for a list of commands: None, after a line on standard error, if it cannot be loaded."""
+        """The command for a list; None, after a line on stderr, if it cannot be loaded."""
         if name not in self._loaded:
             try:
                 self._loaded[name] = self.load(name)
@@ -62,7 +62,7 @@ class ContributedCommands:
         return self._loaded[name]
 
     def load(self, name: str) -> click.Command:
-        """The command to be run; InputError if it cannot be loaded."""
+        """The command to run; raises InputError."""
         point = self._points[name]
         if not _is_present(point):
             raise InputError(
@@ -72,7 +72,7 @@ class ContributedCommands:
         try:
             command = point.load()
         except RAISED as error:
-            # Code of other people, imported for the first time: it can fail in any way.
+            # Importing third-party code may raise anything.
             raise InputError(f"{_described(point)} cannot be loaded: {type(error).__name__}: {error}") from error
         if not isinstance(command, click.Command):
             raise InputError(f"{_described(point)} cannot be loaded: {point.value} is not a click command")

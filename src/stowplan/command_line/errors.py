@@ -1,7 +1,6 @@
 """Report errors as one line on stderr with an exit code, without a traceback.
 
-0: done (a pod that stays pending is an answer, too). 2: the input or the way the command was called is at fault.
-1: the fault is here. 130: interrupted.
+0: success (a pending pod is a valid answer, too). 2: invalid input or usage. 1: an internal error. 130: interrupted.
 """
 
 from __future__ import annotations
@@ -19,19 +18,19 @@ from stowplan.command_line.standard_streams import complain, into_nothing
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-#: Set to anything, it shows where an internal error came from.
+#: If set, internal errors are shown with their traceback.
 DEBUG_VARIABLE = "STOWPLAN_DEBUG"
 
 
 class InputError(click.ClickException):
-    """What the user gave cannot be worked with."""
+    """Invalid user input."""
 
     exit_code = 2
 
     def __init__(self, *problems: str, hints: Sequence[str] = ()) -> None:
         super().__init__("\n".join(problems))
         self.problems = problems
-        #: What may help.
+        #: Suggestions.
         self.hints = tuple(hints)
 
     def show(self, file: Any = None) -> None:
@@ -43,7 +42,7 @@ class InputError(click.ClickException):
 
 @contextmanager
 def reported(config: str | None = None) -> Iterator[None]:
-    """Tell what is wrong with the input in the words of whoever found it; `config` is the configuration's file."""
+    """Convert errors about the input to InputError; `config` is the configuration file."""
     try:
         yield
     except Exception as error:
@@ -54,8 +53,8 @@ def reported(config: str | None = None) -> Iterator[None]:
 
 
 def _input_error(error: Exception, config: str | None) -> InputError | None:
-    """What users are told of it; None if the input is not at fault."""
-    # Imported once something is wrong: they bring the whole scheduler along, and `--help` needs none of it.
+    """The error for users; None if it is not about the input."""
+    # Imported on error only: they import the whole scheduler, which `--help` does not need.
     from stowplan.api.load import LoadError
     from stowplan.config import ConfigError, ConfigFileError
     from stowplan.framework.runtime.line_up import PluginInitError
@@ -68,14 +67,14 @@ def _input_error(error: Exception, config: str | None) -> InputError | None:
         case ConfigFileError() | PluginLoadError() | PluginInitError() | ClusterError():
             return InputError(str(error))
         case ConfigError():
-            # The reference's words do not say which file it is.
+            # The reference's messages do not contain the file name.
             return InputError(f"{config}: {error}" if config else str(error), hints=error.hints)
         case _:
             return None
 
 
 def reader_left() -> int:
-    """Whoever read our output has seen enough; nothing more can be written, at exit neither."""
+    """The reader closed our output; also suppress errors at exit."""
     into_nothing(sys.stdout)
     return 0
 

@@ -1,7 +1,4 @@
-"""Run a command on an event loop, with background tasks that end with it.
-
-Whatever a command does that takes time, it does in one event loop.
-"""
+"""Run a command on an event loop, with background tasks that end with it."""
 
 from __future__ import annotations
 
@@ -18,14 +15,14 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-#: Seconds for tasks that were cancelled when everything else has ended.
+#: Timeout in seconds for cancelled tasks after everything else has ended.
 PATIENCE = 1.0
 
 _log = get_logger(__name__)
 
 
 def run(main: Coroutine[Any, Any, T]) -> T:
-    """Run an event loop for it, the faster one where it installs."""
+    """Run on an event loop; uvloop if it is installed."""
     collect_seldom()
     try:
         import uvloop
@@ -35,7 +32,7 @@ def run(main: Coroutine[Any, Any, T]) -> T:
 
 
 async def _to_the_end(main: Coroutine[Any, Any, T]) -> T:
-    """Leave nothing behind that the loop, which waits for all tasks before it closes, would wait for in vain."""
+    """Leave no task behind that would block the loop, which waits for all tasks before it closes."""
     try:
         return await main
     finally:
@@ -47,13 +44,13 @@ async def _to_the_end(main: Coroutine[Any, Any, T]) -> T:
         for task in left:
             _log.error(None, "a cancelled task does not stop, and is abandoned", task=task.get_name())
             task._log_destroy_pending = False  # type: ignore[attr-defined]
-            # What asyncio offers to those who bring tasks of their own: to it, this one is over.
+            # Official API for custom tasks: asyncio now considers this one done.
             asyncio.tasks._unregister_task(task)
 
 
 @asynccontextmanager
 async def running(main: Coroutine[Any, Any, None]) -> AsyncIterator[asyncio.Task[None]]:
-    """A task, cancelled and waited for at the end."""
+    """A task that is cancelled and awaited at the end."""
     task = asyncio.create_task(main)
     try:
         yield task
@@ -76,7 +73,7 @@ def _tell_of_failure(task: asyncio.Task[None]) -> None:
 
 
 async def first_of(*awaited: Awaitable[object]) -> None:
-    """Until one of them is done; what failed, a bug to be seen, is raised. Tasks go on, coroutines do not."""
+    """Wait until one of them is done; exceptions propagate. Tasks continue, coroutines are cancelled."""
     futures = [asyncio.ensure_future(one) for one in awaited]
     try:
         done, _ = await asyncio.wait(futures, return_when=asyncio.FIRST_COMPLETED)
@@ -89,7 +86,7 @@ async def first_of(*awaited: Awaitable[object]) -> None:
 
 
 async def end_of_input() -> None:
-    """Until whoever holds the other end of our standard input, a pipe, lets go of it, be it by dying."""
+    """Wait until the other end of standard input, a pipe, is closed, for example because the parent process died."""
     reader = asyncio.StreamReader()
     transport, _ = await asyncio.get_running_loop().connect_read_pipe(
         lambda: asyncio.StreamReaderProtocol(reader), sys.stdin.buffer

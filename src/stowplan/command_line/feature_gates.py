@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def feature_gates_option(help_text: str) -> Callable[..., Any]:
-    """Its value is what `features_of` takes."""
+    """Its value is an argument of `features_of`."""
     return click.option("--feature-gates", "gates", metavar="GATE=BOOL,…", multiple=True, help=help_text)
 
 

@@ -14,18 +14,18 @@ if TYPE_CHECKING:
 
 
 def named_plugins(paths: Sequence[str]) -> list[type[Plugin]]:
-    """The classes behind `module:Class`."""
+    """The classes of `module:Class` paths."""
     if paths:
         allow_current_directory()
     return [load_plugin(path) for path in paths]
 
 
 def allow_current_directory() -> None:
-    """As with `python -m`: modules of the current directory can be named."""
+    """As with `python -m`: allows modules of the current directory."""
     if "" not in sys.path:
         sys.path.insert(0, "")
 
 
 def plugin_names(paths: Sequence[str]) -> list[str]:
-    """What they are called in configurations."""
+    """Their names in configurations."""
     return [plugin.name for plugin in named_plugins(paths)]

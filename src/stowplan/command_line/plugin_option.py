@@ -1,4 +1,4 @@
-"""The option for plugins of one's own; `daemon.plugin_registry.registry_with` loads them."""
+"""The --plugin option; `daemon.plugin_registry.registry_with` loads the plugins."""
 
 import click
 

@@ -1,7 +1,7 @@
 """Handle standard streams that are closed, unread, or on a full disk.
 
-What such a stream could not write stays in its buffer. Python tries once more when the process ends, and if that fails,
-too, the exit code is 120, whatever the command had returned.
+Unwritten data stays in such a stream's buffer. Python retries at exit, and if that fails, too, the exit code is 120,
+whatever the command returned.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import TextIO
 
 
 def open_closed() -> None:
-    """Replace standard streams that were closed when the process started, for which Python has None."""
+    """Replace standard streams that were closed at startup, for which Python has None."""
     sys.stdout = sys.stdout or _nothing()
     sys.stderr = sys.stderr or _nothing()
 
@@ -23,11 +23,11 @@ def _nothing() -> TextIO:
 
 
 def answer(text: str) -> int:
-    """Write what the command was asked for; its exit code."""
+    """Write the command's output; return the exit code."""
     try:
         print(text, flush=True)
     except BrokenPipeError:
-        # Whoever reads has seen enough.
+        # The reader has closed the pipe.
         return 0
     except OSError as error:
         complain(f"Error: standard output: {error.strerror}")
@@ -36,13 +36,13 @@ def answer(text: str) -> int:
 
 
 def complain(text: str) -> None:
-    """Write to standard error; where that takes nothing, the exit code has to do."""
+    """Write to stderr; if that fails, only the exit code remains."""
     with suppress(OSError, ValueError):
         print(text, file=sys.stderr, flush=True)
 
 
 def give_up_unwritable() -> None:
-    """To be called when nothing more is to be said."""
+    """Call this after the last output."""
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()
@@ -51,7 +51,7 @@ def give_up_unwritable() -> None:
 
 
 def into_nothing(stream: TextIO) -> None:
-    """Whatever the stream holds, and gets from now on, is lost."""
+    """Discard the stream's buffer and all further output."""
     nothing = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nothing, stream.fileno())
     os.close(nothing)

@@ -1,12 +1,11 @@
 """SIGINT and SIGTERM: the first requests an orderly shutdown, the second exits at once.
 
-SIGQUIT ends the process at once and says where it was, as it does in Go: the stacks of all threads and of the event
-loop's tasks go to stderr, and the exit code is 2. Threads are shown from within the signal's handler in C, so even if
-the interpreter hangs; the rest needs it to go on.
+SIGQUIT ends the process immediately with a stack dump, as in Go: the stacks of all threads and of the event loop's
+tasks are written to stderr, and the exit code is 2. Threads are dumped by the signal handler in C, even if the
+interpreter hangs; the rest requires a running interpreter.
 
-They are taken before anything else is imported that takes time, and long before there is an event loop: whoever is the
-first process in a container dies of no signal that it does not handle, and nobody wants to see where in an import a
-Ctrl-C arrived.
+Handlers are installed before any slow import, and long before there is an event loop: PID 1 of a container ignores
+signals that it does not handle, and Ctrl-C during an import should not print a traceback.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 _STDERR = 2
-#: A process in Go catches these and does nothing, where the kernel would end it; some get a meaning later.
+#: A Go process ignores these, while the default action would end the process; some get a meaning later.
 _WITHOUT_EFFECT = (signal.SIGUSR1, signal.SIGUSR2, signal.SIGALRM)
 
 
@@ -38,7 +37,10 @@ def _unheard(number: int, frame: FrameType | None) -> None:
 
 @contextmanager
 def stop_signals(before_the_end: Callable[[], None] = _nothing) -> Iterator[StopSignals]:
-    """Signals ask for an orderly end while this lasts, a second one for the end; `before_the_end` is called then."""
+    """Within the context, a signal requests an orderly shutdown, and a second one exits.
+
+    `before_the_end` is called before that exit.
+    """
     stop = StopSignals(before_the_end)
     try:
         yield stop
@@ -47,16 +49,16 @@ def stop_signals(before_the_end: Callable[[], None] = _nothing) -> Iterator[Stop
 
 
 class StopSignals:
-    """Counts signals from the moment it is made, and passes them on to an event loop once there is one."""
+    """Counts signals from its creation on, and forwards them to an event loop once there is one."""
 
     def __init__(self, before_the_end: Callable[[], None] = _nothing) -> None:
-        #: Called before the process ends of the second signal.
+        #: Called before the exit on the second signal.
         self.before_the_end = before_the_end
         self.requested = False
         self._event: asyncio.Event | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._previous = {number: signal.signal(number, self._received) for number in _SIGNALS}
-        # Not SIG_IGN, which programs that are started from here would inherit.
+        # Not SIG_IGN, which child processes would inherit.
         self._previous |= {number: signal.signal(number, _unheard) for number in _WITHOUT_EFFECT}
         self._previous[signal.SIGQUIT] = signal.signal(signal.SIGQUIT, self._quit)
         # Before our handler, which it calls.
@@ -79,8 +81,8 @@ class StopSignals:
         return self._event
 
     def _received(self, number: int, frame: FrameType | None) -> None:
-        # Not one of the event loop's handlers: the loop may be what does not come to an end. It is woken all the same,
-        # by the interrupted wait in the kernel or by the descriptor that it gave the interpreter.
+        # Not an event loop handler, because the loop itself may hang. The loop is woken nevertheless, by the
+        # interrupted system call or by the wakeup descriptor.
         if self.requested:
             self.before_the_end()
             os._exit(1)

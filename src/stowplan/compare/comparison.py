@@ -18,16 +18,16 @@ if TYPE_CHECKING:
     from stowplan.sweeps.workers import Workers
 
 COMPARISON_VERSION = 1
-#: A recording has chance of its own.
+#: A recording has its own random state.
 _NO_SEED = 0
 J = TypeVar("J", Job, RecordingJob)
 
 
 class MeasureRecord(Record, frozen=True, kw_only=True):
     name: str
-    #: A configuration each, in their order.
+    #: One per configuration, in order.
     values: tuple[Estimate, ...]
-    #: Each configuration less the first, seed by seed; the first is 0.
+    #: Each configuration minus the first, paired by seed; the first is 0.
     differences: tuple[Estimate, ...]
 
 
@@ -41,15 +41,15 @@ class ComparisonRecord(Record, frozen=True, kw_only=True):
     version: int = COMPARISON_VERSION
     scenario: str
     configs: tuple[str, ...]
-    #: Those that all configurations got through.
+    #: Seeds that succeeded with all configurations.
     seeds: tuple[int, ...]
     measures: tuple[MeasureRecord, ...] = ()
-    #: Percent of the pods that have another node than under the first configuration, or none.
+    #: Percent of the pods that are on another node than with the first configuration, or on none.
     placed_otherwise: tuple[Estimate, ...] = ()
     failures: tuple[FailureRecord, ...] = ()
-    #: Of a recording that is decided anew: what it can say, and what it cannot.
+    #: Limitations of rescheduling a recording.
     notes: tuple[str, ...] = ()
-    #: Whether it was ended early: `seeds` are those that were done.
+    #: Whether it was ended early: `seeds` are those that completed.
     interrupted: bool = False
 
     @property
@@ -69,7 +69,7 @@ def compare(
     plugins: Sequence[str] = (),
     progress: Callable[[], object] = lambda: None,
 ) -> ComparisonRecord:
-    """Simulate the scenario with each configuration and each seed; raise WorkersError."""
+    """Simulate the scenario with each configuration and each seed; raises WorkersError."""
     jobs = [Job(scenario, side, config, seed, tuple(plugins)) for seed in seeds for side, config in enumerate(configs)]
     return _compared(scenario, names, seeds, jobs, measured, workers, progress)
 
@@ -83,7 +83,7 @@ def compare_recorded(
     plugins: Sequence[str] = (),
     progress: Callable[[], object] = lambda: None,
 ) -> ComparisonRecord:
-    """Decide the recording anew with each configuration (None: its own); raise WorkersError, RecordingError."""
+    """Reschedule the recording with each configuration (None: its own); raises WorkersError, RecordingError."""
     notes = notes_of(recording)
     jobs = [RecordingJob(recording, side, config, _NO_SEED, tuple(plugins)) for side, config in enumerate(configs)]
     found = _compared(recording, names, (_NO_SEED,), jobs, measured_recording, workers, progress)
@@ -113,7 +113,7 @@ def _compared(
     except KeyboardInterrupt:
         interrupted = True
     sides = range(len(names))
-    # A seed counts for all or for nobody: differences are taken between the same pods.
+    # A seed counts for all configurations or for none: differences are paired by seed.
     by_seed = {seed: [found[seed, side] for side in sides] for seed in seeds if all((seed, s) in found for s in sides)}
     return ComparisonRecord(
         scenario=about,

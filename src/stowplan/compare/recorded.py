@@ -1,8 +1,8 @@
-"""Measure a configuration by scheduling a recording again.
+"""Measure a configuration by rescheduling a recording.
 
-A recording has the times at which pods and nodes were added and deleted, but not what would have followed from other
-decisions: a pod is deleted when it was deleted then, however long it has run, and evicted pods are not recreated. So
-nodes, utilization and cost are not measured, and the notes say how to read the rest.
+A recording has the times at which pods and nodes were added and deleted, but not the consequences of other decisions: a
+pod is deleted when it was deleted then, however long it has run, and evicted pods are not recreated. So nodes,
+utilization and cost are not measured, and the notes explain how to read the rest.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ if TYPE_CHECKING:
     from stowplan.framework.runtime.registry import Registry
     from stowplan.recordings.anew import Anew
 
-#: The name of the configuration that the recording was made with.
+#: The name of the configuration of the recording.
 RECORDED = "recorded"
-#: The measure that says how near a configuration comes to what happened.
+#: The measure of how close a configuration comes to the recorded decisions.
 OTHERWISE_THAN_THEN = "otherwiseThanThen"
 ONE_RUN = (
-    "Pods and nodes come and go as recorded: how long pods ran, what an autoscaler did and what was made anew for "
-    "evicted pods may have been otherwise. Nothing is said of nodes, use and cost. One recording is one run, so there "
-    "are no intervals: another week may differ."
+    "Pods and nodes come and go as recorded: run times of pods, actions of an autoscaler and replacements of "
+    "evicted pods could have been different. Nodes, utilization and cost are not compared. One recording is one run, "
+    "so there are no intervals: another week may differ."
 )
 NO_ATTEMPTS = (
     "The recording followed a cluster and does not say when its scheduler tried pods. Here they are tried as soon as "
@@ -51,7 +51,7 @@ class RecordingJob:
 
 
 def configuration_of(recording: str, config: str | None, plugins: tuple[str, ...]) -> tuple[Registry, Configuration]:
-    """A file's, or the recorded one; raise RecordingError, PluginLoadError, ConfigError."""
+    """From a file, or the recorded one; raises RecordingError, PluginLoadError, ConfigError."""
     registry = in_tree_registry()
     for plugin in dict.fromkeys((*installed_plugins(), *map(load_plugin, plugins))):
         registry.register(plugin)
@@ -62,13 +62,13 @@ def configuration_of(recording: str, config: str | None, plugins: tuple[str, ...
 
 
 def measured_recording(job: RecordingJob) -> Run:
-    """Schedule a recording again; importable, for worker processes. Raise RecordingError, ConfigError."""
+    """Reschedule a recording; importable, for worker processes. Raises RecordingError, ConfigError."""
     found = decide_anew(job.recording, *configuration_of(job.recording, job.config, job.plugins))
     return Run(_values(found), {pod.key: pod.node_now for pod in found.pods.values()})
 
 
 def _values(found: Anew) -> dict[str, float]:
-    """Of the pods that had to be placed; who has no node has waited until it went, or until the end."""
+    """Measures of the pods to schedule; a pod without a node has waited until it was deleted, or until the end."""
     pods = list(found.pods.values())
     ends = (pod.bound_now if pod.bound_now is not None else pod.went or found.ended for pod in pods)
     waits = sorted(end - pod.came for end, pod in zip(ends, pods, strict=True))
@@ -82,5 +82,5 @@ def _values(found: Anew) -> dict[str, float]:
 
 
 def notes_of(recording: str) -> tuple[str, ...]:
-    """What to make of a comparison on it; raise RecordingError."""
+    """Notes on a comparison with it; raises RecordingError."""
     return (ONE_RUN,) if header_of(recording).decides else (ONE_RUN, NO_ATTEMPTS)

@@ -1,7 +1,7 @@
 """One simulation of a comparison: its input and result, as sent to workers.
 
-Arrivals, lifetimes and faults do not depend on what is decided (`scenarios.simulation`), so configurations meet the
-same pods with the same seed, and differences are taken seed by seed.
+Arrivals, lifetimes and faults do not depend on decisions (`scenarios.simulation`), so with the same seed configurations
+get the same pods, and differences are paired by seed.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 @dataclass(frozen=True, slots=True)
 class Job:
     scenario: str
-    #: Index of the configuration among those that are compared, and its file; None: the scenario's own.
+    #: Index of the configuration in the comparison, and its file; None: the scenario's own.
     side: int
     config: str | None
     seed: int
@@ -46,7 +46,7 @@ def measured(job: Job) -> Run:
 
 
 def values_of(summary: SummaryRecord, unplaced: int) -> dict[str, float]:
-    """What is compared of a simulation; shares in percent, waits in seconds."""
+    """The compared measures of a simulation; shares in percent, waits in seconds."""
     waits = summary.waits
     return {
         "waits.mean": waits.mean,

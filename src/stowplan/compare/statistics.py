@@ -17,13 +17,13 @@ _T = (
     *(2.201, 2.179, 2.160, 2.145, 2.131, 2.120, 2.110, 2.101, 2.093, 2.086),
     *(2.080, 2.074, 2.069, 2.064, 2.060, 2.056, 2.052, 2.048, 2.045, 2.042),
 )
-#: Beyond these, by which the quantile falls below that of 30 degrees.
+#: For more degrees of freedom, where the quantile is below that of 30.
 _T_OF_MANY = 2.042
 _DIGITS = 6
 
 
 class Estimate(Record, frozen=True, kw_only=True):
-    """A mean over seeds; low and high are None when one value says nothing of its spread."""
+    """A mean over seeds; low and high are None for a single value, whose spread is unknown."""
 
     mean: float
     low: float | None = None
@@ -31,7 +31,7 @@ class Estimate(Record, frozen=True, kw_only=True):
 
     @property
     def certain(self) -> bool:
-        """Whether it differs from 0 by more than chance explains."""
+        """Whether it differs from 0 significantly."""
         return self.low is not None and self.high is not None and (self.low > 0 or self.high < 0)
 
 
@@ -41,6 +41,6 @@ def estimate(values: Sequence[float]) -> Estimate:
     if len(values) < 2:
         return Estimate(mean=round(mean, _DIGITS))
     freedom = len(values) - 1
-    # Rounded up beyond the table: an interval is rather too wide than too narrow.
+    # Rounded up beyond the table, so that intervals are too wide rather than too narrow.
     reach = (_T[freedom - 1] if freedom <= len(_T) else _T_OF_MANY) * stdev(values) / sqrt(len(values))
     return Estimate(mean=round(mean, _DIGITS), low=round(mean - reach, _DIGITS), high=round(mean + reach, _DIGITS))

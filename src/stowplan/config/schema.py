@@ -118,7 +118,7 @@ def struct(name: str, package: str = "v1", /, **fields: "Type | Field") -> Struc
 def kind(name: str, **fields: "Type | Field") -> Struct:
     """Make a struct an object of its own, with apiVersion and kind."""
     header = Field(STRING, via="TypeMeta")
-    kind_ = replace(header, text="What this object is.", choices=(name,))
+    kind_ = replace(header, text="The kind of this object.", choices=(name,))
     return struct(name, kind=kind_, apiVersion=replace(header, text="The version of the kind."), **fields)
 
 
@@ -130,11 +130,11 @@ def _embed(embedded: Struct) -> dict[str, Field]:
 
 _PLUGIN = struct(
     "Plugin",
-    name=told(always(STRING), "The plugin; in `disabled`, * stands for all defaults."),
+    name=told(always(STRING), "The plugin; in `disabled`, * means all defaults."),
     weight=told(
         Pointer(INT32),
-        "What the plugin's score is multiplied by. Counts at score, placementScore and multiPoint; 0 is 1. A plugin "
-        "that is named at score needs its weight there: that of multiPoint does not count then.",
+        "Multiplier of the plugin's score. Applies at score, placementScore and multiPoint; 0 means 1. A plugin "
+        "that is named at score needs its weight there: that of multiPoint is ignored then.",
         default="1",
     ),
 )
@@ -142,10 +142,10 @@ _PLUGIN_SET = struct(
     "PluginSet",
     enabled=told(
         Slice(_PLUGIN),
-        "Plugins to run beside the default ones, in this order. A default plugin that is named keeps its place, with "
-        "the weight that is given here.",
+        "Plugins to run in addition to the default ones, in this order. A default plugin that is named keeps its "
+        "position, with the weight given here.",
     ),
-    disabled=told(Slice(_PLUGIN), "Default plugins that do not run; those of `enabled` run whatever stands here."),
+    disabled=told(Slice(_PLUGIN), "Default plugins to disable; plugins in `enabled` run regardless."),
 )
 #: Documentation of extension points.
 _POINT_TEXTS = {
@@ -158,7 +158,7 @@ _POINT_TEXTS = {
     "score": "How good each node is that is left, 0 to 100; the sum of scores times weights decides.",
     "reserve": "When a node is chosen: note what the pod takes; and undo it, if the pod does not get there.",
     "permit": "Let the pod through to its node, refuse it or make it wait.",
-    "preBind": "What has to be done before the pod is bound, as volumes.",
+    "preBind": "Preparations before the pod is bound, such as volumes.",
     "bind": "Bind the pod to its node; the first plugin that does ends it. At least one plugin.",
     "postBind": "After the pod was bound.",
     "multiPoint": "Enable or disable plugins at all points that they have; what a single point says wins.",
@@ -172,7 +172,7 @@ _PLUGIN_CONFIG = struct(
     name=told(always(STRING), "The plugin, once in a profile."),
     args=told(
         Raw(),
-        "The plugin's arguments: an object of kind <name>Args, which need not be said. stowplan config explain "
+        "The plugin's arguments: an object of kind <name>Args; kind may be omitted. stowplan config explain "
         "<name>Args describes it.",
     ),
 )
@@ -186,7 +186,9 @@ _PROFILE = struct(
     percentageOfNodesToScore=told(
         Pointer(INT32), "As the field of this name at the top, for this profile.", least=0, most=100
     ),
-    plugins=told(Pointer(_PLUGINS), "Which plugins run at which extension point, beside or instead of default ones."),
+    plugins=told(
+        Pointer(_PLUGINS), "Which plugins run at which extension point, in addition to or instead of default ones."
+    ),
     pluginConfig=told(Slice(_PLUGIN_CONFIG), "Arguments of plugins."),
 )
 _LEADER_ELECTION = struct(
@@ -234,9 +236,9 @@ _MANAGED_RESOURCE = struct(
 _EXTENDER = struct(
     "Extender",
     urlPrefix=told(always(STRING), "Where the extender is; verbs are appended."),
-    filterVerb=told(STRING, "Appended to urlPrefix to ask which nodes it refuses; empty: not asked."),
-    preemptVerb=told(STRING, "Appended to urlPrefix to ask about victims of preemption; empty: not asked."),
-    prioritizeVerb=told(STRING, "Appended to urlPrefix to ask for scores; empty: not asked."),
+    filterVerb=told(STRING, "Appended to urlPrefix for filter calls; empty: not called."),
+    preemptVerb=told(STRING, "Appended to urlPrefix for preempt calls; empty: not called."),
+    prioritizeVerb=told(STRING, "Appended to urlPrefix for prioritize calls; empty: not called."),
     weight=told(INT64, "What its scores are multiplied by; above 0 with prioritizeVerb."),
     bindVerb=told(STRING, "Appended to urlPrefix to let it bind pods; empty: the scheduler binds. One at most."),
     enableHTTPS=told(BOOL, "Speak HTTPS where urlPrefix does not say."),
@@ -244,9 +246,9 @@ _EXTENDER = struct(
     httpTimeout=told(always(DURATION), "How long an answer may take.", default="5s"),
     nodeCacheCapable=told(BOOL, "It knows the nodes: it is sent names instead of whole nodes."),
     managedResources=told(
-        Slice(_MANAGED_RESOURCE), "It is asked only about pods that request one of these; none: about all pods."
+        Slice(_MANAGED_RESOURCE), "Only called for pods that request one of these; empty: for all pods."
     ),
-    ignorable=told(BOOL, "Go on without its answer where it fails."),
+    ignorable=told(BOOL, "Continue without its answer if it fails."),
 )
 CONFIGURATION = kind(
     CONFIGURATION_KIND,
@@ -267,8 +269,8 @@ CONFIGURATION = kind(
         least=1,
     ),
     podMaxBackoffSeconds=told(Pointer(INT64), "How long it waits at most; podInitialBackoffSeconds or more.", least=1),
-    profiles=told(Slice(_PROFILE), "Schedulers in this process, each with a name and plugins of its own."),
-    extenders=told(Slice(_EXTENDER), "HTTP servers that are asked about pods, beside the plugins."),
+    profiles=told(Slice(_PROFILE), "Schedulers in this process, each with its own name and plugins."),
+    extenders=told(Slice(_EXTENDER), "HTTP servers that are called for pods, in addition to the plugins."),
     delayCacheUntilActive=told(
         BOOL, "With leader election: watch the cluster only once this scheduler leads, to spare the API server."
     ),

@@ -61,12 +61,12 @@ class Process:
 
 
 async def schedule(process: Process, opener: Opener) -> None:
-    """Until told to end; raise CommandError for what the user can mend, LeaseLost when somebody else may lead."""
+    """Schedule until stopped; raises CommandError for user errors, LeaseLost if another process may lead."""
     job, line = process.job, process.line
     stopped = process.stop.event()
     async with AsyncExitStack() as stack:
         try:
-            # This may ask an API server that does not answer.
+            # This may wait for an unresponsive API server.
             opening = stack.enter_async_context(opened_port(line, process.gates, process.metrics))
             port = await _unless(stopped, opening)
             cluster = await stack.enter_async_context(opener(job))
@@ -84,11 +84,11 @@ async def schedule(process: Process, opener: Opener) -> None:
 
 
 class _StoppedError(Exception):
-    """A signal came before anything had begun."""
+    """A signal arrived before anything was started."""
 
 
 async def _unless(stopped: asyncio.Event, beginning: Coroutine[Any, Any, T]) -> T:
-    """What it comes to; given up if the end is asked for first."""
+    """The result of the startup step; aborted if a signal comes first."""
     task = asyncio.create_task(beginning)
     try:
         await first_of(stopped.wait(), task)
@@ -117,7 +117,7 @@ def _greet(line: CommandLine) -> None:
 async def _live(
     process: Process, port: Port | None, cluster: Reached, scheduler: Scheduler, stopped: asyncio.Event
 ) -> bool:
-    """Serve and schedule; return whether it ended because it was asked to."""
+    """Serve and schedule; return whether it ended on request."""
     job, logs = process.job, process.logs
     lead = asyncio.Event()
     shown = Running(
@@ -155,7 +155,7 @@ async def _live(
 
 
 async def _watch_over(stack: AsyncExitStack, process: Process, cluster: Reached, scheduler: Scheduler) -> None:
-    """Begin what lets others look into the scheduler while it works."""
+    """Start everything that observes the running scheduler."""
     metrics = process.metrics
     gather(metrics, scheduler, lanes=cluster.lanes, guard=process.job.guard)
     await stack.enter_async_context(beside(sample_lag(metrics.stowplan.event_loop_lag_seconds, REAL_TIMES)))
@@ -167,7 +167,7 @@ async def _watch_over(stack: AsyncExitStack, process: Process, cluster: Reached,
 async def _watch_config(stack: AsyncExitStack, file: WatchedFile, process: Process, scheduler: Scheduler) -> None:
     reloads = process.metrics.stowplan.config_reloads_total
     for result in (SWAPPED, REFUSED):
-        # From the beginning: whoever looks for an increase does not see it in a series that begins with it.
+        # From the start: an increase is not visible in a series that starts with it.
         reloads.with_label_values(result)
     watch = watching(
         file,
@@ -185,14 +185,14 @@ def _synced() -> None:
 
 def _say_farewell(*, elected: bool, told: bool) -> None:
     if not elected:
-        # Parity: whoever runs it without leader election did not want it to end.
+        # Parity: without leader election, any end is unexpected.
         raise CommandError("finished without leader elect")
     if not told:
         raise LeaseLost
     _log.info("Requested to terminate, exiting")
 
 
-# --- the configuration, shown and written
+# --- showing and writing the configuration
 
 
 def _show_configuration(config: Configuration) -> None:
@@ -215,7 +215,7 @@ def _as_yaml(config: Configuration) -> str:
     import yaml
 
     class Dumper(yaml.SafeDumper):
-        """As Go's library writes: what needs quotes has double ones."""
+        """Quotes strings like Go's library."""
 
     def text(dumper: Any, value: str) -> yaml.ScalarNode:
         tag = "tag:yaml.org,2002:str"

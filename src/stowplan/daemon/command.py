@@ -1,9 +1,8 @@
 """`kube-scheduler` startup, step by step: flags, gates, log, configuration, cluster, secure port, scheduling.
 
-Each step can end the process with one line that says what is wrong, in upstream's words: those before there is a log
-are plain, later ones are its lines. Exit codes: 0 for help, a version, a written configuration, and a stop on request;
-1 for everything else. As upstream has it, a stop on request of a scheduler that does without leader election is such
-an else.
+Each step can end the process with a one-line error, in upstream's words: plain text before the log is set up, log lines
+afterwards. Exit codes: 0 for help, a version, a written configuration, and a stop on request; 1 for everything else,
+which in upstream includes a stop on request without leader election.
 
 Upstream: cmd/kube-scheduler/app/server.go, k8s.io/component-base/cli/run.go.
 """
@@ -99,7 +98,7 @@ def _refuse(error: FlagError) -> int:
 
 
 def _fail(error: FlagError) -> int:
-    """In the log, though nobody has said yet how it is to look."""
+    """Logged with the default format, as it is not configured yet."""
     with closing(set_up(LogSettings())):
         _log.error(error, "command failed")
     return 1
@@ -128,7 +127,7 @@ def _logging(line: CommandLine, gates: Gates, opener: Opener | None, stop: StopS
             _show_flags(line)
             _work(line, gates, opener, stop, logs)
         except CommandError as error:
-            # The last line is what people and tools look at.
+            # The last line is what users and tools look at.
             for hint in error.hints:
                 _log.info(f"Hint: {hint}")
             _log.error(error, "command failed")
@@ -137,7 +136,7 @@ def _logging(line: CommandLine, gates: Gates, opener: Opener | None, stop: StopS
             _log.error(None, "Leaderelection lost")
             return 1
         except Exception as error:
-            # Nobody else is there to tell: a bug, with the way to it.
+            # A bug: log it with its stack trace, as nothing else reports it.
             _log.error(error, "command failed", trace=True)
             return 1
     return 0
@@ -163,7 +162,7 @@ def _show_flags(line: CommandLine) -> None:
 
 
 def _work(line: CommandLine, gates: Gates, opener: Opener | None, stop: StopSignals, logs: Logs) -> None:
-    """Schedule until told to end; raise CommandError for what the user can mend."""
+    """Schedule until stopped; raises CommandError for user errors."""
     from stowplan.client.connection import ClientConfigError, connect_from_scheduler_flags
     from stowplan.command_line.event_loop import run
     from stowplan.daemon.assembly import Process, schedule
@@ -251,7 +250,7 @@ def _configuration(line: CommandLine, registry: Registry, features: FeatureGates
 def _from_its_file(
     line: CommandLine, registry: Registry, features: FeatureGates, policy_maps: PolicyMaps | None = None
 ) -> Configuration:
-    """What --config names, or the defaults."""
+    """The configuration in --config, or the defaults."""
     from stowplan.command_line.named_plugins import plugin_names
 
     return load_config(
@@ -272,7 +271,7 @@ def _admit_what_is_missing(line: CommandLine) -> None:
         _log.warning(warning)
 
 
-# --- words
+# --- messages
 
 
 def _usage(stream: Any) -> str:

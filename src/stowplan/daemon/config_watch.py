@@ -1,14 +1,14 @@
 """Reload the configuration file when it changes (`--watch-config`).
 
-The file is looked at once a second, by what the kernel says of it: that sees a mounted ConfigMap whose `..data` link is
-swapped, a file that is renamed over it, and one that is written in place. It is read when two looks in a row found the
-same, so a file that somebody is still writing is left alone; and at once on SIGHUP.
+The file is checked once a second by its metadata: that detects a mounted ConfigMap whose `..data` link is swapped, a
+file that is renamed over it, and one that is written in place. It is read when two successive checks are equal, so that
+a file is not read while it is being written; and immediately on SIGHUP.
 
-    swapped    it is valid, its profiles could be built, and what they need to know of the cluster is there
-    refused    it is not, or it is gone: one line in the log says why, and the one before stays in force
+    swapped    it is valid, its profiles were built, and the kinds that they need have been listed
+    refused    it is invalid or missing: one log line says why, and the previous configuration stays in use
 
-What a process is begun with (its connections, its election, its port) stays as it was: a line names what of it the file
-has otherwise, and only a restart changes.
+Connections, leader election and ports are fixed at startup: a log line lists such settings that the file changes, which
+require a restart.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ if TYPE_CHECKING:
 
     from stowplan.timing.times import Times
 
-#: Seconds between two looks at the file.
+#: Seconds between checks of the file.
 INTERVAL = 1.0
 
 SWAPPED, REFUSED = "swapped", "refused"
 
-#: What the process was begun with.
+#: Settings that are fixed at startup.
 _LASTING = (
     "parallelism",
     "leader_election",
@@ -54,7 +54,7 @@ _log = get_logger(__name__)
 @dataclass(frozen=True)
 class WatchedFile:
     path: str
-    #: Reads it, and has flags change what they may; raises for what is wrong with it. Runs in a thread.
+    #: Reads the file and applies flags; raises if it is invalid. Runs in a thread.
     load: Callable[[], Configuration]
 
 
@@ -63,10 +63,10 @@ class Reconfigurable(Protocol):
 
     @property
     def configuration(self) -> Configuration:
-        """The one in force."""
+        """The active configuration."""
 
     async def reconfigure(self, configuration: Configuration, /) -> None:
-        """Bring another one into force; raise, and change nothing, if that cannot be done."""
+        """Apply another configuration; raises, without having changed anything, if that fails."""
 
 
 class ConfigWatch:
@@ -79,7 +79,7 @@ class ConfigWatch:
         count: Callable[[str], None],
         times: Times,
     ) -> None:
-        """`load` raises what is wrong with the file; `count` hears SWAPPED and REFUSED."""
+        """`load` raises if the file is invalid; `count` is called with SWAPPED and REFUSED."""
         self._path = path
         self._load = load
         self._scheduler = scheduler
@@ -88,11 +88,11 @@ class ConfigWatch:
         self._asked = asyncio.Event()
 
     def request(self) -> None:
-        """Read the file soon, changed or not."""
+        """Read the file soon, even if unchanged."""
         self._asked.set()
 
     async def run(self) -> None:
-        """Until cancelled. The first look may find what has changed since the process read the file."""
+        """Run until cancelled. The first check may find changes since the process read the file."""
         known: Any = None
         before: Any = None
         while True:
@@ -114,7 +114,7 @@ class ConfigWatch:
             if new != now:
                 await self._scheduler.reconfigure(new)
         except Exception as e:
-            # Whatever it is: a file must not end the scheduler.
+            # Any exception: a file must not end the scheduler.
             self._count(REFUSED)
             _log.error(e, "Configuration is refused, and the one before stays in force", file=self._path)
             return
@@ -132,7 +132,7 @@ class ConfigWatch:
 def watching(
     file: WatchedFile, scheduler: Reconfigurable, *, count: Callable[[str], None], times: Times
 ) -> ConfigWatch:
-    """A watch that reads the file in a thread: it may be long, or slow to come."""
+    """A watch that reads the file in a thread, because it may be large or slow."""
 
     async def load() -> Configuration:
         return await asyncio.to_thread(file.load)
@@ -141,7 +141,7 @@ def watching(
 
 
 def _looks(path: str) -> tuple[int, ...]:
-    """What changes when the file does, or another one is there."""
+    """Metadata that changes with the file, or its replacement."""
     try:
         found = os.stat(path)
     except OSError as e:
@@ -150,7 +150,7 @@ def _looks(path: str) -> tuple[int, ...]:
 
 
 def _without_lasting(wanted: Configuration, now: Configuration) -> tuple[Configuration, list[str]]:
-    """What of a configuration can come into force, and the names of what it has otherwise and cannot."""
+    """The parts of a configuration that can be applied, and the names of changed settings that cannot."""
     lasting = {name: getattr(now, name) for name in _LASTING}
     differing = [_NAMES[name] for name, value in lasting.items() if getattr(wanted, name) != value]
     return msgspec.structs.replace(wanted, **lasting), differing
@@ -165,7 +165,7 @@ def _unheard(number: int, frame: FrameType | None) -> None:
 
 @contextmanager
 def without_hangups() -> Iterator[None]:
-    """SIGHUP does nothing while this lasts: who asks for a file to be read before it is watched is early, no more."""
+    """Ignore SIGHUP within the context: a signal before the file is watched would end the process."""
     before = signal.signal(signal.SIGHUP, _unheard)
     try:
         yield
@@ -175,13 +175,13 @@ def without_hangups() -> Iterator[None]:
 
 @contextmanager
 def on_hangup(watch: ConfigWatch) -> Iterator[None]:
-    """SIGHUP has the file read while this lasts; to be entered in the event loop of the main thread."""
+    """Read the file on SIGHUP within the context; to be entered in the event loop of the main thread."""
     loop = asyncio.get_running_loop()
     before = signal.getsignal(signal.SIGHUP)
     loop.add_signal_handler(signal.SIGHUP, watch.request)
     try:
         yield
     finally:
-        # The loop would leave it to the kernel, which ends the process.
+        # The loop would restore the default action, which ends the process.
         loop.remove_signal_handler(signal.SIGHUP)
         signal.signal(signal.SIGHUP, before)

@@ -1,14 +1,13 @@
 """SIGUSR2: compare the cache with the API server, and dump it.
 
-SIGUSR2 writes both to the log. Comparing tells nodes and pods that the informers have heard of from those that the
-scheduler has in its columns and its queue; dumping spells out every node with its pods, and everything that is queued.
-Of pods it says who they are and how they fare, never what they are made of, so no secret can get into the log.
+SIGUSR2 writes both to the log. The comparison is between the nodes and pods that the informers have delivered and those
+in the scheduler's columns and queue; the dump lists every node with its pods, and all queued pods. Pods are identified,
+but their content is not printed, so that no secret can get into the log.
 
-What is read is copied at one moment, in a few milliseconds, and put into words with pauses in between: a large
-cluster is tens of thousands of lines, and pods are scheduled meanwhile. Lines of the log have a limit; what is longer
-goes on in another one of the same words.
+The data is copied at once, in a few milliseconds, and formatted with pauses: a large cluster takes tens of thousands of
+lines, and scheduling continues meanwhile. Log entries have a maximum length; longer ones are split.
 
-Parity: pods that are being tried, and other schedulers' pods without a node, show up as missed.
+Parity: pods that are being tried, and other schedulers' pods without a node, are reported as missed.
 
 Upstream: pkg/scheduler/backend/cache/debugger; docs/behaviour.md, The debugger.
 """
@@ -34,18 +33,18 @@ if TYPE_CHECKING:
     from stowplan.cluster.state import ClusterState
     from stowplan.queue.queued_pod import QueuedPod
 
-#: Characters of the log's longest entry, more or less.
+#: Approximate maximum length of a log entry, in characters.
 _MAX_ENTRY_LENGTH = 1 << 18
-#: Pods that are put into words between two pauses: about a millisecond's.
+#: Number of pods formatted between two pauses: about a millisecond.
 _PODS_BETWEEN_PAUSES = 500
-#: Turns of the event loop that news on their way to the scheduler may take to arrive.
+#: Iterations of the event loop to wait for pending deliveries.
 _MAX_TURNS_FOR_DELIVERY = 100
 
 _log = get_logger(__name__)
 
 
 class Heard(Protocol):
-    """What the API has said so far: `live.informers.Informers`."""
+    """What the API server has delivered: `live.informers.Informers`."""
 
     @property
     def undelivered(self) -> bool: ...
@@ -62,7 +61,7 @@ class Waiting(Protocol):
 
 
 class Mismatch(NamedTuple):
-    """Names (or UIDs) that only one side knows, sorted."""
+    """Names (or UIDs) that only one side has, sorted."""
 
     missed: list[str]
     redundant: list[str]
@@ -70,7 +69,7 @@ class Mismatch(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class _NodeCopy:
-    """A node as it was at the moment of the dump; amounts are `%+v` of the reference's Resource."""
+    """A node at the time of the dump; amounts are `%+v` of the reference's Resource."""
 
     name: str
     deleted: bool
@@ -81,7 +80,7 @@ class _NodeCopy:
 
 
 class CacheDebugger:
-    """Compares and dumps on demand; a request while it is at it is one for another round."""
+    """Compares and dumps on request; a request during a run triggers another one."""
 
     def __init__(
         self,
@@ -98,21 +97,22 @@ class CacheDebugger:
         self._wanted = asyncio.Event()
 
     def request(self) -> None:
-        """What the signal does."""
+        """Called by the signal handler."""
         self._wanted.set()
 
     async def run(self) -> None:
-        """Answer requests until cancelled."""
+        """Process requests until cancelled."""
         while True:
             await self._wanted.wait()
             self._wanted.clear()
             await self.compare()
             await self.dump()
 
-    # -- comparing ----------------------------------------------------------------------------------------------------
+    # -- comparison
+    # -------------------------------------------------------------------------------------------------------
 
     async def compare(self) -> tuple[Mismatch, Mismatch]:
-        """Nodes and pods: what the API has and the scheduler has not, and the other way round."""
+        """Nodes and pods that only the API server or only the scheduler has."""
         _log.v(3).info("Cache comparer started")
         for _ in range(_MAX_TURNS_FOR_DELIVERY):
             if not self._informers.undelivered:
@@ -134,20 +134,21 @@ class CacheDebugger:
         _log.v(3).info("Cache comparer finished")
         return nodes, pods
 
-    # -- dumping ------------------------------------------------------------------------------------------------------
+    # -- dump
+    # -------------------------------------------------------------------------------------------------------------
 
     async def dump(self) -> None:
         waiting = [queued.pod for queued in self._queue.pending()]
         summary = self._queue.summary()
         copies = await self._copies()
-        # Parity: an empty line between two nodes.
+        # Parity: an empty line between nodes.
         async for text in self._in_entries(copies, _node_lines, _node_size, "\n\n"):
             _log.info("Dump of cached NodeInfo", nodes=text)
         async for text in self._in_entries(waiting, _pod_line, _one, ""):
             _log.info("Dump of scheduling queue", summary=summary, pods=text)
 
     async def _copies(self) -> list[_NodeCopy]:
-        """All nodes at one moment; the numbers become text before the next one, and that is most of what it takes."""
+        """Copy all nodes at once. Amounts are formatted immediately, which takes most of the time."""
         state, table = self._state, self._state.table
         rows = sorted(table.row_of.items())
         requested, allocatable = table.requested[:, : table.n].copy(), table.allocatable[:, : table.n].copy()
@@ -173,7 +174,7 @@ class CacheDebugger:
     async def _in_entries(
         self, what: list[Any], words: Callable[[Any], str], size: Callable[[Any], int], between: str
     ) -> AsyncIterator[str]:
-        """Everything in words: one text, or as many as it takes for none to be too long."""
+        """Format everything: one text, or several so that none is too long."""
         parts: list[str] = []
         length = since_pause = 0
         for one in what:
@@ -192,14 +193,14 @@ class CacheDebugger:
 
 @contextmanager
 def on_signal(debugger: CacheDebugger) -> Iterator[None]:
-    """SIGUSR2 asks the debugger while this lasts; to be entered in the event loop of the main thread."""
+    """Trigger the debugger on SIGUSR2 within the context; to be entered in the event loop of the main thread."""
     loop = asyncio.get_running_loop()
     before = signal.getsignal(signal.SIGUSR2)
     loop.add_signal_handler(signal.SIGUSR2, debugger.request)
     try:
         yield
     finally:
-        # The loop would leave it to the kernel, which ends the process.
+        # The loop would restore the default action, which ends the process.
         loop.remove_signal_handler(signal.SIGUSR2)
         signal.signal(signal.SIGUSR2, before)
 
@@ -208,7 +209,8 @@ def _mismatch(actual: set[str], cached: set[str]) -> Mismatch:
     return Mismatch(sorted(actual - cached), sorted(cached - actual))
 
 
-# -- words ------------------------------------------------------------------------------------------------------------
+# -- formatting
+# -----------------------------------------------------------------------------------------------------------
 
 
 def _node_lines(node: _NodeCopy) -> str:
@@ -239,7 +241,7 @@ def _one(info: PodInfo) -> int:
 
 
 def _resource(amounts: Mapping[str, int], allowed_pods: int = 0) -> str:
-    """As Go prints a pointer to its struct Resource."""
+    """In Go's format of a pointer to its struct Resource."""
     first = {"cpu": "MilliCPU", "memory": "Memory", "ephemeral-storage": "EphemeralStorage"}
     fields = [f"{field}:{amounts.get(name, 0)}" for name, field in first.items()]
     others = " ".join(f"{name}:{amounts[name]}" for name in sorted(amounts) if name not in first and amounts[name])

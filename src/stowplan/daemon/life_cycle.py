@@ -1,14 +1,13 @@
 """Life cycle of the scheduler process: sync, lead, schedule, shut down.
 
     informers                     from the start, unless delayCacheUntilActive
-    election                      once they have their first lists; a standby has the cluster's state at hand
+    election                      after their initial lists; a standby has the cluster's state available
     scheduling                    while this process leads
-    asked to end                  binds that were sent are waited for while the lease is still renewed, those that still
-                                  wait for their turn are given up; the lease is given back; what is left to be told
-                                  (statuses, events) is sent
-    lease lost                    nothing more is sent that changes the cluster: somebody else may lead by now
+    shutdown on request           wait for sent binds while still renewing the lease; drop waiting binds;
+                                  release the lease; send remaining statuses and events
+    lease lost                    send nothing that changes the cluster: another process may lead by now
 
-Upstream: Run in cmd/kube-scheduler/app/server.go, which waits for no bind.
+Upstream: Run in cmd/kube-scheduler/app/server.go, which does not wait for binds.
 """
 
 from __future__ import annotations
@@ -82,7 +81,7 @@ async def until_stopped(
     on_ready: Callable[[], None],
     lead: asyncio.Event | None = None,
 ) -> None:
-    """Let it schedule until a signal comes; what makes it end by itself is raised."""
+    """Schedule until a signal arrives; exceptions that end it early propagate."""
     if lead is not None:
         lead.set()
     async with running(scheduler.run(lead=lead)) as scheduling:
@@ -101,9 +100,9 @@ async def while_leading(
     delayed: bool,
     on_ready: Callable[[], None],
 ) -> bool:
-    """The same with an election; return whether it ended because it was asked to, not because the lease was lost.
+    """Schedule with leader election; return whether it ended on request, not because the lease was lost.
 
-    `lead` is set when this process leads; `delayed`: until then nothing is kept up with.
+    `lead` is set when this process leads; `delayed`: informers start only then.
     """
     async with AsyncExitStack() as stack:
         scheduling: asyncio.Task[None] | None = None
@@ -140,7 +139,7 @@ async def _lead(
     lead: asyncio.Event,
     on_ready: Callable[[], None],
 ) -> bool:
-    """Schedule while the lease is renewed; end in order, or at once if it is lost."""
+    """Schedule while the lease is renewed; shut down in order, or immediately if it is lost."""
     from stowplan.client.election.leader_election import LeadershipLost
 
     lead.set()
@@ -160,13 +159,13 @@ async def _lead(
 
 
 def _settled(on_ready: Callable[[], None]) -> None:
-    # What there is now will stay: the collector need not look at it again.
+    # Existing objects are permanent: exempt them from garbage collection.
     gc.freeze()
     on_ready()
 
 
 async def flushing(flush: Callable[[], None], seconds: float) -> None:
-    """Write, every now and then, the lines of the log that wait."""
+    """Periodically flush buffered log lines."""
     while True:
         await asyncio.sleep(seconds)
         with suppress(OSError):

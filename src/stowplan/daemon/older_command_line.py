@@ -1,4 +1,4 @@
-"""Flags of kube-scheduler 1.16 to 1.22: a Policy or algorithm provider in place of a configuration file.
+"""Flags of kube-scheduler 1.16 to 1.22: a Policy or algorithm provider instead of a configuration file.
 
 Upstream: cmd/kube-scheduler/app/options/deprecated.go, pkg/scheduler/scheduler.go of 1.16 to 1.22.
 """
@@ -43,7 +43,7 @@ def configuration_of(
 
 
 class PolicyMapReader:
-    """Reads the ConfigMap that a configuration of v1alpha1 names for its policy."""
+    """Reads the ConfigMap that a v1alpha1 configuration names for its policy."""
 
     def __init__(self, master: str | None, stop: StopSignals) -> None:
         self._master = master
@@ -96,7 +96,7 @@ async def _policy_of_config_map(connection: Connection, namespace: str, name: st
         except (ApiError, Unreachable) as error:
             raise ConfigError(f"{where}: {error}") from error
     if not found:
-        raise ConfigError(f"{where}: told to end before the answer came")
+        raise ConfigError(f"{where}: stopped before the answer arrived")
     if _KEY not in found[0].data:
         raise ConfigError(f'missing policy config map value at key "{_KEY}"')
     return policy_of_text(found[0].data[_KEY])

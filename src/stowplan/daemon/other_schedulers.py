@@ -1,16 +1,16 @@
 """Detect another scheduler of the same name that holds no lease.
 
-Two schedulers of one name bind each other's pods, and count room that the other has given away. A lease shows a
-scheduler that elects a leader; one that does not (another `stowplan run`, a kube-scheduler with --leader-elect=false)
-is known by what it does:
+Two schedulers of the same name bind each other's pods, and use resources that the other has already assigned. A lease
+shows a scheduler with leader election; one without (another `stowplan run`, a kube-scheduler with --leader-elect=false)
+is detected by its activity:
 
-* **before the start**, by Events: a scheduler signs them with its name and host. It tells of every pod that it binds,
-  and of one that fits nowhere each time that is tried, every five minutes at least. A scheduler without work is silent,
-  one that has just ended is not told apart, and one on this very host signs as we do.
-* **while we work**, by bindings: a pod of ours comes to a node that we did not give it. That is certain, but for pods
-  that people bind by hand, and for a binding of ours whose answer was lost.
+* **before the start**, by Events, which contain the scheduler's name and host. There is one for every bound pod, and
+  one for each attempt of an unschedulable pod, at least every five minutes. Idle schedulers are not detected, ones that
+  have just ended are not distinguished, and one on the same host has the same signature as this one.
+* **while running**, by bindings: a pod of ours is bound to a node that we did not choose. That is certain, except for
+  pods that are bound by hand, and for a binding of ours whose response was lost.
 
-Both are told, neither ends the process: a wrong guess must not stop scheduling.
+Both are reported; neither ends the process, because a false positive must not stop scheduling.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 
     from stowplan.api.port import Api
 
-#: Seconds: after that long at most, a scheduler tries again what fits nowhere.
+#: Seconds within which a scheduler retries unschedulable pods.
 _RECENT = 300.0
-#: Events that are looked at; there may be tens of thousands.
+#: Number of events that are read; there may be tens of thousands.
 _LOOKED_AT = 1000
 _INTERVAL = 1.0
 
@@ -60,7 +60,7 @@ async def _last_of_another(api: Api, name: str, own: str, now: float) -> tuple[f
     try:
         listing = await api.list(Event, field_selector=f"reportingController={name}", limit=_LOOKED_AT)
     except (ApiError, Unreachable):
-        # It is a courtesy: who may not read Events may schedule all the same.
+        # The check is optional: scheduling does not require permission to read Events.
         return None
     ages = ((now - _time_of(event), event) for event in listing.items if event.reporting_instance != own)
     recent = [(age, event) for age, event in ages if age < _RECENT]
@@ -68,7 +68,7 @@ async def _last_of_another(api: Api, name: str, own: str, now: float) -> tuple[f
 
 
 def _time_of(event: Event) -> float:
-    """When it was last seen; long ago if it does not say."""
+    """When it last occurred; long ago if unknown."""
     series = event.series.last_observed_time if event.series is not None else None
     try:
         return parse_timestamp(series or event.event_time or "")

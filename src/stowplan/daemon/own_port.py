@@ -1,8 +1,8 @@
 """The port of `stowplan run`: stories, queue and verdicts.
 
-The same pages, and the same way in, as kube-scheduler's secure port (`secure_port`): the API server says who asks, and
-whether they may. It listens on this machine unless told otherwise, and shows nothing but its health to strangers. There
-are no flags for it but where it listens; what it asks of the API server it asks as the scheduler itself.
+The same pages and access control as kube-scheduler's secure port (`secure_port`), with authentication and authorization
+delegated to the API server. By default it listens on the loopback interface, and only its health is public. The only
+flags are for the address; delegated requests use the scheduler's own credentials.
 """
 
 from __future__ import annotations
@@ -43,22 +43,22 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class OwnPort:
-    #: 0: one that is free.
+    #: 0: any free port.
     port: int
     bind_address: str = "127.0.0.1"
-    #: Where the certificate that is made is kept, so that clients can trust it; empty: nowhere.
+    #: Where the generated certificate is stored, so that clients can trust it; empty: nowhere.
     certificate_directory: str = ""
 
     @property
     def certificate_authority(self) -> str:
-        """The file that clients trust; "" without one."""
+        """The CA file for clients; "" without one."""
         folder = self.certificate_directory
         return str(Path(folder, "kube-scheduler.crt")) if folder else ""
 
 
 @asynccontextmanager
 async def answering(own: OwnPort, job: Job, scheduler: PagedScheduler) -> AsyncIterator[str]:
-    """Serve the pages of a scheduler; yield the address. Raise InputError."""
+    """Serve the pages of a scheduler within the context; yields the address. Raises InputError."""
     settings = ServingSettings(
         bind_address=own.bind_address, port=own.port, certificate_directory=own.certificate_directory
     )
@@ -76,7 +76,7 @@ async def answering(own: OwnPort, job: Job, scheduler: PagedScheduler) -> AsyncI
                 AuthorizationOptions(),
                 authentication_api=api,
                 authorization_api=api,
-                # Gates of how clients are known; those of a job are about deciding.
+                # Gates that affect authentication; those of a job affect scheduling.
                 gate=gates_of(()).features.enabled,
                 times=REAL_TIMES,
             )

@@ -46,7 +46,7 @@ class SchedulerPage:
         trials: Trials | None = None,
         times: Times = REAL_TIMES,
     ) -> None:
-        """`title`: of what is shown, for people. `trials`: None where they would hold the scheduler up."""
+        """`title`: of the page. `trials`: None if they would delay the scheduler."""
         self._scheduler = scheduler
         self._title = title
         self._plugins = plugins
@@ -57,7 +57,7 @@ class SchedulerPage:
         self.feed = Feed(times=times)
 
     def pages(self) -> dict[str, Page]:
-        """For a server's routes: all that a scheduler tells below /stowplan/."""
+        """The server's routes below /stowplan/."""
         answers = self._answers.pages() | ({} if self._trials is None else self._trials.pages(PREFIX))
         return site(self._source, feed=self.feed, configuration=self._configuration, answers=answers)
 
@@ -75,7 +75,7 @@ class SchedulerPage:
 
     @asynccontextmanager
     async def followed(self) -> AsyncIterator[None]:
-        """Have the plan follow the scheduler; at the end all streams end."""
+        """Update the plan from the scheduler within the context; closes all streams at the end."""
         async with running(follow(self._scheduler.state, self.feed, times=self._times)):
             try:
                 yield

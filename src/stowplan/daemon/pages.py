@@ -1,25 +1,23 @@
 """JSON pages about decisions, below /stowplan/ on the secure port.
 
-    /stowplan/decisions?limit=N         the last decisions of all pods, the newest first
-    /stowplan/pending?limit=N           the pods that wait, and where
-    /stowplan/stories/<ns>/<pod>        what happened to a pod so far
-    /stowplan/explain/<ns>/<pod>        that, and what would be decided of it now, from the scheduler's own state:
-                                        pods that are only assumed to be on their nodes count there, and extenders are
-                                        asked, but with `?extenders=false`
+    /stowplan/decisions?limit=N         the last decisions of all pods, newest first
+    /stowplan/pending?limit=N           the pending pods, and where they are queued
+    /stowplan/stories/<ns>/<pod>        the pod's history
+    /stowplan/explain/<ns>/<pod>        its history, and the current verdict from the scheduler's own state: assumed
+                                        pods count, and extenders are called unless `?extenders=false`
 
-    /stowplan/podgroups/<ns>/<group>    what happened to a pod group so far, where its pods are, and with
-                                        `?verdict=true` what would be decided of it now
+    /stowplan/podgroups/<ns>/<group>    the history of a pod group, its pods' nodes, and with `?verdict=true` the
+                                        current verdict
 
-    /stowplan/nodes/<node>              what the node holds, which pods that wait it takes, and why it refuses others
+    /stowplan/nodes/<node>              the pods on the node, which pending pods it accepts, and why it rejects others
 
-`?suggestions=true` at explain tries out what would help, and says which node refuses for which detail.
+`?suggestions=true` at explain tries changes that would help, and adds the details of each node's rejection.
 
-`?page=text` (or `wide`) answers with a page to be drawn, under "page"; that is what `stowplan explain --from-scheduler`
-asks for.
+`?page=text` (or `wide`) returns a page to render, under "page", as requested by `stowplan explain --from-scheduler`.
 
-Asking changes nothing: nobody is evicted for it and nothing is counted. An explanation looks at every node in one go,
-as the cluster must not move meanwhile, and that takes milliseconds; so there is one at a time, and pauses in between
-that keep explanations to a tenth of the scheduler's time.
+Questions have no side effects: nothing is evicted or counted. An explanation evaluates every node at once, because the
+cluster must not change meanwhile, which takes milliseconds. So there is one at a time, with pauses that limit
+explanations to a tenth of the scheduler's time.
 
 Upstream has no counterpart.
 """
@@ -86,16 +84,16 @@ if TYPE_CHECKING:
     from stowplan.serving.requests.messages import Page, Request
     from stowplan.timing.times import Times
 
-#: Nodes that a wide page spells out: it takes 60 µs for each, in which nothing is scheduled.
+#: Maximum number of nodes on a wide page: each takes 60 µs, during which nothing is scheduled.
 _MAX_WIDE = 2000
 _TOO_WIDE = f"more than {_MAX_WIDE:,} nodes are too many for a running scheduler to spell out: -o json has them all"
-#: Changes that are tried out for one pod, and kinds of pods that a node is asked about: nothing is scheduled meanwhile.
+#: Number of changes tried for one pod, and of kinds of pods judged for a node: nothing is scheduled meanwhile.
 _TRIES, _TRIES_ON_NODE = 100, 20
 _MAX_KINDS = 20
-#: How much longer than an explanation took the next one waits, and how many may wait.
+#: The pause after an explanation relative to its duration, and the maximum number of waiting requests.
 _PAUSE = 9.0
 _WAITING = 8
-#: Groups with more pods are not judged, and their pods times pods on nodes limit the search for pods to evict.
+#: Larger groups are not judged; and the limit of pods times placed pods for the search for victims.
 _MAX_MEMBERS, _MAX_SEARCH = 1000, 20_000
 
 R = TypeVar("R", bound=Record)
@@ -148,17 +146,17 @@ class SchedulerPages:
         times: Times = REAL_TIMES,
     ) -> None:
         self._scheduler = scheduler
-        #: Who leads while this process stands by, "" for nobody; None if it does not stand by.
+        #: The leader while this process is a standby, "" for none; None if it is not a standby.
         self._other_leader = other_leader
         self._times = times
         self._one_at_a_time = asyncio.Lock()
         self._waiting = 0
         self._not_before = 0.0
-        #: Seconds that the present explanation waited for extenders.
+        #: Seconds that the current explanation waited for extenders.
         self._waited = 0.0
 
     def pages(self) -> dict[str, Page]:
-        """For the server's routes."""
+        """The server's routes."""
         return {
             f"{PREFIX}decisions": self._decisions,
             f"{PREFIX}pending": self._pending,
@@ -215,7 +213,7 @@ class SchedulerPages:
         scheduler, key = self._scheduler, key_of(request, f"{PREFIX}podgroups/")
         group, members = scheduler.state.objects.get(PodGroup, key), scheduler.state.pod_groups
         if group is None and not members.known(key):
-            raise NotFound(f'pod group "{key}" not found: this scheduler knows neither it nor pods of it')
+            raise NotFound(f'pod group "{key}" not found: this scheduler knows neither the group nor any of its pods')
         queued = (scheduler.queue.get(info.key) for info in members.unscheduled(key))
         gang = None if group is None else group.spec.scheduling_policy.gang
         story = scheduler.stories.of(story_key(key))
@@ -236,7 +234,7 @@ class SchedulerPages:
         return _with_page(record, request, lambda: [*self._caveat(), *drawn, *group_state_page(record, wide=wide)])
 
     def _group_verdict(self, key: str) -> tuple[GroupVerdict | None, str]:
-        """What would be decided now, and what is to be said of that: nothing is scheduled meanwhile."""
+        """The current verdict, and a note about it; nothing is scheduled meanwhile."""
         engine, state = self._scheduler.engine, self._scheduler.state
         if not self._scheduler.synced.is_set():
             raise ServiceUnavailable("the scheduler has not read the cluster yet")
@@ -261,7 +259,7 @@ class SchedulerPages:
         return await self._in_turn(lambda: self._seen_from(name, request))
 
     async def _in_turn(self, answer: Callable[[], Awaitable[Response]]) -> Response:
-        """One at a time, and with pauses."""
+        """Run one at a time, with pauses."""
         if self._waiting >= _WAITING:
             raise TooManyRequests("too many explanations are waited for; try again in a moment")
         clock = self._times.clock
@@ -279,10 +277,11 @@ class SchedulerPages:
         finally:
             self._waiting -= 1
 
-    # -- one that stands by -------------------------------------------------------------------------------------------
+    # -- standby
+    # ----------------------------------------------------------------------------------------------------------
 
     def _caveat(self) -> list[Block]:
-        """Without it, all that waits would seem to be tried any moment."""
+        """A note that pending pods are not being tried here."""
         leader = self._other_leader()
         if leader is None:
             return []
@@ -305,7 +304,7 @@ class SchedulerPages:
         try:
             return _json(await self._judgement(info, known, request))
         except ValueError:
-            # The profile may have left the configuration while extenders were asked.
+            # The profile may have been removed from the configuration while extenders were called.
             self._check_profile(key, info)
             raise
 
@@ -324,9 +323,9 @@ class SchedulerPages:
             verdict = await judged_live(self._scheduler.engine, info, ask=self._ask)
         wants_advice = request.first("suggestions") == "true"
         if wants_advice:
-            # Worked out in the same go: the cluster has not moved since the verdict.
+            # Computed without yielding: the cluster has not changed since the verdict.
             _ = advise(self._scheduler.engine, verdict, _TRIES).advice
-        # Whoever wants a page has no use for a megabyte of scores.
+        # A page does not include the scores, which may be a megabyte.
         if _wants_page(request):
             record = VerdictRecord(pod=verdict.key)
         else:
@@ -367,7 +366,7 @@ class SchedulerPages:
         return _json(msgspec.structs.replace(NodeRecord(node=name), page=page))
 
     def _kinds_of_pending(self) -> list[tuple[PodInfo, tuple[str, ...]]]:
-        """Pods that wait and that no plugin can tell apart, the most first; of our profiles."""
+        """Pending pods of our profiles by kind, the most frequent first."""
         scheduler = self._scheduler
         ours = [
             info
@@ -385,7 +384,7 @@ class SchedulerPages:
             self._waited += self._times.clock() - began
 
     def _find(self, key: str) -> PodInfo | None:
-        """The pod as it is decided about: pending, on its way, or on a node."""
+        """The current version of the pod: pending, assumed, or bound."""
         scheduler = self._scheduler
         pending = scheduler.state.pending.get(key)
         if pending is not None:
@@ -395,7 +394,7 @@ class SchedulerPages:
         return placed or next((info for info in scheduler.state.placed_pods() if info.key == key), None)
 
     def _known(self, key: str, info: PodInfo | None) -> SchedulerRecord:
-        """What the scheduler knows of the pod."""
+        """What the scheduler knows about the pod."""
         scheduler, story = self._scheduler, self._scheduler.stories.of(key)
         if info is None:
             return scheduler_record(story=story)
@@ -417,7 +416,8 @@ class SchedulerPages:
         return f'pod "{key}" not found: this scheduler has {pending} without a node, and it is not on one either'
 
 
-# -- requests and answers ---------------------------------------------------------------------------------------------
+# -- requests and responses
+# -----------------------------------------------------------------------------------------------
 
 
 def _page_of_deleted(key: str, known: SchedulerRecord, *, wide: bool) -> list[Block]:
@@ -429,7 +429,7 @@ def _is_wide(request: Request) -> bool:
 
 
 def _with_page(record: R, request: Request, draw: Callable[[], list[Block]]) -> R:
-    """The record, with a page to be drawn if one is asked for."""
+    """The record, including a page if requested."""
     return msgspec.structs.replace(record, page=page_to_json(draw())) if _wants_page(request) else record
 
 

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
 
 def registry_with(paths: Sequence[str], *, guard: Guard | None = None) -> Registry:
-    """With users' plugins called through a guard, if there is one; raise PluginLoadError for one that cannot be had."""
-    # A plugin that is named may be installed, too; it joins once.
+    """The registry, with user plugins called through the guard if there is one; raises PluginLoadError."""
+    # A named plugin may also be installed; it is registered once.
     plugins = dict.fromkeys((*installed_plugins(), *named_plugins(paths)))
     if guard is not None:
         return guarded_registry(plugins, guard)

@@ -1,7 +1,7 @@
 """A scheduler process: configuration, API client, scheduler and leader election.
 
-`kube-scheduler` and `stowplan run` differ in how they are told what to do and in what they tell; this is the rest. How
-the parts live and end is `life_cycle`'s.
+The common part of `kube-scheduler` and `stowplan run`, which differ in their options and output. `life_cycle` starts
+and stops the parts.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from stowplan.live.scheduler import Scheduler
     from stowplan.metrics.component import ComponentMetrics
 
-#: Seconds that events of the election get when everything else has ended.
+#: Timeout in seconds for events of the election after everything else has ended.
 _EVENTS_FLUSH_TIMEOUT = 1.0
 
 _log = get_logger(__name__)
@@ -41,7 +41,7 @@ _log = get_logger(__name__)
 
 @dataclass(frozen=True, kw_only=True)
 class Job:
-    """What is to be scheduled, and how."""
+    """What to schedule, and how."""
 
     connection: Connection
     config: Configuration
@@ -49,52 +49,52 @@ class Job:
     features: FeatureGates
     #: Seconds.
     max_in_unschedulable: float
-    #: As requests name it.
+    #: For the User-Agent.
     command: str
-    #: None: nobody will ask.
+    #: None: no metrics.
     metrics: ComponentMetrics | None = None
-    #: As "1.36.0", for elections among different versions: what this program is, and what it behaves as.
+    #: As in "1.36.0", for coordinated election: the binary version and the emulated one.
     binary_version: str = "1.36.0"
     emulated_version: str = "1.36.0"
-    #: What users' plugins of the registry are called through.
+    #: The guard of the registry's user plugins.
     guard: HangGuard = field(default_factory=HangGuard)
-    #: None: nothing is recorded.
+    #: None: no recording.
     recorder: Recorder | None = None
-    #: Whether other pods are decided while one waits for an extender.
+    #: Whether other pods are tried while one waits for an extender.
     overlaps: bool = False
-    #: None: the configuration stays as it is.
+    #: None: the configuration does not change.
     watched: WatchedFile | None = None
-    #: For debugging: end with an error when the engine contradicts itself.
+    #: For debugging: exit with an error if an invariant of the engine is violated.
     validate: bool = False
 
 
 class Election(NamedTuple):
     elector: Elector
-    #: Set once the server knows that this process stands for election; None if nobody asks for that.
+    #: Set once the server knows this process as a candidate; None without coordinated election.
     candidate_synced: asyncio.Event | None
 
 
 class Reached(NamedTuple):
-    """A cluster, and who would work on it."""
+    """A connected cluster, and the parts that will work on it."""
 
     api: Api
     new_scheduler: Callable[[], Scheduler]
-    #: None where nobody is elected.
+    #: None without leader election.
     election: Election | None = None
-    #: Where requests wait for their turn.
+    #: The client-side rate limiter.
     lanes: Lanes | None = None
 
 
 class Opener(Protocol):
-    """Reaches the cluster of a job. Tests have their own."""
+    """Connects to the cluster of a job. Replaced in tests."""
 
     def __call__(self, job: Job, /) -> AbstractAsyncContextManager[Reached]: ...
 
 
 @asynccontextmanager
 async def opened(job: Job) -> AsyncIterator[Reached]:
-    """Over HTTP; nothing but an election's candidate is asked of the server yet."""
-    # What talks HTTP takes a while to import, and is of no use to a command line that is wrong.
+    """Connect over HTTP; no requests are sent yet, except for an election's candidate."""
+    # The HTTP client is slow to import, and not needed for an invalid command line.
     from stowplan.api.documents import Documents
     from stowplan.client.http_api import HttpApi
     from stowplan.extenders.calls import kinds_wanted
@@ -152,7 +152,7 @@ def _agent(job: Job, purpose: str) -> str:
 
 @asynccontextmanager
 async def _election(job: Job) -> AsyncIterator[Election]:
-    """An elector with a client of its own, whose requests do not queue behind others and time out early."""
+    """An elector with a client of its own, so that its requests do not queue behind others and time out early."""
     from stowplan.client.election.leader_election import LeaderElector, request_timeout
     from stowplan.client.election.lease_candidate import LeaseCandidates
     from stowplan.client.events.event_forms import CoreV1
@@ -177,7 +177,7 @@ async def _election(job: Job) -> AsyncIterator[Election]:
                 metrics=metrics,
             )
         )
-        # Upstream's events of elections are of the old form on every cluster.
+        # Upstream's events of elections use the old API version on every cluster.
         events = EventBroadcaster(api, hostname=hostname, times=REAL_TIMES, report=_log.warning, form=CoreV1())
         stack.push_async_callback(events.flush, _EVENTS_FLUSH_TIMEOUT)
         await stack.enter_async_context(beside(events.run()))

@@ -32,22 +32,22 @@ if TYPE_CHECKING:
 
 #: Seconds between two writes.
 FLUSH_INTERVAL = 0.5
-#: Bytes that may wait for the disk: many seconds of the busiest scheduler.
+#: Maximum number of bytes waiting for the disk: many seconds of the busiest scheduler.
 MAX_WAITING = 64 * 2**20
-#: Seconds that the disk is given for what still waits at the end.
+#: Timeout in seconds for writing the remaining data at the end.
 CLOSE_TIMEOUT = 5.0
-#: Bytes of a file before it is rotated, and how many older ones are kept.
+#: File size in bytes from which it is rotated, and number of older files that are kept.
 ROTATE_AT, KEPT = 256 * 2**20, 8
-#: All annotations are to be kept.
+#: Keep all annotations.
 ALL = "all"
-#: Lines to be written at a time, before they are packed: memory for one member is bounded.
+#: Bytes of lines that are compressed at a time, which bounds the memory of one member.
 _MEMBER = 8 * 2**20
 
 _log = get_logger(__name__)
 
 
 class _Rotate:
-    """A marker among the lines: the following ones go into a new file."""
+    """A marker in the queue: the following lines go to a new file."""
 
 
 _ROTATE = _Rotate()
@@ -55,30 +55,30 @@ _ROTATE = _Rotate()
 
 class RecordingFile:
     def __init__(self, path: str, *, rotate_at: int = ROTATE_AT, kept: int = KEPT) -> None:
-        """Create the file, moving one of that name aside; raise OSError if that cannot be done.
+        """Create the file, renaming an existing one; raises OSError.
 
-        `rotate_at`: bytes; 0: never. `kept`: how many older files, those of former runs included.
+        `rotate_at`: bytes; 0: never. `kept`: number of older files, including those of earlier runs.
         """
         self._path = path
         self._rotate_at = rotate_at
         self._kept = kept
         self._file = self._create()
-        #: Some lines each.
+        #: Several lines each.
         self._lines: deque[bytes | _Rotate] = deque()
         #: Bytes of lines; each is counted by one thread only.
         self._taken = self._written = 0
-        #: Of the file that is written.
+        #: Of the current file.
         self._size = 0
-        #: Whether a rotation has been asked for and not been carried out.
+        #: Whether a rotation was requested and has not been done yet.
         self._rotating = False
-        #: Why nothing can be written any more.
+        #: Why writing has failed.
         self._failed: OSError | None = None
         self._closing = threading.Event()
         self._thread = threading.Thread(target=self._keep_writing, name="recording", daemon=True)
         self._thread.start()
 
     def write(self, lines: bytes) -> None:
-        """Have them written soon; raise OSError once that is not possible any more."""
+        """Queue lines for writing; raises OSError after a failure."""
         if self._failed is not None:
             raise self._failed
         self._taken += len(lines)
@@ -96,7 +96,7 @@ class RecordingFile:
         self._lines.append(_ROTATE)
 
     def close(self) -> None:
-        """Write what still waits, unless the disk takes too long; raise OSError if that does not work."""
+        """Write the remaining data, unless the disk is too slow; raises OSError."""
         self._closing.set()
         self._thread.join(CLOSE_TIMEOUT)
         if self._failed is None and self._thread.is_alive():
@@ -118,7 +118,7 @@ class RecordingFile:
             os.close(self._file)
 
     def _write_out(self) -> None:
-        """Write the lines that wait; those that come meanwhile are for the next time."""
+        """Write the queued lines; those added meanwhile are written next time."""
         waiting: list[bytes] = []
         size = 0
         for _ in range(len(self._lines)):
@@ -144,7 +144,7 @@ class RecordingFile:
             while rest:
                 rest = rest[os.write(self._file, rest) :]
         except OSError:
-            # What is whole stays; a pipe cannot be cut.
+            # Complete members stay; a pipe cannot be truncated.
             with suppress(OSError):
                 os.ftruncate(self._file, self._size)
             raise
@@ -157,11 +157,11 @@ class RecordingFile:
         self._file, self._size, self._rotating = another, 0, False
 
     def _create(self) -> int:
-        """A new, empty file, for its owner only; what is no file, such as a pipe, is written to as it is."""
+        """Create an empty file, readable by its owner only; a special file, such as a pipe, is opened as it is."""
         self._move_aside()
         file = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
         if stat.S_ISREG(os.fstat(file).st_mode):
-            # It may have been there before.
+            # It may have existed before.
             os.fchmod(file, 0o600)
         return file
 
@@ -180,7 +180,7 @@ class RecordingFile:
 
 
 def kept_annotations(registry: Registry, asked_for: Collection[str]) -> RecordedAnnotations | None:
-    """Those that plugins read, and those that somebody asks for: keys, or `all`."""
+    """The annotations that plugins read, and those requested by the user: keys, or `all`."""
     if ALL in asked_for:
         return None
     read = (key for declaration in registry.declarations.values() for key in declaration.annotations)
@@ -196,7 +196,7 @@ def recording(
     rotate_at: int = ROTATE_AT,
     kept: int = KEPT,
 ) -> Iterator[Recorder]:
-    """A recorder into a file, complete at the end of the block; raise OSError if there can be no such file."""
+    """A recorder to a file, complete at the end of the context; raises OSError."""
     file = RecordingFile(path, rotate_at=rotate_at, kept=kept)
     recorder = Recorder(file.write, guard=guard, annotations=annotations, rotation=file)
     try:

@@ -1,8 +1,7 @@
 """Set up the secure port of `kube-scheduler`: pages and their authorization.
 
-It is opened, and those who may pass it are set up, before there is a scheduler, as much can be wrong about it
-(`opened_port`); pages are served once there is one (`served`). `serving` knows nothing of scheduling: what pages show
-is put together here.
+The port is opened and access control is set up before the scheduler exists, because both may fail (`opened_port`);
+pages are served afterwards (`served`). `serving` is independent of scheduling: the pages' content is assembled here.
 
 Upstream: cmd/kube-scheduler/app/server.go (newEndpointsHandler), app/options/options.go (ApplyTo).
 """
@@ -64,7 +63,7 @@ if TYPE_CHECKING:
     from stowplan.serving.requests.health import Check
     from stowplan.serving.requests.messages import Page
 
-#: Seconds beyond its lease after which a leader that has not ended is ill.
+#: Seconds after the expiration of its lease from which a leader that has not exited is unhealthy.
 _EXPIRED_LEASE_TOLERANCE = 20.0
 
 NOT_SYNCED = "handlers are not fully synchronized"
@@ -72,12 +71,12 @@ NOT_SYNCED = "handlers are not fully synchronized"
 
 @dataclass(frozen=True, kw_only=True)
 class Running:
-    """What is shown."""
+    """What the pages show."""
 
     config: Configuration
     line: CommandLine
     gates: Gates
-    #: All that a configuration may name.
+    #: All plugins that a configuration may name.
     plugins: Declarations
     scheduler: Scheduler
     election: Election | None
@@ -90,7 +89,7 @@ class Running:
     started: float
 
     def in_force(self) -> dict[str, Any]:
-        """The configuration, which may be another one than the process was begun with."""
+        """The active configuration, which may have been reloaded."""
         return self.scheduler.configuration.to_dict()
 
 
@@ -119,7 +118,7 @@ def _features(gates: Gates) -> list[tuple[str, str, bool]]:
     ]
 
 
-# --- before there is a scheduler
+# --- before the scheduler exists
 
 
 @dataclass(frozen=True)
@@ -131,7 +130,7 @@ class Port:
 
 @asynccontextmanager
 async def opened_port(line: CommandLine, gates: Gates, metrics: ComponentMetrics) -> AsyncIterator[Port | None]:
-    """The port, open but not served, None without one; raise ServingError, DelegationError."""
+    """The port, open but not served, or None; raises ServingError, DelegationError."""
     if not line["secure-port"]:
         yield None
         return
@@ -192,12 +191,12 @@ async def _api(stack: AsyncExitStack, connection: Connection | None, metrics: Co
     return api
 
 
-# --- once there is one
+# --- after the scheduler exists
 
 
 @asynccontextmanager
 async def served(port: Port | None, shown: Running) -> AsyncIterator[None]:
-    """Serve the pages while this lasts; those under way at its end are waited for."""
+    """Serve the pages within the context; requests in progress are completed at the end."""
     if port is None:
         yield
         return
@@ -279,7 +278,7 @@ def _metrics_pages(shown: Running) -> dict[str, Page]:
     return {
         "/metrics": metrics_page(metrics.page, reset=metrics.reset, process_start=shown.started),
         "/metrics/slis": metrics_page(metrics.slis_page, reset=metrics.reset_slis, process_start=shown.started),
-        # Nothing is kept that could be set back, but the reference says that it was.
+        # There is nothing to reset, but the reference reports success.
         "/metrics/resources": metrics_page(
             lambda _: _resources(shown), shown=shown.lead.is_set, reset=lambda: None, process_start=shown.started
         ),
@@ -305,6 +304,6 @@ def _status(about: Running, paths: tuple[str, ...]) -> ProcessStatus:
         runtime_version=build_info().go_version,
         binary_version=versions.binary,
         emulation_version=versions.emulation,
-        # Parity: neither itself nor what is there for debugging.
+        # Parity: without itself and the debugging pages.
         paths=[path for path in paths if not path.startswith("/debug")],
     )

@@ -1,7 +1,7 @@
 """Collect the `stowplan_*` metrics when they are scraped.
 
-The exception is the event loop's lag, which is sampled once a second: whatever holds the loop up, a decision, a page
-or a plugin, holds up everything.
+Except for the event loop's lag, which is sampled once a second: anything that blocks the loop, such as a decision, a
+page or a plugin, blocks everything.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _SAMPLING_INTERVAL = 1.0
 
 
 class Counted(Protocol):
-    """What is asked of `live.scheduler.Scheduler`."""
+    """What is read of `live.scheduler.Scheduler`."""
 
     @property
     def dropped_events(self) -> int: ...
@@ -35,7 +35,7 @@ class _Sized(Protocol):
 
 
 def gather(metrics: ComponentMetrics, scheduler: Counted, *, lanes: Lanes | None, guard: HangGuard) -> None:
-    """Have the numbers set at each scrape."""
+    """Set the values at each scrape."""
     own = metrics.stowplan
 
     def refresh() -> None:
@@ -47,7 +47,7 @@ def gather(metrics: ComponentMetrics, scheduler: Counted, *, lanes: Lanes | None
             for lane, number in lanes.waiting.items():
                 own.client_requests_waiting.with_label_values(lane).set(float(number))
         own.events_dropped_total.value = float(dropped)
-        # From the beginning: whoever looks for an increase does not see it in a series that begins with it.
+        # From the start: an increase is not visible in a series that starts with it.
         for plugin, point in guard.guarded:
             own.plugin_hangs_total.with_label_values(plugin, point).value = float(guard.broken_off[plugin, point])
 
@@ -55,7 +55,7 @@ def gather(metrics: ComponentMetrics, scheduler: Counted, *, lanes: Lanes | None
 
 
 async def sample_lag(lag: Histogram, times: Times) -> None:
-    """Observe, until cancelled, by how much a timer is late."""
+    """Observe, until cancelled, how late a timer fires."""
     while True:
         due = times.clock() + _SAMPLING_INTERVAL
         await times.sleep(_SAMPLING_INTERVAL)

@@ -43,7 +43,7 @@ def compatibility_versions(versions: Versions) -> CompatibilityVersions:
 
 
 def version_text() -> str:
-    """In the shape that Go gives it, as scripts take it apart."""
+    """In Go's format, which scripts parse."""
     build = build_info()
     # Parity: only an API server fills these.
     compatible = dict.fromkeys(_COMPATIBLE, "")

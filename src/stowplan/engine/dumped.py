@@ -54,7 +54,9 @@ class UnfinishedError(RuntimeError):
         self.unfinished = tuple(unfinished)
         listed = "; ".join(self.unfinished[:_LISTED])
         more = len(self.unfinished) - _LISTED
-        super().__init__(f"what is under way cannot be dumped: {listed}" + (f"; and {more} more" if more > 0 else ""))
+        super().__init__(
+            f"cannot dump while something is in progress: {listed}" + (f"; and {more} more" if more > 0 else "")
+        )
 
 
 #: Maximum number of unfinished items that are listed.

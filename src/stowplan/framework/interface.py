@@ -453,10 +453,10 @@ class RequestBinder(BindPlugin):
 
     @abstractmethod
     def bind_request(self, pod: PodInfo, node_name: str) -> Bind:
-        """What is asked of the API server."""
+        """The request that binds the pod."""
 
     def bind_answer(self, outcome: Outcome) -> Status | None:
-        """What its outcome means."""
+        """The status for the request's outcome."""
         return None if isinstance(outcome, Done) else error(outcome.error)
 
     def bind(self, state: CycleState, pod: PodInfo, node_name: str) -> Steps:

@@ -1,1 +1,1 @@
-"""Interrupt users' plugins that hang."""
+"""Interrupt user plugins that hang."""

@@ -4,7 +4,7 @@
     registry = registry_with(plugins, guard=calls)
     for entry, effects in Replay(lines, registry, broken_off=calls, ...).steps(): ...
 
-A call that hung then is not made at all, so nothing hangs now, and no clock is needed.
+A call that hung in the recorded run is not made at all, so nothing hangs, and no clock is needed.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ if TYPE_CHECKING:
 
 
 class BrokenOffCalls:
-    """Counts the calls of a step as `HangGuard` does."""
+    """Counts the calls of a step like `HangGuard`."""
 
     def __init__(self) -> None:
         self.guarded: set[tuple[str, str]] = set()
         self.in_use = False
         self._calls_in_step = 0
-        #: Which calls of the step are broken off -> what is said of it.
+        #: Index of an interrupted call in the step -> its error message.
         self._expected: dict[int, str] = {}
 
     def expect(self, calls: Sequence[BrokenOff]) -> None:
-        """A step begins, in which these calls were broken off."""
+        """Start a step in which these calls were interrupted."""
         self._calls_in_step = 0
         self._expected = dict(calls)
 
@@ -46,5 +46,5 @@ class BrokenOffCalls:
     async def wait(
         self, plugin: str, point: str, function: Callable[..., Any], args: tuple[Any, ...], keys: Mapping[str, Any]
     ) -> Any:
-        """Not used in a replay, which has the coroutines' answers."""
+        """Not used in a replay, which has the coroutines' results."""
         return await function(*args, **keys)

@@ -1,7 +1,7 @@
 """Wrap plugin classes so that every extension point is guarded.
 
-Only users' plugins are wrapped; a subclass stands in for each in the registry, so the framework need not know. What is
-not wrapped is building a plugin: that may take its time, and whoever starts the scheduler sees it.
+Only user plugins are wrapped; a subclass replaces each in the registry, so that the framework is unaffected.
+Constructors are not guarded: they may be slow, which is visible at startup.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from stowplan.framework.interface import Plugin
 
-#: Method -> what it is called in messages.
+#: Method -> its name in messages.
 _POINTS = {
     "pre_enqueue": "PreEnqueue",
     "less": "QueueSort",
@@ -69,35 +69,35 @@ _EVENTS = "EventsToRegister"
 _HINT = "QueueingHint"
 _EXPLAINING = "explanation"
 _EXPLANATION = "Explanation"
-#: What `explain` asks of an explanation; the second ones answer with what may be worked out lazily.
+#: Methods of an explanation that `explain` calls; the results of the latter may be lazy.
 _TEXTS = ("of_node", "of_group", "reason_text")
 _LISTS = ("obstacles", "ways_for_pod")
 
-#: What the framework itself defines calls no plugin's code, but for the loops over nodes.
+#: The framework's own default methods do not call plugin code, except for the loops over nodes.
 _LOOPS = (interface.NodeFilterPlugin.filter, interface.NodeScorePlugin.score)
 
 
 class Guard(Protocol):
-    """Calls plugins: a `HangGuard` while a scheduler runs, `BrokenOffCalls` when its recording is played again."""
+    """Calls plugins: a `HangGuard` in a running scheduler, `BrokenOffCalls` in a replay."""
 
-    #: (plugin, point) of what is called through it.
+    #: (plugin, point) of everything that is called through it.
     guarded: set[tuple[str, str]]
-    #: Set if there is anything.
+    #: Whether there is any.
     in_use: bool
 
     def call(
         self, plugin: str, point: str, function: Callable[..., Any], args: tuple[Any, ...], keys: Mapping[str, Any], /
     ) -> Any:
-        """Call a plugin; raise PluginTimeoutError if it is broken off."""
+        """Call a plugin; raises PluginTimeoutError if the call is interrupted."""
 
     async def wait(
         self, plugin: str, point: str, function: Callable[..., Any], args: tuple[Any, ...], keys: Mapping[str, Any], /
     ) -> Any:
-        """The same for what is asynchronous."""
+        """`call` for asynchronous methods."""
 
 
 def guarded_registry(plugins: Iterable[type[Plugin]], guard: Guard) -> Registry:
-    """The in-tree plugins and these, each of which is called through the guard."""
+    """The in-tree plugins and these, which are called through the guard."""
     in_tree = in_tree_registry()
     registry = in_tree_registry()
     for plugin in plugins:
@@ -119,16 +119,16 @@ def guarded(registry: Registry, in_tree: Registry, guard: Guard) -> Registry:
 
 
 def guarded_plugin(plugin: type[Plugin], guard: Guard) -> type[Plugin]:
-    """A subclass that is called like it and does the same."""
+    """A subclass with the same name and behavior."""
     members: dict[str, Any] = {name: getattr(plugin, name) for name in ("__module__", "__qualname__", "__doc__")}
     for name, point in _POINTS.items():
         if _is_own(plugin, name):
             method = getattr(plugin, name)
-            # Steps take their time between them, not in them.
+            # Each step is guarded, not the waits between them.
             guarding = _stepwise if isgeneratorfunction(method) else _guarded
             members[name] = guarding(guard, plugin.name, point, method)
     if issubclass(plugin, interface.QueueSortPlugin):
-        # Not inherited beside the new `less`.
+        # Explicitly, as it would be reset because of the new `less`.
         members["by_priority_and_time"] = plugin.by_priority_and_time
     for name, point in _ASYNCHRONOUS.items():
         if _is_own(plugin, name):
@@ -144,7 +144,7 @@ def guarded_plugin(plugin: type[Plugin], guard: Guard) -> type[Plugin]:
 
 
 def _standing_in_for(plugin: type[Plugin]) -> type:
-    """A metaclass whose classes have nothing of their own: what a plugin keeps at `type(self)` is the plugin's."""
+    """A metaclass whose classes have no attributes of their own: assignments go to the plugin class."""
 
     def __setattr__(cls: type, name: str, value: object) -> None:
         # Python's own: `_abc_impl`, `__abstractmethods__`.
@@ -190,7 +190,7 @@ def _stepwise(guard: Guard, plugin: str, point: str, method: Callable[..., Any])
 
 
 def _explaining(guard: Guard, plugin: str, method: Callable[..., Any]) -> Callable[..., Any]:
-    """What answers for the explanation is plugins' code, too: a running scheduler's pages ask it on the event loop."""
+    """Guard the methods of the explanation, which a running scheduler's pages call on the event loop."""
     guard.guarded.add((plugin, _EXPLANATION))
 
     def guarding(call: Callable[..., Any]) -> Callable[..., Any]:
@@ -226,7 +226,7 @@ def _explaining(guard: Guard, plugin: str, method: Callable[..., Any]) -> Callab
 
 
 def _registering(guard: Guard, plugin: str, method: Callable[..., Any]) -> Callable[..., Any]:
-    """Hints are plugins' code, too."""
+    """Guard the hints as well."""
     guard.guarded.add((plugin, _EVENTS))
 
     @wraps(method)

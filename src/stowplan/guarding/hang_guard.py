@@ -1,32 +1,31 @@
 """Interrupt a plugin call that does not return, failing only that pod's attempt.
 
-One event loop does all the work, so a plugin that loops for ever, sleeps or waits for a lock would be the end of all of
-it: no pod scheduled, no lease renewed, no health check answered. A thread watches how long the call goes on that is
-under way, and when a plugin has taken more than its share of a turn of the event loop, sends the main thread a signal.
-Signals interrupt what blocks (sleeping, locks, sockets), and their handler runs in the main thread, on top of whatever
-it is doing; there it raises an exception that ends the call. To the framework it is a plugin that raised.
+One event loop does all the work, so a plugin that loops forever, sleeps or waits for a lock would block everything: no
+pod is scheduled, no lease renewed, no health check answered. A thread measures the duration of the current call, and
+when a plugin exceeds its share of an iteration of the event loop, sends the main thread a signal. Signals interrupt
+blocking calls (sleep, locks, sockets), and their handler runs in the main thread on top of the current stack, where it
+raises an exception that ends the call. To the framework it looks like a plugin that raised.
 
-The handler raises only while everything above the guarded call is the plugin's own code, or a library's. Where the
-plugin has called back into the scheduler, whose state must not be left half changed, it waits for a better moment.
-In one turn of the event loop a plugin may be asked about hundreds of pods, and all its calls at an extension point
-share the limit: once that is used up, a call gets no more than a moment, and where many had to be broken off the
-plugin is not asked any more until the loop has turned. So pods that it does not hang for have their answer, and the
-loop does turn.
+The handler only raises while everything above the guarded call is the plugin's own code, or a library's. If the plugin
+has called back into the scheduler, whose state must not be left inconsistent, it is retried later. In one iteration of
+the event loop a plugin may be called for hundreds of pods, and all its calls at an extension point share the limit:
+once it is used up, further calls get a small fraction, and after many interrupted calls the plugin is not called until
+the next iteration. So pods for which it does not hang get their result, and the event loop continues.
 
-What waits in an asynchronous way (PreBind, Bind, PostBind) keeps nobody else waiting, but its pod: it has a limit of
-its own, which is generous. Between two waits it is guarded like any other call.
+Asynchronous points (PreBind, Bind, PostBind) only block their pod: they have a separate, generous limit. Between two
+waits they are guarded like any other call.
 
-Where no event loop turns (`Cluster`, `explain`, `live_testing`), `CallGuard` does the same for each call by itself: the
-thread is there only while calls are made. A plugin that hung gets less time for a while, so that thousands of pods
-that it hangs for do not cost thousands of limits.
+Without an event loop (`Cluster`, `explain`, `live_testing`), `CallGuard` limits each call separately: its thread only
+exists while calls are made. A plugin that hung gets less time for a while, so that thousands of pods for which it hangs
+do not each take the full limit.
 
-Somebody who debugs a plugin is not broken off: the limit begins anew as long as the debugger has the floor.
+With a debugger attached, calls are not interrupted: the limit restarts as long as the debugger is active.
 
-What cannot be interrupted is code in C that neither returns nor looks for signals. The log says so, if that code lets
-other threads run; health checks fail then, and whoever looks after the process restarts it.
+C code that neither returns nor checks for signals cannot be interrupted. If it releases the interpreter lock, this is
+logged; health checks then fail, and the process supervisor restarts the process.
 
-It costs nothing but where it is needed: only plugins that are not in-tree are wrapped, and without any there is no
-thread. A guarded call costs a microsecond.
+The cost is limited to user plugins: only these are wrapped, and without any there is no thread. A guarded call costs a
+microsecond.
 """
 
 from __future__ import annotations
@@ -53,44 +52,44 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Generator, Iterator, Mapping
     from types import FrameType
 
-#: Seconds: less than a leader has to renew its lease, so that a plugin does not cost the lead.
+#: Seconds: less than a leader's renew deadline, so that a plugin does not lose the lease.
 PLUGIN_TIMEOUT = 5.0
-#: Volumes may take ten minutes to be provisioned, and that is in-tree.
+#: In-tree provisioning of volumes may take ten minutes.
 BINDING_TIMEOUT = 15 * 60.0
 
-#: Does nothing where nobody handles it; Go's runtime uses it to the same end.
+#: Ignored by default; Go's runtime uses it for the same purpose.
 _SIGNAL = signal.SIGURG
-#: What a call has where the others of its turn have used up the limit: this part of it, or that many seconds.
+#: The limit of a call after the limit of the iteration is used up: a fraction of it, or this many seconds.
 _MOMENT, _LEAST_MOMENT = 0.01, 0.02
-#: Calls that are broken off in a turn before the plugin is not asked any more.
+#: Interrupted calls per iteration after which the plugin is no longer called.
 _MAX_TIMEOUTS_PER_TURN = 16
-#: Seconds between two looks while something is overdue; and before, the most and the least of them.
+#: Seconds between checks while a call is overdue; otherwise their maximum and minimum.
 _AGAIN, _MOST, _LEAST = 0.01, 0.25, 0.01
-#: Frames that a complaint names, the innermost ones.
+#: Frames listed in a message, the innermost ones.
 _SHOWN = 5
-#: Code that must not be broken off half-way, nor can be: what the collector's callbacks raise is swallowed. What is
-#: pure loops around plugins' own code is none of it.
+#: Code that must not, or cannot, be interrupted: exceptions in garbage collector callbacks are swallowed. Pure loops
+#: around plugin code are not included.
 _OURS = frozenset(("stowplan", "stowplan_cluster", "asyncio", "uvloop", "aiohttp", "weakref", "_weakrefset"))
 _HARMLESS = frozenset(("stowplan.framework.interface",))
-#: Whoever is in one of these looks at a plugin, which is to wait for that.
+#: If one of these is on the stack, a plugin is being debugged and must not be interrupted.
 _DEBUGGERS = frozenset(("bdb", "pdb", "pydevd", "_pydevd_bundle", "_pydevd_sys_monitoring", "debugpy"))
-#: Without an event loop: the share of the limit that a plugin gets after it hung, and for how many limits.
+#: Without an event loop: the share of the limit for a plugin that hung, and for how many limits it applies.
 _SHORTENED, _SHORTENED_FOR = 0.1, 10
-#: Looks without any call after which the thread of a `CallGuard` ends.
+#: Checks without any call after which the thread of a `CallGuard` ends.
 _IDLE_LOOKS = 4
 
 _log = get_logger(__name__)
 
 
 class PluginTimeoutError(Exception):
-    """A plugin took too long; says which, where and how long."""
+    """A plugin call took too long; says which, where and how long."""
 
 
 class _BrokenOff(BaseException):
-    """What ends a plugin's call. Not an Exception: plugins catch those, and go on."""
+    """Ends a plugin's call. Not an Exception, which plugins may catch."""
 
 
-#: Plugin and extension point.
+#: (plugin, extension point).
 _Where = tuple[str, str]
 
 
@@ -98,31 +97,31 @@ _Where = tuple[str, str]
 class _Call:
     where: _Where
     began: float
-    #: When it is to be broken off.
+    #: When to interrupt it.
     due: float
     complained: bool = False
 
 
 class _Interrupting(ABC):
-    """The call that is under way, and its end by a signal."""
+    """The current call, and its interruption by a signal."""
 
     def __init__(self, *, seconds: float, clock: Callable[[], float]) -> None:
-        #: 0: as long as it takes.
+        #: 0: unlimited.
         self.seconds = seconds
-        #: (plugin, point) of what is called through it, be it broken off or not.
+        #: (plugin, point) of everything that is called through it, interrupted or not.
         self.guarded: set[_Where] = set()
-        #: Set by whoever wraps plugins: without any there is nothing to watch.
+        #: Set when plugins are wrapped: without any there is nothing to watch.
         self.in_use = False
         self._clock = clock
         self._current: _Call | None = None
-        #: The call that the thread wants to have broken off.
+        #: The call that the thread wants to interrupt.
         self._condemned: _Call | None = None
 
     @abstractmethod
     def call(
         self, plugin: str, point: str, function: Callable[..., Any], args: tuple[Any, ...], keys: Mapping[str, Any]
     ) -> Any:
-        """Call a plugin; raise PluginTimeoutError if it is broken off."""
+        """Call a plugin; raises PluginTimeoutError if the call is interrupted."""
 
     @types.coroutine
     def _awaited(self, plugin: str, point: str, awaited: Awaitable[Any]) -> Generator[Any, Any, Any]:
@@ -139,9 +138,11 @@ class _Interrupting(ABC):
 
 
 class HangGuard(_Interrupting):
-    """Calls plugins; `watching` breaks off calls that take too long. All but `_watch` runs in the main thread.
+    """Calls plugins; `watching` interrupts calls that take too long.
 
-    For an event loop, whose turns limit what a plugin may take; `CallGuard` is for what has none.
+    Everything except `_watch` runs in the main thread.
+
+    For an event loop, whose iterations limit a plugin's time; otherwise use `CallGuard`.
     """
 
     def __init__(
@@ -151,26 +152,26 @@ class HangGuard(_Interrupting):
         binding_seconds: float = BINDING_TIMEOUT,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`seconds`: of each plugin in a turn of the event loop."""
+        """`seconds`: of each plugin per iteration of the event loop."""
         super().__init__(seconds=seconds, clock=clock)
-        #: Of each PreBind, Bind and PostBind of a plugin; 0: as long as it takes.
+        #: Of each PreBind, Bind and PostBind of a plugin; 0: unlimited.
         self.binding_seconds = binding_seconds
-        #: (plugin, point) -> calls that were broken off.
+        #: (plugin, point) -> number of interrupted calls.
         self.broken_off: Counter[_Where] = Counter()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._main = 0
-        #: Seconds in this turn, and calls that were broken off in it.
+        #: Seconds used, and calls interrupted, in this iteration.
         self._spent: dict[_Where, float] = {}
         self._broken_off_now: Counter[_Where] = Counter()
         self._turn_noted = False
-        #: Calls in the present step of the engine, and those of them that were broken off.
+        #: Number of calls in the current step of the engine, and of those that were interrupted.
         self._calls_in_step = 0
         self.broken_off_in_step: list[BrokenOff] = []
         self._stopped = threading.Event()
 
     @contextmanager
     def watching(self) -> Iterator[None]:
-        """Break off what hangs, while this lasts; to be entered in the event loop of the main thread."""
+        """Interrupt hanging calls within the context; to be entered in the event loop of the main thread."""
         if not self.in_use or not self.seconds:
             yield
             return
@@ -191,7 +192,7 @@ class HangGuard(_Interrupting):
     def call(
         self, plugin: str, point: str, function: Callable[..., Any], args: tuple[Any, ...], keys: Mapping[str, Any]
     ) -> Any:
-        """Call a plugin; raise PluginTimeoutError when it was broken off, or was in this turn already."""
+        """Call a plugin; raises PluginTimeoutError if the call is interrupted, or others were in this iteration."""
         if self._loop is None or threading.get_ident() != self._main:
             return function(*args, **keys)
         where = plugin, point
@@ -208,7 +209,7 @@ class HangGuard(_Interrupting):
         except _BrokenOff as broken_off:
             self._broken_off_now[where] += 1
             self.broken_off[where] += 1
-            # With its traceback: that is where the plugin hung.
+            # With its traceback, which shows where the plugin hung.
             raise self._broken_off_in_step(where, number, place_of(broken_off)) from broken_off
         finally:
             self._current = outer
@@ -225,7 +226,7 @@ class HangGuard(_Interrupting):
     async def wait(
         self, plugin: str, point: str, function: Callable[..., Any], args: tuple[Any, ...], keys: Mapping[str, Any]
     ) -> Any:
-        """The same for what is asynchronous: bounded as a whole, and guarded between its waits."""
+        """`call` for asynchronous methods: limited as a whole, and guarded between waits."""
         limit = self.binding_seconds or None
         awaited = self.call(plugin, point, function, args, keys)
         try:
@@ -239,7 +240,7 @@ class HangGuard(_Interrupting):
             raise PluginTimeoutError(text) from None
 
     def _broken_off_in_step(self, where: _Where, number: int, place: str = "") -> PluginTimeoutError:
-        """What the framework is told of a call, and a recording; calls within that one are as good as never made."""
+        """The error for the framework and the recording; calls nested in that one do not count."""
         why = _too_long(where, self.seconds, place)
         self._calls_in_step = number
         self.broken_off_in_step = [call for call in self.broken_off_in_step if call.number < number]
@@ -247,7 +248,7 @@ class HangGuard(_Interrupting):
         return PluginTimeoutError(why)
 
     def _note_turn(self) -> None:
-        """Reset all plugins' time when the event loop has turned."""
+        """Reset all plugins' time when the event loop has iterated."""
         if not self._turn_noted and self._loop is not None:
             self._turn_noted = True
             self._loop.call_soon(self._turned)
@@ -257,7 +258,8 @@ class HangGuard(_Interrupting):
         self._spent.clear()
         self._broken_off_now.clear()
 
-    # -- the thread, and what it brings about -------------------------------------------------------------------------
+    # -- watching thread and signal handler
+    # -------------------------------------------------------------------------------
 
     def _watch(self) -> None:
         usual = min(_MOST, max(_LEAST, self.seconds / 10))
@@ -274,11 +276,11 @@ class HangGuard(_Interrupting):
                 self._complain(call)
 
     def _complain(self, call: _Call) -> None:
-        """Say that signals do not help."""
+        """Log that signals have no effect."""
         frames = traceback.extract_stack(sys._current_frames().get(self._main), limit=_SHOWN)
         _log.error(
             None,
-            "a plugin hangs and cannot be interrupted; nothing else happens meanwhile",
+            "a plugin hangs and cannot be interrupted; the scheduler is blocked",
             plugin=call.where[0],
             extensionPoint=call.where[1],
             where=[f"{frame.filename}:{frame.lineno} {frame.name}" for frame in reversed(frames)],
@@ -286,26 +288,26 @@ class HangGuard(_Interrupting):
 
 
 class CallGuard(_Interrupting):
-    """The same for calls that are made outside of any event loop, in the main thread: each is limited by itself.
+    """A guard for calls outside of any event loop, in the main thread: each call is limited separately.
 
-    In other threads, which signals do not reach, plugins are called as they are.
+    In other threads, which signals do not reach, plugins are called directly.
     """
 
     def __init__(self, *, seconds: float = PLUGIN_TIMEOUT, clock: Callable[[], float] = time.monotonic) -> None:
         """`seconds`: of each call."""
         super().__init__(seconds=seconds, clock=clock)
-        #: Whether a thread watches the calls.
+        #: Whether a thread is watching.
         self._watched = False
-        #: Whether the handler stays in from one call to the next.
+        #: Whether the handler stays installed between calls.
         self._stays = False
-        #: When a plugin hung for the whole limit, and how often it hung since.
+        #: When a plugin last hung for the whole limit, and how often it hung since.
         self._hung_at: dict[_Where, float] = {}
         self._hung: Counter[_Where] = Counter()
 
     def call(
         self, plugin: str, point: str, function: Callable[..., Any], args: tuple[Any, ...], keys: Mapping[str, Any]
     ) -> Any:
-        """Call a plugin; raise PluginTimeoutError when it was broken off, or was too often already."""
+        """Call a plugin; raises PluginTimeoutError if the call is interrupted, or too many were before."""
         if not self.seconds or threading.get_ident() != threading.main_thread().ident:
             return function(*args, **keys)
         where = plugin, point
@@ -313,7 +315,7 @@ class CallGuard(_Interrupting):
         if not limit:
             raise PluginTimeoutError(f"{_too_long(where, self.seconds)} for other pods, and is left alone for now")
         outer, started = self._current, self._clock()
-        # Nobody else's handler is taken away for longer than a call, or than what a `series` is for.
+        # Another handler is only replaced for the duration of a call, or of a `series`.
         takes_over = outer is None and not self._stays
         previous = signal.signal(_SIGNAL, self._interrupted) if takes_over else None
         self._current = _Call(where, started, started + limit)
@@ -334,7 +336,7 @@ class CallGuard(_Interrupting):
 
     @contextmanager
     def series(self) -> Iterator[None]:
-        """Let the calls within share one handler: to put it in and out costs more than most calls do."""
+        """Share one handler between the calls within: installing and removing it costs more than most calls."""
         main = threading.get_ident() == threading.main_thread().ident
         if self._stays or not (self.in_use and self.seconds and main):
             yield
@@ -350,11 +352,11 @@ class CallGuard(_Interrupting):
     async def wait(
         self, plugin: str, point: str, function: Callable[..., Any], args: tuple[Any, ...], keys: Mapping[str, Any]
     ) -> Any:
-        """The same for what is asynchronous, between its waits: in simulated time these take none."""
+        """`call` for asynchronous methods, between waits, which take no time in simulated time."""
         return await self._awaited(plugin, point, self.call(plugin, point, function, args, keys))
 
     def _limit(self, where: _Where) -> float:
-        """Seconds for a call; 0.0 for none at all."""
+        """The limit of a call in seconds; 0.0: not called at all."""
         hung_at = self._hung_at.get(where)
         if hung_at is None or self._clock() - hung_at > _SHORTENED_FOR * self.seconds:
             self._hung_at.pop(where, None)
@@ -367,7 +369,7 @@ class CallGuard(_Interrupting):
         self._hung[where] += 1
 
     def _watch(self) -> None:
-        """Until nothing has been called for a while. Should two threads watch for a moment, both see the same."""
+        """Watch until there were no calls for a while. Two concurrent threads do no harm."""
         usual = min(_MOST, max(_LEAST, self.seconds * _SHORTENED / 10))
         idle, main = 0, threading.main_thread().ident or 0
         while self._watched:
@@ -379,7 +381,7 @@ class CallGuard(_Interrupting):
                 signal.pthread_kill(main, _SIGNAL)
             if idle >= _IDLE_LOOKS:
                 self._watched = False
-                # A call that began before that has seen a thread, and started none.
+                # A call that started before this saw a thread, and started none.
                 self._watched = self._current is not None
 
 
@@ -392,7 +394,7 @@ def _too_long(where: _Where, seconds: float, place: str = "") -> str:
 def stepwise(
     call: Callable[..., Any], plugin: str, point: str, steps: Generator[Any, Any, Any]
 ) -> Generator[Any, Any, Any]:
-    """As `yield from` does it, each step a guarded call."""
+    """Like `yield from`, with each step as a guarded call."""
     resume: Any
     value: Any
     resume, value = steps.send, None
@@ -411,7 +413,7 @@ def stepwise(
 
 
 def _is_plugins_own(frame: FrameType | None) -> bool:
-    """Whether nothing of ours runs above the innermost guarded call."""
+    """Whether none of our frames is above the innermost guarded call."""
     innermost = frame
     while frame is not None:
         if frame.f_code in _GUARDED:
@@ -424,7 +426,7 @@ def _is_plugins_own(frame: FrameType | None) -> bool:
 
 
 def _is_debugged(frame: FrameType | None) -> bool:
-    """Whether a debugger runs above the innermost guarded call."""
+    """Whether a debugger is above the innermost guarded call."""
     while frame is not None and frame.f_code not in _GUARDED:
         if (frame.f_globals.get("__name__") or "").partition(".")[0] in _DEBUGGERS:
             return True

@@ -1,6 +1,6 @@
 """Rows as a pandas or polars data frame; neither is required.
 
-One that the program has imported already goes first: it is what its author works with.
+The library that the program has already imported takes precedence.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class _Describable(Protocol):
 def to_frame(rows: Iterable[Mapping[str, Any] | _Describable]) -> Any:
     """A DataFrame with a row for each decision, verdict, step of a story or dict.
 
-    Of pandas or polars; raise ImportError if neither is there.
+    Uses pandas or polars; raises ImportError without either.
     """
     found = [dict(row) if isinstance(row, Mapping) else row.to_dict() for row in rows]
     for name in sorted(_LIBRARIES, key=lambda name: name not in sys.modules):
@@ -31,6 +31,6 @@ def to_frame(rows: Iterable[Mapping[str, Any] | _Describable]) -> Any:
             library = import_module(name)
         except ImportError:
             continue
-        # polars takes the types of the first hundred rows for those of all.
+        # By default polars infers types from the first hundred rows.
         return library.DataFrame(found, infer_schema_length=None) if name == "polars" else library.DataFrame(found)
     raise ImportError("a data frame needs pandas or polars: pip install pandas")

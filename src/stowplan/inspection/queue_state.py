@@ -11,19 +11,19 @@ if TYPE_CHECKING:
     from stowplan.inspection.stories import Story
     from stowplan.queue.queued_pod import QueuedPod
 
-#: A pod that has been given a node, and is not bound to it yet.
+#: States of a pod that has a node, but is not bound yet.
 ON_ITS_WAY = (WAITS_ON_PERMIT, BEING_BOUND) = ("waits on Permit for", "being bound to")
 
 
 def queued_pod_record(queued: QueuedPod) -> QueuedPodRecord:
-    """One waiting pod."""
+    """The record of a waiting pod."""
     return QueuedPodRecord(pod=queued.key, place=queued.place.value, **_state(queued))
 
 
 def scheduler_record(
     place: str = "", *, queued: QueuedPod | None = None, node: str = "", story: Story | None = None
 ) -> SchedulerRecord:
-    """What a running scheduler knows of a pod: where it is, in one or two words, and how it got there."""
+    """What a running scheduler knows of a pod: its state, in one or two words, and its history."""
     state = {} if queued is None else _state(queued)
     return SchedulerRecord(place=place, node=node, story=None if story is None else story.record(), **state)
 

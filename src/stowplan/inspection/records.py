@@ -1,9 +1,10 @@
 """Typed records shown by explain, the secure port and `-o json`.
 
-Each record is plain data, and its fields are the fields of its JSON document; `docs/inspection.md` describes them.
-Fields without a value are absent. Text for people is made from records, too, so that both say the same.
+Each record is plain data, and its fields are those of its JSON document; `docs/inspection.md` describes them. Fields
+without a value are absent. Text output is made from records, too, so both are consistent.
 
-`SCHEMA_VERSION` is in every document. New fields leave it as it is; it grows when a field goes or changes its meaning.
+`SCHEMA_VERSION` is in every document. It is incremented when a field is removed or changes its meaning, but not for new
+fields.
 """
 
 from __future__ import annotations
@@ -19,23 +20,23 @@ SCHEMA_VERSION = 2
 
 
 class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, rename="camel"):
-    """What all records have in common: they never change, and fields without a value are left out."""
+    """Base of all records: immutable, with empty fields omitted."""
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON-able."""
+        """The record as JSON-able data."""
         found: dict[str, Any] = msgspec.to_builtins(self)
         return found
 
 
 def document(record: Record) -> dict[str, Any]:
-    """The record as JSON-able data: what is read from `encoded`."""
+    """The record as JSON-able data, decoded from `encoded`."""
     found: dict[str, Any] = msgspec.json.decode(encoded(record))
     return found
 
 
 def encoded(record: Record) -> bytes:
-    """The record as a JSON document with the version of its schema: the only place where records are serialised."""
-    # Spliced: a snapshot of fifty thousand pods is not to be built twice.
+    """The record as a JSON document with its schema version: the only place where records are serialized."""
+    # Spliced: a snapshot of fifty thousand pods should not be built twice.
     head, body = b'{"schemaVersion":%d' % SCHEMA_VERSION, msgspec.json.encode(record)
     return b"%b,%b" % (head, body[1:]) if len(body) > len(b"{}") else head + b"}"
 
@@ -44,7 +45,7 @@ def encoded(record: Record) -> bytes:
 
 
 class AttemptRecord(Record, frozen=True, kw_only=True):
-    """How one attempt to place a pod ended."""
+    """The outcome of one attempt to schedule a pod."""
 
     attempt: int = 0
     milliseconds: float | None = None
@@ -53,14 +54,14 @@ class AttemptRecord(Record, frozen=True, kw_only=True):
     #: The failure's status code and message.
     code: str = ""
     message: str = ""
-    #: Plugins whose refusals an event has to lift, and those among them that answered Pending.
+    #: Plugins whose rejections an event has to resolve, and those of them that returned Pending.
     unschedulable_plugins: tuple[str, ...] = ()
     pending_plugins: tuple[str, ...] = ()
-    #: Plugin -> nodes that it was the first to refuse.
+    #: Plugin -> number of nodes that it was the first to reject.
     refused: dict[str, int] = {}
-    #: The node that preemption makes room on.
+    #: The node that preemption clears.
     nominated_node: str = ""
-    #: The first pods that are to be evicted, how many there are, and how many of them against a disruption budget.
+    #: The first victims, their number, and the number of budget violations.
     victims: tuple[str, ...] = ()
     victims_total: int = 0
     pdb_violations: int = 0
@@ -85,7 +86,7 @@ class AttemptRecord(Record, frozen=True, kw_only=True):
 
 
 class DecisionRecord(AttemptRecord, frozen=True, kw_only=True):
-    """One decision about some pod."""
+    """One decision about a pod."""
 
     time: str
     pod: str
@@ -125,7 +126,7 @@ class StoryRecord(Record, frozen=True, kw_only=True):
     pod: str
     uid: str
     steps: tuple[StepRecord, ...]
-    #: Steps that were forgotten, and how many of `steps` came before those.
+    #: Number of dropped steps, and how many of `steps` precede them.
     forgotten: int = 0
     steps_before_gap: int = 0
 
@@ -143,7 +144,7 @@ class StoryRecord(Record, frozen=True, kw_only=True):
         return f"<div><p><b>{escape(self.pod)}</b></p><table>{head}<tbody>{''.join(rows)}</tbody></table></div>"
 
     def to_frame(self) -> Any:
-        """A data frame with a row for each step; of pandas or polars, whichever is there."""
+        """A pandas or polars data frame with a row for each step."""
         return frame_of(
             {"time": s.time, "what": s.what, "cause": s.cause, "node": s.node, "text": s.text()} for s in self.steps
         )
@@ -168,7 +169,7 @@ class QueuedPodRecord(QueueStateRecord, frozen=True, kw_only=True):
 
 
 class OnPermitRecord(Record, frozen=True, kw_only=True):
-    """A pod that has been given a node and waits on Permit."""
+    """A pod that has a node and waits on Permit."""
 
     pod: str
     node: str
@@ -177,34 +178,34 @@ class OnPermitRecord(Record, frozen=True, kw_only=True):
 
 
 class WakeRecord(Record, frozen=True, kw_only=True):
-    """An event after which pods that were refused are tried again."""
+    """An event that requeued rejected pods."""
 
     time: str
-    #: As metrics name it: NodeAdd, AssignedPodDelete.
+    #: As in metrics: NodeAdd, AssignedPodDelete.
     event: str
-    #: The object that changed: Kind name or Kind namespace/name; "" if it was none.
+    #: The changed object: Kind name or Kind namespace/name; "" if there is none.
     by: str = ""
-    #: How many pods, and the first of them.
+    #: The number of pods, and the first of them.
     count: int
     pods: tuple[str, ...]
-    #: Who had refused these.
+    #: The plugins that had rejected these.
     rejected_by: tuple[str, ...] = ()
 
 
 class QueueRecord(Record, frozen=True, kw_only=True):
-    """The pods that wait in the scheduling queue."""
+    """The pods in the scheduling queue."""
 
-    #: Pods by place.
+    #: Number of pods by place.
     counts: dict[str, int]
     pods: tuple[QueuedPodRecord, ...]
-    #: Waiting pods that are not in `pods`.
+    #: Number of waiting pods that are not in `pods`.
     left_out: int
-    #: Pods that have left the queue and are not bound yet, and how many more there are.
+    #: Pods that have left the queue and are not bound yet, and the number of further ones.
     on_permit: tuple[OnPermitRecord, ...] = ()
     on_permit_left_out: int = 0
-    #: What brought refused pods back, the newest first.
+    #: Events that requeued rejected pods, newest first.
     wakes: tuple[WakeRecord, ...] = ()
-    #: Of a replica that stands by: who leads, "" for nobody.
+    #: For a standby replica: the leader, "" for none.
     leader: str | None = None
     page: list[Any] | None = None
 
@@ -213,25 +214,25 @@ class QueueRecord(Record, frozen=True, kw_only=True):
 
 
 class StatusRecord(Record, frozen=True, kw_only=True):
-    """Who refused, how hard, and why."""
+    """Who rejected, with which code, and why."""
 
     plugin: str
     code: str
     reasons: tuple[str, ...]
-    #: What exactly: how much is missing, which value the node has.
+    #: Details: the missing amount, or the node's value.
     detail: str = ""
 
 
 class RefusalRecord(StatusRecord, frozen=True, kw_only=True):
-    """Nodes that were refused alike."""
+    """Nodes that were rejected for the same reasons."""
 
-    #: How many there are, and the first of them.
+    #: Their number, and the first of them.
     nodes: int
     names: tuple[str, ...]
 
 
 class CandidateRecord(Record, frozen=True, kw_only=True):
-    """A node that would take the pod once the victims have left."""
+    """A node that would fit the pod once the victims have left."""
 
     victims: tuple[str, ...]
     pdb_violations: int
@@ -245,15 +246,15 @@ class PreemptionRecord(Record, frozen=True, kw_only=True):
     reason: str = ""
     #: By node.
     candidates: dict[str, CandidateRecord] = {}
-    #: The nodes that the selection rules leave.
+    #: The nodes that the selection rules rank equal.
     selected: tuple[str, ...] = ()
 
 
 class SuggestionRecord(Record, frozen=True, kw_only=True):
-    """Changes that were tried, and what they gain."""
+    """Verified changes, and what they gain."""
 
     text: str
-    #: How many nodes would take the pod, and the first of them.
+    #: The number of nodes that become feasible, and the first of them.
     gain: int
     nodes: tuple[str, ...]
     changes: tuple[dict[str, Any], ...]
@@ -281,9 +282,9 @@ class EventRecord(Record, frozen=True, kw_only=True):
 
 
 class SchedulerRecord(QueueStateRecord, frozen=True, kw_only=True):
-    """What a scheduler knows of a pod: a running one of its own state, any other by what it wrote to the API."""
+    """What a scheduler knows of a pod: a running one from its own state, any other from what it wrote to the API."""
 
-    #: The node that the pod is on, or on its way to.
+    #: The node that the pod is on, or will be bound to.
     node: str = ""
     story: StoryRecord | None = None
     condition: ConditionRecord | None = None
@@ -296,18 +297,18 @@ class ExtenderWordRecord(Record, frozen=True, kw_only=True):
     extender: str
     #: filter or prioritize.
     verb: str
-    #: How many nodes it was asked about.
+    #: Number of nodes in the request.
     asked: int
-    #: Node -> why not; "" where it gave no reason.
+    #: Node -> reason; "" if there is none.
     refused: dict[str, str] = {}
-    #: Node -> what is added to its score.
+    #: Node -> addition to its score.
     points: dict[str, int] = {}
-    #: Why it said nothing.
+    #: Why there is no answer.
     failed: str = ""
 
 
 class ReliefRecord(Record, frozen=True, kw_only=True):
-    """A change that was tried on all refused pods together."""
+    """A change that was tried on all rejected pods together."""
 
     text: str
     #: How many of them it places.
@@ -317,45 +318,45 @@ class ReliefRecord(Record, frozen=True, kw_only=True):
 
 
 class GroupPodRecord(Record, frozen=True, kw_only=True):
-    """A pod of a group that has room beside the others."""
+    """A pod of a group that fits along with the others."""
 
     pod: str
     node: str
-    #: Pods that are to be evicted first.
+    #: Pods to evict first.
     victims: tuple[str, ...] = ()
 
 
 class GroupRefusalRecord(Record, frozen=True, kw_only=True):
-    """Pods of a group that found no node, for the same reason."""
+    """Pods of a group without a node, for the same reason."""
 
     reason: str
-    #: What they are told: with what PostFilter adds.
+    #: Their message, including PostFilter's part.
     message: str
     plugins: tuple[str, ...] = ()
-    #: How many there are, and the first of them.
+    #: Their number, and the first of them.
     pods: int
     names: tuple[str, ...]
 
 
 class GroupDomainRecord(Record, frozen=True, kw_only=True):
-    """A group tried on the nodes of one domain."""
+    """The trial of a group in one domain."""
 
     #: The value of the topology label; "" for the whole cluster.
     name: str = ""
     nodes: int
     fits: bool = False
     chosen: bool = False
-    #: How many more pods would have to fit, and what they request altogether.
+    #: The number of missing pods, and their total requests.
     lacking: int = 0
     lacking_resources: dict[str, str] = {}
     placed: tuple[GroupPodRecord, ...] = ()
     refused: tuple[GroupRefusalRecord, ...] = ()
-    #: Pods that leave for the group as a whole.
+    #: Pods to evict for the group as a whole.
     victims: tuple[str, ...] = ()
 
 
 class GroupVerdictRecord(Record, frozen=True, kw_only=True):
-    """What would be decided about a pod group as a whole."""
+    """The current verdict on a pod group as a whole."""
 
     kind: str
     pod_group: str
@@ -364,69 +365,69 @@ class GroupVerdictRecord(Record, frozen=True, kw_only=True):
     min_count: int = 0
     topology_key: str = ""
     fits: bool = False
-    #: Whether it fits once pods have been evicted.
+    #: Whether it fits after evictions.
     waits_for_preemption: bool = False
-    #: The status that the condition PodGroupScheduled would have.
+    #: The status of the PodGroupScheduled condition.
     code: str
     message: str = ""
-    #: Pods that were tried, in this order.
+    #: Pods that were tried, in order.
     pods: tuple[str, ...] = ()
-    #: All pods have nodes, and were judged as if they had not.
+    #: Whether all pods have nodes, and were judged as if they had not.
     judged_anew: bool = False
     #: Pods that keep their nodes.
     have_node: dict[str, str] = {}
-    #: Pod -> why PreEnqueue holds it back.
+    #: Pod -> why PreEnqueue gates it.
     held_back: dict[str, str] = {}
-    #: The domain that is taken.
+    #: The selected domain.
     domain: str = ""
-    #: The one that is taken first, then those that come closest.
+    #: The selected one, then the others by how close they come.
     domains: tuple[GroupDomainRecord, ...] = ()
-    #: What the cluster's scheduler said.
+    #: The cluster's scheduler's condition.
     condition: ConditionRecord | None = None
     #: Changes that let the group fit.
     relief: tuple[ReliefRecord, ...] = ()
-    #: Extenders that were left out -> why.
+    #: Extenders that were skipped -> why.
     not_asked: dict[str, str] = {}
 
 
 class VerdictRecord(Record, frozen=True, kw_only=True):
-    """What would be decided about one pod."""
+    """The current verdict on one pod."""
 
     kind: str = "Explain"
     pod: str
-    #: In a list, other pods of which all of it is true as well.
+    #: In a list, other pods that share the verdict.
     alike: tuple[str, ...] = ()
-    #: What ended the cycle; `gated` when PreEnqueue keeps the pod back.
+    #: The error that ended the cycle; `gated` if PreEnqueue gates the pod.
     error: str = ""
     node: str = ""
-    #: Whether `node` is chosen because the pod is nominated to it, whatever the scores.
+    #: Whether `node` is chosen because the pod is nominated to it, regardless of scores.
     nominated: bool = False
-    #: The node that the pod is nominated to, whether it goes there or not.
+    #: The pod's nominated node, whether or not it is chosen.
     nominated_node: str = ""
     current_node: str = ""
     pre_filter_message: str = ""
     absent_nodes_status: StatusRecord | None = None
     unschedulable_plugins: tuple[str, ...] = ()
-    #: Nodes by why they were refused, the largest group first.
+    #: Nodes by reason, the largest group first.
     refusals: tuple[RefusalRecord, ...] = ()
-    #: Node -> the first plugin that refused it.
+    #: Node -> the first plugin that rejected it.
     rejected: dict[str, StatusRecord] = {}
-    #: How many nodes would take the pod; in a list, the other fields have the best of them only.
+    #: Number of feasible nodes; in a list, the other fields only have the best of them.
     feasible_nodes: int | None = None
     feasible: tuple[str, ...] = ()
-    #: Node -> plugin -> points.
+    #: Node -> plugin -> score.
     scores: dict[str, dict[str, int]] = {}
     totals: dict[str, int] = {}
     message: str = ""
     full_message: str = ""
     preemption: PreemptionRecord | None = None
     extenders: tuple[ExtenderWordRecord, ...] = ()
-    #: PostFilter plugins and extenders that were left out -> why.
+    #: PostFilter plugins and extenders that were skipped -> why.
     not_asked: dict[str, str] = {}
     suggestions: tuple[SuggestionRecord, ...] = ()
     obstacles: tuple[str, ...] = ()
     scheduler: SchedulerRecord | None = None
-    #: The verdict on the group that the pod is in.
+    #: The verdict on the pod's group.
     pod_group: GroupVerdictRecord | None = None
     leader: str | None = None
     page: list[Any] | None = None
@@ -436,15 +437,15 @@ class GroupStateRecord(Record, frozen=True, kw_only=True):
     """What a running scheduler knows of a pod group."""
 
     pod_group: str
-    #: What is in the PodGroup; 0 for a group that is no gang.
+    #: From the PodGroup; 0 if the group is not a gang.
     min_count: int = 0
     condition: ConditionRecord | None = None
-    #: Pods in the queue, and pods on nodes or on their way there.
+    #: Pods in the queue, and assumed or bound pods.
     waiting: tuple[QueuedPodRecord, ...] = ()
     have_node: dict[str, str] = {}
-    #: What would be decided now, if that was asked for.
+    #: The current verdict, if requested.
     verdict: GroupVerdictRecord | None = None
-    #: Why there is no verdict, or what was left out of it.
+    #: Why there is no verdict, or what it does not include.
     note: str = ""
     story: StoryRecord | None = None
     leader: str | None = None
@@ -452,31 +453,31 @@ class GroupStateRecord(Record, frozen=True, kw_only=True):
 
 
 class CauseRecord(Record, frozen=True, kw_only=True):
-    """Pods that wait for the same reason, by the plugin that refuses most nodes."""
+    """Pending pods with the same reason, by the plugin that rejects most nodes."""
 
     plugin: str = ""
     reason: str
     pods: int
-    #: Namespace -> pods.
+    #: Namespace -> number of pods.
     namespaces: dict[str, int]
 
 
 class SummaryRecord(Record, frozen=True, kw_only=True, omit_defaults=False):
-    """Many pods in few words."""
+    """A summary of many pods."""
 
     pods: int
-    #: Those that wait on Permit, as their scheduler says.
+    #: Number of pods that wait on Permit, according to their scheduler.
     on_permit: int
-    #: Those that a node would take now, those that none takes, those held back before, and those nobody here judges.
+    #: Numbers of pods that would be placed now, that fit nowhere, that are gated, and that no profile here schedules.
     placeable: int
     refused: int
     gated: int
     unjudged: int
-    #: Of all but the placeable ones; what concerns most pods first.
+    #: For all except the placeable ones; the cause of most pods first.
     causes: tuple[CauseRecord, ...]
-    #: Namespace -> pods.
+    #: Namespace -> number of pods.
     namespaces: dict[str, int]
-    #: What places most of them first.
+    #: The change that places most of them first.
     relief: tuple[ReliefRecord, ...]
 
 
@@ -504,16 +505,16 @@ class PodOnNodeRecord(Record, frozen=True, kw_only=True):
 
 
 class TakesRecord(Record, frozen=True, kw_only=True):
-    """Pending pods that the node would take, and where they go."""
+    """Pending pods for which the node is feasible, and where they go."""
 
     pods: tuple[str, ...]
     goes_to: str
-    #: Points by which another node is better.
+    #: By how many points another node is better.
     points_behind: int = 0
 
 
 class HelpRecord(Record, frozen=True, kw_only=True):
-    """A change that would let pods onto the node."""
+    """A change that would make the node feasible for pods."""
 
     text: str
     changes: tuple[dict[str, Any], ...]
@@ -521,7 +522,7 @@ class HelpRecord(Record, frozen=True, kw_only=True):
 
 
 class RefusesRecord(Record, frozen=True, kw_only=True):
-    """Pending pods that the node refuses."""
+    """Pending pods that the node rejects."""
 
     pods: tuple[str, ...]
     plugin: str = ""
@@ -535,7 +536,7 @@ class RefusesRecord(Record, frozen=True, kw_only=True):
 
 
 class UntriedRecord(Record, frozen=True, kw_only=True):
-    """Pending pods that do not get as far as being filtered."""
+    """Pending pods that were not filtered."""
 
     pods: tuple[str, ...]
     reason: str
@@ -557,5 +558,5 @@ class NodeRecord(Record, frozen=True, kw_only=True):
     takes: tuple[TakesRecord, ...] = ()
     refuses: tuple[RefusesRecord, ...] = ()
     untried: tuple[UntriedRecord, ...] = ()
-    #: Of a running scheduler that was asked for a page: its blocks.
+    #: The blocks of a page, if one was requested from a running scheduler.
     page: list[Any] | None = None

@@ -1,8 +1,8 @@
 """/metrics/resources: requests and limits of every pod.
 
-The page is made from the pods as they are at the scrape; nothing is kept. In a big cluster it has half a million lines,
-so it is written pod by pod and not from objects for each number, and it comes in pieces: who serves it lets the event
-loop turn between them.
+The page is generated from the current pods at each scrape; nothing is cached. In a large cluster it has half a million
+lines, so it is written per pod without an object per value, and in pieces between which the server lets the event loop
+run.
 
 Upstream: pkg/scheduler/metrics/resources/resources.go.
 """
@@ -31,14 +31,14 @@ if TYPE_CHECKING:
     from stowplan.api.pod import Pod
 
 _STORAGE = "storage"
-#: Pods of a piece of the page: some milliseconds of work.
+#: Pods per piece of the page: a few milliseconds of work.
 PIECE = 256
 
 
 def resource_page(pods: Iterable[Pod]) -> Iterator[bytes]:
-    """The page for these pods, whoever schedules them, in the Prometheus text (`exposition.TEXT`), piece by piece.
+    """The page for these pods, of all schedulers, in the Prometheus text format (`exposition.TEXT`), piece by piece.
 
-    Pods that are done do not count. A metric that no pod has is left out whole.
+    Finished pods are excluded. A metric without any pod is omitted.
     """
     counted = [pod for pod in pods if not is_terminal(pod)]
     for name, help, total in _FAMILIES:
@@ -52,7 +52,7 @@ def resource_page(pods: Iterable[Pod]) -> Iterator[bytes]:
 
 
 def is_terminal(pod: Pod) -> bool:
-    """Whether the pod has run and is done; one that was never assigned cannot have."""
+    """Whether the pod has finished; one that was never assigned cannot have."""
     return bool(pod.spec.node_name) and pod.status.phase in FINISHED
 
 
@@ -77,7 +77,7 @@ def _lines(name: str, pod: Pod, totals: Mapping[str, int]) -> Iterator[str]:
             yield f'{of_pod}{escaped(resource)}{scheduler}{unit_of(resource)}"}} {go_float(nano / NANO)}\n'
 
 
-#: Name, help, and the sums of a pod.
+#: Name, help, and the function for a pod's sums.
 _FAMILIES: tuple[tuple[str, str, Callable[[Pod], Mapping[str, int]]], ...] = (
     (
         "kube_pod_resource_limit",

@@ -1,13 +1,12 @@
 """Stories: recent attempts, queue moves and verdicts of each pod, with their causes.
 
-Everything that happens to a pod is a step of its story. There are far more pods and steps than memory should hold, so
-the memory is bounded three ways: pods (whose story was touched longest ago goes first), steps a pod (the first few say
-how it began, the last ones how it stands; between them there is a gap) and decisions of all pods together. A step
-keeps words and numbers, never the arrays and objects that a decision was made from.
+Everything that happens to a pod is a step of its story. Memory is bounded in three ways: the number of pods (the least
+recently updated story is dropped first), the number of steps per pod (the first few and the last ones are kept), and
+the number of decisions over all pods. A step contains text and numbers, never the arrays and objects of a decision.
 
-Writing is on the path of every pod and does next to nothing; text is made when a story is read.
+Writing is on the hot path and does next to nothing; text is formatted when a story is read.
 
-Upstream has no counterpart: its log lines at verbosity 4 and above say some of it.
+Upstream has no counterpart: its log lines at verbosity 4 and above have some of it.
 """
 
 from __future__ import annotations
@@ -26,11 +25,11 @@ if TYPE_CHECKING:
 
     from stowplan.queue.queued_pod import QueuedPod
 
-#: Steps of a long story that are kept of its beginning.
+#: Number of steps that are kept of a long story's beginning.
 _FIRST = 4
-#: Wakes that are kept, and pods of each.
+#: Number of wakes that are kept, and of pods in each.
 _WAKES, _WOKEN = 200, 20
-#: A plugin that words its refusal node by node makes a message of any length.
+#: A plugin may return a separate message per node, so messages have no natural limit.
 LONGEST_TEXT = 2_000
 
 DECIDED, DELETED = "decided", "deleted"
@@ -38,7 +37,7 @@ _BACKING_OFF = (Place.BACKOFF, Place.ERROR_BACKOFF)
 
 
 class AttemptOutcome(NamedTuple):
-    """What is remembered of an attempt; a tuple, as it is made for every attempt."""
+    """The stored outcome of an attempt; a tuple, because one is created per attempt."""
 
     #: When the decision was made, in seconds since the epoch.
     time: float
@@ -46,21 +45,21 @@ class AttemptOutcome(NamedTuple):
     uid: str
     scheduler_name: str
     attempt: int
-    #: How long the attempt took up to here.
+    #: Duration of the attempt up to this point.
     seconds: float
-    #: The chosen node; "" when there is none.
+    #: The chosen node; "" if there is none.
     node_name: str = ""
-    #: The name of the failure's status code; "" when there is a node.
+    #: The name of the failure's status code; "" if there is a node.
     code: str = ""
     message: str = ""
-    #: Plugins whose refusals an event has to lift, and those among them that answered Pending.
+    #: Plugins whose rejections an event has to resolve, and those of them that returned Pending.
     unschedulable_plugins: tuple[str, ...] = ()
     pending_plugins: tuple[str, ...] = ()
-    #: (plugin, nodes that it was the first to refuse), the most nodes first.
+    #: (plugin, number of nodes that it was the first to reject), the highest number first.
     refused: tuple[tuple[str, int], ...] = ()
-    #: The node that PostFilter nominated the pod to; None: the nomination stays as it was.
+    #: The node that PostFilter nominated the pod to; None: the nomination is unchanged.
     nominated_node_name: str | None = None
-    #: The first of the pods that are to make room, how many there are, and how many of them against a budget.
+    #: The first victims, their number, and the number of budget violations.
     victims: tuple[str, ...] = ()
     victims_total: int = 0
     pdb_violations: int = 0
@@ -93,14 +92,14 @@ class AttemptOutcome(NamedTuple):
 
 
 class Woken(NamedTuple):
-    """An event that brought refused pods back."""
+    """An event that requeued rejected pods."""
 
     time: float
     event: str
-    #: The object that changed; None if it was none.
+    #: The changed object; None if there is none.
     by: Any
     pods: int
-    #: The first of the pods, and who had refused those.
+    #: The first of the pods, and the plugins that had rejected them.
     keys: tuple[str, ...]
     rejectors: frozenset[str]
 
@@ -138,12 +137,12 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Story:
-    """What is remembered of one pod, oldest first."""
+    """The stored story of a pod, oldest step first."""
 
     key: str
     uid: str
     beginning: tuple[Step, ...]
-    #: Steps between `beginning` and `end` that are forgotten.
+    #: Number of dropped steps between `beginning` and `end`.
     forgotten: int = 0
     end: tuple[Step, ...] = ()
 
@@ -161,7 +160,7 @@ class Story:
         )
 
     def lines(self) -> list[str]:
-        """A line a step, each with its time."""
+        """One line per step, with its time."""
         lines = [_line(step) for step in self.beginning]
         if self.forgotten:
             lines.append(f"… {self.forgotten:,} steps are forgotten …")
@@ -177,12 +176,12 @@ def time_text(seconds: float) -> str:
     return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S.%f}"[:-3] + "Z"
 
 
-#: (time, what or place, cause, detail) as written; a move's detail is the gating plugin or the end of its backoff.
+#: (time, what or place, cause, detail) as stored; a move's detail is the gating plugin or the end of its backoff.
 _Entry = tuple[float, str | Place, str, str | float | None]
 
 
 class _Kept:
-    """A story as it is written."""
+    """A story as stored."""
 
     __slots__ = ("entries", "forgotten", "gone", "key")
 
@@ -194,7 +193,7 @@ class _Kept:
 
 
 class Stories:
-    """The memory of a running scheduler; times are `now()`, in seconds since the epoch."""
+    """The stories of a running scheduler; times are `now()`, in seconds since the epoch."""
 
     def __init__(
         self, *, now: Callable[[], float], pods: int = 20_000, steps: int = 32, decisions: int = 1_000
@@ -204,18 +203,18 @@ class Stories:
         self.now = now
         self._pods = pods
         self._steps = steps
-        #: By UID; whose story was touched longest ago stands first.
+        #: By UID; the least recently updated first.
         self._kept: OrderedDict[str, _Kept] = OrderedDict()
         self._decisions: deque[AttemptOutcome] = deque(maxlen=decisions)
         self._wakes: deque[Woken] = deque(maxlen=_WAKES)
 
-    #: Whether anything is remembered.
+    #: Whether stories are stored.
     kept = True
 
     # -- writing ------------------------------------------------------------------------------------------------------
 
     def step(self, key: str, uid: str, what: str, cause: str, detail: str = "") -> None:
-        """Neither a move nor a decision: `step(key, uid, "waits on permit", "Quota", "up to 30s")`."""
+        """Record a step other than a move or decision: `step(key, uid, "waits on permit", "Quota", "up to 30s")`."""
         self._append(key, uid, (self.now(), what, cause, detail[:LONGEST_TEXT]))
 
     def moved(self, queued: QueuedPod, place: Place, cause: str) -> None:
@@ -224,18 +223,18 @@ class Stories:
         self._append(info.key, info.uid, (self.now(), place, cause, queued.gating_plugin or queued.backoff_expiration))
 
     def decided(self, outcome: AttemptOutcome) -> None:
-        """An attempt came to an end."""
+        """An attempt has ended."""
         self._decisions.append(outcome)
         self._append(outcome.key, outcome.uid, outcome)
 
     def woken(self, pods: Sequence[QueuedPod], event: str, by: Any) -> None:
-        """An event brought these pods back; `by` is the object that changed."""
+        """An event requeued these pods; `by` is the changed object."""
         first = pods[:_WOKEN]
         rejectors = frozenset[str]().union(*(queued.rejectors for queued in first))
         self._wakes.append(Woken(self.now(), event, by, len(pods), tuple(q.key for q in first), rejectors))
 
     def gone(self, uid: str) -> None:
-        """The pod was deleted; its story stays until the room is needed, and gets no younger by this."""
+        """The pod was deleted; its story is kept until it is the oldest, which this does not delay."""
         kept = self._kept.get(uid)
         if kept is not None and not kept.gone:
             kept.gone = True
@@ -264,7 +263,7 @@ class Stories:
         return len(self._kept)
 
     def of(self, key: str) -> Story | None:
-        """The story of a pod by `namespace/name`; of several pods that had the name, the one that still exists."""
+        """The story of a pod by `namespace/name`; of several pods with the name, the one that still exists."""
         found: tuple[str, _Kept] | None = None
         for uid, kept in reversed(self._kept.items()):
             if kept.key == key and (found is None or not kept.gone):
@@ -274,16 +273,16 @@ class Stories:
         return None if found is None else _told(*found)
 
     def last_decisions(self, count: int) -> list[AttemptOutcome]:
-        """The newest first."""
+        """Newest first."""
         return list(islice(reversed(self._decisions), max(count, 0)))
 
     def last_wakes(self) -> list[Woken]:
-        """The newest first."""
+        """Newest first."""
         return list(reversed(self._wakes))
 
 
 class NoStories(Stories):
-    """Remembers nothing."""
+    """Stores nothing."""
 
     kept = False
 

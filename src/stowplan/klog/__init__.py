@@ -5,8 +5,8 @@
     log.v(2).info("Successfully bound pod to node", pod=pod, node=name)
     log.error(error, "Failed to bind pod", pod=pod)
 
-The command that runs configures format, streams and verbosity (`setup.set_up`). In a program that uses this package as
-a library, lines go to the standard library's loggers of the same names.
+Commands configure format, streams and verbosity (`setup.set_up`). In a program that uses this package as a library,
+lines go to the standard library's loggers of the same names.
 """
 
 from stowplan.klog.logger import Logger, get_logger

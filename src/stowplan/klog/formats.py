@@ -54,7 +54,7 @@ class JsonFormat:
 
     def line(self, entry: Entry) -> str:
         keys = dict(entry.keys)
-        # Parity: a logger's name stands between the time and the place.
+        # Parity: a logger's name is between time and location.
         named = f',"logger":{json_text(keys.pop("logger"))}' if "logger" in keys else ""
         place = f"{_short_path(entry.file)}:{entry.line}"
         parts = [f'{{"ts":{self._now()}{named},"caller":"{place}","msg":{json_text(entry.message)}']
@@ -68,7 +68,7 @@ class JsonFormat:
         return "".join(parts) + "}\n"
 
     def _now(self) -> str:
-        # In microseconds: the float of the clock has no finer precision.
+        # In microseconds, the precision of the clock's float.
         return f"{self._wall_clock() * 1000:.3f}".rstrip("0").rstrip(".")
 
 

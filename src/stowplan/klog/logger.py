@@ -1,9 +1,9 @@
 """Per-module loggers, configured after import.
 
-A disabled line must cost next to nothing, as hot paths are full of them. So each logger holds its highest enabled
-level, computed when the verbosity or the module patterns change, and `v` compares two integers.
+Disabled lines must be nearly free, because hot paths have many. So each logger stores its highest enabled level,
+computed when the verbosity or the module patterns change, and `v` compares two integers.
 
-Until `configure` is called, lines go to the standard library's logger of the module, as a library's lines should.
+Until `configure` is called, lines go to the standard library's logger of the module, as expected from a library.
 
 Upstream: k8s.io/klog/v2, klog.go (V, vmodule).
 """
@@ -45,7 +45,7 @@ class _State:
     def __init__(self) -> None:
         self.sink: Sink = StandardLibrary()
         self.verbosity = 0
-        #: Pattern of module names, and the verbosity of these; the first match counts (--vmodule).
+        #: Pattern of module names, and their verbosity; the first match wins (--vmodule).
         self.modules: Sequence[tuple[str, int]] = ()
         self.loggers: dict[str, Logger] = {}
 
@@ -63,7 +63,7 @@ class Verbose(Protocol):
 
     @property
     def enabled(self) -> bool:
-        """Whether lines are written: to be checked before computing something only for them."""
+        """Whether lines are written; check it before computing something only for them."""
 
     def info(self, message: str, /, **keys: Any) -> None: ...
 
@@ -95,7 +95,7 @@ class _Enabled:
 
 
 _DISABLED = _Disabled()
-#: The verbosity from which on loggers have names.
+#: The verbosity from which on log lines contain the logger's name.
 _NAMES_LOGGERS = 4
 _enabled = cache(_Enabled)
 
@@ -103,14 +103,14 @@ _enabled = cache(_Enabled)
 class Logger:
     def __init__(self, name: str) -> None:
         self.name = name
-        #: Up to this level lines are written. Paths that every pod takes compare it rather than ask `v`.
+        #: Lines up to this level are written. Hot paths compare it instead of calling `v`.
         self.verbosity = _STATE.threshold_of(name)
 
     def v(self, level: int) -> Verbose:
         return _enabled(level) if level <= self.verbosity else _DISABLED
 
     def named(self, name: str) -> dict[str, Any]:
-        """The key that names upstream's logger: around plugins it has a name where the log is verbose."""
+        """The key with the name of upstream's logger, which lines about plugins have at high verbosity."""
         return {"logger": name} if self.verbosity >= _NAMES_LOGGERS else {}
 
     def info(self, message: str, /, **keys: Any) -> None:
@@ -127,7 +127,7 @@ class Logger:
         _write("E", 0, message, True, err, keys)
 
     def unhandled(self, err: BaseException | str | None, message: str, /, **keys: Any) -> None:
-        """An error that nobody handles any further: upstream's HandleErrorWithContext, which names the logger."""
+        """An error that is not handled further: upstream's HandleErrorWithContext, which adds the logger's name."""
         _write("E", 0, message, True, err, {"logger": "UnhandledError", **keys})
 
 

@@ -23,9 +23,9 @@ class ObjectRef:
 
 
 def reference_to(value: Any) -> ObjectRef | None:
-    """Refer to an API object, or to the pod of a PodInfo; None for everything else.
+    """A reference to an API object, or to the pod of a PodInfo; None for everything else.
 
-    Recognised by their attributes, as this layer must not import their types.
+    Recognized by attributes, because this layer must not import their types.
     """
     metadata = getattr(value, "metadata", None) or getattr(getattr(value, "pod", None), "metadata", None)
     name = getattr(metadata, "name", None)

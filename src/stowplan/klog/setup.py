@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from stowplan.klog.entry import Severity
 
-#: The verbosities from which on libraries' INFO and DEBUG records are written.
+#: The verbosities from which on INFO and DEBUG records of libraries are written.
 _LIBRARIES_INFO = 4
 _LIBRARIES_DEBUG = 8
 #: The verbosity from which on our own DEBUG records are written.
@@ -38,9 +38,9 @@ class LogSettings:
     verbosity: int = 0
     #: File pattern and verbosity; text format only.
     vmodule: tuple[tuple[str, int], ...] = ()
-    #: Information to stdout, warnings and errors to stderr.
+    #: Info to stdout, warnings and errors to stderr.
     split_stream: bool = False
-    #: Size of the buffer for information, in bytes; used with split_stream only.
+    #: Size of the info buffer in bytes; only with split_stream.
     info_buffer_size: int = 0
     #: Seconds.
     flush_frequency: float = 5.0
@@ -113,7 +113,7 @@ def _streams_of(settings: LogSettings, information: TextIO, trouble: TextIO) -> 
     infos: Unbuffered | Buffered = Unbuffered(information)
     if settings.info_buffer_size > 0:
         infos = Buffered(infos, min(settings.info_buffer_size, _LARGEST_BUFFER))
-    # Parity: JSON lines have no severity of warnings: these are information.
+    # Parity: JSON lines do not distinguish warnings from info.
     return Streams(information=infos, trouble=errors, warnings=infos if settings.format == "json" else errors)
 
 
@@ -134,7 +134,7 @@ _USUAL = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "ta
 
 
 class _FromStandardLibrary(logging.Handler):
-    """Makes entries of the records of `logging`; their `extra` are the keys."""
+    """Converts records of `logging` to entries; their `extra` becomes the keys."""
 
     def __init__(self, logs: Logs) -> None:
         super().__init__()

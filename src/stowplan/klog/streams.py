@@ -1,6 +1,6 @@
 """Output streams: combined, or split into info and error streams.
 
-Lines are written at once, except that information with a stream of its own may be buffered until the next `flush`.
+Lines are written immediately, except that info lines with a stream of their own may be buffered until the next `flush`.
 
 Upstream: k8s.io/component-base/logs/api/v1/text.go, logs/json/json.go.
 """
@@ -33,11 +33,11 @@ class Unbuffered:
                 self._stream.write(line.encode("ascii", "backslashreplace").decode())
             self._stream.flush()
         except (OSError, ValueError):
-            # Parity: if stderr is closed, lines are dropped and the scheduler goes on.
+            # Parity: if stderr is closed, lines are dropped and the scheduler continues.
             return
 
     def flush(self) -> None:
-        """Nothing is buffered."""
+        """No-op: nothing is buffered."""
 
 
 class Buffered:

@@ -56,7 +56,7 @@ def _block(text: str) -> str:
 
 
 def _escaped(text: str) -> str:
-    # Parity: Go's encoder makes JSON that can stand in HTML, in text lines only.
+    # Parity: Go's JSON encoder escapes HTML characters, in text lines only.
     return text.replace("&", r"\u0026").replace("<", r"\u003c").replace(">", r"\u003e")
 
 
@@ -83,7 +83,7 @@ def _encodable(value: Any, reference: Callable[[ObjectRef], Any]) -> Any:
     if isinstance(plain, float):
         return _float(plain)
     if isinstance(plain, Mapping):
-        # Parity: Go sorts the keys of maps.
+        # Parity: Go sorts map keys.
         return {str(key): _encodable(plain[key], reference) for key in sorted(plain, key=str)}
     if isinstance(plain, list):
         return [_encodable(one, reference) for one in plain]
@@ -91,14 +91,14 @@ def _encodable(value: Any, reference: Callable[[ObjectRef], Any]) -> Any:
 
 
 def _float(value: float) -> float | int | str:
-    """Write whole numbers without a fraction, as Go does, and infinities and NaN as text."""
+    """Whole numbers without a fraction, like Go, and infinities and NaN as text."""
     if not math.isfinite(value):
         return str(value)
     return int(value) if value.is_integer() and abs(value) < 1e21 else value
 
 
 def plain_value(value: Any) -> Any:
-    """Reduce a value to None, bool, int, float, str, ObjectRef, a list or a mapping."""
+    """Convert a value to None, bool, int, float, str, ObjectRef, a list or a mapping."""
     if value is None or isinstance(value, str):
         return value if value is None else str(value)
     if isinstance(value, bool | float):
@@ -138,7 +138,7 @@ def _speaks_like(value: object, base: type) -> bool:
 
 
 def duration_text(duration: timedelta) -> str:
-    """Render a time span as Go does: `1h2m3.5s`, `250ms`."""
+    """A duration in Go's format: `1h2m3.5s`, `250ms`."""
     microseconds = abs(duration) // timedelta(microseconds=1)
     sign = "-" if duration < timedelta(0) else ""
     if microseconds < 1_000_000:

@@ -68,7 +68,7 @@ class Reconfiguration:
     async def apply(self, configuration: Configuration) -> None:
         """Apply the configuration; raises RefusedConfigurationError, without having changed anything."""
         if self._under_way:
-            raise RefusedConfigurationError("another configuration is just being brought into force")
+            raise RefusedConfigurationError("another configuration is being applied")
         self._under_way = True
         try:
             with self._offered(configuration):
@@ -114,7 +114,7 @@ class Reconfiguration:
         except TimeoutError:
             late = ", ".join(self._informers.give_up()) or "the objects that extenders are sent whole"
             raise RefusedConfigurationError(
-                f"{late}: not listed within {LISTS_TIMEOUT:g} s, and its plugins need to know what there is"
+                f"{late}: not listed within {LISTS_TIMEOUT:g} s, and its plugins need it"
             ) from None
 
     def _take_in_pods(self) -> None:

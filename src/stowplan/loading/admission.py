@@ -1,7 +1,7 @@
 """Apply the API server's defaults to manifests.
 
-Only absent fields are filled: the namespace, a priority from its PriorityClass (or the global default), requests
-from limits, host ports of pods on the host's network.
+Only absent fields are set: the namespace, a priority from the PriorityClass (or the global default), requests from
+limits, host ports of pods with host networking.
 
 Upstream: plugin/pkg/admission/priority, pkg/apis/core/v1/defaults.go.
 """
@@ -28,14 +28,14 @@ replace = msgspec.structs.replace
 
 @dataclass
 class Admitted:
-    """Objects as the API server would store them, and what the user should know about that."""
+    """Objects as the API server would store them, and notes for the user."""
 
     objects: list[ApiStruct] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
 
 def admit(objects: Iterable[ApiStruct]) -> Admitted:
-    """Fill in what is absent."""
+    """Set absent fields."""
     given = [_with_namespace(obj) for obj in objects]
     classes = {name: PriorityClass(metadata=_named(name), value=value) for name, value in SYSTEM_PRIORITIES.items()}
     classes |= {obj.metadata.name: obj for obj in given if isinstance(obj, PriorityClass)}
@@ -74,7 +74,7 @@ def _admitted(pod: Pod, classes: dict[str, PriorityClass], unknown: dict[str, li
 
 
 def _default(classes: dict[str, PriorityClass]) -> PriorityClass | None:
-    """Of several global defaults the lowest counts."""
+    """Of several global defaults the lowest value wins."""
     return min((c for c in classes.values() if c.global_default), key=lambda c: c.value, default=None)
 
 

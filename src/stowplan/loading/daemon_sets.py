@@ -1,4 +1,4 @@
-"""Pods of a DaemonSet: which nodes get one, and how it is tied to its node.
+"""Pods of a DaemonSet: which nodes get one, and how it is restricted to its node.
 
 Upstream: pkg/controller/daemon (NodeShouldRunDaemonPod), pkg/controller/daemon/util.
 """
@@ -25,14 +25,14 @@ if TYPE_CHECKING:
 
 
 def tolerating(template: Pod) -> Pod:
-    """The template with the tolerations that the controller adds."""
+    """The template with the controller's tolerations."""
     spec = template.spec
     added = _TOLERATIONS if spec.host_network else _TOLERATIONS[:-1]
     return replace(template, spec=replace(spec, tolerations=(*spec.tolerations, *added)))
 
 
 def wanted_on(template: Pod, node: Node) -> bool:
-    """Whether the node gets a pod of this template, which tolerates what its DaemonSet's pods do."""
+    """Whether the node gets a pod of this template, which must have the controller's tolerations."""
     if template.spec.node_name not in ("", node.metadata.name):
         return False
     if untolerated(node.spec.taints, template.spec.tolerations) is not None:
@@ -41,9 +41,9 @@ def wanted_on(template: Pod, node: Node) -> bool:
 
 
 def tied_to(pod: Pod, node: str) -> Pod:
-    """The pod as it may go to this node only."""
+    """The pod, restricted to this node."""
     requirement = NodeSelectorRequirement(key="metadata.name", operator="In", values=(node,))
-    # Parity: the terms that chose the node give way to its name.
+    # Parity: the template's own terms are replaced by the node name.
     required = NodeSelector(node_selector_terms=(NodeSelectorTerm(match_fields=(requirement,)),))
     affinity = pod.spec.affinity or Affinity()
     node_affinity = replace(
@@ -53,7 +53,7 @@ def tied_to(pod: Pod, node: str) -> Pod:
 
 
 def node_of(pod: Pod) -> str:
-    """The node that a pod is tied to."""
+    """The node that a pod is restricted to."""
     affinity = pod.spec.affinity
     node_affinity = None if affinity is None else affinity.node_affinity
     assert node_affinity is not None, "it is tied to one"
@@ -66,7 +66,7 @@ def _tolerated(key: str, effect: str) -> Toleration:
     return Toleration(key=f"node.kubernetes.io/{key}", operator="Exists", effect=effect)
 
 
-#: The last one is for pods in the host's network only.
+#: The last one is for pods with host networking only.
 _TOLERATIONS = (
     _tolerated("not-ready", "NoExecute"),
     _tolerated("unreachable", "NoExecute"),

@@ -1,7 +1,7 @@
 """Load a cluster's objects from files as an API server would store them.
 
-Defaults are applied, manifests written by hand are validated, workloads get the pods that they ask for, and
-pods and nodes the claims and slices that are made for them.
+Defaults are applied, hand-written manifests are validated, and the pods of workloads, and the claims and slices of pods
+and nodes, are generated.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Filed:
-    """What was read."""
+    """The result."""
 
     objects: Sequence[ApiStruct]
-    #: What was skipped or made up, for the user to know.
+    #: Notes for the user about what was skipped or generated.
     notes: tuple[str, ...]
-    #: Workloads whose pods are among the objects because of their templates: kind, namespace, name.
+    #: Workloads whose pods were generated: kind, namespace, name.
     workloads: tuple[tuple[str, str, str], ...] = ()
 
 
@@ -42,13 +42,13 @@ def objects_of_files(
     recursive: bool = False,
     beside: Sequence[ApiStruct] = (),
 ) -> Filed:
-    """From files, directories and, for `-`, `stdin`; raise LoadError.
+    """Load files, directories and, for `-`, `stdin`; raises LoadError.
 
-    `beside`: objects that are there already; DaemonSets have pods on their nodes, and pods priorities by their classes.
+    `beside`: existing objects; their nodes get DaemonSet pods, and their priority classes apply to pods.
     """
     loaded = load_files(paths, stdin, others=WORKLOADS | {TEMPLATE}, recursive=recursive)
     manifests = (*loaded.raw, *loaded.others)
-    checks = checked(list(zip(manifests, (*loaded.sources, *loaded.other_sources), strict=True)))
+    checks = checked(list(zip(manifests, (*loaded.sources, *loaded.other_sources), strict=True)), loaded.unread)
     made = unmade(manifests, loaded.objects, [obj for obj in (*beside, *loaded.objects) if isinstance(obj, Node)])
     objects, device_notes = with_devices(manifests, (*loaded.objects, *made.objects))
     objects, claim_notes = with_ephemeral_claims(objects)

@@ -1,9 +1,9 @@
 """Read the objects of a live cluster once, with GET requests only.
 
-What the cluster does not serve, or does not let us read, is left out with a note, but for nodes and pods: without them
-there is nothing to say.
+Kinds that the cluster does not serve, or does not allow us to read, are skipped with a note, except for nodes and pods,
+which are required.
 
-Imported by the command that talks to a cluster, when it does: HTTP takes a while to import.
+Imported on use: the HTTP client is slow to import.
 """
 
 from __future__ import annotations
@@ -40,31 +40,31 @@ T = TypeVar("T", bound=ApiStruct)
 
 _NEEDED = (Node, Pod)
 _PAGE = 1000
-#: Objects that cannot be read and are named one by one.
+#: Maximum number of unreadable objects that are listed.
 _NAMED = 3
-#: Somebody waits in front of it: better to hear soon that there is no server.
+#: A user is waiting: fail soon if the server is unreachable.
 _LIMITS = Limits(connect=5.0, silence=30.0, tries=3, connection_tries=1, trying=15.0)
 
 
 class LiveClusterError(ValueError):
     """The cluster cannot be read; says why."""
 
-    #: It is not known which cluster, or as whom.
+    #: Whether no cluster or user is configured.
     nothing_named = False
 
 
 @dataclass
 class LiveCluster:
-    """What was read."""
+    """The result."""
 
     #: The namespace of a bare pod name.
     namespace: str
     objects: list[ApiStruct] = field(default_factory=list)
-    #: What is missing, for the user to know.
+    #: Notes for the user about what is missing.
     notes: list[str] = field(default_factory=list)
-    #: Kinds that the cluster does not have.
+    #: Kinds that the cluster does not serve.
     unserved: list[WatchedKind] = field(default_factory=list)
-    #: Events about the pods that were asked for; None if nobody asked, or they could not be read.
+    #: Events about the requested pods; None if not requested or not readable.
     events: list[Event] | None = None
 
 
@@ -77,9 +77,9 @@ async def read_live_cluster(
     events: EventsWanted | None = None,
     documents: Documents | None = None,
 ) -> LiveCluster:
-    """Raise LiveClusterError.
+    """Raises LiveClusterError.
 
-    `documents` keeps what is read whole, as far as it wants to; `agent` is how the API server knows us.
+    `documents` stores the original objects, as far as needed; `agent` is the User-Agent.
     """
     try:
         connection = connect_from_flags(kubeconfig=kubeconfig, context=context)
@@ -100,7 +100,10 @@ def read_now(
     agent: str,
     documents: Documents | None = None,
 ) -> LiveCluster:
-    """The same for who does not await: a loop of its own in a thread of its own, as a notebook's is turning already."""
+    """Like `read_live_cluster`, for synchronous callers: runs an event loop in another thread.
+
+    A notebook, for example, already has a running event loop.
+    """
     reading = read_live_cluster(kinds, kubeconfig=kubeconfig, context=context, agent=agent, documents=documents)
     with ThreadPoolExecutor(1) as apart:
         return apart.submit(asyncio.run, reading).result()
@@ -135,7 +138,7 @@ class _Reading:
     found: LiveCluster
 
     async def everything(self, kinds: Sequence[WatchedKind]) -> None:
-        # One request first: a server that is not there, or that does not know us, says so once.
+        # Starts with a single request, so that an unreachable server, or failed authentication, is reported once.
         first, *others = kinds
         await self._kind(first)
         results = await asyncio.gather(*map(self._kind, others), return_exceptions=True)
@@ -171,7 +174,7 @@ class _Reading:
             self.found.notes.append(f"{resource}: {len(bad) - _NAMED} more are left out likewise")
 
     async def about(self, key: str) -> None:
-        """The Events of a pod; and the pod itself, should it have finished."""
+        """The Events of a pod; and the pod itself if it has finished."""
         pods = (obj for obj in self.found.objects if isinstance(obj, Pod))
         pod = next((pod for pod in pods if f"{pod.metadata.namespace}/{pod.metadata.name}" == key), None)
         if pod is not None:
@@ -183,11 +186,11 @@ class _Reading:
         try:
             self.found.objects.append(await self.api.get(Pod, name, namespace=namespace))
         except (NotFound, Forbidden, DecodeError):
-            # Whoever looks for it among the objects will say that it is not there.
+            # The lookup among the objects will report that it does not exist.
             return
 
     async def events(self, namespace: str, selector: str) -> list[Event] | None:
-        """`namespace` "": of all. None if the cluster has no events.k8s.io, or does not let us read it."""
+        """`namespace` "": all. None if events.k8s.io is not served or not readable."""
         try:
             listings = await _listed(self.api, Event, namespace=namespace, field_selector=selector)
         except NotFound:
@@ -199,7 +202,7 @@ class _Reading:
 
 
 async def _listed(api: Api, kind: type[T], **selection: Any) -> list[Listing[T]]:
-    """All pages; a list that took longer than the server keeps its version is read again in one piece."""
+    """All pages; if the continue token expires, the list is read again in one piece."""
     pages: list[Listing[T]] = []
     continue_ = ""
     while not pages or continue_:

@@ -1,8 +1,8 @@
 """Validate manifests as an API server would, if a package provides the checks.
 
-Packages offer a check by the entry-point group `stowplan.manifest_checks`: a function that takes an object and yields
-(whether it must not be read as if it were right, what is wrong). The embedded cluster has one; the scheduler's image is
-without. What a cluster has stored was accepted there, and is not checked again.
+Packages provide a check through the entry-point group `stowplan.manifest_checks`: a function that takes an object and
+yields (whether it is fatal, the problem). The embedded cluster has one; the scheduler's image does not include it.
+Objects that a cluster has stored were validated there, and are not checked again.
 """
 
 from __future__ import annotations
@@ -20,19 +20,25 @@ if TYPE_CHECKING:
     Check = Callable[[Mapping[str, Any]], Iterable[tuple[bool, str]]]
 
 ENTRY_POINT_GROUP = "stowplan.manifest_checks"
-#: Notes that are told in full.
+#: Maximum number of notes.
 _TOLD = 5
 
 
-def checked(manifests: Sequence[tuple[Mapping[str, Any], object]]) -> list[str]:
-    """What to say of them; raise LoadError. Each manifest comes with the place it is from."""
-    written = [(manifest, place) for manifest, place in manifests if _is_written_by_hand(manifest)]
+def checked(
+    manifests: Sequence[tuple[Mapping[str, Any], object]], unread: Sequence[tuple[Mapping[str, Any], object]] = ()
+) -> list[str]:
+    """Notes about the manifests; raises LoadError. Each manifest comes with its location.
+
+    `unread`: those that the scheduler does not read, so that nothing in them misleads.
+    """
+    written = [(manifest, place, True) for manifest, place in manifests if _is_written_by_hand(manifest)]
+    written += [(manifest, place, False) for manifest, place in unread if _is_written_by_hand(manifest)]
     errors: list[str] = []
     notes: list[str] = []
     for check in _checks() if written else ():
-        for manifest, place in written:
+        for manifest, place, is_read in written:
             for misleads, problem in check(manifest):
-                (errors if misleads else notes).append(f"{place}: {_name(manifest)}: {problem}")
+                (errors if misleads and is_read else notes).append(f"{place}: {_name(manifest)}: {problem}")
     if errors:
         raise LoadError(errors)
     told = [f"{note}; an API server would refuse it" for note in notes[:_TOLD]]
@@ -51,7 +57,7 @@ def _is_written_by_hand(manifest: Mapping[str, Any]) -> bool:
 
 
 def _runs(manifest: Mapping[str, Any]) -> bool:
-    """A pod that somebody has put on a node for a trial says more of the node than of itself."""
+    """A hand-written pod with a node name describes the node's usage rather than the pod itself."""
     spec = manifest.get("spec")
     return manifest["kind"] == "Pod" and isinstance(spec, dict) and bool(spec.get("nodeName"))
 

@@ -1,4 +1,4 @@
-"""Claims that a controller would make for generic ephemeral volumes of pods.
+"""Claims that a controller would create for generic ephemeral volumes of pods.
 
 Upstream: pkg/controller/volume/ephemeral.
 """
@@ -38,7 +38,7 @@ def ephemeral_claims(pod: Pod) -> Iterator[PersistentVolumeClaim]:
 
 
 def with_ephemeral_claims(objects: Sequence[ApiStruct]) -> tuple[list[ApiStruct], list[str]]:
-    """(the objects with those claims of pods without a node that are not among them, what to say of it)."""
+    """(the objects with missing claims of pending pods added, notes)."""
     there = {_key(obj) for obj in objects if isinstance(obj, PersistentVolumeClaim)}
     pods = (obj for obj in objects if isinstance(obj, Pod) and not obj.spec.node_name)
     claims = [claim for pod in pods for claim in ephemeral_claims(pod) if _key(claim) not in there]

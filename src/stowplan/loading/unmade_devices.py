@@ -1,7 +1,7 @@
-"""What controllers and drivers would make for devices: claims from templates, and slices from annotations.
+"""Objects that controllers and drivers would create for devices: claims from templates, and slices from annotations.
 
-A file that people write has a pod that names a ResourceClaimTemplate, and no claim; its nodes may have the annotation
-`stowplan.io/devices`, from which the driver of `stowplan up` makes slices. What is there already is left alone.
+A hand-written file has a pod that names a ResourceClaimTemplate, but no claim; its nodes may have the annotation
+`stowplan.io/devices`, from which the driver of `stowplan up` creates slices. Existing objects are left alone.
 
 Upstream: pkg/controller/resourceclaim.
 """
@@ -32,7 +32,7 @@ TEMPLATE = "ResourceClaimTemplate"
 def with_devices(
     manifests: Iterable[Mapping[str, Any]], objects: Sequence[ApiStruct]
 ) -> tuple[list[ApiStruct], list[str]]:
-    """(the objects with what was made for devices, what to say of it); raise LoadError."""
+    """(the objects with generated ones added, notes); raises LoadError."""
     slices = [made for node in objects if isinstance(node, Node) for made in _slices(node, objects)]
     found, claims = _with_claims(claim_templates(manifests), objects)
     notes = []
@@ -47,7 +47,7 @@ def with_devices(
 
 
 def claim_for(pod: Pod, entry: str, spec: ResourceClaimSpec) -> ResourceClaim:
-    """The claim that is made for an entry of a pod."""
+    """The claim that is generated for an entry of a pod."""
     of_pod = pod.metadata
     owner = OwnerReference(api_version="v1", kind="Pod", name=of_pod.name, uid=of_pod.uid, controller=True)
     metadata = ObjectMeta(
@@ -60,7 +60,7 @@ def claim_for(pod: Pod, entry: str, spec: ResourceClaimSpec) -> ResourceClaim:
 
 
 def claim_templates(manifests: Iterable[Mapping[str, Any]]) -> dict[str, ResourceClaimSpec]:
-    """`namespace/name` -> what the claims of a template ask for."""
+    """`namespace/name` -> the claim spec of a template."""
     found = {}
     for manifest in manifests:
         if manifest["kind"] != TEMPLATE:
@@ -94,7 +94,7 @@ def _with_claims(
 
 
 def _unmade(pod: Pod, templates: Mapping[str, ResourceClaimSpec]) -> Iterator[tuple[str, ResourceClaimSpec]]:
-    """Entries of a pod that name a template which is there, and have no claim."""
+    """Entries of a pod that name an existing template, and have no claim."""
     known = {status.name for status in pod.status.resource_claim_statuses}
     for entry in pod.spec.resource_claims:
         spec = templates.get(f"{pod.metadata.namespace or 'default'}/{entry.resource_claim_template_name}")

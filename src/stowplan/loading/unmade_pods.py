@@ -1,8 +1,8 @@
 """Pods that controllers would create for the workloads in manifests.
 
-A file that people write has a Deployment, and no pod. What they ask is where its pods would go: as many are made as
-the workload asks for, and wait. A workload that was read from a cluster has its pods there, or none for a reason; and
-one of which the files have any pod is left alone.
+A hand-written file has a Deployment, but no pods; the question is where its pods would go. So its pods are generated,
+and pending. A workload that was read from a cluster has its pods there, or none for a reason; and a workload with any
+pod in the files is left alone.
 
 Upstream: pkg/controller (deployment, statefulset, job, replicaset, daemon).
 """
@@ -28,25 +28,25 @@ if TYPE_CHECKING:
     from stowplan.api.meta import ApiStruct
     from stowplan.api.types import Node
 
-#: Workloads that have a note each.
+#: Maximum number of workloads with a note each.
 _TOLD = 3
-#: Kinds whose pods are made here. A CronJob's hang on the time.
+#: Kinds whose pods are generated. Those of a CronJob depend on the time.
 WORKLOADS = frozenset(("Deployment", "StatefulSet", "ReplicaSet", "ReplicationController", "Job", "DaemonSet"))
 
 
 @dataclass(frozen=True)
 class Unmade:
-    """Pods and what comes with them."""
+    """Generated pods and related objects."""
 
     objects: tuple[ApiStruct, ...]
-    #: What to say of it.
+    #: Notes about them.
     notes: tuple[str, ...]
-    #: Whose they are: kind, namespace, name; also of those that want none.
+    #: Their workloads: kind, namespace, name; including those with zero replicas.
     workloads: tuple[tuple[str, str, str], ...]
 
 
 def unmade(manifests: Iterable[Mapping[str, Any]], objects: Sequence[ApiStruct], nodes: Sequence[Node]) -> Unmade:
-    """Of workloads without pods among the objects, DaemonSets' for the nodes; raise LoadError."""
+    """Generate pods of workloads without any, and of DaemonSets for the nodes; raises LoadError."""
     pods = [obj for obj in objects if isinstance(obj, Pod)]
     made: list[ApiStruct] = []
     notes = []
@@ -106,7 +106,7 @@ def _replicas(manifest: Mapping[str, Any]) -> int:
 
 
 def _of_daemon_set(manifest: Mapping[str, Any], nodes: Iterable[Node]) -> Iterator[Pod]:
-    """One for each node that its template suits."""
+    """One for each node that matches its template."""
     template = tolerating(pod_of(manifest))
     owner = convert(owner_of(manifest), OwnerReference)
     for index, node in enumerate(node for node in nodes if wanted_on(template, node)):
@@ -138,7 +138,7 @@ def _made(manifest: Mapping[str, Any]) -> Iterator[ApiStruct]:
 
 
 def owner_of(manifest: Mapping[str, Any]) -> dict[str, Any]:
-    """A Deployment has its pods through a ReplicaSet that is named after it."""
+    """A Deployment owns its pods through a ReplicaSet named after it."""
     kind, name = manifest["kind"], manifest["metadata"].get("name") or ""
     if kind == "Deployment":
         kind, name = "ReplicaSet", f"{name}-0"
@@ -159,7 +159,7 @@ def _volume(claim: Mapping[str, Any], pod: str) -> dict[str, Any]:
 
 
 def claim_of(manifest: Mapping[str, Any], template: Mapping[str, Any], pod: str) -> PersistentVolumeClaim:
-    """The claim of one of a StatefulSet's pods, by one of its volumeClaimTemplates; raise LoadError."""
+    """A StatefulSet pod's claim for one of its volumeClaimTemplates; raises LoadError."""
     metadata = template.get("metadata") or {}
     about = {**metadata, "name": f"{metadata.get('name')}-{pod}", "namespace": _namespace(manifest)}
     found = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": about, "spec": template.get("spec") or {}}

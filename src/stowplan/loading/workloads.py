@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def pod_of(manifest: Mapping[str, Any]) -> Pod:
-    """The pod that an object makes, or is; raise LoadError."""
+    """The pod template of an object, or the pod itself; raises LoadError."""
     kind, metadata = manifest.get("kind"), manifest.get("metadata") or {}
     name = f"{kind} {metadata.get('namespace') or 'default'}/{metadata.get('name')}"
     if kind == "Pod":
@@ -39,7 +39,7 @@ def pod_of(manifest: Mapping[str, Any]) -> Pod:
 
 
 def workload_of(pod: Pod) -> tuple[str, str] | None:
-    """Kind and name of what `belongs_to` knows the pod by: a Deployment rather than its ReplicaSet."""
+    """Kind and name of the workload as in `belongs_to`: a Deployment rather than its ReplicaSet."""
     owner = controller_of(pod.metadata)
     if owner is None:
         return None
@@ -48,7 +48,7 @@ def workload_of(pod: Pod) -> tuple[str, str] | None:
 
 
 def belongs_to(pod: Pod, kind: str, name: str) -> bool:
-    """Whether a controller manages the pod; a Deployment does through a ReplicaSet that is named after it."""
+    """Whether a controller manages the pod; a Deployment does so through a ReplicaSet named after it."""
     owner = controller_of(pod.metadata)
     if owner is None:
         return False

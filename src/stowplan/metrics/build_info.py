@@ -1,6 +1,6 @@
 """Build information and feature gates as gauges.
 
-The labels are the reference's. Where they speak of Go they tell of Python instead.
+The labels are the reference's. Those about Go contain information about Python.
 
 Upstream: staging/src/k8s.io/component-base/metrics/{version.go,prometheus/feature,prometheus/compatversion}.
 """
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BuildInfo:
-    """As /version has it."""
+    """As in /version."""
 
     major: str
     minor: str
@@ -35,7 +35,7 @@ class BuildInfo:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompatibilityVersions:
-    """The release it is, the one it behaves as, and the oldest it can run beside."""
+    """The binary version, the emulated version, and the minimum compatibility version."""
 
     component: str = "kube"
     binary: str
@@ -55,13 +55,13 @@ def register_build_info(registry: MetricsRegistry, info: BuildInfo) -> None:
 def register_version_info(registry: MetricsRegistry, versions: CompatibilityVersions) -> None:
     registry.gauge_vec(
         "version_info",
-        "Always 1; the labels tell which versions of the component it is and stands for.",
+        "Always 1; the labels have the binary, emulation and minimum compatibility versions.",
         tuple(field.name for field in fields(CompatibilityVersions)),
     ).with_label_values(*astuple(versions)).set(1.0)
 
 
 def register_features(registry: MetricsRegistry, features: Iterable[tuple[str, str, bool]]) -> None:
-    """`features`: name, stage (ALPHA, BETA, DEPRECATED, or "" for what is generally available), whether it is on."""
+    """`features`: name, stage (ALPHA, BETA, DEPRECATED, or "" for GA), whether it is enabled."""
     enabled = registry.gauge_vec(
         "kubernetes_feature_enabled",
         "Whether a feature gate is on (1) or off (0), with the stage it is in.",

@@ -1,8 +1,7 @@
 """Metrics of the API client and of leader election.
 
-Two groups are registered for the names' sake and stay silent here: work queues, as nothing in this process is one, and
-the caches of transports, as a client has one connection pool of its own. Plain ones among them show their zero, as the
-reference does.
+Two groups only exist for their names: work queues, which this process does not have, and transport caches, as a client
+has a single connection pool. Metrics without labels among them are exported as zero, like in the reference.
 
 Upstream: staging/src/k8s.io/component-base/metrics/prometheus/{restclient,clientgo/leaderelection,workqueue}.
 """
@@ -31,7 +30,7 @@ _FROM_10_NS = exponential_buckets(10e-9, 10, 10)
 
 
 class ClientMetrics:
-    """One attribute a metric, named as the metric."""
+    """One attribute per metric, with the metric's name."""
 
     def __init__(self, registry: MetricsRegistry) -> None:
         self._requests(registry)
@@ -60,16 +59,16 @@ class ClientMetrics:
             "rest_client_request_size_bytes", "Bytes that requests sent.", by_host, _BYTES
         )
         self.rest_client_response_size_bytes: HistogramVec = registry.histogram_vec(
-            "rest_client_response_size_bytes", "Bytes that answers brought.", by_host, _BYTES
+            "rest_client_response_size_bytes", "Size of responses in bytes.", by_host, _BYTES
         )
         self.rest_client_request_retries_total: CounterVec = registry.counter_vec(
             "rest_client_request_retries_total",
-            "Requests that were sent again, by what the first brought.",
+            "Retried requests, by the first outcome.",
             ("code", "verb", "host"),
         )
 
     def _exec_plugins(self, registry: MetricsRegistry) -> None:
-        #: Infinite as long as no exec plugin has brought a certificate.
+        #: Infinite until an exec plugin has returned a certificate.
         self.rest_client_exec_plugin_ttl_seconds: Gauge = registry.gauge(
             "rest_client_exec_plugin_ttl_seconds",
             "Seconds until the first client certificate of an exec plugin expires; +Inf if there is none.",
@@ -109,7 +108,7 @@ class ClientMetrics:
     def _leader_election(self, registry: MetricsRegistry) -> None:
         self.leader_election_master_status: GaugeVec = registry.gauge_vec(
             "leader_election_master_status",
-            "Whether this process holds the lease of this name (1) or stands by (0). Group by name.",
+            "Whether this process holds the lease of this name (1) or is a standby (0). Group by name.",
             ("name",),
         )
         self.leader_election_slowpath_total: CounterVec = registry.counter_vec(

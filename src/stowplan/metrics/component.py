@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class ComponentMetrics:
-    """Made once, before anything is counted."""
+    """Created once, before anything is counted."""
 
     def __init__(
         self,
@@ -38,7 +38,7 @@ class ComponentMetrics:
         versions: CompatibilityVersions,
         stowplan_version: str,
     ) -> None:
-        """`features`: name, stage ("" for what is generally available) and whether it is on, for each known gate."""
+        """`features`: name, stage ("" for GA) and whether it is enabled, for each known gate."""
         self.registry = registry = MetricsRegistry(options)
         self.scheduler = SchedulerMetrics(registry, gates=gates)
         self.client = ClientMetrics(registry)

@@ -1,8 +1,8 @@
 """Render metrics in the format that the client accepts: Prometheus 0.0.4 or OpenMetrics 1.0.
 
-OpenMetrics is for readers that take nothing else. It spells the bounds of buckets otherwise ("1.0" for "1"), which are
-part of a series' name: a Prometheus that takes both, and prefers OpenMetrics, would not find the series again that the
-reference gave it, as that never speaks OpenMetrics. Protocol buffers are not offered; who prefers them takes text too.
+OpenMetrics is only used for clients that accept nothing else. It formats bucket bounds differently ("1.0" for "1"), and
+these are labels: for a Prometheus that prefers OpenMetrics, the series would differ from those of the reference, which
+never uses OpenMetrics. Protocol buffers are not offered; clients that prefer them accept text, too.
 
 Upstream: github.com/prometheus/client_golang/prometheus/promhttp/http.go.
 """
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from stowplan.metrics.samples import Family
 
-#: Names have no characters that would need escaping, which is the scheme that the reference names.
+#: Names contain no characters that need escaping; the scheme is the reference's.
 TEXT = "text/plain; version=0.0.4; charset=utf-8; escaping=underscores"
 OPENMETRICS = "application/openmetrics-text; version=1.0.0; charset=utf-8"
 

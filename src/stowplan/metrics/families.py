@@ -1,8 +1,8 @@
 """Counters, gauges and histograms with minimal overhead.
 
-A metric is a family with a name; under it is one child for each combination of label values, and only children are
-moved. A hot path asks for its child once, keeps it, and moves it for the price of an attribute. That price is why these
-are ours and not prometheus_client's, whose children take a lock for each move (CPython 3.11, median, ns):
+A metric is a family with a name, which has one child per combination of label values; only children are updated. A hot
+path keeps a reference to its child, and updates it at the cost of an attribute access. That is why these are not
+prometheus_client's, whose children take a lock for each update (CPython 3.11, median, ns):
 
     ======================  ====  =================
     .                       ours  prometheus_client
@@ -10,11 +10,11 @@ are ours and not prometheus_client's, whose children take a lock for each move (
     Counter.inc()             45                310
     Gauge.set(x)              35                290
     Histogram.observe(x)     125                720
-    to ask for a child       100               1000
+    with_label_values()      100               1000
     ======================  ====  =================
 
-Nothing here locks: one event loop owns all metrics. How they are written out is the business of `exposition`; names,
-help and stability are the registry's.
+There are no locks: one event loop owns all metrics. `exposition` encodes them; names, help and stability are in the
+registry.
 
 Upstream: staging/src/k8s.io/component-base/metrics/{counter,gauge,histogram,opts}.go.
 """
@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-#: What a label value outside the family's allow-list is counted as.
+#: Replaces a label value outside the family's allow-list.
 UNEXPECTED = "unexpected"
 
 
@@ -50,13 +50,13 @@ class _Number:
 
 
 class Counter(_Number):
-    """Only goes up; `value` may be added to directly where a call is too much."""
+    """Monotonic; `value` may be incremented directly where a call is too expensive."""
 
     __slots__ = ()
 
 
 class Gauge(_Number):
-    """What is true now."""
+    """A current value."""
 
     __slots__ = ()
 
@@ -68,14 +68,14 @@ class Gauge(_Number):
 
 
 class Histogram:
-    """How often values fell between the bounds; a value on a bound belongs below it."""
+    """Counts of values by bucket; a value equal to a bound belongs to the lower bucket."""
 
     __slots__ = ("bounds", "counts", "sum")
 
     def __init__(self, bounds: tuple[float, ...]) -> None:
         #: Upper bounds, ascending, without +Inf.
         self.bounds = bounds
-        #: Observations by bucket, not cumulative; the last is above every bound.
+        #: Observations by bucket, not cumulative; the last is above all bounds.
         self.counts = [0] * (len(bounds) + 1)
         self.sum = 0.0
 
@@ -100,7 +100,7 @@ Child = TypeVar("Child", Counter, Gauge, Histogram)
 
 
 class Vec(Generic[Child]):
-    """The children of one family, by their label values; a child appears once it has been asked for."""
+    """The children of one family, by their label values; a child is exported once it has been requested."""
 
     def __init__(
         self,
@@ -110,31 +110,31 @@ class Vec(Generic[Child]):
         allowed: Mapping[str, frozenset[str]] = MappingProxyType({}),
         unexpected: Counter | None = None,
     ) -> None:
-        """`allowed`: the values a label may have; all others share one child and are counted in `unexpected`."""
+        """`allowed`: the allowed values of a label; all others share one child and are counted in `unexpected`."""
         self.labels = labels
         self._make: Callable[[], Child] = make
         self._allowed = tuple(allowed.get(label) for label in labels)
         self._unexpected = unexpected or Counter()
         self._children: dict[tuple[str, ...], Child] = {}
-        #: Keys that a reset took from view. They come back when they are asked for or moved again.
+        #: Keys that were reset. They are exported again once they are requested or updated.
         self._unseen: set[tuple[str, ...]] = set()
 
     def with_label_values(self, *values: str) -> Child:
-        """The child for these values, which stand in the order of `labels`. It stays valid for good."""
+        """The child for these values, in the order of `labels`. It stays valid."""
         child = self._children.get(values)
         if child is None or (self._unseen and values in self._unseen):
             child = self._child(self._within_the_allowed(values))
         return child
 
     def reset(self) -> None:
-        """Back to nothing observed: children are zero, and out of view until they are used again."""
+        """Reset children to zero, and hide them until they are used again."""
         for child in self._children.values():
             child.clear()
         if self.labels:
             self._unseen.update(self._children)
 
     def series(self) -> Iterator[tuple[tuple[str, ...], Child]]:
-        """The children to show, by their label values."""
+        """The children to export, by their label values."""
         for values, child in self._children.items():
             if values not in self._unseen or not child.is_clear:
                 yield values, child

@@ -1,7 +1,7 @@
 """OpenMetrics 1.0 output by prometheus_client.
 
 It differs from the Prometheus text in more than its framing. Bucket bounds have a decimal point ("1.0" for "1"), and as
-they are labels, the series differ. A counter without the suffix "_total", which is mandatory here, has unknown type.
+they are labels, the series differ. A counter without the mandatory suffix "_total" has unknown type.
 
 Upstream: github.com/prometheus/common/expfmt/openmetrics_create.go.
 """
@@ -25,14 +25,14 @@ _TOTAL = "_total"
 
 
 def openmetrics(families: Iterable[Family]) -> bytes:
-    from prometheus_client.openmetrics.exposition import generate_latest  # when it is asked for, not before
+    from prometheus_client.openmetrics.exposition import generate_latest  # imported on use
 
     body: bytes = generate_latest(_Page(families))  # type: ignore[no-untyped-call]
     return body
 
 
 class _Page:
-    """What prometheus_client's writer takes for a registry."""
+    """The part of a registry that prometheus_client's writer uses."""
 
     def __init__(self, families: Iterable[Family]) -> None:
         self._families = families

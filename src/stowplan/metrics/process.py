@@ -1,8 +1,8 @@
 """Process metrics, read when scraped.
 
-`process_*` are named as every Prometheus library names them, network bytes included; `python_*` as Python's does, in
-place of the `go_*` of the reference, which would say nothing here. What the platform does not tell is left out: without
-/proc no `process_*` appear.
+`process_*` have the names that all Prometheus libraries use, including network bytes; `python_*` have those of the
+Python library, instead of the reference's `go_*`. Metrics that the platform does not support are omitted: without /proc
+there are no `process_*`.
 
 Upstream: github.com/prometheus/client_golang/prometheus/process_collector_procfsenabled.go, and
 staging/src/k8s.io/component-base/metrics/processstarttime.go.
@@ -22,14 +22,14 @@ if TYPE_CHECKING:
     from stowplan.metrics.registry import MetricsRegistry
 
 _PROC = Path("/proc")
-#: What a limit that is none reads as.
+#: The value of an unlimited limit.
 _UNLIMITED = float((1 << 64) - 1)
 _START_HELP = "When the process was started, in seconds since 1970."
 
 
 @dataclass(frozen=True, slots=True)
 class _Stat:
-    """What /proc/self/stat tells, in seconds and bytes."""
+    """Values from /proc/self/stat, in seconds and bytes."""
 
     cpu: float
     since_boot: float
@@ -38,7 +38,7 @@ class _Stat:
 
 
 class ProcessMetrics:
-    """The `process_*` of the main page. Each appears once it could be read."""
+    """The `process_*` metrics of the main page. Each is exported once it could be read."""
 
     def __init__(self, registry: MetricsRegistry, *, proc: Path = _PROC) -> None:
         self._proc = proc
@@ -100,7 +100,7 @@ class ProcessMetrics:
 
 
 class PythonMetrics:
-    """The interpreter: its version, and what its garbage collector did."""
+    """The interpreter's version and garbage collector statistics."""
 
     def __init__(self, registry: MetricsRegistry) -> None:
         generation = ("generation",)
@@ -125,7 +125,7 @@ class PythonMetrics:
 
 
 def register_start_time(registry: MetricsRegistry, *, proc: Path = _PROC) -> None:
-    """The start of the process alone, for a page that counts: readers tell a restart by it."""
+    """Only the process start time, for pages with counters, so that scrapers detect restarts."""
     start = registry.gauge_vec("process_start_time_seconds", _START_HELP, ())
     try:
         started = _boot_time(proc) + _stat(proc).since_boot
@@ -153,7 +153,7 @@ def _gauge(registry: MetricsRegistry, name: str, help: str) -> GaugeVec:
 
 
 def _stat(proc: Path) -> _Stat:
-    # The name of the program, in brackets, may hold anything; what follows the last bracket starts at the third field.
+    # The program name, in brackets, may contain anything; the third field follows the last bracket.
     fields = (proc / "self" / "stat").read_text().rpartition(")")[2].split()
     ticks = os.sysconf("SC_CLK_TCK")
     return _Stat(

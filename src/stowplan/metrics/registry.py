@@ -1,9 +1,9 @@
 """A registry of metrics, with the flags that hide or show them.
 
-Families enter when they are made and stay. None is deprecated in this release, so none is hidden for that reason, and
---show-hidden-metrics-for-version has nothing to show. A disabled one is made like any other, so that who moves it need
-not know, but never shown. Numbers that only exist elsewhere (queue lengths, /proc) are read when the page is, by a
-function given to `at_scrape`.
+Families are added when they are created and stay. None is deprecated in this release, so
+--show-hidden-metrics-for-version has no effect. A disabled one is created like any other, so that its users need not
+know, but never exported. Values that are stored elsewhere (queue lengths, /proc) are read at each scrape, by a function
+passed to `at_scrape`.
 
 Upstream: staging/src/k8s.io/component-base/metrics/{registry,metric,options}.go.
 """
@@ -22,23 +22,23 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
     from typing import Self
 
-#: INTERNAL and ALPHA may change, BETA and STABLE may not; "" is for metrics outside Kubernetes' rules (process_*).
+#: INTERNAL and ALPHA may change, BETA and STABLE may not; "" is for metrics that are not Kubernetes' (process_*).
 Stability = Literal["INTERNAL", "ALPHA", "BETA", "STABLE", ""]
 Labels = tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetricsOptions:
-    """What the flags say: --disabled-metrics, and --allow-metric-labels or its manifest."""
+    """The flags --disabled-metrics, and --allow-metric-labels or its manifest."""
 
-    #: Full names of metrics that are not to be shown.
+    #: Full names of metrics that are not exported.
     disabled: frozenset[str] = frozenset()
-    #: By full name and label, the values the label may have; any other becomes "unexpected".
+    #: (full name, label) -> allowed values; any other becomes "unexpected".
     allowed_values: Mapping[tuple[str, str], frozenset[str]] = field(default_factory=lambda: MappingProxyType({}))
 
     @classmethod
     def of(cls, *, disabled: Iterable[str] = (), allow_labels: Mapping[str, str] = MappingProxyType({})) -> Self:
-        """From the flags as they are read: names, and "metric,label" with the values "v1,v2". Both are valid."""
+        """From parsed and valid flags: names, and "metric,label" -> "v1,v2"."""
         allowed = {}
         for key, values in allow_labels.items():
             metric, _, label = key.partition(",")
@@ -47,7 +47,7 @@ class MetricsOptions:
 
 
 class MetricsRegistry:
-    """Makes families and shows them. Two families of one name are a bug."""
+    """Creates and exports families. Two families with the same name are a bug."""
 
     def __init__(self, options: MetricsOptions | None = None) -> None:
         self.options = options or MetricsOptions()
@@ -79,7 +79,7 @@ class MetricsRegistry:
         self, name: str, help: str, buckets: tuple[float, ...], *, stability: Stability = "ALPHA"
     ) -> Histogram:
         vector = self._histogram_vec(name, help, (), buckets, stability)
-        # Parity: a reset forgets the children of vectors, not a histogram that stands alone.
+        # Parity: a reset drops the children of vectors, but not a histogram without labels.
         return vector.with_label_values()
 
     def histogram_vec(
@@ -90,11 +90,11 @@ class MetricsRegistry:
         return vector
 
     def at_scrape(self, refresh: Callable[[], None]) -> None:
-        """Have `refresh` set its metrics each time before they are shown."""
+        """Call `refresh` before each scrape, to set its metrics."""
         self._refreshers.append(refresh)
 
     def register_meta_metrics(self) -> None:
-        """Show what is known of the metrics themselves. Only the main page does."""
+        """Export metrics about the metrics. Only for the main page."""
         self._enter(
             "registered_metrics_total",
             "Metrics that are registered, by stability and the version that deprecated them.",
@@ -113,16 +113,16 @@ class MetricsRegistry:
         )
 
     def families(self) -> Iterator[Family]:
-        """What is to be shown, by name, with numbers of this moment."""
+        """The exported families by name, with current values."""
         for refresh in self._refreshers:
             refresh()
         for name in sorted(self._families):
             yield self._families[name]
 
     def reset(self) -> None:
-        """Forget what was counted and observed, as DELETE /metrics does.
+        """Reset counters and histograms, for DELETE /metrics.
 
-        Gauges stay: they say what is true now, and upstream's, which it forgets, are wrong until they are next set.
+        Gauges are kept: they are current values, and upstream's, which are reset, are wrong until they are next set.
         """
         for reset in self._resets:
             reset()
@@ -158,7 +158,7 @@ class MetricsRegistry:
 
 
 def exponential_buckets(start: float, factor: float, count: int) -> tuple[float, ...]:
-    """`count` bounds, each `factor` times the one before, multiplied step by step as upstream does."""
+    """`count` bounds, each `factor` times the one before, multiplied step by step like upstream's."""
     bounds = []
     for _ in range(count):
         bounds.append(start)

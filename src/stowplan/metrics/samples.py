@@ -15,7 +15,7 @@ Kind = Literal["counter", "gauge", "histogram"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Family:
-    """One metric and its series: label values, in the order of `labels`, and what they measure."""
+    """One metric and its series: label values, in the order of `labels`, and their children."""
 
     name: str
     help: str

@@ -1,6 +1,6 @@
 """kube-scheduler's metrics: one attribute per metric, named without "scheduler_".
 
-A metric behind a feature gate that is off has its attribute all the same, in a registry that nobody shows.
+Metrics behind a disabled feature gate exist as well, in a registry that is not exported.
 
 Upstream: pkg/scheduler/metrics/metrics.go, pkg/scheduler/framework/plugins/volumebinding/metrics/metrics.go.
 """
@@ -143,7 +143,7 @@ class SchedulerMetrics:
         )
         self.plugin_evaluation_total: CounterVec = registry.counter_vec(
             "scheduler_plugin_evaluation_total",
-            "How often a plugin was asked at PreFilter, Filter, PreScore or Score.",
+            "Number of rows that a plugin evaluated at PreFilter, Filter, PreScore or Score.",
             ("plugin", "extension_point", "profile"),
             stability="BETA",
         )
@@ -237,7 +237,7 @@ class SchedulerMetrics:
     def _resource_claims(self) -> None:
         self.resourceclaim_creates_total: CounterVec = self._behind("DRAExtendedResource").counter_vec(
             "scheduler_resourceclaim_creates_total",
-            "ResourceClaims asked to be created for extended resources.",
+            "Attempts to create ResourceClaims for extended resources.",
             ("status",),
         )
         conditions = self._behind("DRADeviceBindingConditions")

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 _FROM_1_MS = exponential_buckets(0.001, 2, 15)
 _REVIEW = (0.25, 0.5, 0.7, 1.0, 1.5, 3.0, 5.0, 10.0)
-#: The buckets of a Prometheus library that is told none.
+#: The default buckets of Prometheus libraries.
 _DEFAULT = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 _HOUR = 3600.0
 _DAY = 24 * _HOUR
@@ -28,7 +28,7 @@ _LIFETIME = (
 
 
 class ServingMetrics:
-    """One attribute a metric, named as the metric."""
+    """One attribute per metric, with the metric's name."""
 
     def __init__(self, registry: MetricsRegistry) -> None:
         self._authentication(registry)
@@ -36,13 +36,13 @@ class ServingMetrics:
         self._authorization(registry)
 
     def _authentication(self, registry: MetricsRegistry) -> None:
-        #: Few names are shown as they are: see `user_class`.
+        #: Few user names are exported unchanged: see `user_class`.
         self.authenticated_user_requests: CounterVec = registry.counter_vec(
-            "authenticated_user_requests", "Requests whose user is known, by kind of user name.", ("username",)
+            "authenticated_user_requests", "Authenticated requests, by user name (well-known ones only).", ("username",)
         )
         self.authentication_attempts: CounterVec = registry.counter_vec(
             "authentication_attempts",
-            "Requests by whether their user could be told: success, failure, error.",
+            "Authentication attempts by result: success, failure, error.",
             ("result",),
         )
         self.authentication_duration_seconds: HistogramVec = registry.histogram_vec(
@@ -57,7 +57,7 @@ class ServingMetrics:
             _LIFETIME,
         )
         self.apiserver_delegated_authn_request_total: CounterVec = registry.counter_vec(
-            "apiserver_delegated_authn_request_total", "Token reviews asked for, by status code.", ("code",)
+            "apiserver_delegated_authn_request_total", "Token reviews sent, by status code.", ("code",)
         )
         self.apiserver_delegated_authn_request_duration_seconds: HistogramVec = registry.histogram_vec(
             "apiserver_delegated_authn_request_duration_seconds",
@@ -98,7 +98,7 @@ class ServingMetrics:
             _FROM_1_MS,
         )
         self.apiserver_delegated_authz_request_total: CounterVec = registry.counter_vec(
-            "apiserver_delegated_authz_request_total", "Access reviews asked for, by status code.", ("code",)
+            "apiserver_delegated_authz_request_total", "Access reviews sent, by status code.", ("code",)
         )
         self.apiserver_delegated_authz_request_duration_seconds: HistogramVec = registry.histogram_vec(
             "apiserver_delegated_authz_request_duration_seconds",
@@ -112,7 +112,7 @@ _NAMED_USERS = frozenset(("admin", "client", "kube_proxy", "kubelet", "system:se
 
 
 def user_class(username: str) -> str:
-    """The label for a user: few series, and no names of people among them."""
+    """The label for a user: bounded in number, and without names of people."""
     if username in _NAMED_USERS:
         return username
     return "email_id" if "@" in username else "other"

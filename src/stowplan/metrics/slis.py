@@ -13,23 +13,23 @@ if TYPE_CHECKING:
 
 
 class HealthMetrics:
-    """What health checks said last, and how often."""
+    """The last results of health checks, and their counts."""
 
     def __init__(self, registry: MetricsRegistry) -> None:
         self.kubernetes_healthcheck: GaugeVec = registry.gauge_vec(
             "kubernetes_healthcheck",
-            "What a health check said last: 1 is healthy.",
+            "Last result of a health check: 1 is healthy.",
             ("name", "type"),
             stability="STABLE",
         )
         self.kubernetes_healthchecks_total: CounterVec = registry.counter_vec(
             "kubernetes_healthchecks_total",
-            "What health checks said, over all times they were asked.",
+            "Cumulative results of health checks.",
             ("name", "type", "status"),
             stability="STABLE",
         )
 
     def observe(self, name: str, type: str, ok: bool) -> None:
-        """`type` is the endpoint that asked: healthz, livez or readyz."""
+        """`type` is the requested endpoint: healthz, livez or readyz."""
         self.kubernetes_healthcheck.with_label_values(name, type).set(1.0 if ok else 0.0)
         self.kubernetes_healthchecks_total.with_label_values(name, type, "success" if ok else "error").inc()

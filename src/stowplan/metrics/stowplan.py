@@ -1,6 +1,6 @@
 """Stowplan's own metrics, prefixed "stowplan_".
 
-Who has the numbers sets them at the scrape (`registry.at_scrape`), unless noted; vectors show nothing until then.
+Set at the scrape (`registry.at_scrape`), unless noted; vectors have no children before.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ if TYPE_CHECKING:
 
 
 class StowplanMetrics:
-    """One attribute a metric, named as the metric without "stowplan_"."""
+    """One attribute per metric, named without "stowplan_"."""
 
     def __init__(self, registry: MetricsRegistry, *, version: str) -> None:
         registry.gauge_vec(
             "stowplan_build_info", "Always 1; the label tells which Stowplan runs.", ("version",)
         ).with_label_values(version).set(1.0)
-        #: Observed once a second: by how much a timer of the event loop was late.
+        #: Observed once a second: how late a timer of the event loop fired.
         self.event_loop_lag_seconds: Histogram = registry.histogram(
             "stowplan_event_loop_lag_seconds",
             "By how much the event loop was late for a timer, in seconds: how long a decision or a page held it up.",
@@ -36,13 +36,13 @@ class StowplanMetrics:
             "stowplan_events_dropped_total", "Events about pods that were not sent, as too many waited already."
         )
         self.stories: Gauge = registry.gauge("stowplan_stories", "Pods whose story is kept in memory.")
-        #: Counted when it happens, by what watches the file.
+        #: Counted directly, by the file watch.
         self.config_reloads_total: CounterVec = registry.counter_vec(
             "stowplan_config_reloads_total",
             "Changes of the configuration file that came into force (swapped) or were wrong (refused).",
             ("result",),
         )
-        #: Counted when it happens, by what watches over plugins.
+        #: Counted directly, by the hang guard.
         self.plugin_hangs_total: CounterVec = registry.counter_vec(
             "stowplan_plugin_hangs_total",
             "Calls of a plugin that did not come back in time.",

@@ -1,8 +1,8 @@
-"""Prometheus text format 0.0.4, spelled like upstream.
+"""Prometheus text format 0.0.4, formatted like upstream.
 
-Written here and not by prometheus_client, which is used for OpenMetrics: a busy scheduler's page has some four thousand
-lines, and the event loop stands still until they are there. That is 6 ms here and ten times as long there; besides, it
-appends "_total" to counters that the reference names without, and ".0" to whole numbers.
+Not encoded by prometheus_client, which is used for OpenMetrics: a busy scheduler's page has some four thousand lines,
+and the event loop is blocked meanwhile. That takes 6 ms here and ten times as long there; besides, it appends "_total"
+to counters that the reference names without, and ".0" to whole numbers.
 
 Upstream: github.com/prometheus/common/expfmt/text_create.go.
 """
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def family_text(family: Family) -> str:
-    """The family with its series in the order of their labels; nothing if it has none."""
+    """The family with its series in the order of their labels; empty without series."""
     text = "".join(_series(family))
     if not text:
         return ""
@@ -38,7 +38,7 @@ def escaped(value: str) -> str:
 
 
 def go_float(number: float) -> str:
-    """The number as Go prints it: the shortest digits, an exponent below 1e-4 and from a million on."""
+    """The number in Go's format: the shortest digits, with an exponent below 1e-4 and from a million on."""
     if number in (float("inf"), float("-inf")):
         return "+Inf" if number > 0 else "-Inf"
     digits, _, exponent = f"{float(number)!r}".partition("e")
@@ -53,12 +53,12 @@ def go_float(number: float) -> str:
 
 @lru_cache(maxsize=256)
 def spelt_bounds(bounds: tuple[float, ...]) -> tuple[str, ...]:
-    """The bounds of a histogram's buckets with the last, which is above all numbers."""
+    """The upper bounds of a histogram's buckets, including +Inf."""
     return (*map(go_float, bounds), "+Inf")
 
 
 def _series(family: Family) -> Iterator[str]:
-    # By label name, as Go orders them, and so are the series.
+    # Go sorts labels by name, and series by labels.
     order = sorted(range(len(family.labels)), key=family.labels.__getitem__)
     series = [([values[place] for place in order], child) for values, child in family.series()]
     names = [family.labels[place] for place in order]

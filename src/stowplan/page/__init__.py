@@ -1,1 +1,1 @@
-"""What the page in the browser is sent: the cluster as a plan of nodes and pods, and its changes."""
+"""Server side of the page: the cluster as a plan of nodes and pods, and its changes."""

@@ -1,8 +1,8 @@
-"""What the page asks about a cluster that nobody schedules here: verdicts, nodes, groups, why pods wait.
+"""Answers for the page about a cluster without a scheduler: verdicts, nodes, groups, why pods are pending.
 
-A cluster of files, of a moment of a recording, or a live one that is only watched has no queue and no stories; the
-pods that wait are judged instead, each kind once. The routes and records are those of a running scheduler's pages, so
-that the page need not know the difference.
+A cluster from files, at a moment of a recording, or a live one that is only followed has no queue and no stories;
+instead, pending pods are judged, one per kind. Routes and records are those of a running scheduler's pages, so that the
+page need not distinguish them.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ if TYPE_CHECKING:
     from stowplan.inspection.records import GroupVerdictRecord, Record, VerdictRecord
     from stowplan.serving.requests.messages import Request
 
-#: Kinds of waiting pods that are judged; the pods of others are listed without a reason.
+#: Number of kinds of pending pods that are judged; other pods are listed without a reason.
 MAX_KINDS = 200
 UNSCHEDULABLE, PLACEABLE, GATED, UNJUDGED = "unschedulable", "placeable", "gated", "not judged"
 
 
 class Asked(Protocol):
-    """A cluster to answer questions about: `sources.cluster_source.ClusterSource`."""
+    """The cluster: `sources.cluster_source.ClusterSource`."""
 
     @property
     def engine(self) -> Engine: ...
@@ -56,7 +56,7 @@ class Asked(Protocol):
 
 @dataclass
 class Answers:
-    """The answers about one cluster; the queue is judged when somebody asks for it, and again when it has changed."""
+    """Answers about one cluster; the queue is computed on demand, and again after a change."""
 
     asked: Asked
 
@@ -88,11 +88,11 @@ class Answers:
     # -- pods ---------------------------------------------------------------------------------------------------------
 
     def pod(self, key: str, *, suggestions: bool) -> VerdictRecord:
-        """The verdict on a pod; raise NotFound."""
+        """The verdict on a pod; raises NotFound."""
         info = self._find(key)
         verdict = self.asked.verdict(info)
         if suggestions:
-            # The record has advice that was asked for.
+            # The record includes advice that was requested.
             _ = verdict.advice
         record = detailed(self.asked.engine, verdict) if suggestions else verdict.record()
         reported = self.asked.reported(info)
@@ -152,7 +152,7 @@ class Answers:
     # -- nodes and groups ---------------------------------------------------------------------------------------------
 
     def node(self, name: str) -> Record:
-        """What a node takes and refuses; raise NotFound."""
+        """The node's view; raises NotFound."""
         engine = self.asked.engine
         if name not in engine.state.table.row_of:
             raise NotFound(f'node "{name}" not found')
@@ -162,7 +162,7 @@ class Answers:
         return node_view(engine, name, questions).record()
 
     def group(self, key: str) -> GroupStateRecord:
-        """Where the pods of a group are; raise NotFound."""
+        """The verdict on a group; raises NotFound."""
         state = self.asked.engine.state
         group, members = state.objects.get(PodGroup, key), state.pod_groups
         if group is None and not members.known(key):

@@ -1,4 +1,4 @@
-"""What requests of the routes below /stowplan/ have in common: whom and what they are about, and how much is wanted."""
+"""Shared parameters of requests below /stowplan/: the subject, and limits."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ if TYPE_CHECKING:
 
     from stowplan.serving.requests.messages import Request
 
-#: Entries of a list, unless told otherwise, and at most.
+#: Default and maximum number of entries of a list.
 FEW, MOST = 100, 1000
 
 
 def key_of(request: Request, route: str) -> str:
-    """The namespace and name after a route, which ends with a slash; raise BadRequest."""
+    """The namespace and name after a route, which ends with a slash; raises BadRequest."""
     key = request.path.removeprefix(route)
     namespace, _, name = key.partition("/")
     if not namespace or not name or "/" in name:
@@ -26,7 +26,7 @@ def key_of(request: Request, route: str) -> str:
 
 
 def track_of(request: Request, tracks: Sequence[str]) -> str:
-    """Which course is asked about, the first unless it says so; raise NotFound."""
+    """The requested track, by default the first; raises NotFound."""
     track = request.first("track", tracks[0])
     if track not in tracks:
         raise NotFound(f"track {track!r} not found; there is {', '.join(map(repr, tracks))}")
@@ -34,7 +34,7 @@ def track_of(request: Request, tracks: Sequence[str]) -> str:
 
 
 def time_of(request: Request) -> float | None:
-    """The moment that is asked about, in seconds since the epoch, None for the end; raise BadRequest."""
+    """The requested moment in seconds since the epoch, None for the end; raises BadRequest."""
     text = request.first("at")
     try:
         found = float(text) if text else None
@@ -46,7 +46,7 @@ def time_of(request: Request) -> float | None:
 
 
 def limit_of(request: Request) -> int:
-    """How many entries are wanted; raise BadRequest."""
+    """The requested number of entries; raises BadRequest."""
     text = request.first("limit", str(FEW))
     if not text.isascii() or not text.isdigit():
         raise BadRequest(f"limit: want a number up to {MOST}, got {text!r}")

@@ -1,8 +1,8 @@
-"""The page itself: what the browser is given before it has any data.
+"""The page's static files.
 
-The files are built from `page/` at the top of the repository and lie in the package, so nothing is loaded from
-elsewhere. They are read once, all of them: no name that a client sends becomes a path. The headers forbid a browser to
-run or load anything else, whatever the names of objects may contain.
+They are built from `page/` at the top of the repository and included in the package, so nothing is loaded from
+elsewhere. All of them are read once: no name from a client becomes a path. The headers forbid browsers to run or load
+anything else, whatever the names of objects contain.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ HEADERS = (
     ("X-Content-Type-Options", "nosniff"),
 )
 INDEX = "index.html"
-#: A saved copy carries its data in it; from a server it asks for the data.
+#: A saved copy includes its data; otherwise it is requested from the server.
 DATA = "data.js"
 
 

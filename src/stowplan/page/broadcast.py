@@ -1,8 +1,7 @@
 """One plan, many viewers: each message is serialized once, and slow viewers cost no memory.
 
-A viewer holds references to the frames that it has not taken yet. Once it is `MAX_BEHIND` frames behind, they are
-dropped, and it starts anew with a snapshot when it next takes something. A frame is a server-sent event, whose id is
-the plan's version.
+A viewer holds references to the frames that it has not sent yet. When it is `MAX_BEHIND` frames behind, these are
+dropped, and it restarts with a snapshot. A frame is a server-sent event, whose id is the plan's version.
 """
 
 from __future__ import annotations
@@ -38,9 +37,9 @@ class Broadcast:
     def __init__(self, plan: Plan | None = None) -> None:
         self._plan = Plan() if plan is None else plan
         self.version = 1
-        #: What the parts of a plan that is not complete yet know of its nodes.
+        #: Positions of node names for the parts of an incomplete plan.
         self._known: Mapping[str, int] = {}
-        #: Ordered, so that viewers are served in the order in which they came.
+        #: Ordered, so that viewers are served in order of arrival.
         self._viewers: dict[Viewer, None] = {}
 
     @property
@@ -55,17 +54,20 @@ class Broadcast:
             viewer.restart()
 
     def opening(self) -> Callable[[], bytes]:
-        """What makes the first part of the plan as it is now, which has no pods yet: they are told by `fill`."""
+        """A function that builds the first part of the current plan, without pods, which `fill` adds."""
         self._known = positions_of(self._plan.nodes)
         return partial(_made, partial(opening, list(self._plan.nodes.values()), version=self.version))
 
     def fill(self, pods: Mapping[str, PodRow], *, more: bool) -> Callable[[], bytes]:
-        """Take over more pods of a plan that is not complete yet; what makes the part of its snapshot."""
+        """Add pods to an incomplete plan; return a function that builds the part of its snapshot."""
         self._plan.pods.update(pods)
         return partial(_made, partial(part, list(pods.values()), self._known, version=self.version, more=more))
 
     def publish(self, change: PlanChange) -> bool:
-        """Take over a change and tell the viewers; whether there is any. Without one, nothing is serialised."""
+        """Apply a change and notify the viewers; return whether there are any.
+
+        Without viewers, nothing is serialized.
+        """
         if not change:
             return False
         self._plan.apply(change)
@@ -77,7 +79,7 @@ class Broadcast:
         return True
 
     def snapshot(self) -> list[Callable[[], bytes]]:
-        """What makes the frames of the plan as it is now: that takes a while, and can be done in another thread."""
+        """A function that builds the frames of the current plan; slow, and can run in another thread."""
         return [partial(_made, make) for make in snapshot_in_parts(self._plan.copy(), version=self.version)]
 
     def viewer(self) -> Viewer:
@@ -86,17 +88,17 @@ class Broadcast:
         return viewer
 
     def leave(self, viewer: Viewer) -> None:
-        """No-op if it has left."""
+        """Remove the viewer. Idempotent."""
         self._viewers.pop(viewer, None)
 
 
 class Viewer:
-    """What one stream has still to send."""
+    """What one stream has yet to send."""
 
     def __init__(self, broadcast: Broadcast) -> None:
         self._broadcast = broadcast
         self._frames: deque[bytes] = deque()
-        #: Whether it has no plan that frames could be applied to.
+        #: Whether it has no plan yet to which frames can be applied.
         self.needs_snapshot = True
 
     def restart(self) -> None:
@@ -104,12 +106,12 @@ class Viewer:
         self.needs_snapshot = True
 
     def start(self) -> None:
-        """It gets a snapshot of now: what comes after it is kept for it."""
+        """It gets a snapshot of the current plan: later frames are kept for it."""
         self.needs_snapshot = False
 
     def offer(self, frame: bytes) -> None:
         if self.needs_snapshot:
-            return  # the snapshot will have it
+            return  # included in the snapshot
         if len(self._frames) == MAX_BEHIND:
             self.restart()
         else:
@@ -117,11 +119,11 @@ class Viewer:
 
     @property
     def behind(self) -> int:
-        """Frames that are held for it."""
+        """Number of frames waiting for it."""
         return len(self._frames)
 
     def take(self) -> Iterator[bytes]:
-        """The frames to send now, oldest first; none once it is up to date, or if it needs a snapshot."""
+        """Return and remove the waiting frames, oldest first; none if it is up to date, or needs a snapshot."""
         while self._frames:
             yield self._frames.popleft()
 
@@ -135,5 +137,5 @@ def _made(make: Callable[[], SnapshotMessage | PartMessage]) -> bytes:
 
 
 def _frame(message: SnapshotMessage | PartMessage | DeltaMessage) -> bytes:
-    # JSON has no line breaks of its own, so one data line is the whole event.
+    # JSON contains no line breaks, so one data line is the whole event.
     return b"id: %d\nevent: %b\ndata: %b\n\n" % (message.version, message.kind.encode(), encoded(message))

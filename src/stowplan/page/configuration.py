@@ -1,4 +1,4 @@
-"""The configuration in force as the page shows it: which plugins run where, and why."""
+"""The active configuration for the page: which plugins run where, and why."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 def configuration_record(
     configuration: Configuration, plugins: Declarations, features: FeatureGates
 ) -> ConfigurationRecord:
-    """A plugin that is named with the weight that it would have anyway counts as there by default."""
+    """A plugin that is named with its default weight counts as enabled by default."""
     written = configuration.to_dict()
     given = [{**profile, "plugins": _given(profile, plugins, features)} for profile in written["profiles"]]
     loaded = Loaded(configuration=configuration, fields={**written, "profiles": given}, upgrade=None)
@@ -39,7 +39,7 @@ def configuration_record(
 
 
 def _given(profile: dict[str, Any], plugins: Declarations, features: FeatureGates) -> dict[str, Any]:
-    """What a profile says of plugins beyond the defaults, which are written into every configuration."""
+    """A profile's settings of plugins beyond the defaults, which are written into every configuration."""
     defaults = dict(enabled_by_default(plugins, features))
     multi_point = profile["plugins"]["multiPoint"]
     named = [one for one in multi_point.get("enabled", ()) if defaults.get(one["name"]) != one["weight"]]

@@ -1,8 +1,7 @@
-"""How something went: the plan at its beginning, what changed from one look to the next, and figures beside it.
+"""A course: the initial plan, the changes between successive frames, and figures.
 
-A recording that is played again, or a simulation, is looked at once an interval. It can be seconds or days long: when
-there are too many looks, each two become one and the interval doubles, so their number stays bounded and no more than
-one pass is needed.
+A replayed recording, or a simulation, is sampled once per interval. It may last seconds or days: when there are too
+many frames, neighbors are merged and the interval doubles, so that their number is bounded and one pass is sufficient.
 """
 
 from __future__ import annotations
@@ -25,11 +24,11 @@ if TYPE_CHECKING:
     from stowplan.cluster.state import ClusterState
     from stowplan.timing.waits import Waits
 
-#: Looks that are kept at most, and seconds between two at first.
+#: Maximum number of frames, and the initial interval in seconds.
 MOST, FIRST_INTERVAL = 1000, 0.1
 MOST_MARKS = 500
 _RESOURCES = ("cpu", "memory")
-#: Figure -> what it counts. Waits are those of the pods that have had a node so far.
+#: Figure -> its unit. Waits are those of the pods that have had a node so far.
 UNITS = {
     "cpu": "ratio",
     "memory": "ratio",
@@ -68,7 +67,7 @@ class TimeRecord(Record, frozen=True, kw_only=True, omit_defaults=False):
     to: str
     marks: tuple[MarkRecord, ...]
     series: SeriesRecord
-    #: What is not in it, for people.
+    #: Limitations, for users.
     note: str = ""
 
 
@@ -88,7 +87,7 @@ class FramesRecord(Record, frozen=True, kw_only=True, omit_defaults=False):
 
 
 class Run(NamedTuple):
-    """A stretch of a course: the state is at each moment in turn, rising, when the next one is asked for."""
+    """Part of a course: iterating advances the state from moment to moment."""
 
     state: ClusterState
     moments: Iterable[float]
@@ -96,7 +95,7 @@ class Run(NamedTuple):
 
 @dataclass(frozen=True)
 class Look:
-    """The state at one moment: what changed since the look before, and figures."""
+    """One frame: changes since the previous one, and figures."""
 
     time: float
     change: PlanChange
@@ -105,13 +104,13 @@ class Look:
 
 @dataclass
 class Course:
-    """The first plan, and the looks after it; the first look changes nothing and has the figures of the beginning."""
+    """The initial plan, and the frames; the first frame has no changes, and the initial figures."""
 
     start: Plan = field(default_factory=Plan)
     looks: list[Look] = field(default_factory=list)
     marks: list[MarkRecord] = field(default_factory=list)
     note: str = ""
-    #: Names of the nodes that are there, for marks.
+    #: Names of existing nodes, for marks.
     _known: set[str] = field(default_factory=set, repr=False)
 
     def add(self, look: Look) -> None:
@@ -125,7 +124,7 @@ class Course:
         self._known.update(look.change.nodes)
 
     def halve(self) -> None:
-        """Each two looks become one; the first stays, as it begins."""
+        """Merge neighboring frames; the first one stays."""
         looks = self.looks
         self.looks = looks[:1]
         for i in range(1, len(looks), 2):
@@ -134,11 +133,11 @@ class Course:
             self.looks.append(Look(other.time, change, other.figures))
 
     def end(self) -> Plan:
-        """The plan after all looks."""
+        """The plan after all frames."""
         return self.at(inf)
 
     def at(self, time: float) -> Plan:
-        """The plan after the looks up to a time, with those at it."""
+        """The plan after the frames up to and including a time."""
         plan = self.start.copy()
         for look in self.looks:
             if look.time > time:
@@ -196,7 +195,7 @@ def _frame(look: Look) -> FrameRecord:
 
 
 def course_of(runs: Iterable[Run], waits: Waits, *, most: int = MOST) -> Course:
-    """Of runs that follow one another; `waits` grows while they are played."""
+    """The course of consecutive runs; `waits` grows while they are played."""
     course, interval = Course(), FIRST_INTERVAL
     plan = Plan()
     for run in runs:
@@ -219,10 +218,10 @@ def course_of(runs: Iterable[Run], waits: Waits, *, most: int = MOST) -> Course:
 
 
 class Watch:
-    """Looks at a state, one after another."""
+    """Samples a state."""
 
     def __init__(self, state: ClusterState, waits: Waits, before: Plan | None = None) -> None:
-        """`before`: the plan that the first look is compared with."""
+        """`before`: the plan that the first frame is compared with."""
         self._state = state
         self._waits = waits
         self._follower = PlanFollower(state)
@@ -238,7 +237,7 @@ class Watch:
         self._follower.end()
 
     def look(self, now: float) -> Look | None:
-        """None: nothing has happened, or the first lists are still being read."""
+        """None: nothing has happened, or the initial lists are not complete yet."""
         change, plan = self._follower.look(), self._follower.plan
         if self._before is not None:
             if not plan.nodes:

@@ -1,9 +1,8 @@
-"""A course in a file, written while it happens: what a simulation leaves for the page.
+"""A course in a file, written while a simulation runs, for the page.
 
-Lines of JSON, compressed: the first says what it is of, each other one is a look with the figures of that moment and
-what changed since the look before. Looks are far apart in a long simulation: their interval doubles whenever there are
-as many as a course keeps. Beyond `MOST_ROWS` rows of nodes and pods, which is what a browser can hold, nothing more is
-written, and the last line says so.
+Compressed lines of JSON: a header, then one frame per line with its figures and the changes since the previous frame.
+In a long simulation the interval doubles whenever there are as many frames as a course keeps. Beyond `MOST_ROWS` rows
+of nodes and pods, which is what a browser can hold, nothing more is written, and the last line says so.
 """
 
 from __future__ import annotations
@@ -27,12 +26,12 @@ if TYPE_CHECKING:
     from stowplan.timing.waits import Waits
 
 NAME = "course.jsonl.gz"
-#: Grows when what is written of nodes and pods changes.
+#: Incremented when the encoding of nodes and pods changes.
 FORMAT = 2
 MOST_ROWS = 300_000
 #: A higher level takes twice the time for a tenth of the size.
 _LEVEL = 3
-#: A course of unknown length begins with looks so far apart.
+#: The initial interval of a course of unknown length.
 _FIRST_INTERVAL = 1.0
 
 
@@ -41,13 +40,13 @@ class CourseFileError(ValueError):
 
 
 class RerunRecord(Record, frozen=True, kw_only=True, omit_defaults=False):
-    """What it takes to run the simulation again; the configuration is the header's."""
+    """What is needed to run the simulation again; the configuration is in the header."""
 
     scenario: dict[str, Any]
-    #: Where the scenario's relative paths start from, seen from the course's folder.
+    #: The base of the scenario's relative paths, relative to the course's folder.
     folder: str
     seed: int
-    #: MODULE:CLASS of plugins beside the scenario's own.
+    #: MODULE:CLASS of plugins in addition to the scenario's own.
     plugins: tuple[str, ...] = ()
 
 
@@ -57,7 +56,7 @@ class CourseHeader(Record, frozen=True, kw_only=True, omit_defaults=False):
     title: str
     scheduler_name: str = ""
     configuration: ConfigurationRecord
-    #: None where nothing says how it was put together.
+    #: None if unknown.
     rerun: RerunRecord | None = None
 
 
@@ -72,12 +71,12 @@ class _EndLine(Record, frozen=True, kw_only=True, omit_defaults=False):
 
 
 class CourseWriter:
-    """Looks at a state now and then, and writes what it sees. Raise OSError."""
+    """Samples a state and writes frames. Raises OSError."""
 
     def __init__(self, path: Path, header: CourseHeader, *, duration: float | None) -> None:
-        """`duration`: seconds from the first look to the last, None if that is not known."""
+        """`duration`: seconds from the first frame to the last; None if unknown."""
         self._file = path.open("wb")
-        # Neither a name nor a time in it: the same course is the same file.
+        # Without a name or time, so that equal courses are equal files.
         self._packer = GzipFile("", "wb", compresslevel=_LEVEL, fileobj=self._file, mtime=0)
         self._interval = _FIRST_INTERVAL if duration is None else duration / MOST
         self._looks = self._rows = 0
@@ -89,12 +88,12 @@ class CourseWriter:
         self._watch = Watch(state, waits)
 
     def moment(self, now: float) -> None:
-        """The state is at this moment: look at it if it is time to."""
+        """Called at each moment of the state; samples it if a frame is due."""
         if self._next is None or now >= self._next:
             self._look(now)
 
     def end(self, now: float) -> None:
-        """Look a last time."""
+        """Write the last frame."""
         self._look(now)
         if self._watch is not None:
             self._watch.end()
@@ -124,7 +123,7 @@ class CourseWriter:
 
 
 def read_course(path: Path) -> tuple[CourseHeader, Course]:
-    """Raise CourseFileError. A file that ends too early, as its writer was killed, counts up to there."""
+    """Raises CourseFileError. A truncated file, whose writer was killed, is read up to its end."""
     course = Course()
     try:
         with path.open("rb") as file:
@@ -141,7 +140,7 @@ def _read_lines(file: BinaryIO, course: Course) -> CourseHeader:
     header = msgspec.json.decode(lines.readline(), type=CourseHeader)
     if header.kind != "Course" or header.format != FORMAT:
         want = f"want a Course of format {FORMAT}, got {header.kind} of format {header.format}"
-        raise ValueError(f"{want}; `stowplan simulate` writes it anew")
+        raise ValueError(f"{want}; `stowplan simulate` writes a new one")
     try:
         for line in lines:
             if not line.endswith(b"\n"):

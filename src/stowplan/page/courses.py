@@ -1,9 +1,9 @@
-"""The routes of courses: how a recording or a simulation went, and beside it another one.
+"""The routes of courses: the history of a recording or a simulation, optionally with a second one.
 
-    /stowplan/time?track=NAME     its moments, figures and marks
-    /stowplan/frames?track=NAME   its first plan, and what changed from one look to the next
+    /stowplan/time?track=NAME     its times, figures and marks
+    /stowplan/frames?track=NAME   its initial plan, and the changes of each frame
 
-A course is worked out when somebody first asks for it.
+A course is computed on first request.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class Courses:
-    """Courses by the names of their tracks, each with what works it out."""
+    """Courses by the names of their tracks, each with the function that computes it."""
 
     made_by: Mapping[str, Callable[[], Course]]
     _known: dict[str, Course] = field(default_factory=dict)
@@ -49,7 +49,7 @@ class Courses:
         return {f"{prefix}time": time, f"{prefix}frames": frames}
 
     def course(self, track: str) -> Course:
-        """Raise BadRequest where its recording cannot be played."""
+        """Raises BadRequest if its recording cannot be played."""
         if track not in self._known:
             try:
                 self._known[track] = self.made_by[track]()
@@ -58,7 +58,7 @@ class Courses:
         return self._known[track]
 
     def documents(self) -> dict[str, Any]:
-        """All of them as a saved copy has them."""
+        """All of them, for a saved copy."""
         found = {track: self.course(track) for track in self.tracks}
         return {
             "time": {track: document(course.time_record(track)) for track, course in found.items()},

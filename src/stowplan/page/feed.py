@@ -1,8 +1,7 @@
-"""The plan as a stream of server-sent events, one for each viewer.
+"""The plan as a stream of server-sent events, one per viewer.
 
-A viewer's stream waits until there is something to take, and sends a comment now and then, by which both ends see that
-the other one is there. Snapshots are made in another thread, part by part, one for all who want one of the same
-version.
+A viewer's stream waits until there is something to send, and sends periodic comments as a heartbeat. Snapshots are
+built in another thread, part by part, and shared by all viewers that need the same version.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
 
 EVENTS = "text/event-stream; charset=utf-8"
 _BEAT = b": beat\n\n"
-#: Seconds between two signs of life.
+#: Interval of heartbeats in seconds.
 BEAT_INTERVAL = 15.0
 
 
@@ -36,7 +35,7 @@ class Feed:
         self._broadcast = Broadcast(plan)
         self._has_plan = plan is not None
         self._times = times
-        #: Set, and replaced by another one, whenever there is news.
+        #: Set, and replaced, whenever there is news.
         self._news = asyncio.Event()
         self._watched = asyncio.Event()
         self._snapshot: _Snapshot | None = None
@@ -51,14 +50,14 @@ class Feed:
         await self._watched.wait()
 
     def begin(self, plan: Plan, *, more: bool = False) -> None:
-        """There is a plan; it belongs to the feed. `more`: pods follow by `fill`, until it is `filled`."""
+        """Set the plan, which then belongs to the feed. `more`: pods follow by `fill`, until `filled`."""
         self._broadcast.restart(plan)
         self._has_plan = True
         self._snapshot = _Snapshot([_Part(self._broadcast.opening())], is_complete=False) if more else None
         self._wake()
 
     def fill(self, pods: Mapping[str, PodRow]) -> None:
-        """More pods of a plan that is not complete yet."""
+        """Add pods to an incomplete plan."""
         self._add(pods, more=True)
 
     def filled(self) -> None:
@@ -72,7 +71,7 @@ class Feed:
         self._wake()
 
     def pause(self) -> None:
-        """Nobody keeps the plan up to date any more: viewers wait for the next `begin`."""
+        """The plan is no longer updated: viewers wait for the next `begin`."""
         self._has_plan = False
 
     def publish(self, change: PlanChange) -> None:
@@ -102,7 +101,7 @@ class Feed:
                 if self._has_plan and viewer.needs_snapshot:
                     snapshot, sent = self._start(viewer), 0
                 if snapshot is not None:
-                    # More may come meanwhile.
+                    # More parts may be added meanwhile.
                     while sent < len(snapshot.parts):
                         sent += 1
                         yield await snapshot.parts[sent - 1].frame()
@@ -120,7 +119,7 @@ class Feed:
                 self._watched.clear()
 
     def _start(self, viewer: Viewer) -> _Snapshot:
-        """The snapshot that it gets."""
+        """The snapshot for the viewer."""
         if self._snapshot is None:
             parts = [_Part(make) for make in self._broadcast.snapshot()]
             self._snapshot = _Snapshot(parts, is_complete=True)
@@ -130,15 +129,15 @@ class Feed:
 
 @dataclass(slots=True)
 class _Snapshot:
-    """The newest plan in parts, for all who come before it changes."""
+    """The newest plan in parts, shared by all viewers until it changes."""
 
     parts: list[_Part]
-    #: Whether all parts are there.
+    #: Whether all parts have been added.
     is_complete: bool
 
 
 class _Part:
-    """A frame that is made in another thread, once somebody wants it."""
+    """A frame that is built in another thread on first use."""
 
     def __init__(self, make: Callable[[], bytes]) -> None:
         self._make = make
@@ -147,5 +146,5 @@ class _Part:
     async def frame(self) -> bytes:
         if self._made is None:
             self._made = asyncio.get_running_loop().run_in_executor(None, self._make)
-        # Whoever gives up waiting does not take it from the others.
+        # A cancelled waiter does not cancel it for others.
         return await asyncio.shield(self._made)

@@ -1,8 +1,8 @@
-"""A plan kept up to date beside a scheduler at work: what has changed is looked at, and nothing else.
+"""A plan that follows a running scheduler, updated incrementally.
 
-To make a plan of five thousand nodes and fifty thousand pods takes a fifth of a second, in which nothing would be
-scheduled. So the first one is made in slices, each of which is sent while the next one is made, and from then on the
-state says which pods to look at again. Nothing is kept, and nothing told, while nobody looks.
+Building a plan of five thousand nodes and fifty thousand pods takes a fifth of a second, during which nothing would be
+scheduled. So the initial plan is built in slices, each of which is sent while the next one is built; afterwards the
+state tells which pods changed. Without viewers nothing is kept or sent.
 """
 
 from __future__ import annotations
@@ -23,28 +23,28 @@ if TYPE_CHECKING:
     from stowplan.page.plan import NodeRow, PodRow
     from stowplan.timing.times import Times
 
-#: Seconds between two looks.
+#: Seconds between two updates.
 INTERVAL = 0.1
-#: Pods and nodes of a slice: about five milliseconds.
+#: Pods and nodes per slice: about five milliseconds.
 _SLICE, _NODES_OF_SLICE = 1500, 300
 
 
 class PlanFollower:
-    """The plan of a state that changes. To be used between the state's changes, never within a transaction."""
+    """The plan of a changing state. To be used between the state's changes, never within a transaction."""
 
     def __init__(self, state: ClusterState) -> None:
         self._state = state
-        #: As of the last look.
+        #: As of the last update.
         self.plan = Plan()
         self._touched: set[str] = set()
         #: UID -> the key of its row.
         self._keys: dict[str, str] = {}
-        #: Name -> the object that its row was made of.
+        #: Name -> the object of its row.
         self._nodes: dict[str, Node] = {}
         self._generation = -1
 
     def begin(self) -> None:
-        """Make the first plan at once."""
+        """Build the initial plan at once."""
         for _ in self.begin_with_nodes():
             pass
         for _ in self.go_on_with_pods():
@@ -52,7 +52,7 @@ class PlanFollower:
         self.look()
 
     def begin_with_nodes(self) -> Iterator[None]:
-        """Make the nodes of the first plan in slices, between which the state may change."""
+        """Build the nodes of the initial plan in slices, between which the state may change."""
         self._state.follow(self._touched)
         names = list(self._state.table.row_of)
         for start in range(0, len(names), _NODES_OF_SLICE):
@@ -60,13 +60,14 @@ class PlanFollower:
             yield
 
     def go_on_with_pods(self) -> Iterator[dict[str, PodRow]]:
-        """Make its pods in slices, between which the state may change: the next look tells what did."""
+        """Build its pods in slices, between which the state may change: the next update includes these changes."""
         state = self._state
-        # An assumed pod is among the pending ones as well, perhaps in a newer version that names no node yet.
+        # An assumed pod is also among the pending ones, possibly in a newer version without a node name.
         waiting = (info for info in state.pending.values() if state.placed(info.uid) is None)
         infos = [*state.placed_pods(), *waiting]
         for start in range(0, len(infos), _SLICE):
-            # Who changed or went since they were listed has been touched, so an outdated row lives until the next look.
+            # Pods that changed or were deleted since the listing are marked as touched, so outdated rows last until the
+            # next update.
             rows = {row.key: row for row in pod_rows(infos[start : start + _SLICE])}
             self.plan.pods.update(rows)
             self._keys.update({row.uid: key for key, row in rows.items()})
@@ -76,8 +77,8 @@ class PlanFollower:
         self._state.follow(None)
 
     def look(self) -> PlanChange:
-        """What has changed since the last look."""
-        # Sorted: what a simulation writes of it must not depend on how strings are hashed.
+        """The changes since the last update."""
+        # Sorted: the output of a simulation must not depend on string hashing.
         touched = sorted(self._touched)
         self._touched.clear()
         pods, gone_pods = self._take(touched)
@@ -94,7 +95,7 @@ class PlanFollower:
                 found.append(info)
                 continue
             key = self._keys.pop(uid, None)
-            # Its name may be another pod's by now.
+            # Another pod may have its name by now.
             if key is not None and plan[key].uid == uid:
                 gone[key] = None
         rows = {row.key: row for row in pod_rows(found) if plan.get(row.key) != row}
@@ -133,7 +134,7 @@ class PlanFollower:
 
 
 async def follow(state: ClusterState, feed: Feed, *, times: Times = REAL_TIMES) -> None:
-    """Keep a feed up to date while it has viewers; until cancelled."""
+    """Update a feed while it has viewers; runs until cancelled."""
     while True:
         await feed.watched()
         follower = PlanFollower(state)

@@ -1,4 +1,4 @@
-"""The page on a loopback port of its own, behind a token that its address carries."""
+"""The page on a loopback port of its own, protected by a token in its URL."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ class Streams(Protocol):
 
 @asynccontextmanager
 async def page_served(pages: Mapping[str, Page], streams: Streams, *, port: int = 0) -> AsyncIterator[str]:
-    """Serve while this lasts; yield the address. Raise ServingError."""
+    """Serve within the context; yields the URL. Raises ServingError."""
     token = secrets.token_urlsafe(24)
     server = LoopbackServer(pages, token=token, public=is_public, port=port)
     await server.start()
     try:
-        # The fragment of an address stays in the browser: no log and no referrer has the token.
+        # The fragment of a URL stays in the browser: the token is in no log and no referrer.
         yield f"{server.url}{PREFIX}#token={token}"
     finally:
         streams.close()

@@ -1,11 +1,11 @@
 """The messages to a page: a snapshot of the plan, and deltas from one version of it to the next.
 
-A snapshot of a large cluster comes in parts: nodes first, so that there is something to be seen, then pods.
+A snapshot of a large cluster is sent in parts: nodes first, so that there is something to see, then pods.
 
-Rows are sent as columns. What many rows have in common (labels, amounts, workloads) is listed once per block, and the
-column holds positions in that list. Every block is complete in itself, but for the parts of a snapshot: their pods
-point into the nodes of its first part, as thirty lists of thousands of names would be half of what is sent and read.
-A row in a delta replaces the row with its name. UIDs stay here: a name is one pod's at a time.
+Rows are sent as columns. Values shared by many rows (labels, amounts, workloads) are listed once per block, and the
+column has indexes into that list. Every block is self-contained, except for the parts of a snapshot: their pods refer
+to the nodes of its first part, because thirty lists of thousands of names would be half of the data. A row in a delta
+replaces the row with the same name. UIDs are not sent: a name belongs to one pod at a time.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 
     from stowplan.page.plan import Plan
 
-#: Pods of a part: a fortieth of a second of work on either side.
+#: Pods per part: 25 ms of work on either side.
 PODS_OF_PART = 6000
 
 
 class NodesRecord(Record, frozen=True, kw_only=True, omit_defaults=False):
-    """Nodes as columns of equal length, and the lists that three of them point into."""
+    """Nodes as columns of equal length, and the lists that three of them refer to."""
 
     name: tuple[str, ...]
     labels: tuple[int, ...]
@@ -41,10 +41,10 @@ class NodesRecord(Record, frozen=True, kw_only=True, omit_defaults=False):
 
 
 class PodsRecord(Record, frozen=True, kw_only=True, omit_defaults=False):
-    """Pods as columns of equal length, and the lists that some of them point into."""
+    """Pods as columns of equal length, and the lists that some of them refer to."""
 
     key: tuple[str, ...]
-    #: Positions in `node_names`, whose first one is "": no node.
+    #: Indexes into `node_names`, whose first entry is "": no node.
     node: tuple[int, ...]
     nominated_node: tuple[int, ...]
     workload: tuple[int, ...]
@@ -52,7 +52,7 @@ class PodsRecord(Record, frozen=True, kw_only=True, omit_defaults=False):
     requests: tuple[int, ...]
     priority: tuple[int, ...]
     created: tuple[int, ...]
-    #: Not a column: the rows of those that are being deleted.
+    #: Not a column: the rows of pods that are being deleted.
     terminating: tuple[int, ...]
     node_names: tuple[str, ...]
     workloads: tuple[str, ...]
@@ -66,12 +66,12 @@ class SnapshotMessage(Record, frozen=True, kw_only=True, omit_defaults=False):
     version: int
     nodes: NodesRecord
     pods: PodsRecord
-    #: Whether more of its pods follow.
+    #: Whether more parts follow.
     more: bool = False
 
 
 class PartMessage(Record, frozen=True, kw_only=True, omit_defaults=False):
-    """More of the pods of a snapshot. Their node names begin with "" and those of its nodes, which are not repeated."""
+    """More pods of a snapshot. Their node names start with "" and those of its nodes, which are not repeated."""
 
     kind: str = "part"
     version: int
@@ -82,7 +82,7 @@ class PartMessage(Record, frozen=True, kw_only=True, omit_defaults=False):
 class DeltaMessage(Record, frozen=True, kw_only=True, omit_defaults=False):
     kind: str = "delta"
     version: int
-    #: The version that it changes.
+    #: The version that it applies to.
     since: int
     nodes: NodesRecord
     pods: PodsRecord
@@ -95,7 +95,7 @@ def snapshot(plan: Plan, *, version: int) -> SnapshotMessage:
 
 
 def snapshot_in_parts(plan: Plan, *, version: int) -> list[Callable[[], SnapshotMessage | PartMessage]]:
-    """What makes each part; the plan must stay as it is meanwhile."""
+    """Functions that build the parts; the plan must not change meanwhile."""
     nodes, pods = plan.nodes.values(), list(plan.pods.values())
     parts = [pods[start : start + PODS_OF_PART] for start in range(0, len(pods), PODS_OF_PART)]
     if len(parts) < 2:
@@ -106,7 +106,7 @@ def snapshot_in_parts(plan: Plan, *, version: int) -> list[Callable[[], Snapshot
 
 
 def positions_of(nodes: Iterable[str]) -> dict[str, int]:
-    """What the parts of a snapshot know of its nodes."""
+    """Indexes of node names for the parts of a snapshot."""
     return {name: position for position, name in enumerate(("", *nodes))}
 
 
@@ -120,7 +120,7 @@ def part(pods: Collection[PodRow], known: Mapping[str, int], *, version: int, mo
 
 
 def delta(change: PlanChange, *, version: int) -> DeltaMessage:
-    """A change that leads to the plan of this version."""
+    """A change that leads to this version of the plan."""
     return DeltaMessage(
         version=version,
         since=version - 1,
@@ -132,18 +132,18 @@ def delta(change: PlanChange, *, version: int) -> DeltaMessage:
 
 
 class _Positions(dict[Any, int]):
-    """Distinct values, each with its position."""
+    """Distinct values with their indexes."""
 
     def __missing__(self, value: Hashable) -> int:
         position = self[value] = len(self)
         return position
 
     def column(self, values: Iterable[Hashable]) -> tuple[int, ...]:
-        """Of values that know their hash, as strings do."""
+        """For values that cache their hash, like strings."""
         return tuple(map(self.__getitem__, values))
 
     def shared(self, values: Sequence[Hashable]) -> tuple[int, ...]:
-        """Of values that many rows have in common, so that each is hashed once."""
+        """For values shared by many rows, so that each is hashed once."""
         ids = list(map(id, values))
         positions = {number: self[value] for number, value in dict(zip(ids, values, strict=True)).items()}
         return tuple(map(positions.__getitem__, ids))
@@ -168,7 +168,7 @@ def _nodes(rows: Collection[NodeRow]) -> NodesRecord:
 
 
 def _pods(rows: Collection[PodRow], known: Mapping[str, int] | None = None) -> PodsRecord:
-    """`known`: positions of node names that are not to be listed."""
+    """`known`: indexes of node names that are not listed."""
     names = _Positions(known or {"": 0})
     workloads, times, labels, amounts = _Positions(), _Positions(), _Positions(), _Positions()
     fields: Any = PodRow(*_columns(rows, len(PodRow._fields)))
@@ -191,15 +191,16 @@ def _pods(rows: Collection[PodRow], known: Mapping[str, int] | None = None) -> P
 
 
 def _columns(rows: Collection[Any], count: int) -> Any:
-    """Rows as a tuple for each field."""
+    """One tuple per field of the rows."""
     return zip(*rows, strict=True) if rows else ((),) * count
 
 
-# -- read again -------------------------------------------------------------------------------------------------------
+# -- decoding
+# -------------------------------------------------------------------------------------------------------------
 
 
 def change_of(message: DeltaMessage) -> PlanChange:
-    """The change that `delta` made a message of, but for the pods' UIDs."""
+    """The change that `delta` encoded, except for the pods' UIDs."""
     return PlanChange(
         {row.name: row for row in _node_rows(message.nodes)},
         {row.key: row for row in _pod_rows(message.pods)},

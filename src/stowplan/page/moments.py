@@ -1,10 +1,10 @@
-"""Answers as of a moment of a course: the cluster is built again as it was then, when somebody asks.
+"""Answers about a moment of a course: the cluster is rebuilt on demand.
 
     /stowplan/explain/NS/POD?track=NAME&at=SECONDS   the routes of `answers` and `trials` at a moment of a course
     /stowplan/explain/NS/POD                         at the end of the first course, which the plan shows
 
-To build one takes as long as deciding took until then. That is done in another thread, once for all who ask meanwhile;
-the last few are kept.
+Rebuilding takes as long as deciding took until then. It is done in another thread, once for all concurrent requests;
+the last few moments are cached.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ if TYPE_CHECKING:
 
     Pages = dict[str, Callable[[Request], Response]]
 
-#: Moments that are kept.
+#: Number of cached moments.
 MOST = 4
 _ROUTES = ("explain/", "nodes/", "podgroups/", "pending", "what-if")
 
 
 class MomentError(ValueError):
-    """A moment cannot be built again; the message says why, for people."""
+    """A moment cannot be rebuilt; the message is for users."""
 
 
 class AskedCluster(Asked, Protocol):
@@ -42,17 +42,17 @@ class AskedCluster(Asked, Protocol):
 
 
 class Build(Protocol):
-    """What builds the moments of a course."""
+    """Rebuilds the moments of a course."""
 
     def __call__(self, at: float | None, stopped: Callable[[], bool], /) -> AskedCluster:
-        """The cluster as it was at that time, None: at the end; raise MomentError.
+        """The cluster at that time, None: at the end; raises MomentError.
 
-        `stopped`: whether nobody wants it any more.
+        `stopped`: whether the result is no longer needed.
         """
 
 
 class Moments:
-    """The moments of courses by the names of their tracks. `end`: that of the first, where it is there already."""
+    """Moments of courses by the names of their tracks. `end`: that of the first course, if already known."""
 
     def __init__(self, built_by: Mapping[str, Build], end: AskedCluster | None = None) -> None:
         self._built_by = built_by
@@ -66,11 +66,11 @@ class Moments:
         return {f"{prefix}{route}": self._page(prefix, f"{prefix}{route}") for route in _ROUTES}
 
     def end(self) -> AskedCluster:
-        """The end of the first course; raise MomentError."""
+        """The end of the first course; raises MomentError."""
         return self._built(self._tracks[0], None)
 
     def close(self) -> None:
-        """Give up what is being built."""
+        """Abort builds in progress."""
         self._stopped = True
 
     def _page(self, prefix: str, route: str) -> Page:
@@ -85,13 +85,13 @@ class Moments:
         found = self._known.pop(key, None)
         if found is None or (found.done() and found.exception() is not None):
             found = asyncio.get_running_loop().run_in_executor(None, self._pages_at, key, prefix)
-            # It may be that nobody waits for it any more when it fails.
+            # All waiters may be gone when it fails.
             found.add_done_callback(lambda done: done.cancelled() or done.exception())
         self._known[key] = found
         if len(self._known) > MOST:
             del self._known[next(iter(self._known))]
         try:
-            # Whoever gives up waiting does not take it from the others.
+            # A cancelled waiter does not cancel it for others.
             return await asyncio.shield(found)
         except MomentError as error:
             raise BadRequest(str(error)) from None

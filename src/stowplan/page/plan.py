@@ -1,7 +1,7 @@
-"""The cluster as the page draws it: a row for each node and pod, plain values that can be compared.
+"""The cluster as drawn by the page: a row for each node and pod, as plain comparable values.
 
-Rows name every field that leaves the process. Containers, their environment and images, volumes and annotations are
-not among them, so that no secret can be.
+Rows name every field that leaves the process. Containers, their environment and images, volumes and annotations are not
+included, so that no secret can leak.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 V = TypeVar("V")
 
 Labels = tuple[tuple[str, str], ...]
-#: Resource -> amount in base units: milli-CPU, bytes, counts.
+#: Resource -> amount in base units: millicores, bytes, counts.
 Amounts = tuple[tuple[str, int], ...]
-#: Key, value and effect.
+#: (key, value, effect).
 Taints = tuple[tuple[str, str, str], ...]
 
 
@@ -39,9 +39,9 @@ class NodeRow(NamedTuple):
 class PodRow(NamedTuple):
     #: namespace/name
     key: str
-    #: Tells a pod from its successor of the same name.
+    #: Distinguishes a pod from its successor of the same name.
     uid: str
-    #: "" while it is pending; a node that is not there is named, too.
+    #: "" while it is pending; includes unknown nodes.
     node: str
     nominated_node: str
     #: Kind/name of the controller, "" for none.
@@ -74,7 +74,7 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class PlanChange:
-    """What leads from one plan to the next: rows that are new or different, and names that are gone."""
+    """A change of a plan: new or different rows, and deleted names."""
 
     nodes: Mapping[str, NodeRow] = field(default_factory=dict)
     pods: Mapping[str, PodRow] = field(default_factory=dict)
@@ -85,7 +85,7 @@ class PlanChange:
         return bool(self.nodes or self.pods or self.gone_nodes or self.gone_pods)
 
     def then(self, other: PlanChange) -> PlanChange:
-        """Both as one. What the first brought and the second took away is named as gone all the same."""
+        """Both changes combined. A row that the first added and the second deleted is among the deleted names."""
         nodes = {name: row for name, row in self.nodes.items() if name not in other.gone_nodes}
         pods = {key: row for key, row in self.pods.items() if key not in other.gone_pods}
         nodes.update(other.nodes)
@@ -108,8 +108,8 @@ def difference(old: Plan, new: Plan) -> PlanChange:
 
 
 def plan_of(state: ClusterState) -> Plan:
-    """The plan as of now. Visits every node and pod."""
-    # An assumed pod is among the pending ones as well, perhaps in a newer version that names no node yet.
+    """The current plan. Visits every node and pod."""
+    # An assumed pod is also among the pending ones, possibly in a newer version without a node name.
     pending = (info for info in state.pending.values() if state.placed(info.uid) is None)
     pods = pod_rows([*state.placed_pods(), *pending])
     nodes = node_rows(state.table, [node for node in state.table.nodes if node is not None])
@@ -119,7 +119,7 @@ def plan_of(state: ClusterState) -> Plan:
 def node_rows(table: NodeTable, nodes: Sequence[Node]) -> Iterator[NodeRow]:
     """Rows of nodes that are in the table."""
     rows = [table.row_of[node.metadata.name] for node in nodes]
-    # A column at once: a number of an array alone costs more than the rest of its row.
+    # A column at a time: accessing a single array element costs more than the rest of its row.
     columns = {name: table.allocatable[index, rows].tolist() for name, index in table.resources.items()}
     columns["pods"] = table.allowed_pods[rows].tolist()
     names = sorted(columns)
@@ -140,9 +140,9 @@ def node_rows(table: NodeTable, nodes: Sequence[Node]) -> Iterator[NodeRow]:
 
 
 def pod_rows(infos: Iterable[PodInfo]) -> Iterator[PodRow]:
-    # Pods of a workload share a shape: what follows from it is worked out once.
+    # Pods of a workload share a shape: its values are computed once.
     of_shape: dict[PodShape, tuple[str, Labels, Amounts]] = {}
-    # A named tuple's own constructor is a function of Python, which costs half as much as the rest of a row.
+    # A named tuple's own constructor is a Python function, which costs half as much as the rest of a row.
     make = tuple.__new__
     for info in infos:
         shape, pod = info.shape, info.pod

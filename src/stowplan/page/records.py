@@ -18,30 +18,30 @@ class SourceRecord(Record, frozen=True, kw_only=True, omit_defaults=False):
     title: str
     scheduler_name: str = ""
     version: str = ""
-    #: Routes that answer.
+    #: Available routes.
     can: tuple[str, ...]
-    #: Route -> why it does not answer here, for people.
+    #: Route -> why it is not available, for users.
     why_not: dict[str, str] = msgspec.field(default_factory=dict)
     tracks: tuple[str, ...] = ()
 
 
 class PluginRecord(Record, frozen=True, kw_only=True, omit_defaults=False):
     name: str
-    #: 0 where weights do not count.
+    #: 0 at points without weights.
     weight: int = 0
     #: explicit, multiPoint or default.
     from_: str = msgspec.field(name="from")
 
 
 class PointRecord(Record, frozen=True, kw_only=True, omit_defaults=False):
-    """The plugins of an extension point in the order in which they run."""
+    """The plugins of an extension point in call order."""
 
     point: str
     plugins: tuple[PluginRecord, ...]
 
 
 class LeftOutRecord(Record, frozen=True, kw_only=True, omit_defaults=False):
-    """A default plugin that does not run, wholly or at some points."""
+    """A default plugin that does not run at all or some points."""
 
     name: str
     why: str
@@ -54,7 +54,7 @@ class ArgsRecord(Record, frozen=True, kw_only=True, omit_defaults=False):
 
 class ProfileRecord(Record, frozen=True, kw_only=True, omit_defaults=False):
     scheduler_name: str
-    #: 0: as many as the reference would by the number of nodes.
+    #: 0: the reference's adaptive default.
     percentage_of_nodes_to_score: int = 0
     points: tuple[PointRecord, ...]
     left_out: tuple[LeftOutRecord, ...] = ()
@@ -65,5 +65,5 @@ class ConfigurationRecord(Record, frozen=True, kw_only=True, omit_defaults=False
     kind: str = "Configuration"
     profiles: tuple[ProfileRecord, ...]
     extenders: tuple[dict[str, Any], ...] = ()
-    #: All of it, as a v1 file.
+    #: The whole configuration as a v1 file.
     yaml: str = ""

@@ -1,7 +1,7 @@
-"""The page with its data in a folder: it opens from a file, without a server and without anything that can be asked.
+"""The page with its data in a folder: works from a file without a server, but cannot answer questions.
 
-Data lies in a script, as a browser lets a page of a file load nothing else. JSON is a script but for "<", which could
-end the element that it is loaded by, and two line separators.
+Data is stored in a script, as browsers let a local page load nothing else. JSON is a valid script except for "<", which
+could end the script element, and two line separators.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from stowplan.page.plan import Plan
     from stowplan.page.records import ConfigurationRecord, SourceRecord
 
-#: Waiting pods whose verdicts are saved, each of one kind.
+#: Number of pending pods, each of one kind, whose verdicts are saved.
 MAX_VERDICTS = 200
 _MAX_PODS = 1000
 _ESCAPED = {"<": "\\u003c", "\u2028": "\\u2028", "\u2029": "\\u2029"}
@@ -37,7 +37,7 @@ def save_copy(
     answers: Answers | None,
     courses: Courses,
 ) -> None:
-    """Write the page into a folder, which is made; other files there stay. Raise OSError."""
+    """Write the page to a folder, which is created; other files in it are kept. Raises OSError."""
     data = {
         "source": document(source),
         "plan": document(snapshot(plan, version=1)),

@@ -1,11 +1,11 @@
 """The page's routes below /stowplan/, the same on every server.
 
     /stowplan/               the page itself, its assets below it
-    /stowplan/source         where the data comes from, and which routes answer
-    /stowplan/plan           the plan as server-sent events: a snapshot, then what changes
+    /stowplan/source         where the data comes from, and which routes are available
+    /stowplan/plan           the plan as server-sent events: a snapshot, then changes
     /stowplan/configuration  which plugins run where
 
-Whoever serves it adds the routes that it has answers for: those of a running scheduler or of `answers`.
+The server adds the routes that it can answer: those of a running scheduler or of `answers`.
 
 Upstream has no counterpart.
 """
@@ -30,7 +30,7 @@ PREFIX = "/stowplan/"
 
 
 def is_public(path: str) -> bool:
-    """Whether it holds no data, and may be read before anybody has said who they are."""
+    """Whether it contains no data, and may be read without authentication."""
     return path in (PREFIX, f"{PREFIX}data.js") or path.startswith(f"{PREFIX}assets/")
 
 
@@ -41,7 +41,7 @@ def site(
     configuration: Callable[[], ConfigurationRecord],
     answers: Mapping[str, Page],
 ) -> dict[str, Page]:
-    """Pages by path; `answers` are the routes that only this source has."""
+    """Pages by path; `answers` are the routes specific to this source."""
 
     def plan(request: Request) -> Answer:
         return feed.stream()

@@ -1,8 +1,8 @@
-"""The workbench: changes that the page asks about, tried on the cluster and undone.
+"""The workbench: changes requested by the page, tried on the cluster and undone.
 
-What is asked for is data of a browser: it is held against the types below, and what makes no sense is refused with the
-field that it is about. The answer is that of `stowplan what-if`, with the plan after the changes as a delta to the one
-before, and the changes as commands and manifests that would make them. Nothing is written anywhere.
+The request comes from a browser: it is validated against the types below, and errors name the field. The answer is that
+of `stowplan what-if`, with the plan after the changes as a delta to the one before, and the commands and manifests that
+would make the changes. Nothing is written anywhere.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from stowplan.what_if.changes import Change
 
 _EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
-#: More would be no question about a cluster.
+#: Upper limits for valid questions.
 _MOST_NODES, _MOST_REPLICAS = 10_000, 100_000
 
 
@@ -53,7 +53,7 @@ class _AddNodes(_Asked, kw_only=True):
 class _Label(_Asked, kw_only=True):
     node: str
     key: str
-    #: None takes the label away.
+    #: None removes the label.
     value: str | None
 
 
@@ -81,7 +81,7 @@ class _Changes(_Asked, kw_only=True):
     scale: tuple[_Scale, ...] = ()
     #: Profile -> plugin -> weight.
     weights: dict[str, dict[str, int]] = {}
-    #: A KubeSchedulerConfiguration, and objects to put, as text.
+    #: A KubeSchedulerConfiguration, and objects to apply, as text.
     config: str = ""
     manifests: str = ""
 
@@ -92,7 +92,7 @@ class _Question(_Asked, kw_only=True):
 
 @dataclass
 class Trials:
-    """Answers about one cluster: `cluster` gives it as it is now."""
+    """Answers about one cluster: `cluster` returns its current state."""
 
     cluster: Callable[[], Cluster]
 
@@ -196,7 +196,10 @@ def _weighted(configuration: Configuration, weights: dict[str, dict[str, int]]) 
 
 
 def _weigh(plugins: dict[str, Any], wanted: dict[str, int]) -> None:
-    """Set weights where plugins are named: at score, or else at multiPoint. A weight of 0 takes a plugin off score."""
+    """Set weights where plugins are named: at score, or else at multiPoint.
+
+    A weight of 0 disables a plugin at score.
+    """
     score = plugins.setdefault("score", {})
     named = {one["name"] for one in score.get("enabled", ())}
     for plugin, weight in wanted.items():
@@ -210,7 +213,7 @@ def _weigh(plugins: dict[str, Any], wanted: dict[str, int]) -> None:
 
 
 def _commands(change: Change) -> Iterator[str]:
-    """What would make the change in a real cluster."""
+    """Commands that would make the change in a real cluster."""
     match change:
         case Remove(node):
             yield _command("kubectl", "delete", "node", node)

@@ -79,7 +79,7 @@ class ActiveQueue:
         new = {queued.key for queued in self.pods if _is_new(queued)}
         found = {queued.key for queued in self._new}
         for key in sorted(new - found):
-            yield f"pod {key}: nobody has rejected it so far, but it is not among the new ones"
+            yield f"pod {key}: never rejected, but not among the new pods"
         for key in sorted(found - new):
             yield f"pod {key}: among the new ones, but it was rejected before, or is not active"
 

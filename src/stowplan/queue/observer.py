@@ -27,4 +27,4 @@ class QueueObserver:
         """
 
     def problem(self, text: str) -> None:
-        """A plugin failed, or a pod is in two places; the queue goes on."""
+        """A plugin failed, or a pod is in two places; the queue continues."""

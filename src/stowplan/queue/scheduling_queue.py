@@ -156,7 +156,7 @@ class SchedulingQueue:
                 return
 
     def delete(self, info: PodInfo) -> None:
-        """Remove a pod that is deleted or no longer to be scheduled here; an attempt that is in flight goes on."""
+        """Remove a pod that is deleted or no longer to be scheduled here; an attempt in flight continues."""
         self._nominations.delete(info)
         queued = self._places.get(info.key)
         if queued is None:

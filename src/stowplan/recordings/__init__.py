@@ -1,1 +1,1 @@
-"""Recordings on disk: read, replay, verify, decide again."""
+"""Recordings on disk: read, replay, verify, reschedule."""

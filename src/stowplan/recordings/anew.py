@@ -1,14 +1,14 @@
-"""Decide a recording again with another configuration: same arrivals and departures.
+"""Reschedule a recording with another configuration: same arrivals and departures.
 
-What others did is taken from the recording: pods and nodes that came, changed and went, volumes, budgets. What the
-scheduler did is left out, as this one does that itself: binds, statuses, evictions. The engine runs in simulated time,
-on an object store (`simulate`); what it writes there takes no time.
+Changes by others are taken from the recording: pods and nodes that were added, changed and deleted, volumes, budgets.
+Changes by the scheduler are skipped, because this one makes its own: binds, statuses, evictions. The engine runs in
+simulated time, on an object store (`simulate`); its writes take no time.
 
-A recording of our own scheduler says when each pod was tried, so a pod is tried at these moments, and whenever that
-scheduler had been idle for a second. With the same configuration and chance the same decisions come out; a test has
-that. One that only followed a cluster does not say so: there, pods are tried as soon as they can be.
+A recording of our own scheduler contains when each pod was tried, so pods are tried at these times, and whenever that
+scheduler had been idle for a second. With the same configuration and random state the decisions are the same, which a
+test verifies. A recording that only followed a cluster has no attempts: there, pods are tried as soon as possible.
 
-Pods go when they went then, however long they have run now.
+Pods are deleted when they were deleted in the recording, however long they have been running.
 """
 
 from __future__ import annotations
@@ -50,19 +50,19 @@ if TYPE_CHECKING:
     from stowplan.framework.runtime.registry import Registry
     from stowplan.queue.queued_pod import QueuedPod
 
-#: Seconds without a recorded attempt after which pods are tried as soon as they can be.
+#: Seconds without a recorded attempt after which pods are tried as soon as possible.
 IDLE_SECONDS = 1.0
-#: Grace of a deletion whose end the recording tells of.
+#: Grace period of a deletion whose end is in the recording.
 _UNTIL_IT_GOES = 10**9
 
 
 @dataclass(slots=True, kw_only=True)
 class PodHistory:
-    """A pod that had to be placed, then and now."""
+    """A pod that had to be scheduled, in the recording and in this run."""
 
     key: str
     came: float
-    #: "" where it was placed nowhere.
+    #: "" if it was not placed.
     node_then: str = ""
     node_now: str = ""
     bound_then: float | None = None
@@ -72,13 +72,13 @@ class PodHistory:
 
 @dataclass(kw_only=True)
 class Anew:
-    """What became of everybody."""
+    """The result for all pods."""
 
     began: float
     ended: float = 0.0
-    #: By UID, in the order in which they came.
+    #: By UID, in order of arrival.
     pods: dict[str, PodHistory] = field(default_factory=dict)
-    #: What the store refused of what others did then, as it did not come to that now.
+    #: Number of recorded changes that the store rejected, because this run is in another state.
     refused: int = 0
 
     @property
@@ -87,7 +87,10 @@ class Anew:
 
 
 def decide_anew(path: str, registry: Registry, configuration: Configuration | None) -> Anew:
-    """A run with all its files; None: with the recorded configuration. Raise RecordingError, ConfigError."""
+    """Reschedule a run with all its files; None: with the recorded configuration.
+
+    Raises RecordingError, ConfigError.
+    """
     files = files_of_run(path)
     run = DecidedAnew(header_of(files[0]), registry, configuration)
     for entry in entries_of(files):
@@ -96,12 +99,12 @@ def decide_anew(path: str, registry: Registry, configuration: Configuration | No
 
 
 class _PacedEngine:
-    """The engine as its driver sees it, which tries no pod when it is not time."""
+    """The engine as seen by its driver, which only tries pods at the recorded times."""
 
     def __init__(self, engine: Engine, *, paced: bool) -> None:
         self._engine = engine
         self._paced = paced
-        #: Attempts that may be made now.
+        #: Number of attempts that may be made now.
         self.turns = 0
         self.is_idle = False
         self.attach = engine.attach
@@ -143,9 +146,9 @@ class DecidedAnew:
         self._paced = _PacedEngine(self._engine, paced=header.decides)
         self._time = VirtualTime(self._paced, ObjectStore(), start=header.now)
         self._found = Anew(began=header.now)
-        #: When a pod was tried last; never idle before the scheduler had begun.
+        #: When a pod was last tried; never idle before the scheduler started.
         self._tried_at = header.now if header.dump is not None else inf
-        #: Whether the first list of pods has come.
+        #: Whether the initial list of pods has been delivered.
         self._listed = False
         if header.dump is not None:
             for _, obj in objects_of(header.dump):
@@ -155,13 +158,14 @@ class DecidedAnew:
 
     @property
     def state(self) -> ClusterState:
-        """As it is now; to be read only."""
+        """The current state; read-only."""
         return self._engine.state
 
-    # -- what the engine tells ----------------------------------------------------------------------------------------
+    # -- notifications of the engine
+    # --------------------------------------------------------------------------------------
 
     def decided(self, decision: Decision) -> None:
-        """An attempt is over."""
+        """An attempt has ended."""
 
     def failed(self, queued: QueuedPod, failure: Failure) -> None:
         """A pod returns to the queue."""
@@ -172,7 +176,8 @@ class DecidedAnew:
             pod.node_now, pod.bound_now = attempt.node_name, self._time.now
             self.waits.add(pod.bound_now - pod.came)
 
-    # -- what was recorded --------------------------------------------------------------------------------------------
+    # -- recorded inputs
+    # --------------------------------------------------------------------------------------------------
 
     def take(self, now: float, input_: Input) -> None:
         """Apply a recorded input at its time."""
@@ -205,11 +210,11 @@ class DecidedAnew:
         try:
             self._time.write(request, grace=grace)
         except ApiError:
-            # It has come to something else.
+            # This run is in another state.
             self._found.refused += 1
 
     def _requests(self, change: Change[Any], now: float) -> list[Request]:
-        """What others did."""
+        """The requests of other clients."""
         old, new = change.old, change.new
         if new is None:
             assert old is not None, "something has changed"
@@ -240,7 +245,7 @@ class DecidedAnew:
         return self._updated(old, new)
 
     def _updated(self, old: Pod, new: Pod) -> list[Request]:
-        """The new version, but for what a scheduler says of a pod."""
+        """The new version, without what a scheduler writes to a pod."""
         metadata = new.metadata
         try:
             here = self._time.store.get(Pod, metadata.namespace, metadata.name)
@@ -266,12 +271,12 @@ def _any_version(obj: Any) -> Any:
 
 
 def percentiles(values: Sequence[float], shares: Sequence[int] = (50, 90, 99)) -> dict[str, float]:
-    """p50 and on; empty without values."""
+    """p50 and so on; empty without values."""
     ordered = sorted(values)
     last = len(ordered) - 1
     return {f"p{share}": ordered[round(last * share / 100)] for share in shares} if ordered else {}
 
 
 def waits(found: Anew, when: Callable[[PodHistory], float | None]) -> list[float]:
-    """Seconds from when pods came until they were bound."""
+    """Seconds from the arrival of pods until they were bound."""
     return [bound - pod.came for pod in found.pods.values() if (bound := when(pod)) is not None]

@@ -1,10 +1,10 @@
 """The file format of recordings: concatenated gzip members, so that a crash loses at most the last.
 
-Each write is a member of its own with whole lines in it, readable without those before it; `zcat` reads the file, too.
-Where a process was killed, or a disk was full, the file may end anywhere: within a member the lines that can still be
-unpacked count, and the end of the file is the end of the recording. What is broken before the end is an error.
+Each write is a separate member of whole lines, readable without those before it; `zcat` reads the file, too. If a
+process was killed, or a disk was full, the file may end anywhere: of an incomplete member the lines that can still be
+decompressed count, and the end of the file is the end of the recording. Corruption before the end is an error.
 
-Plain lines, as recordings of older versions have them, are read as well.
+Plain lines, as in recordings of older versions, are also supported.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _GZIP = 31
-#: How a member begins, and no line.
+#: The first byte of a member, which no line starts with.
 _MAGIC = b"\x1f"
 #: A higher level takes twice the time for a tenth of the size.
 _LEVEL = 3
 _CHUNK = 2**18
-#: Bytes of one line: more is no recording, and would not fit into memory.
+#: Maximum bytes per line: longer ones are not from a recording, and would exhaust memory.
 _LONGEST_LINE = 2**31
 
 
@@ -34,11 +34,11 @@ def packed(lines: bytes) -> bytes:
 
 
 def lines_of(file: BinaryIO) -> Iterator[bytes]:
-    """Lines with their ends, the last one perhaps without; raise RecordingError where the file is broken."""
+    """Lines including line ends, except possibly the last one; raises RecordingError for corruption."""
     first = file.read(_CHUNK)
-    # One byte of it may be all that was written.
+    # A single byte may be all that was written of it.
     chunks = _unpacked(file, first) if first[:1] == _MAGIC else _plain(file, first)
-    #: The beginning of a line whose end has not come yet.
+    #: The start of an incomplete line.
     begun: list[bytes] = []
     size = 0
     for chunk in chunks:
@@ -65,19 +65,19 @@ def _plain(file: BinaryIO, chunk: bytes) -> Iterator[bytes]:
 
 def _unpacked(file: BinaryIO, data: bytes) -> Iterator[bytes]:
     member = zlib.decompressobj(_GZIP)
-    #: Where in the file the data begin.
+    #: File offset of the data.
     at = 0
     while data:
         if member.eof:
             if not data.strip(b"\0"):
-                # What some file systems leave after a power failure.
+                # Some file systems leave this after a power failure.
                 at, data = at + len(data), file.read(_CHUNK)
                 continue
             member = zlib.decompressobj(_GZIP)
         try:
             found = member.decompress(data, _CHUNK)
         except zlib.error as e:
-            # Nothing of this chunk: its check sum has not come yet.
+            # Nothing of this chunk: its checksum is missing.
             if _ends_in_zeros(file, data):
                 return
             raise RecordingError(f"broken near byte {at}: {e}") from e
@@ -89,7 +89,7 @@ def _unpacked(file: BinaryIO, data: bytes) -> Iterator[bytes]:
 
 
 def _ends_in_zeros(file: BinaryIO, data: bytes) -> bool:
-    """Whether nothing was ever written to what follows: the file was made longer, and then the power failed."""
+    """Whether the rest of the file was allocated but never written, because of a power failure."""
     if data[-64:].strip(b"\0"):
         return False
     while chunk := file.read(_CHUNK):

@@ -1,8 +1,7 @@
 """The files of a rotated recording: FILE, FILE.1, FILE.2 and so on.
 
-A higher number is newer, and FILE the newest of all. Each stands alone: it begins with all that is needed. One that
-begins with a dump goes on where the file before it ends; one without begins a run, as a recorder that is started again
-moves the files of the run before aside, too.
+A higher number is newer, and FILE is the newest. Each file is self-contained. One that begins with a dump continues the
+file before it; one without begins a run, because a restarted recorder also rotates the files of the previous run.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
 class Opened(NamedTuple):
     path: str
     header: Header
-    #: The lines, the header's included.
+    #: The lines, including the header.
     lines: Iterator[bytes]
 
 
@@ -41,22 +40,22 @@ def rotated(path: str) -> list[tuple[int, str]]:
 
 
 def files_of_run(path: str) -> list[str]:
-    """The files that the newest run was recorded into, as far as they are still there, the oldest first.
+    """The existing files of the newest run, the oldest first.
 
-    Raise RecordingError.
+    Raises RecordingError.
     """
     files, older = [path], rotated(path)
     while older and header_of(files[0]).dump is not None:
         number, name = older.pop()
         files.insert(0, name)
         if older and older[-1][0] != number - 1:
-            # The one before it was taken away, and with it what happened in between.
+            # The file before it was removed, which leaves a gap.
             break
     return files
 
 
 def entries_of(files: Sequence[str]) -> Iterator[Entry]:
-    """The recorded entries of all files in order; raise RecordingError."""
+    """The recorded entries of all files in order; raises RecordingError."""
     for file in files:
         with opened(file) as found:
             next(found.lines)
@@ -68,14 +67,14 @@ def _literally(name: str) -> str:
 
 
 def header_of(path: str) -> Header:
-    """The header; raise RecordingError with the file's name."""
+    """The header; raises RecordingError with the file name."""
     with opened(path) as found:
         return found.header
 
 
 @contextmanager
 def opened(path: str) -> Iterator[Opened]:
-    """The recording in this file; raise RecordingError, then or while its lines are read, with the file's name."""
+    """Open a recording; raises RecordingError with the file name, here or while lines are read."""
     try:
         with open(path, "rb") as file:
             lines = lines_of(file)
@@ -97,7 +96,7 @@ def _from(first: bytes, others: Iterator[bytes]) -> Iterator[bytes]:
 
 
 def file_at(path: str, when: float | None) -> str:
-    """The one of its files that has this moment; None: the newest. Raise RecordingError if it is before all of them."""
+    """The file that covers this moment; None: the newest. Raises RecordingError if it is before all of them."""
     if when is None:
         return path
     began = None
@@ -109,14 +108,14 @@ def file_at(path: str, when: float | None) -> str:
 
 
 def is_continued(path: str, file: str) -> bool:
-    """Whether the next one of its files goes on where this one ends. Raise RecordingError."""
+    """Whether the next file continues this one. Raises RecordingError."""
     files = [*(older for _, older in rotated(path)), path]
     following = files[files.index(file) + 1 :]
     return bool(following) and header_of(following[0]).dump is not None
 
 
 def moment_text(when: float) -> str:
-    """Seconds since the epoch as people write them, in UTC."""
+    """Seconds since the epoch as readable text, in UTC."""
     from datetime import UTC, datetime
 
     try:

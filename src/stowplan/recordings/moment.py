@@ -17,20 +17,20 @@ if TYPE_CHECKING:
 @dataclass(frozen=True, kw_only=True)
 class Moment:
     header: Header
-    #: Of the last input before it.
+    #: Time of the last input before it.
     at: float
-    #: Whether the recording, or the run of that time, had ended before the moment that was asked for.
+    #: Whether the recording, or the run at that time, had ended before the requested moment.
     is_over: bool
-    #: Nodes in their order, pods in the order in which they came, and everything else. Pods on their way to a node,
-    #: which the API server had not told of yet, are on it.
+    #: Nodes in order, pods in order of arrival, and everything else. Assumed pods that the API server had not confirmed
+    #: yet are on their node.
     objects: list[Any]
-    #: The configuration that was in force, and the plugins that were switched off, as the cluster lacked a kind.
+    #: The active configuration, and the plugins that were disabled because of missing kinds.
     configuration: dict[str, Any]
     switched_off: frozenset[str]
 
 
 def moment_of(path: str, when: float | None, registry: Registry, *, broken_off: BrokenOffCalls | None = None) -> Moment:
-    """Rebuild a moment of a recording, rotated files included; None: its end. Raise RecordingError."""
+    """Rebuild a moment of a recording, including rotated files; None: its end. Raises RecordingError."""
     file = file_at(path, when)
     with Replayed(file, registry, broken_off=broken_off) as again:
         at = again.header.now
@@ -49,7 +49,7 @@ def moment_of(path: str, when: float | None, registry: Registry, *, broken_off: 
 
 
 def note_of(moment: Moment, when: float | None) -> str:
-    """What to say of a moment at which nothing was recorded any more; "" if it was."""
+    """A note for a moment after the end of the recording; "" otherwise."""
     if when is None or not moment.is_over:
         return ""
     return (
@@ -59,7 +59,7 @@ def note_of(moment: Moment, when: float | None) -> str:
 
 
 def parse_moment(text: str) -> float:
-    """Seconds since the epoch of an ISO time, UTC where it says nothing, or of such seconds; ValueError."""
+    """Seconds since the epoch for an ISO time, by default in UTC, or for a number of seconds; raises ValueError."""
     try:
         return float(text)
     except ValueError:

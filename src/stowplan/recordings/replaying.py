@@ -29,18 +29,18 @@ if TYPE_CHECKING:
 
 
 class Step(NamedTuple):
-    #: The line of the file, from 1.
+    #: The line in the file, from 1.
     line: int
     entry: Entry
     effects: list[Effect]
 
 
 class Difference(NamedTuple):
-    """A step from which something else follows now."""
+    """A step with a different outcome in the replay."""
 
     line: int
     when: str
-    #: What the scheduler heard.
+    #: The recorded input.
     input: str
     then: str
     now: str
@@ -53,7 +53,7 @@ class Difference(NamedTuple):
 
 
 def engine_of(header: Header, registry: Registry, configuration: Configuration | None) -> Engine:
-    """An engine for who follows a recording; None: with its configuration. Raise ConfigError."""
+    """An engine to follow a recording; None: with its configuration. Raises ConfigError."""
     features = DEFAULT_FEATURES.with_gates(header.gates)
     if configuration is None:
         configuration = load_config(header.configuration, plugins=registry.declarations, features=features)
@@ -66,7 +66,7 @@ def engine_of(header: Header, registry: Registry, configuration: Configuration |
         settings=EngineSettings(stories=False, events=False),
     )
     if header.dump is not None:
-        # Not loaded: it is of an engine with chance, and perhaps another configuration, which has other parts.
+        # The dump is not loaded: it is of an engine with a random source, and possibly another configuration.
         off = frozenset[str]().union(*header.dump.switched_off.values())
         engine.step(Served(off, served=False), header.now)
         for kind, objects in groupby(objects_of(header.dump), key=itemgetter(0)):
@@ -76,10 +76,10 @@ def engine_of(header: Header, registry: Registry, configuration: Configuration |
 
 
 class Replayed:
-    """A recording that is played again, step by step."""
+    """A recording being replayed step by step."""
 
     def __init__(self, path: str, registry: Registry, *, broken_off: BrokenOffCalls | None = None) -> None:
-        """Raise RecordingError."""
+        """Raises RecordingError."""
         self._opening: AbstractContextManager[Any] = opened(path)
         found = self._opening.__enter__()
         self.header: Header = found.header
@@ -95,17 +95,17 @@ class Replayed:
 
     @property
     def goes_on(self) -> bool:
-        """Whether there is something after the moment up to which steps were taken."""
+        """Whether there is more after the last step taken."""
         return self._replay.goes_on
 
     def steps(self, until: float | None = None) -> Iterator[Step]:
-        """Take the recorded steps; up to that moment, with those at it."""
+        """Take the recorded steps up to and including a moment."""
         for line, (entry, effects) in enumerate(self._replay.steps_until(until), 2):
             yield Step(line, entry, effects)
 
 
 def difference(step: Step) -> Difference | None:
-    """How what follows now differs from what followed then; None: it does not, or the recording does not say."""
+    """How the outcome differs from the recorded one; None: it does not, or was not recorded."""
     recorded = step.entry.outcomes
     if recorded is None:
         return None

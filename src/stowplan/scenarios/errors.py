@@ -1,4 +1,4 @@
-"""What is wrong with a scenario, for the person who wrote it."""
+"""Errors in a scenario."""
 
 from __future__ import annotations
 
@@ -10,24 +10,24 @@ if TYPE_CHECKING:
 
 
 class ScenarioError(ValueError):
-    """A scenario that cannot be run: one line for each problem, with its place."""
+    """An invalid scenario: one line per problem, with its location."""
 
     def __init__(self, *problems: str, hints: Sequence[str] = ()) -> None:
         super().__init__("\n".join(problems))
         self.problems = problems
-        #: What may help.
+        #: Suggestions.
         self.hints = tuple(hints)
 
 
 class Problems:
-    """Collects what is wrong in several places, so that the user hears of everything at once."""
+    """Collects problems, so that all of them are reported at once."""
 
     def __init__(self) -> None:
         self._found: list[str] = []
 
     @contextmanager
     def collected(self) -> Iterator[None]:
-        """Go on after the block if it raises a ScenarioError."""
+        """Continue after the block if it raises a ScenarioError."""
         try:
             yield
         except ScenarioError as error:

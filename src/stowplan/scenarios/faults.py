@@ -1,9 +1,9 @@
-"""What events do: nodes fail, are drained, upgraded, reclaimed and tainted; zones go out; prices and sizes change;
+"""Events of a scenario: nodes fail, are drained, upgraded, reclaimed and tainted; zones fail; prices and sizes change;
 workloads are scaled and rolled out.
 
-A node that fails is seen to have failed after `failureDetection`; its pods are given up after `failureEviction` more,
-and made anew elsewhere. One that comes back before begins its pods again from their beginning; one that never does is
-taken out of the cluster when it is seen to have failed.
+A node failure is detected after `failureDetection`; its pods are evicted after another `failureEviction`, and recreated
+elsewhere. On a node that returns before that, pods start again from the beginning; a node that never returns is removed
+from the cluster when its failure is detected.
 
 Upstream: pkg/controller/nodelifecycle and tainteviction; kubectl drain.
 """
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from stowplan.scenarios.world import World
 
 RECLAIMED = "stowplan.dev/reclaimed"
-#: Why pods go.
+#: Why pods are deleted.
 DRAINED, UPGRADED, SPOT = "drained", "upgraded", "reclaimed"
 
 
@@ -58,7 +58,7 @@ class Faults:
         self._fleet = fleet
         self._kubelets = kubelets
         self._drains = drains
-        #: Node -> how often it has failed, so that what was meant for an earlier failure finds it is over.
+        #: Node -> number of its failures, so that actions for an earlier failure are ignored.
         self._failed: dict[str, int] = {}
         self._failures = 0
 
@@ -123,7 +123,8 @@ class Faults:
         self._fleet.remove(node, why)
         self._kubelets.forget(node)
 
-    # -- what people and providers do ---------------------------------------------------------------------------------
+    # -- administrators and providers
+    # -------------------------------------------------------------------------------------
 
     def _drain(self, spec: DrainSpec, chance: Random) -> None:
         for node in self._fleet.chosen(spec, chance):

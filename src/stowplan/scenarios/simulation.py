@@ -1,12 +1,12 @@
-"""A simulation of a scenario: the engine in virtual time, the models around it, and what is told of them.
+"""A simulation of a scenario: the engine in virtual time, the models of its environment, and the results.
 
     found = simulate_scenario("week.yaml")               # rows are kept in memory
     found.summary.waits.p95
-    simulate_scenario("week.yaml", folder=Path("out"))     # rows go to files as they come
+    simulate_scenario("week.yaml", folder=Path("out"))     # rows are written to files continuously
 
-The same scenario gives the same rows on every machine: nothing reads a clock, each model draws on chance of its own
-that the seed begins, and arrivals and lifetimes do not depend on what is decided. So two configurations meet the same
-pods at the same times.
+The same scenario gives the same rows on every machine: nothing reads a clock, each model has a random source of its own
+derived from the seed, and arrivals and lifetimes do not depend on decisions. So two configurations get the same pods at
+the same times.
 """
 
 from __future__ import annotations
@@ -82,38 +82,38 @@ if TYPE_CHECKING:
 GivenConfig = "Mapping[str, Any] | str | os.PathLike[str] | Configuration | None"
 _NAMESPACES = ("default", "kube-node-lease", "kube-public", "kube-system")
 _NAME_LABEL = "kubernetes.io/metadata.name"
-#: Without a duration it ends when nothing but waiting has happened for so many seconds: more than any pod waits to be
-#: tried again.
+#: Without a duration, the simulation ends when pods have only been waiting for this many seconds, which is longer than
+#: any pod waits for a retry.
 _QUIET = 700.0
-#: Parts of the time between two samples, after each of which progress is told.
+#: Number of progress reports between two samples.
 _PARTS = 64
 _DIGITS = 6
 
 
 @dataclass(frozen=True)
 class Progress:
-    """How far a simulation is."""
+    """The progress of a simulation."""
 
-    #: Seconds since its beginning, and when it ends if that is known.
+    #: Seconds since its start, and when it ends if that is known.
     time: float
     duration: float | None
     arrived: int
-    #: About how many pods will arrive, if that is known.
+    #: The approximate number of pods that will arrive, if known.
     expected: int | None
 
 
 @dataclass
 class SimulationResult:
-    """What a simulation told."""
+    """The results of a simulation."""
 
     summary: SummaryRecord
     series: list[SampleRow]
-    #: None if they went to a folder, or nobody wanted them.
+    #: None if they were written to a folder, or not requested.
     decisions: list[DecisionRow] | None = field(repr=False, default=None)
     folder: Path | None = None
 
     def to_frame(self) -> Any:
-        """The decisions as a DataFrame of pandas or polars."""
+        """The decisions as a pandas or polars DataFrame."""
         from stowplan.inspection.frames import to_frame
 
         if self.decisions is None:
@@ -121,7 +121,7 @@ class SimulationResult:
         return to_frame(self.decisions)
 
     def report(self) -> str:
-        """A page of HTML that stands alone; only of one that wrote no folder."""
+        """A self-contained HTML page; only without a folder."""
         return self.page
 
     page: str = field(repr=False, default="")
@@ -137,14 +137,14 @@ def simulate_scenario(
     decisions: bool = True,
     progress: Callable[[Progress, Simulation], object] | None = None,
 ) -> SimulationResult:
-    """Run a scenario to its end; raise ScenarioError, or ConfigError for the configuration.
+    """Run a scenario to its end; raises ScenarioError, or ConfigError for the configuration.
 
-    `config` and `seed` take the place of the scenario's, `plugins` are classes beside its own. With `folder` rows are
-    written there as they come; otherwise they are kept, unless `decisions` is False. `progress` is told now and then,
+    `config` and `seed` override the scenario's; `plugins` are classes in addition to its own. With `folder`, rows are
+    written there continuously; otherwise they are kept, unless `decisions` is False. `progress` is called periodically,
     and may `stop` the simulation.
     """
     simulation = Simulation(scenario, config=config, seed=seed, plugins=plugins)
-    # Before the folder loses the results of an earlier one.
+    # Before results of an earlier run in the folder are deleted.
     simulation.prepare()
     kept = Kept()
     out = None if folder is None else Folder(folder)
@@ -175,9 +175,9 @@ def simulated_until(
     plugins: Sequence[type[Plugin]],
     stopped: Callable[[], bool],
 ) -> Simulation:
-    """Run a scenario again up to the time of one of its course's looks: the engine is as it was then.
+    """Run a scenario again up to the time of one of its course's frames; return the engine at that time.
 
-    `stopped`: whether nobody wants it any more. Raise as `simulate_scenario`.
+    `stopped`: whether the result is no longer needed. Raises like `simulate_scenario`.
     """
 
     def look(progress: Progress, simulation: Simulation) -> None:
@@ -190,7 +190,7 @@ def simulated_until(
 
 
 class Simulation:
-    """One run; to be used once."""
+    """One run; single use."""
 
     def __init__(
         self,
@@ -224,18 +224,18 @@ class Simulation:
 
     @property
     def declarations(self) -> Declarations:
-        """What its configuration may name."""
+        """The plugins that its configuration may name."""
         return self._registry.declarations
 
     def stop(self) -> None:
-        """Go to no later moment; what has happened so far is told."""
+        """Stop the clock; the results so far are reported."""
         self._stopped = True
         if hasattr(self, "_time"):
             self._time.halted = True
 
     @contextmanager
     def writing_course(self, folder: Path) -> Iterator[None]:
-        """While it runs, write what `stowplan ui --simulation` plays into this folder. Raise ScenarioError."""
+        """While it runs, write what `stowplan ui --simulation` plays to this folder. Raises ScenarioError."""
         declarations = self._registry.declarations
         header = CourseHeader(
             title=self.scenario.name,
@@ -262,10 +262,11 @@ class Simulation:
             plugins=tuple(f"{plugin.__module__}:{plugin.__qualname__}" for plugin in self._plugins),
         )
 
-    # -- putting it together ------------------------------------------------------------------------------------------
+    # -- setup
+    # ------------------------------------------------------------------------------------------------------------
 
     def prepare(self) -> None:
-        """Build the cluster as it is at the beginning; raise what is wrong with what was given."""
+        """Build the initial cluster; raises the errors of the inputs."""
         self._build()
         self._begin()
         self._is_prepared = True
@@ -320,7 +321,7 @@ class Simulation:
         self._early_notes = (*getattr(self, "_early_notes", ()), text)
 
     def _begin(self) -> None:
-        """The cluster as it is at the beginning, and what will happen to it."""
+        """Start the initial cluster, and schedule the events."""
         scenario, world = self.scenario, self.world
         objects, notes = objects_at_start(scenario.cluster, self._folder, self._watched)
         for note in (*getattr(self, "_early_notes", ()), *notes):
@@ -352,7 +353,7 @@ class Simulation:
         self.faults.begin(scenario, keepers, rollouts)
 
     def _templates(self, classes: Sequence[PriorityClass]) -> dict[str, Template]:
-        """Workload -> template, of those that are no traces."""
+        """Workload -> template, for workloads that are not traces."""
         rolled = {event.rollout.workload for event in self.scenario.events if event.rollout is not None}
         templates: dict[str, Template] = {}
         problems = Problems()
@@ -367,7 +368,7 @@ class Simulation:
 
     def _begin_with(self, objects: Sequence[Any]) -> None:
         adopted = Adopted(self.world)
-        # As an API server's lists: nodes first, and pods by namespace and name.
+        # In the order of an API server's lists: nodes first, and pods by namespace and name.
         for obj in sorted(objects, key=_list_order):
             if isinstance(obj, Node):
                 self.fleet.put(obj)
@@ -420,7 +421,7 @@ class Simulation:
         return self._finish()
 
     def _advance(self, until: float, tell: Callable[[], None]) -> None:
-        """To that time, in parts: somebody may want to break it off."""
+        """Advance to that time in parts, so that it can be stopped."""
         begin = self._passed
         for part in range(1, _PARTS + 1):
             to = until if part == _PARTS else begin + (until - begin) * part / _PARTS
@@ -436,7 +437,7 @@ class Simulation:
         return round(self._time.now - self.world.start, _DIGITS)
 
     def _sweep(self) -> None:
-        """Pods that a feed has put in and the store has refused."""
+        """Pods of a feed that the store has rejected."""
         for _, request, error in self._time.refused:
             if isinstance(request, Create) and isinstance(request.obj, Pod):
                 self.ledger.refuse(request.obj, str(error))
@@ -536,7 +537,7 @@ class _Drawn:
 
 
 class _Grace(_Drawn):
-    """What a pod takes to end: at most what it is given."""
+    """The termination time of a pod: at most its grace period."""
 
     def __call__(self, about: Any) -> float:
         given = about.spec.termination_grace_period_seconds

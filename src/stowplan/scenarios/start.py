@@ -1,4 +1,4 @@
-"""What a scenario begins with: the objects of its cluster, from files, a live cluster, a trace and groups of nodes."""
+"""The initial objects of a scenario, from files, a live cluster, a trace and groups of nodes."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 def objects_at_start(
     spec: ClusterSpec, folder: Path, kinds: Sequence[WatchedKind]
 ) -> tuple[list[ApiStruct], list[str]]:
-    """(objects but for groups of nodes, what the user should know); raise ScenarioError."""
+    """(objects except for groups of nodes, notes for the user); raises ScenarioError."""
     objects: list[ApiStruct] = []
     notes: list[str] = []
     if spec.files:
@@ -47,13 +47,13 @@ def objects_at_start(
 
 
 def trace_of(given: Mapping[str, Any], folder: Path) -> Trace:
-    """Raise TraceError."""
+    """Load a trace; raises TraceError."""
     options = dict(given)
     return open_trace(str(options.pop("format", "")), options, folder)
 
 
 def _live(spec: ClusterSpec, folder: Path, kinds: Sequence[WatchedKind]) -> tuple[Sequence[ApiStruct], Sequence[str]]:
-    # What talks HTTP takes a while to import.
+    # The HTTP client is slow to import.
     from stowplan import __version__
     from stowplan.client.http.user_agent import user_agent
     from stowplan.loading.live_cluster import LiveClusterError, read_now

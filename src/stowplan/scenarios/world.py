@@ -1,4 +1,4 @@
-"""What the models of a simulation share: the time, the objects, chance, and the pods' ledger."""
+"""Shared by the models of a simulation: time, objects, random sources, and the ledger of pods."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ class World:
         self.time = time
         self.store = time.store
         self.ledger = ledger
-        #: As the scheduler sees the cluster; to be read only.
+        #: The scheduler's cluster state; read-only.
         self.state = state
         self.models = models
         self._seed = seed
         self.start = time.now
-        #: What the user should know.
+        #: Notes for the user.
         self.notes: dict[str, None] = {}
 
     @property
@@ -37,14 +37,14 @@ class World:
         return self.time.now
 
     def chance(self, name: str) -> Random:
-        """A stream of its own for each purpose: what one of them draws does not move the others."""
+        """A separate random stream per purpose, so that draws of one do not affect the others."""
         return Random(f"{self._seed}/{name}")
 
     def later(self, seconds: float, action: Callable[[], object]) -> None:
         self.time.at(self.now + seconds, Call(action))
 
     def soon(self, action: Callable[[], object]) -> None:
-        """Run an action later at this same time, for use inside another change."""
+        """Run an action later at the same time; for use within a change."""
         self.time.at(self.now, Call(action))
 
     def note(self, text: str) -> None:
@@ -53,7 +53,7 @@ class World:
     # -- pods ---------------------------------------------------------------------------------------------------------
 
     def arrive(self, pod: Pod, origin: Origin) -> None:
-        """A pod comes; one that the API server refuses is in the ledger as refused."""
+        """A pod arrives; one that the API server rejects is recorded as such."""
         self.ledger.expect(pod.metadata.uid, origin)
         try:
             self.time.write(Create(obj=pod))
@@ -61,7 +61,7 @@ class World:
             self.ledger.refuse(pod, str(error))
 
     def delete(self, entry: Entry, why: str, *, at_once: bool = False) -> None:
-        """Take a pod away; `at_once` without grace, as nobody is there to end it."""
+        """Delete a pod; `at_once`: without a grace period, because there is no kubelet."""
         entry.why = why
         if entry.node and entry.evicted is None:
             entry.evicted = self.now
@@ -70,14 +70,14 @@ class World:
         self.time.write(request, grace=0 if at_once else None)
 
     def is_available(self, uid: str, min_ready: float) -> bool:
-        """Whether the pod runs, has for so many seconds, and is not about to go."""
+        """Whether the pod has been running for this many seconds, and is not about to be deleted."""
         entry = self.ledger.of(uid)
         return entry is not None and not entry.why and entry.starts + min_ready <= self.now
 
     def entries_on(self, node: str) -> list[Entry]:
-        """The pods of a node, in the order in which they came to it."""
+        """The pods of a node, in the order of their placement."""
         row = self.state.table.row_of.get(node)
         infos: Any = () if row is None else self.state.row_pods[row]
         found = (self.ledger.of(info.uid) for info in infos)
-        # The scheduler assumes pods there that are not bound yet.
+        # The scheduler may have assumed pods there that are not bound yet.
         return [entry for entry in found if entry is not None and entry.node == node]

@@ -22,7 +22,7 @@ Decision = Literal["allowed", "denied", "no-opinion", "error"]
 
 
 class RequestMetrics:
-    """Of requests to the API server."""
+    """Metrics of requests to the API server."""
 
     def __init__(self, total: CounterVec, seconds: HistogramVec) -> None:
         self._total = total
@@ -41,7 +41,7 @@ class AuthenticationMetrics:
         )
 
     def attempted(self, username: str | None, seconds: float) -> None:
-        """None for credentials that were refused."""
+        """None for rejected credentials."""
         result = "error" if username is None else "success"
         if username is not None:
             self._metrics.authenticated_user_requests.with_label_values(user_class(username)).inc()
@@ -62,7 +62,7 @@ class AuthorizationMetrics:
 
 
 class TokenCacheMetrics:
-    """Of the answers that are kept about tokens; without metrics, of nothing."""
+    """Metrics of the token cache; without metrics, nothing."""
 
     def __init__(self, metrics: ServingMetrics | None, *, clock: Callable[[], float]) -> None:
         self._metrics = metrics
@@ -84,7 +84,7 @@ class TokenCacheMetrics:
         return self._active("in_flight")
 
     def fetched(self, *, accepted: bool) -> None:
-        """Parity: a token that is refused with a text counts as an error, too."""
+        """Parity: a token that is rejected with a message counts as an error, too."""
         if self._metrics is not None:
             status = "ok" if accepted else "error"
             self._metrics.authentication_token_cache_fetch_total.with_label_values(status).inc()

@@ -1,6 +1,6 @@
 """Authorize requests: system:masters and always-allowed paths first, then SubjectAccessReview.
 
-Reviews are cached for a few seconds. What nothing allows is forbidden.
+Reviews are cached for a few seconds. Everything that is not allowed is forbidden.
 
 Upstream: staging/src/k8s.io/apiserver/pkg/server/options/authorization.go, pkg/authorization/path,
 plugin/pkg/authorizer/webhook, pkg/endpoints/filters/authorization.go.
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 _log = get_logger(__name__)
 
-#: Answers about longer requests are not kept: somebody may want to fill the memory.
+#: Results for longer requests are not cached, to bound memory.
 _LONGEST_KEPT = 10_000
 
 _ALLOWED = SubjectAccessReviewStatus(allowed=True)
@@ -49,14 +49,14 @@ _NO_OPINION = SubjectAccessReviewStatus()
 
 @dataclass(frozen=True)
 class AllowedPaths:
-    """Paths that everybody may use; they are kept and asked for without their leading slash."""
+    """Paths that are open to everybody; stored and compared without their leading slash."""
 
     exact: frozenset[str] = frozenset()
     prefixes: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, entries: Sequence[str]) -> AllowedPaths:
-        """Raise ValueError with upstream's text for a * that is not at the end."""
+        """Raises ValueError with upstream's text for a * that is not at the end."""
         paths = [entry.removeprefix("/") for entry in entries]
         for path in paths:
             if "*" in path[:-1]:
@@ -72,7 +72,7 @@ class AllowedPaths:
 
 
 class AccessReviews:
-    """The API server's opinion; `close` it."""
+    """SubjectAccessReviews by the API server; must be closed."""
 
     def __init__(
         self, reviewer: Reviewer, *, clock: Callable[[], float], yes_kept_for: float, no_kept_for: float
@@ -83,7 +83,7 @@ class AccessReviews:
         )
 
     async def opinion(self, user: UserInfo, *, verb: str, path: str) -> SubjectAccessReviewStatus:
-        """Ask for a review; raise AuthorizationFailed if there is no answer."""
+        """Send a review; raises AuthorizationFailed without a result."""
         spec = SubjectAccessReviewSpec(
             user=user.name,
             uid=user.uid,
@@ -109,7 +109,7 @@ class AccessReviews:
 
 
 class DelegatedAuthorizer:
-    """An `Authorizer`. Without reviews, nobody but system:masters may use anything but the allowed paths."""
+    """An `Authorizer`. Without reviews, only system:masters may use more than the allowed paths."""
 
     def __init__(
         self,

@@ -1,7 +1,7 @@
 """Set up delegated authentication and authorization from flags.
 
-Each flag is a field of the options, with its name and default. What cannot work is refused with upstream's words, what
-can work with less is warned about with them.
+Each flag is a field of the options, with its name and default. Invalid options are rejected, and partially working ones
+logged, with upstream's messages.
 
     delegation = await delegated(
         authentication, authorization, authentication_api=..., authorization_api=..., gate=gates.enabled, times=...
@@ -58,13 +58,13 @@ _log = get_logger(__name__)
 UID_FROM_CERTIFICATE = "AllowParsingUserUIDFromCertAuth"
 UID_HEADERS = "RemoteRequestHeaderUID"
 
-#: For the clients that reviews are sent by; tries and time limits are `Reviewer`'s, which are to be reached first.
+#: For the clients that send reviews; `Reviewer` has lower limits for retries and timeouts, which apply first.
 CLIENT_SETTINGS = ClientConnection(qps=200.0, burst=400)
 CLIENT_LIMITS = Limits(total=2 * REQUEST_TIMEOUT, tries=1, connection_tries=1)
 
 _TEN_SECONDS = Duration.of_seconds(10)
 
-#: Seconds that looking for the ConfigMap may take: at most if its failure is tolerated, and if not.
+#: Timeout in seconds for the ConfigMap lookup: if its failure is tolerated, and if not.
 _TOLERATED_LOOK = 5.0
 _NEEDED_LOOK = 30.0
 
@@ -93,11 +93,11 @@ class AuthorizationOptions:
 
 
 class DelegationError(ValueError):
-    """The process cannot go on with these options; `str()` is upstream's text."""
+    """Invalid options; `str()` is upstream's text."""
 
 
 def check_authentication(options: AuthenticationOptions, *, gate: Gate) -> list[str]:
-    """What is wrong with the flags taken by themselves, in upstream's order; what is odd is logged."""
+    """Problems of the flags by themselves, in upstream's order; oddities are logged."""
     headers = {
         "requestheader-username-headers": options.requestheader_username_headers,
         "requestheader-group-headers": options.requestheader_group_headers,
@@ -140,13 +140,13 @@ def _no_aggregation(flag: str, standard: str, what: str) -> str:
 def delegated_connection(
     kubeconfig: str, *, purpose: Literal["authentication", "authorization"], surroundings: Surroundings | None = None
 ) -> Connection | None:
-    """Whom to ask: the kubeconfig's server, else the cluster that this is a pod of; None outside of any."""
+    """The connection for delegation: the kubeconfig's, else the pod's own cluster; None outside of any."""
     try:
         if kubeconfig:
             return connect_from_scheduler_flags(kubeconfig=kubeconfig, surroundings=surroundings)
     except ClientConfigError as error:
         why = f"failed to get delegated {purpose} kubeconfig: {error}"
-        # Parity: upstream says it twice.
+        # Parity: upstream repeats the prefix.
         doubled = f"failed to get delegated {purpose} kubeconfig: {why}"
         raise DelegationError(doubled if purpose == "authentication" else why) from None
     try:
@@ -165,12 +165,12 @@ class Delegation:
     _reviews: AccessReviews | None
 
     async def run(self) -> None:
-        """Follow what the cluster says about certificates, until cancelled; returns if nothing is to be followed."""
+        """Follow the cluster's certificates until cancelled; returns if there is nothing to follow."""
         if self._cluster is not None:
             await self._cluster.follow()
 
     async def close(self) -> None:
-        """Give up what is still being asked."""
+        """Cancel requests in progress."""
         for asked in (self._tokens, self._reviews):
             if asked is not None:
                 await asked.close()
@@ -187,7 +187,7 @@ async def delegated(
     metrics: ServingMetrics | None = None,
     cache_key: bytes | None = None,
 ) -> Delegation:
-    """Raise DelegationError. Without an API, there is none to ask: neither tokens nor rights can be checked."""
+    """Raises DelegationError. Without an API, neither tokens nor permissions can be checked."""
     parts = _Parts(authentication, authentication_api, gate=gate, times=times, metrics=metrics)
     methods = await parts.methods()
     tokens = None if authentication_api is None else parts.tokens(cache_key or secrets.token_bytes(32))
@@ -225,7 +225,7 @@ def _reviews(
 
 
 class _Parts:
-    """What authentication is made of."""
+    """The parts of authentication."""
 
     def __init__(
         self,
@@ -261,7 +261,7 @@ class _Parts:
         return self.cluster.headers() if self.cluster is not None else RequestHeaders()
 
     async def methods(self) -> list[Method]:
-        """Front proxies, then client certificates. Files are read, and the cluster is asked, in upstream's order."""
+        """Front proxies, then client certificates. Files and the cluster are read in upstream's order."""
         clients, proxies = self._client_authorities(), self._proxy_authorities()
         await self._look()
         methods: list[Method] = []
@@ -330,7 +330,7 @@ class _Parts:
             await self.cluster.look(seconds=_TOLERATED_LOOK if tolerant else _NEEDED_LOOK)
         except LookupFailed as error:
             if PROXY_CA not in self._wanted:
-                # Parity: for client certificates alone upstream does not look at start, but only watches.
+                # Parity: for client certificates alone, upstream does not read at startup, but only watches.
                 return
             if not tolerant:
                 why = f"unable to load configmap based request-header-client-ca-file: {error}"

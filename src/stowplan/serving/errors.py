@@ -6,11 +6,11 @@ import os
 
 
 class ServingError(Exception):
-    """The text names what is wrong as upstream does: a flag, a file, the address."""
+    """The text names the problem like upstream's: a flag, a file, the address."""
 
 
 def go_error(operation: str, error: OSError) -> str:
-    """As Go words it: `open /nope: no such file or directory`."""
+    """In Go's format: `open /nope: no such file or directory`."""
     path = f" {error.filename}" if error.filename else ""
     return f"{operation}{path}: {reason_of(error)}"
 

@@ -1,7 +1,7 @@
 """Handle requests: authenticate, authorize, route.
 
-A path that does not exist is forbidden like any other to those who may not see it. Whatever refuses a request raises
-an ApiError; a page that raises anything else has a bug, and its connection lives on.
+A missing path is forbidden like any other for users without permission. Refusals are ApiErrors; any other exception of
+a page is a bug, and does not close the connection.
 
 Upstream: cmd/kube-scheduler/app/server.go (buildHandlerChain); staging/src/k8s.io/apiserver/pkg/server/httplog,
 server/mux/pathrecorder.go, endpoints/filters.
@@ -42,17 +42,17 @@ if TYPE_CHECKING:
 
 log = get_logger(__name__)
 
-#: What the pages are called in the log.
+#: The component name in the log.
 _NAME = "kube-scheduler"
 _PANICKED = "This request caused apiserver to panic. Look in the logs for details."
-#: No page of the scheduler's takes more than a number.
+#: No page of the scheduler needs a larger body.
 _MAX_BODY = 64 * 1024
 _BODY_TIMEOUT = 32.0
 _MAX_PARAMETERS = 1000
 
 
 class _BadTarget(Exception):
-    """What is asked for is no path."""
+    """The request target is not a path."""
 
 
 class Handler:
@@ -65,7 +65,7 @@ class Handler:
         times: Times,
         max_body: int = _MAX_BODY,
     ) -> None:
-        """Pages by path, or by the beginning of one if it ends in a slash."""
+        """Pages by path, or by a prefix that ends in a slash."""
         self._max_body = max_body
         self._pages = {path: page for path, page in pages.items() if not path.endswith("/")}
         prefixes = [(path, page) for path, page in pages.items() if path.endswith("/")]
@@ -75,7 +75,7 @@ class Handler:
         self._times = times
 
     async def __call__(self, request: BaseRequest) -> web.StreamResponse:
-        # Whoever sends a thousand requests at once takes turns with everybody else.
+        # A client with a thousand pipelined requests takes turns with others.
         await asyncio.sleep(0)
         since = self._times.clock()
         error: Exception | None = None
@@ -152,7 +152,7 @@ class Handler:
             "URI": request.raw_path,
             "latency": timedelta(seconds=seconds),
             "userAgent": request.headers.get("User-Agent", ""),
-            # Parity: no request of the scheduler's has one.
+            # Parity: always empty in the scheduler.
             "audit-ID": "",
             "srcIP": address_text(transport.get_extra_info("peername")) if transport is not None else "",
             "resp": response.status,
@@ -175,14 +175,14 @@ def _log_page(path: str, found: str) -> None:
 
 
 def _split_target(target: str) -> tuple[str, Query]:
-    """Path and query of a request's target, decoded once."""
+    """Path and query of a request target, decoded once."""
     if not target.startswith("/"):
-        # Whole URLs, as for a proxy; ValueError for brackets that do not match.
+        # Absolute URLs, as for a proxy; ValueError for unbalanced brackets.
         try:
             parts = urlsplit(target)
         except ValueError:
             raise _BadTarget from None
-        # Not `geturl`, which from 3.13 on puts two slashes more before a path that begins with two.
+        # Not `geturl`, which from 3.13 on adds two slashes to a path that begins with two.
         target = f"{parts.path}?{parts.query}"
     raw_path = target.partition("?")[0]
     if not raw_path.startswith("/") or bad_escape(raw_path):
@@ -191,7 +191,7 @@ def _split_target(target: str) -> tuple[str, Query]:
 
 
 def _query_of(target: str) -> Query:
-    """Those parameters that are too many are left out."""
+    """Parameters beyond the limit are dropped."""
     text = "&".join(target.partition("?")[2].split("&", _MAX_PARAMETERS)[:_MAX_PARAMETERS])
     return parse_query(text, limit=_MAX_PARAMETERS, errors="replace")
 
@@ -212,7 +212,7 @@ def _as_aiohttp_has_it(response: Response) -> web.Response:
 
 
 async def _streamed(request: BaseRequest, stream: Stream) -> web.StreamResponse:
-    """Send it piece by piece; the connection's buffer holds back who writes faster than the client reads."""
+    """Send in pieces; the connection's buffer provides backpressure."""
     response = web.StreamResponse(status=stream.status, headers={**ALWAYS, "Content-Type": stream.content_type})
     response.headers.update(stream.headers)
     _let_in(request, True)
@@ -229,7 +229,7 @@ async def _streamed(request: BaseRequest, stream: Stream) -> web.StreamResponse:
 
 
 def refuse(status: int, message: str) -> web.Response:
-    """Answer to what is no HTTP, in the words of Go's server."""
+    """The response to invalid HTTP, with the text of Go's server."""
     reason = {431: "Request Header Fields Too Large", 500: "Internal Server Error"}.get(status, "Bad Request")
     headers = {"Content-Type": "text/plain; charset=utf-8", "Server": "stowplan"}
     return web.Response(status=status, body=f"{status} {reason}".encode(), headers=headers)

@@ -25,10 +25,10 @@ _ADDRESS_FAMILIES = {4: socket.AF_INET, 6: socket.AF_INET6}
 
 
 class Listener:
-    """Upstream opens its port long before it serves: who connects meanwhile waits."""
+    """Upstream opens its port long before it serves: early connections wait."""
 
     def __init__(self, settings: ServingSettings, *, wall_clock: Callable[[], float]) -> None:
-        """Make a certificate, if there has to be one. ServingError, as from `open`."""
+        """Generates a certificate if needed. Raises ServingError, like `open`."""
         self._settings = settings
         self._wall_clock = wall_clock
         self._made: IdentitySource | None = None
@@ -37,12 +37,12 @@ class Listener:
                 settings.certificate_directory, bind_address=settings.bind_address, wall_clock=wall_clock
             )
         self._socket: socket.socket | None = None
-        #: Where it listens, as Go writes it; once it does.
+        #: Its address in Go's format, once it listens.
         self.address = ""
         self.port = 0
 
     def open(self) -> None:
-        """Read the certificates and begin to listen."""
+        """Read the certificates and start listening."""
         opened = _listen(self._settings)
         try:
             self.contexts = self._contexts()
@@ -95,12 +95,12 @@ class Listener:
 def _listen(settings: ServingSettings) -> socket.socket:
     address = ipaddress.ip_address(settings.bind_address)
     asked = f"[{address}]:{settings.port}" if address.version == 6 else f"{address}:{settings.port}"
-    # Parity: Go's listeners of all addresses take both families.
+    # Parity: Go's wildcard listeners accept both families.
     both = address.is_unspecified and socket.has_dualstack_ipv6()
     family = socket.AF_INET6 if both else _ADDRESS_FAMILIES[address.version]
     opened = socket.socket(family, socket.SOCK_STREAM)
     try:
-        # Go sets it on every listener, whatever --permit-address-sharing says.
+        # Go sets it on every listener, regardless of --permit-address-sharing.
         opened.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if settings.reuse_port:
             opened.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)

@@ -1,8 +1,8 @@
 """A plain HTTP port on 127.0.0.1, protected by a token.
 
-Any page that the user's browser shows can send requests to a port here, and a name that an attacker owns can be made
-to lead to 127.0.0.1. So there is no cookie: data is given to those who send the token, which such a page does not know.
-Whoever asks by another name than this machine's own, or from a page that came from elsewhere, is refused before that.
+Any page in the user's browser can send requests to a local port, and an attacker's host name can resolve to 127.0.0.1.
+So there are no cookies: data requires the token, which such a page does not know. In addition, requests with a foreign
+Host or Origin are rejected.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ if TYPE_CHECKING:
     from stowplan.timing.times import Times
 
 HOST = "127.0.0.1"
-#: A configuration and manifests may be pasted.
+#: Large enough for a pasted configuration and manifests.
 _MAX_BODY = 16 << 20
 _MAX_HEAD = 64 << 10
 _TIMEOUT = 30.0
 _KEEP_ALIVE = 75.0
-#: Seconds that requests under way get at the end.
+#: Seconds for requests in progress at shutdown.
 _GRACE = 2.0
 _OWNER = UserInfo("stowplan:user", groups=(AUTHENTICATED,))
 _CREDENTIALS = ("authorization", "cookie")
@@ -49,7 +49,7 @@ class LoopbackServer:
         port: int = 0,
         times: Times = REAL_TIMES,
     ) -> None:
-        """`public`: whether a path is answered to anybody on this machine, as it has no data."""
+        """`public`: whether a path contains no data, and is open to everybody on this machine."""
         access = TokenAccess(token, public)
         handler = Handler(pages=pages, authenticator=access, authorizer=access, times=times, max_body=_MAX_BODY)
         self._http = HttpServer(
@@ -74,7 +74,7 @@ class LoopbackServer:
         return f"http://{HOST}:{self.port}"
 
     async def start(self) -> None:
-        """Serve; ServingError if that cannot be."""
+        """Start serving; raises ServingError."""
         try:
             self._server = await asyncio.get_running_loop().create_server(
                 self._http, HOST, self.port, family=socket.AF_INET
@@ -92,7 +92,7 @@ class LoopbackServer:
 
 
 class TokenAccess:
-    """Authenticator and authorizer in one: who has the token may do all that is served."""
+    """Authenticator and authorizer: the token grants access to everything."""
 
     def __init__(self, token: str, public: Callable[[str], bool]) -> None:
         self._token = token.encode()
@@ -122,7 +122,7 @@ def _check_origin(headers: Headers) -> None:
     host = headers.get("Host", "")
     name, _, port = host.rpartition(":")
     if (name if port.isdecimal() and name else host).lower() not in _NAMES:
-        raise Forbidden(f"this server is asked by the address that the command printed, not as {host!r}")
+        raise Forbidden(f"use the address that the command printed, not {host!r}")
     origin = headers.get("Origin")
     if origin is not None and origin.lower() != f"http://{host}".lower():
         raise Forbidden(f"pages of {origin} may not ask this server")

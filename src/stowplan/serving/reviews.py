@@ -1,7 +1,7 @@
 """Send review requests to the API server, with retries.
 
-Refusals and a server that is not there are final at once; errors, throttling and lost answers are tried up to five
-times, half a second apart at first.
+Refusals and connection failures are final; errors, throttling and lost responses are retried up to five times, starting
+with a delay of half a second.
 
 Upstream: staging/src/k8s.io/apiserver/pkg/util/webhook/webhook.go, pkg/server/options/authentication.go.
 """
@@ -29,12 +29,12 @@ T = TypeVar("T")
 
 TRIES = 5
 RETRYING = BackoffPolicy(initial=0.5, cap=float("inf"), factor=1.5, jitter=0.2)
-#: Seconds for one request.
+#: Timeout in seconds of one request.
 REQUEST_TIMEOUT = 10.0
 
-#: What asking an API server may end with. Of an answer that does not decode no more is known than of none.
+#: Errors of a request. An undecodable response counts as none.
 FAILURES = (ApiError, Unreachable, DecodeError)
-#: Code of requests that no server answered, in metrics.
+#: The status code in metrics of requests without a response.
 NO_ANSWER = "<error>"
 
 _PASSING = (InternalError, Timeout, ServerTimeout, TooManyRequests, OutcomeUnknown)
@@ -51,7 +51,7 @@ class Reviewer:
         self._metrics = metrics
 
     async def review(self, review: R) -> R:
-        """The review with its answer; raise one of FAILURES."""
+        """The review with its status; raises one of FAILURES."""
         backoff = Backoff(RETRYING, clock=self._times.clock, random=self._times.random)
         for _ in range(TRIES - 1):
             try:
@@ -82,7 +82,7 @@ def _passes(error: Exception) -> bool:
 
 
 async def answer_within(seconds: float, work: Coroutine[Any, Any, T], *, times: Times) -> T:
-    """What the work returns or raises; Unreachable if it takes longer, and then it is given up."""
+    """The result or exception of the work; cancelled and Unreachable if it takes longer."""
     try:
         return await within(seconds, work, sleep=times.sleep)
     except TimeoutError:

@@ -1,6 +1,6 @@
 """The secure port's server: accept, serve, shut down.
 
-One object owns the connections from `start()` to `stop()`; what it shows belongs to others.
+One object owns the connections from `start()` to `stop()`; the pages belong to others.
 
 Upstream: staging/src/k8s.io/apiserver/pkg/server/secure_serving.go, cmd/kube-scheduler/app/server.go.
 """
@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 log = get_logger(__name__)
 
 _MAX_HEADERS = 256
-#: Seconds for what clients still send when they have been answered.
+#: Seconds to drain what clients still send after the response.
 _LINGERING = 2.0
-#: Seconds that handlers get to take notice that they are no longer wanted.
+#: Seconds for handlers to react to cancellation.
 _CANCELLING = 0.5
 
 
@@ -44,7 +44,7 @@ class SecureServer:
         times: Times = REAL_TIMES,
         listener: Listener | None = None,
     ) -> None:
-        """Pages by exact path, or by the beginning of one that ends in "/". A listener may be open already."""
+        """Pages by exact path, or by a prefix that ends in "/". A listener may already be open."""
         self._settings = settings
         self._times = times
         self._listener = listener or Listener(settings, wall_clock=times.wall_clock)
@@ -55,7 +55,7 @@ class SecureServer:
 
     @property
     def address(self) -> str:
-        """Where it listens, as Go writes it: `[::]:10259`."""
+        """Its address in Go's format: `[::]:10259`."""
         return self._listener.address
 
     @property
@@ -63,7 +63,7 @@ class SecureServer:
         return self._listener.port
 
     async def start(self) -> None:
-        """Serve; ServingError if that cannot be."""
+        """Start serving; raises ServingError."""
         if not self._listener.is_open:
             self._listener.open()
         settings = self._settings
@@ -99,7 +99,7 @@ class SecureServer:
         )
 
     async def stop(self, grace: float = 5.0) -> None:
-        """Close the port at once; requests under way get the grace."""
+        """Close the port immediately; requests in progress have the grace period."""
         self._listener.close()
         if self._server is None or self._http is None:
             return
@@ -109,13 +109,13 @@ class SecureServer:
         log.info("[graceful-termination] secure server has stopped listening")
         for connection in self._connections:
             connection.end_if_idle()
-        # The others end when they have answered.
+        # The others end after their response.
         http.pre_shutdown()
         if not await self._ended(grace):
             log.error(None, "Failed to shutdown server: requests were under way for longer than the grace period")
         for connection in self._connections:
             connection.abort()
-        # One turn of the loop for the transports to tell that they are gone, which cancels handlers; one for these.
+        # One iteration for the transports to report their end, which cancels handlers; another one for these.
         await asyncio.sleep(0)
         await asyncio.sleep(0)
         await http.shutdown(_CANCELLING)

@@ -15,26 +15,26 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class ServingSettings:
-    #: An unspecified one (0.0.0.0, ::) is all of both families.
+    #: An unspecified address (0.0.0.0, ::) listens on both families.
     bind_address: str = "0.0.0.0"
-    #: 0: one that is free.
+    #: 0: any free port.
     port: int = 10259
     reuse_port: bool = False
 
-    #: None: one that is made.
+    #: None: a generated one.
     certificate: CertificateFiles | None = None
-    #: Where the one that is made outlives the process; empty: nowhere.
+    #: Where the generated certificate is stored; empty: nowhere.
     certificate_directory: str = ""
     named_certificates: Sequence[CertificateFiles] = ()
     tls: TlsOptions = field(default_factory=TlsOptions)
 
-    #: Seconds: for a handshake, and for the head of a request; between requests; for an answer to be read.
+    #: Seconds: for a handshake and the head of a request; between requests; for a response to be read.
     head_timeout: float = 32
     idle_timeout: float = 90
     write_timeout: float = 60
     max_head_bytes: int = 1024 * 1024
-    #: Of all connections together; who has sent but a little is not asked.
+    #: Over all connections; clients that have sent little are exempt.
     max_heads_bytes: int = 16 * 1024 * 1024
-    #: For each more, one that waits for its client is closed: a scheduler that has no file left for its API server
-    #: is worse.
+    #: For each further one, a connection that waits for its client is closed: a scheduler without file descriptors for
+    #: its API server would be worse.
     max_connections: int = 1000

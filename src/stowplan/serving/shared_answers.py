@@ -26,12 +26,12 @@ if TYPE_CHECKING:
 A = TypeVar("A")
 
 MAX_ANSWERS = 8192
-#: Questions of one kind that are asked side by side.
+#: Maximum number of concurrent requests per kind.
 MAX_ASKED = 32
 
 
 class SharedAnswers(Generic[A]):
-    """`close` it: a request continues even if its waiters are gone."""
+    """Must be closed: a request continues even if its waiters are gone."""
 
     def __init__(
         self,
@@ -43,10 +43,10 @@ class SharedAnswers(Generic[A]):
     ) -> None:
         self._turns = Turns(most=most_asked)
         self._clock = clock
-        #: How long an answer is good; not at all if it is not positive.
+        #: Seconds that a result is valid; it is not cached if not positive.
         self._seconds_of = seconds_of
         self._most = most
-        #: Key to answer and when it ends to be good, the one used last at the end.
+        #: Key -> result and its expiration, the most recently used one last.
         self._kept: OrderedDict[bytes, tuple[A, float]] = OrderedDict()
         self._asked: dict[bytes, asyncio.Task[A]] = {}
 
@@ -65,14 +65,14 @@ class SharedAnswers(Generic[A]):
         return answer
 
     async def ask(self, key: bytes, question: Callable[[], Coroutine[None, None, A]], *, kind: str) -> A:
-        """The answer to a question that is being asked already, or else to this one; raise what it raises.
+        """The result of an identical request in progress, or of a new one; exceptions propagate.
 
-        One that is not being asked waits until there are few enough of its kind.
+        A new request waits for a slot of its kind.
         """
         task = self._asked.get(key)
         if task is None:
             turn = await self._turns.take(kind)
-            # Somebody may have asked it meanwhile.
+            # It may have been requested in the meantime.
             task, answer = self._asked.get(key), self.kept(key)
             if task is not None or answer is not None:
                 turn.end()
@@ -80,7 +80,7 @@ class SharedAnswers(Generic[A]):
                 return answer
             if task is None:
                 task = self._begin(key, question, turn)
-        # One who goes away takes nothing from the others.
+        # A cancelled waiter does not cancel it for others.
         return await asyncio.shield(task)
 
     def _begin(self, key: bytes, question: Callable[[], Coroutine[None, None, A]], turn: Turn) -> asyncio.Task[A]:
@@ -97,7 +97,7 @@ class SharedAnswers(Generic[A]):
 
     def _answered(self, key: bytes, task: asyncio.Task[A]) -> None:
         del self._asked[key]
-        # Asking a task for its exception also says that somebody has heard of it.
+        # Retrieving a task's exception also marks it as handled.
         if task.cancelled() or task.exception() is not None:
             return
         answer = task.result()

@@ -1,7 +1,7 @@
 """Limit how many expensive operations of a kind run at once.
 
-The others of that kind line up, in the order in which they came. So somebody who asks without end keeps only their own
-kind waiting. A turn may outlast the one who took it: it is over when what was begun with it is.
+Others of the same kind wait in order of arrival, so that a flood of requests only delays its own kind. A turn may
+outlive the task that took it: it ends with the operation.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from collections import deque
 
 class Turns:
     def __init__(self, *, most: int) -> None:
-        """`most`: of one kind at a time."""
+        """`most`: per kind at a time."""
         self._most = most
-        #: Kinds -> turns that are not over; only those that have any.
+        #: Kind -> active turns; kinds without any are absent.
         self._taken: dict[str, int] = {}
         self._lines: dict[str, deque[asyncio.Future[None]]] = {}
 
     def __len__(self) -> int:
-        """Turns that are not over."""
+        """Number of active turns."""
         return sum(self._taken.values())
 
     async def take(self, kind: str) -> Turn:
@@ -31,7 +31,7 @@ class Turns:
         waiting: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         line.append(waiting)
         try:
-            # It is handed over: the number of those taken does not change.
+            # It was handed over: the number of turns does not change.
             await waiting
         except asyncio.CancelledError:
             if waiting.done() and not waiting.cancelled():
@@ -63,7 +63,7 @@ class Turns:
 
 
 class Turn:
-    """To be ended once; more is of no consequence."""
+    """A turn, to be ended once. Idempotent."""
 
     __slots__ = ("_kind", "_turns")
 

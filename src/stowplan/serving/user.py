@@ -19,13 +19,13 @@ if TYPE_CHECKING:
 
     Headers = CIMultiDictProxy[str]
 
-#: Names and paths come from requests and go into messages that a browser may show.
+#: Names and paths from requests are part of messages that a browser may render.
 _HTML = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;"})
 
 
 @dataclass(frozen=True)
 class Peer:
-    """The other end of a connection. Its certificates are what it presented, which nobody has verified yet."""
+    """The other end of a connection. Its certificates are unverified."""
 
     #: DER, the peer's own first.
     certificates: tuple[bytes, ...] = ()
@@ -33,24 +33,24 @@ class Peer:
 
 
 class Rejected(Exception):
-    """Credentials were presented and are no good; `str()` is for the log, never for the one who presented them."""
+    """Invalid credentials; `str()` is for the log, never for the client."""
 
 
 class Authenticator(Protocol):
     async def authenticate(self, headers: Headers, peer: Peer) -> UserInfo:
-        """Who this is; raise api_errors.Unauthorized for credentials that are no good."""
+        """The user; raises api_errors.Unauthorized for invalid credentials."""
 
     def without_credentials(self, headers: Headers) -> Headers:
-        """The headers that pages may see: none that says who somebody is, true or not."""
+        """The headers visible to pages, without those that identify a user, true or not."""
 
 
 class Authorizer(Protocol):
     async def authorize(self, user: UserInfo, *, verb: str, path: str) -> None:
-        """Return if they may; raise api_errors.Forbidden, or AuthorizationFailed if nobody could say."""
+        """Return if allowed; raises api_errors.Forbidden, or AuthorizationFailed without a result."""
 
 
 class AuthorizationFailed(InternalError):
-    """Whether they may could not be found out. It is answered in plain text with `text`, as upstream does."""
+    """The authorization check failed. The response is `text` as plain text, like upstream's."""
 
     def text(self, request_uri: str) -> str:
         return escaped(f"Internal Server Error: {go_quote(request_uri)}: {self}")
@@ -61,5 +61,5 @@ def escaped(message: str) -> str:
 
 
 def readable(value: str) -> str:
-    """A header's value as text that JSON can carry; bytes that are no UTF-8 are replaced, as Go does it."""
+    """A header's value as valid text; invalid UTF-8 is replaced, as in Go."""
     return value.encode("utf-8", "surrogateescape").decode("utf-8", "replace")

@@ -1,12 +1,13 @@
 """Compare one bind of another scheduler with our verdict on the same state.
 
-They agree where the node is among the best here. If several are, which one it is is chance: a tie. Where they do not
-agree, the reason is named: the plugins that score the two nodes differently, or the one that refuses the other's node.
+They agree if the node is among the best here. If there are several best nodes, the choice is random: a tie. If they do
+not agree, the reason is determined: the plugins that score the two nodes differently, or the one that rejects the other
+scheduler's node.
 
-Two kinds of pods are set apart, as nothing can be said of them: those in which an extender is interested that was not
-asked, and those for which all better nodes may have been outside of the sample that the other one looked at
-(percentageOfNodesToScore). Which nodes those are is not known here, only how many: a pod is a difference as soon as
-one of the better nodes must have been among them.
+Two kinds of pods are excluded, because there is no valid comparison: those for which an extender is interested that was
+not called, and those for which all better nodes may have been outside of the other scheduler's sample
+(percentageOfNodesToScore). The sample itself is unknown, only its size: a pod is a difference as soon as one of the
+better nodes must have been in it.
 """
 
 from __future__ import annotations
@@ -37,21 +38,21 @@ if TYPE_CHECKING:
 class Kind(Enum):
     #: The same node, and the only best one.
     SAME = "same"
-    #: The other's node is one of several that are equally good.
+    #: The other scheduler's node is one of several best ones.
     TIE = "tie"
     #: Another node has a higher score.
     SCORE = "score"
-    #: A plugin refuses the other's node.
+    #: A plugin rejects the other scheduler's node.
     REFUSED = "refused"
-    #: No node takes the pod.
+    #: No node is feasible.
     NOWHERE = "nowhere"
-    #: The other's node is not known.
+    #: The other scheduler's node is unknown.
     UNKNOWN_NODE = "unknown node"
     #: A plugin failed.
     ERROR = "error"
-    #: Another node has a higher score, and may not have been in the other's sample.
+    #: Another node has a higher score, but may not have been in the other scheduler's sample.
     SAMPLE = "sample"
-    #: An extender has a say, and was not asked.
+    #: An extender is interested, and was not called.
     EXTENDER = "extender"
 
     @property
@@ -66,17 +67,17 @@ class Kind(Enum):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
     kind: Kind
-    #: The other's node, and the best one here; the first of several.
+    #: The other scheduler's node, and the best one here; the first of several.
     node: str
     best: str = ""
-    #: How many are equally good here.
+    #: Number of best nodes here.
     equals: int = 0
-    #: Plugin -> what it gives the best node more than the other's, weighted; where they differ.
+    #: Plugin -> by how much it scores the best node higher than the other scheduler's, weighted; non-zero ones only.
     by_plugin: dict[str, int] = field(default_factory=dict)
-    #: The plugin that refuses, and its words.
+    #: The rejecting plugin, and its message.
     plugin: str = ""
     reason: str = ""
-    #: Whether extenders were asked.
+    #: Whether extenders were called.
     asked: bool = False
 
     def text(self) -> str:
@@ -96,7 +97,7 @@ class Comparison:
 def compared(
     engine: Engine, framework: Framework, pod: PodInfo, node: str, *, ask: Callable[[Ask], Outcome] | None = None
 ) -> Comparison:
-    """The pod is not in the engine's state with a node; nothing changes. `ask` of None: extenders are not asked."""
+    """The pod must not be on a node in the engine's state; no side effects. `ask` of None: skip extenders."""
     table = engine.state.table
     row = table.row_of.get(node)
     if row is None:
@@ -112,11 +113,11 @@ def compared(
         return Comparison(kind=Kind.ERROR, node=node, reason=outcome.error.message)
     feasible = outcome.feasible
     if not feasible[row]:
-        # Evaluations that are kept up to date have no reasons.
+        # Cached evaluations have no reasons.
         evaluation, outcome = engine.algorithm.filtered(framework, pod)
         return _refused(table.names, row, feasible, outcome.diagnosis or evaluation.diagnosis(outcome.refused))
     if np.count_nonzero(feasible) == 1 or row_tried_first(engine.state, pod) == row:
-        # It is taken without scoring.
+        # It is chosen without scoring.
         return Comparison(kind=Kind.SAME, node=node, best=node, equals=1)
     scored = scored_nodes(framework, evaluation, pod, feasible)
     if scored.error is not None:
@@ -149,7 +150,7 @@ def _by_score(
     ranked: npt.NDArray[np.int64],
     scores: Mapping[str, npt.NDArray[np.int64]],
 ) -> Comparison:
-    """`ranked`: INFEASIBLE where the pod does not fit."""
+    """`ranked`: INFEASIBLE for infeasible rows."""
     table = engine.state.table
     best = int(ranked.argmax())
     equals = int(np.count_nonzero(ranked == ranked[best]))
@@ -171,7 +172,7 @@ def _by_score(
 
 
 def _refused(names: Sequence[str], row: int, feasible: npt.NDArray[np.bool_], diagnosis: Diagnosis) -> Comparison:
-    """Why the other's node is none of the feasible ones."""
+    """Why the other scheduler's node is infeasible."""
     status = diagnosis.status(row)
     plugin = "" if status is None else status.plugin
     if not feasible.any():

@@ -1,17 +1,17 @@
 """Reconstruct the order in which the other scheduler decided.
 
-A scheduler decides one pod after the other, each on a state in which all pods before it have their nodes already; then
-it writes the binds, many at a time. So binds reach the watch in the order of the writes, which is nearly the order of
-the decisions, and to judge a pod on the state as the watch has it is to judge it without some pods that the other had
-counted, and with some that it had not.
+A scheduler decides one pod after the other, each on a state in which all earlier pods already have their nodes; then it
+writes binds, many at a time. So the watch delivers binds in the order of the writes, which is nearly the order of the
+decisions. Judging a pod on the state as of the watch would leave out some pods that the other scheduler had counted,
+and include some that it had not.
 
-What is known is the order of its queue: by priority, then by when pods came. Binds are therefore held back until no pod
-that comes before them in the queue can still be on its way; those that are overtaken by too many, or for too long, are
-not on their way: they were refused, or wait for something. Where the order is not known, a pod is taken where its bind
-is seen, after all whose binds were seen before: one that was there before us (whether the other scheduler saw it come,
-or listed it by name, is not known), and one that was refused. It says nothing of those that wait.
+Known is the order of its queue: by priority, then by arrival. Binds are therefore held back until no pod that precedes
+them in the queue can still be in progress. Pods that are overtaken by too many binds, or for too long, are not in
+progress: they were rejected, or wait for something. If a pod's queue position is unknown, it is judged when its bind
+arrives, after all earlier binds. That applies to pods that existed before we started (it is unknown whether the other
+scheduler saw them arrive, or listed them by name), and to rejected ones. Their binds say nothing about waiting pods.
 
-Nodes and pods come by different watches: a bind to a node that is not known yet is held back until it is.
+Nodes and pods are delivered by different watches: a bind to an unknown node is held back until the node is known.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ if TYPE_CHECKING:
 
     from stowplan.api.types import Pod
 
-#: A pod that so many were bound after, or that was overtaken for so many seconds, is not on its way. On a machine with
-#: too few cores a bind was seen to be overtaken for a second.
+#: A pod that was overtaken by this many binds, or for this many seconds, is not in progress. On a machine with too few
+#: cores a bind was seen to be overtaken for a second.
 MAX_OVERTAKING, MAX_SECONDS = 1024, 5.0
-#: Binds of so many seconds may have been decided in another order than they were written in: each is held back as long,
-#: so that whoever judges it sees those after it, too.
+#: Binds within this many seconds may have been decided in another order than they were written: each is held back as
+#: long, so that the judgement can take later ones into account.
 CONCURRENT_SECONDS = 0.25
 
-#: Priority, highest first; a number that grows as pods come; and 0, or the number of the bind: such a pod stands right
-#: behind another one.
+#: Priority, highest first; a number that increases with arrival; and 0, or the number of the bind: such a pod directly
+#: follows another one.
 _Place = tuple[int, int, int]
 _FIRST: _Place = (-(2**63), 0, 0)
 
@@ -48,9 +48,9 @@ class Bind(NamedTuple):
     #: When the pod was first seen pending, and when its bind was seen.
     pending_since: float
     at: float
-    #: Which bind it was, in the order in which they were seen.
+    #: Sequence number of the bind.
     number: int
-    #: Whether its place in the queue is known.
+    #: Whether its position in the queue is known.
     is_placed: bool
 
     @property
@@ -67,29 +67,30 @@ class DecisionOrder:
     def __init__(self) -> None:
         self._numbers = 0
         self._binds = 0
-        #: The last place of those whose binds were seen.
+        #: The highest position of all binds so far.
         self._latest = _FIRST
-        #: Pods that may be on their way: their places; the heap has others, too.
+        #: Positions of pods that may be in progress; the heap contains others, too.
         self._waiting: dict[str, _Place] = {}
         self._heads: list[tuple[_Place, str]] = []
         #: Pods without a node -> when they were first seen.
         self._since: dict[str, float] = {}
         self._held: dict[str, Bind] = {}
-        #: By place; and by when they came, of which those that are gone are dropped when they are looked at.
+        #: By position; and by arrival, from which gone pods are removed lazily.
         self._ordered: list[tuple[_Place, str]] = []
         self._oldest: list[tuple[int, str]] = []
 
-    # -- what is seen -------------------------------------------------------------------------------------------------
+    # -- observations
+    # -----------------------------------------------------------------------------------------------------
 
     def pending(self, pod: Pod, now: float, *, came: bool) -> None:
-        """A pod is there without a node; `came`: just now, and not before we looked."""
+        """A pod exists without a node; `came`: it was just created, after we started."""
         uid = pod.metadata.uid
         self._since.setdefault(uid, now)
         if came and not pod.spec.scheduling_gates:
             self._put(uid, pod)
 
     def updated(self, old: Pod, new: Pod) -> None:
-        """A pod that still has none has changed."""
+        """A pod that still has no node has changed."""
         uid = new.metadata.uid
         if _refused(new) and not _refused(old):
             self._waiting.pop(uid, None)
@@ -114,7 +115,7 @@ class DecisionOrder:
         heappush(self._oldest, (self._binds, uid))
 
     def renewed(self, change: Change[Pod]) -> bool:
-        """Whether the pod's bind is held back; it has changed since then."""
+        """Whether the pod's bind is held back; updates it with a later change."""
         pod = change.new or change.old
         assert pod is not None
         held = self._held.get(pod.metadata.uid)
@@ -124,13 +125,14 @@ class DecisionOrder:
             self._held[held.uid] = held._replace(change=Change(held.change.old, change.new))
         return True
 
-    # -- what is to be judged -----------------------------------------------------------------------------------------
+    # -- judgement
+    # --------------------------------------------------------------------------------------------------------
 
     def held(self) -> Iterator[Bind]:
         return iter(self._held.values())
 
     def release(self, now: float, is_node: Callable[[str], bool]) -> Iterator[Bind]:
-        """Binds whose turn it is, one after the other; `is_node`: whether the watch has delivered this node."""
+        """Yield the binds that are due, one after the other; `is_node`: whether the watch has delivered this node."""
         while self._ordered:
             place, uid = self._ordered[0]
             if uid in self._held:
@@ -147,7 +149,7 @@ class DecisionOrder:
                 yield bind
 
     def release_up_to(self, uid: str) -> Iterator[Bind]:
-        """Those up to this one, whoever may still be on its way."""
+        """Yield the binds up to this one, even if earlier pods may be in progress."""
         while uid in self._held and self._ordered:
             _, first = heappop(self._ordered)
             bind = self._held.pop(first, None)
@@ -161,20 +163,20 @@ class DecisionOrder:
                 heappop(self._ordered)
 
     def _overtaken(self, now: float) -> bool:
-        """Whether the bind that is held back longest has waited long enough."""
+        """Whether the oldest held-back bind has waited long enough."""
         while self._oldest[0][1] not in self._held:
             heappop(self._oldest)
         number, uid = self._oldest[0]
         return self._binds - number >= MAX_OVERTAKING or now - self._held[uid].at >= MAX_SECONDS
 
     def _head(self) -> _Place | None:
-        """The place of the first pod that may be on its way."""
+        """The position of the first pod that may be in progress."""
         while self._heads and self._waiting.get(self._heads[0][1]) != self._heads[0][0]:
             heappop(self._heads)
         return self._heads[0][0] if self._heads else None
 
     def _leave_behind(self, place: _Place) -> None:
-        """Pods before that place are not on their way."""
+        """Pods before that position are not in progress."""
         while (head := self._head()) is not None and head < place:
             _, uid = heappop(self._heads)
             del self._waiting[uid]
@@ -186,5 +188,5 @@ class DecisionOrder:
 
 
 def _refused(pod: Pod) -> bool:
-    """Whether a scheduler has said that it finds no node."""
+    """Whether a scheduler has reported that no node is feasible."""
     return any(one.type == "PodScheduled" and one.status == "False" for one in pod.status.conditions)

@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     from stowplan.shadow.shadow import Judged
 
 SCHEMA_VERSION = 1
-#: Differences that are kept one by one; all are counted.
+#: Number of differences that are kept individually; all are counted.
 _KEPT = 1000
-#: Latencies that are kept, evenly over time.
+#: Number of latencies that are kept, evenly over time.
 _SAMPLES = 100_000
 _SHOWN = 20
 _BUCKETS = exponential_buckets(0.0001, 2, 20)
@@ -26,12 +26,12 @@ _BUCKETS = exponential_buckets(0.0001, 2, 20)
 class Report:
     def __init__(self) -> None:
         self.kinds: Counter[Kind] = Counter()
-        #: By the plugin that is named first.
+        #: By the first plugin of the reason.
         self.plugins: Counter[str] = Counter()
         self.differences: list[Judged] = []
-        #: On which order of decisions the two agree, of those that do.
+        #: The order of decisions on which the two agree, for those that do.
         self.orders: Counter[str] = Counter()
-        #: Of those, the ones that are outside ties.
+        #: Of those, the ones that are not ties.
         self._same: Counter[str] = Counter()
         self.notes: list[str] = []
         self._pending: list[float] = []
@@ -87,18 +87,18 @@ class Report:
 
     @property
     def not_compared(self) -> int:
-        """Pods of which nothing can be said."""
+        """Pods without a valid comparison."""
         return self.kinds[Kind.SAMPLE] + self.kinds[Kind.EXTENDER]
 
     @property
     def agreement(self) -> float:
-        """Of the pods for which one node is better than all others, the share that both put there; 1.0 without any."""
+        """Of the pods with a single best node, the share that both placed there; 1.0 if there are none."""
         decided = self.kinds[Kind.SAME] + self.different
         return self.kinds[Kind.SAME] / decided if decided else 1.0
 
     @property
     def strict_agreement(self) -> float:
-        """The same without those that agree only if two binds of one moment were decided in the other order."""
+        """`agreement`, without pods that only agree if two concurrent binds were decided in the other order."""
         decided = self.kinds[Kind.SAME] + self.different + self.orders["swapped"] - self._same["swapped"]
         return (self.kinds[Kind.SAME] - self._same["swapped"]) / decided if decided else 1.0
 
@@ -106,7 +106,8 @@ class Report:
         self._agreement.set(self.agreement)
         return "".join(family_text(family) for family in self._registry.families())
 
-    # -- shown --------------------------------------------------------------------------------------------------------
+    # -- output
+    # -----------------------------------------------------------------------------------------------------------
 
     def to_dict(self) -> dict[str, Any]:
         return {

@@ -1,9 +1,9 @@
 """Follow a cluster and judge each pod that another scheduler binds, before applying the bind.
 
-It takes the inputs of a follower's engine, live or from a recording, and hands them on; only binds are held back until
-it is their turn (`decision_order`). Where the order of the decisions is not known, a pod about which the two differ is
-looked at once more: on the state as the watch had it when its bind came, and with pods bound at the same time on the
-other side of it. Which of these states they agree on is told.
+It receives the inputs of a follower's engine, live or from a recording, and forwards them; only binds are held back
+until they are due (`decision_order`). If the order of decisions is uncertain and the result differs, the pod is judged
+again: on the state of the watch at its bind, and with concurrently bound pods moved to the other side of it. The report
+contains the state on which the two agree.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from stowplan.framework.runtime.framework import Framework
     from stowplan.shadow.decision_order import Bind
 
-#: At most so many binds before and after one are looked at when it may have been decided among them.
+#: Maximum number of binds before and after one that are considered concurrent.
 _NEIGHBOURS = 64
 
 
@@ -37,14 +37,14 @@ class Judged:
     """A pod that the other scheduler has bound."""
 
     pod: str
-    #: When the bind was seen, and how long the pod had been pending then.
+    #: When the bind was seen, and how long the pod had been pending.
     at: float
     pending: float
-    #: Seconds that the judgement took.
+    #: Duration of the judgement in seconds.
     took: float
     comparison: Comparison
-    #: On which state: in the order of the queue, of the binds, or of neither: then those of `swapped` were bound at the
-    #: same time and decided on the other side of this one. Where they differ on all, the first.
+    #: The order of decisions of the judged state: of the queue, of the binds, or neither: then the pods in `swapped`
+    #: were moved to the other side of this one. If the result differs on all of them, the first.
     order: Literal["queue", "binds", "swapped"]
     swapped: tuple[str, ...] = ()
 
@@ -57,24 +57,24 @@ class Shadow:
     def __init__(
         self, hear: Callable[[Judged], object], *, meter: Clock, ask: Callable[[Ask], Outcome] | None = None
     ) -> None:
-        """`hear` is told of each pod that was judged; `meter` measures how long it takes.
+        """`hear` gets each judged pod; `meter` measures durations.
 
-        `ask` asks extenders; without it, pods in which one is interested are not judged.
+        `ask` calls extenders; without it, pods for which one is interested are not judged.
         """
         self._ask = ask
         self._hear = hear
         self._meter = meter
         self._order = DecisionOrder()
-        #: Binds that have counted last, the newest at the end.
+        #: The last binds that were applied, the newest at the end.
         self._last: list[Bind] = []
-        #: When we began to look, and whether the first list of pods has come; there is none of no pods.
+        #: When we started, and whether the initial list of pods has been delivered; there is none without pods.
         self._began: float | None = None
         self._listed = False
-        #: Whether the first lists of all kinds have come; before that, the state is not what the other decided on.
+        #: Whether all initial lists have been delivered; before that, the state is not the other scheduler's.
         self.synced: Callable[[], bool] = lambda: True
 
     def step(self, engine: Engine, input_: Input, now: float) -> None:
-        """Take an input in; what is to be judged is judged."""
+        """Process an input, and judge binds that are due."""
         if self._began is None:
             self._began = now
         if not isinstance(input_, Changes) or input_.kind is not Pod:
@@ -84,12 +84,12 @@ class Shadow:
         self.tick(engine, now)
 
     def tick(self, engine: Engine, now: float) -> None:
-        """Time has passed: binds may have been held back long enough."""
+        """Time has passed: binds may be due."""
         if self.synced():
             self._judge(engine, self._order.release(now, engine.state.table.row_of.__contains__), now)
 
     def finish(self, engine: Engine, now: float) -> None:
-        """Judge what is still held back."""
+        """Judge the binds that are still held back."""
         self._judge(engine, self._order.release_all(), now)
 
     def _pods(self, engine: Engine, changes: Iterable[Change[Any]], now: float) -> None:
@@ -98,7 +98,7 @@ class Shadow:
             old, new = change.old, change.new
             if self._order.renewed(change):
                 if new is None:
-                    # It is gone, and was there: first the one, then the other.
+                    # It was deleted: the creation must have been delivered before.
                     assert old is not None
                     self._flush(engine, batch, now)
                     self._judge(engine, self._order.release_up_to(old.metadata.uid), now)
@@ -125,7 +125,7 @@ class Shadow:
             batch.clear()
 
     def _is_younger(self, pod: Pod) -> bool:
-        """Whether it was made after we began to look, as far as seconds tell."""
+        """Whether it was created after we started, to the second."""
         created = pod.metadata.creation_timestamp
         return self._began is not None and created is not None and parse_timestamp(created) > self._began
 
@@ -160,7 +160,7 @@ class Shadow:
             if otherwise is not None and otherwise.kind.agrees:
                 found, order = otherwise, "binds"
             elif not found.asked:
-                # With extenders each state would be a request, or several.
+                # With extenders, each state would take requests.
                 swap = self._swapped(engine, bind, compare)
                 if swap is not None:
                     (found, swapped), order = swap, "swapped"
@@ -175,7 +175,7 @@ class Shadow:
         )
 
     def _in_order_of_binds(self, engine: Engine, bind: Bind, judge: Callable[[], Comparison]) -> Comparison | None:
-        """As the watch had it when its bind came, as far as the order is not known; None: nothing new."""
+        """Judge on the state of the watch at its bind, if the order is uncertain; None: nothing new."""
         earlier = [one for one in self._order.held() if one.number < bind.number and one.may_have_swapped(bind)]
         later = [one for one in self._last if one.number > bind.number and one.may_have_swapped(bind)]
         if not earlier and not later:
@@ -191,9 +191,9 @@ class Shadow:
     def _swapped(
         self, engine: Engine, bind: Bind, judge: Callable[[], Comparison]
     ) -> tuple[Comparison, tuple[str, ...]] | None:
-        """Pods bound at the same time that make the two agree if they were decided on the other side of this one.
+        """Find concurrently bound pods that make the two agree if they were decided on the other side of this one.
 
-        First each of them alone, then as many in a row as it takes: this one was decided so much earlier, or later.
+        Tries each of them alone, then consecutive ones: this one was decided that much earlier, or later.
         """
         state = engine.state
         held = sorted(self._order.held(), key=lambda one: one.number)

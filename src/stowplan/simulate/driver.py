@@ -50,7 +50,7 @@ _NO_MORE = (inf, None)
 PAUSE = 0.01
 #: Inputs that are passed to the engine unchanged.
 _HANDED_IN = tuple(kind for kind in get_args(Input) if kind not in (Answer, Changes, Schedule))
-_NOBODY = "nobody answers {who} in this simulation"
+_NOBODY = "there is no one to answer {who} in this simulation"
 
 
 class Engine(Protocol):

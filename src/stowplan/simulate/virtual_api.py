@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 T = TypeVar("T", bound=ApiStruct)
 
 _NO_SELECTORS = "in simulated time a plugin can list by namespace only, not by selectors"
-_NO_WATCH = "in simulated time a plugin cannot watch: it registers events of the kind, and is asked when they come"
+_NO_WATCH = "a plugin cannot watch in simulated time: register for events of the kind instead"
 
 
 class ListObjects(NamedTuple):

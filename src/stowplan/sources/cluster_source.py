@@ -1,4 +1,4 @@
-"""The cluster a command asks about, from files or live, and lookups in it."""
+"""The cluster that a command is about, from files or live, and lookups in it."""
 
 from __future__ import annotations
 
@@ -51,31 +51,31 @@ _OTHER_CONFIG = "--config FILE names one that has"
 
 @dataclass
 class ClusterSource:
-    """The cluster that was given."""
+    """The selected cluster."""
 
     cluster: Cluster
-    #: Pods that are done, and how they ended.
+    #: Finished pods, and their phases.
     finished: dict[str, str]
-    #: Where the objects come from, for messages.
+    #: The source of the objects, for messages.
     where: str = "these files"
     #: The namespace of a bare pod name.
     namespace: str = "default"
     live: bool = False
-    #: Whether pods say what the cluster's scheduler thought of them, and whether no kind of objects is missing.
+    #: Whether pods have the status of the cluster's scheduler, and no kind of objects is missing.
     reports: bool = False
     whole: bool = False
-    #: Whether extenders of the configuration are asked.
+    #: Whether extenders of the configuration are called.
     extenders: bool = True
-    #: Of a live cluster, Events about the pods that were asked for.
+    #: For a live cluster, Events about the requested pods.
     events: list[Event] | None = field(default=None, repr=False)
-    #: What a scheduler that answers at the API server's address knows of pods, by their keys.
+    #: Pods as known by a scheduler at the API server's address, by their keys.
     known: dict[str, SchedulerRecord] = field(default_factory=dict, repr=False)
 
     @classmethod
     def of_files(
         cls, files: Sequence[str], config: str | None, plugins: Sequence[str], *, recursive: bool = False
     ) -> ClusterSource:
-        """Groups are scheduled as groups where the files have any."""
+        """Groups are scheduled as groups if the files contain any."""
         found = objects_of_files(files, sys.stdin.buffer if "-" in files else None, recursive=recursive)
         note(*found.notes)
         gates = GROUP_GATES if any(isinstance(obj, PodGroup) for obj in found.objects) else None
@@ -84,7 +84,7 @@ class ClusterSource:
 
     @classmethod
     def of_recording(cls, path: str, when: float | None, config: str | None, plugins: Sequence[str]) -> ClusterSource:
-        """A moment of a recording, None: its end; `config` of None: the configuration that was in force then."""
+        """A moment of a recording, None: its end; `config` of None: the active configuration at that time."""
         try:
             calls = BrokenOffCalls()
             registry = guarded_registry(dict.fromkeys((*installed_plugins(), *named_plugins(plugins))), calls)
@@ -97,7 +97,7 @@ class ClusterSource:
             moment.objects,
             moment.configuration if own else config,
             plugins=named_plugins(plugins),
-            # A whole kube-scheduler has gates that no decision depends on.
+            # A full kube-scheduler has gates that do not affect decisions.
             feature_gates=known_gates(moment.header.gates) if own else None,
         )
         for framework in cluster.algorithm.frameworks.values():
@@ -118,7 +118,7 @@ class ClusterSource:
         groups: bool = False,
     ) -> ClusterSource:
         """`groups`: whether pod groups are read, and scheduled as groups."""
-        # What talks HTTP takes a while to import; files do without.
+        # The HTTP client is slow to import, and not needed for files.
         from stowplan import __version__
         from stowplan.client.http.user_agent import user_agent
         from stowplan.loading.live_cluster import LiveClusterError, read_live_cluster
@@ -154,9 +154,9 @@ class ClusterSource:
         return source
 
     async def _ask_beside(self, name: str, *, kubeconfig: str | None, context: str | None) -> None:
-        """What only pods' scheduler knows, if one answers where the API server does, as that of `stowplan up`.
+        """Query the scheduler for its own state, if one is at the API server's address, as with `stowplan up`.
 
-        `name`: of the one pod that is asked about; "" for many.
+        `name`: of the single requested pod; "" for many.
         """
         from stowplan.sources.running_scheduler import known_beside, on_permit_beside
 
@@ -200,14 +200,14 @@ class ClusterSource:
         return f'pod "{key}" not found{self.hint_about_namespace(key.partition("/")[0])}'
 
     def hint_about_namespace(self, name: str) -> str:
-        """Where pods are, if there is none in this namespace."""
+        """Namespaces with pods, if there are none in this one."""
         namespaces = sorted({info.namespace for info in self.pods()})
         if name in namespaces:
             return ""
-        return f'; there is no pod in namespace "{name}", but in {listed(namespaces, 5)}'
+        return f'; there are no pods in namespace "{name}", but in {listed(namespaces, 5)}'
 
     def hint_about_workload(self, kind: str, namespace: str, name: str) -> str:
-        """What is called so in another namespace, or nearly so."""
+        """Workloads with this name in other namespaces, or with a similar name."""
         known = {
             f"{info.namespace}/{found[1]}"
             for info in self.pods()
@@ -216,12 +216,12 @@ class ClusterSource:
         return near_names(f"{namespace}/{name}", sorted(known), kind=kind.lower())
 
     def check_nodes(self) -> None:
-        """Raise InputError where there is nothing to place pods on: most often they were forgotten."""
+        """Raise InputError if there are no nodes, which were most likely forgotten."""
         if not self.live and not self.cluster.state.table.count:
             raise InputError(f"no Node in {self.where}: add what `kubectl get nodes -o json` says, or one of your own")
 
     def note_unplaced(self) -> None:
-        """Say that pods without a node are left out, where only those on nodes are judged."""
+        """Note that pods without a node are left out, if only placed ones are judged."""
         unplaced = self.cluster.pending()
         if unplaced:
             who = f"{unplaced[0]} has" if len(unplaced) == 1 else f"{len(unplaced):,} pods ({unplaced[0]}, …) have"
@@ -239,12 +239,12 @@ class ClusterSource:
     # -- pods ---------------------------------------------------------------------------------------------------------
 
     def pods(self) -> Iterator[PodInfo]:
-        """All that are not done."""
+        """All unfinished pods."""
         yield from self.cluster.state.pending.values()
         yield from self.cluster.state.placed_pods()
 
     def pending(self, takes: Callable[[Pod], bool] = lambda pod: True) -> list[PodInfo]:
-        """Pods without a node, but for those that other schedulers are to place."""
+        """Pods without a node, except for those of other schedulers."""
         infos = [info for info in map(self.cluster.pod, self.cluster.pending()) if takes(info.pod)]
         others: dict[str, list[str]] = {}
         for info in infos:
@@ -263,7 +263,7 @@ class ClusterSource:
         return self.cluster.engine
 
     def group_record(self, group: str) -> GroupVerdictRecord:
-        """The verdict on a group that is there, by its key, with what would help."""
+        """The verdict on an existing group, by its key, with suggestions."""
         verdict = self.cluster.explain_group(group, extenders=self.extenders)
         return msgspec.structs.replace(verdict.record(), relief=tuple(group_relief(self.cluster, verdict)))
 
@@ -277,13 +277,13 @@ class ClusterSource:
     def _nobody_schedules(self, info: PodInfo) -> Verdict:
         name = info.pod.spec.scheduler_name
         profiles = joined([profile.scheduler_name for profile in self.cluster.config.profiles])
-        why = f'nobody here schedules it: its schedulerName is "{name}", this configuration is for {profiles}'
+        why = f'no profile schedules it: its schedulerName is "{name}", this configuration is for {profiles}'
         state = self.cluster.state
         told = error(f"{why}; {_OTHER_CONFIG}")
         return Verdict(pod=info, names=list(state.table.names), version=state.version, error=told)
 
     def find_group(self, name: str) -> str:
-        """The key of a pod group; raise InputError."""
+        """The key of a pod group; raises InputError."""
         state, key = self.cluster.state, self._key(name)
         known = {f"{obj.metadata.namespace}/{obj.metadata.name}" for obj in state.objects.all(PodGroup)}
         known |= {group_key(info.pod) for info in self.pods() if info.pod.spec.scheduling_group is not None}
@@ -294,19 +294,19 @@ class ClusterSource:
         return key
 
     def groups_of(self, pods: Iterable[PodInfo]) -> list[str]:
-        """The groups that these pods are in, if groups are scheduled as groups."""
+        """The groups of these pods, if groups are scheduled as groups."""
         if not self.cluster.engine.schedules_groups:
             return []
         members = (info.pod for info in pods if info.pod.spec.scheduling_group is not None)
         return list(dict.fromkeys(group_key(pod) for pod in members))
 
     def permit_node(self, info: PodInfo) -> str:
-        """The node for which the pod waits on Permit; "" if it does not, as far as anybody says."""
+        """The node for which the pod waits on Permit; "" if it does not, or that is unknown."""
         known = self.known.get(info.key)
         return known.node if known is not None and known.place == WAITS_ON_PERMIT else ""
 
     def reported(self, info: PodInfo) -> ReportedStatus | None:
-        """What the live cluster's scheduler said of a pod."""
+        """The live cluster's scheduler's report about a pod."""
         if not self.reports:
             return None
         about = None if self.events is None else [event for event in self.events if event.regarding.uid == info.uid]
@@ -314,12 +314,12 @@ class ClusterSource:
 
 
 def known_gates(gates: Mapping[str, bool]) -> dict[str, bool]:
-    """Those of these gates that a `Cluster` takes."""
+    """The subset of gates that a `Cluster` supports."""
     return {name: on for name, on in gates.items() if name in DEFAULT_FEATURES.gates}
 
 
 def note(*notes: str) -> None:
-    """Tell the user."""
+    """Show a note to the user."""
     for one in notes:
         click.echo(f"note: {one}", err=True)
 

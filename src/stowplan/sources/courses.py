@@ -1,4 +1,4 @@
-"""The courses that the page shows: of a recording, of one decided anew by another configuration, of a simulation."""
+"""Courses for the page: of a recording, of a rescheduled recording, of a simulation."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 def recorded_course(path: str, plugins: Sequence[str]) -> Course:
-    """A recording with the files that it was rotated into, played again. Raise RecordingError."""
+    """Replay a recording, including its rotated files. Raises RecordingError."""
     waits = _RecordedWaits()
     return course_of(_played(_files(path), plugins, waits), waits)
 
@@ -60,11 +60,11 @@ def _moments(again: Replayed, waits: _RecordedWaits) -> Iterator[float]:
 
 
 class _RecordedWaits(Waits):
-    """How long pods waited that came while it was recorded."""
+    """Waiting times of pods that arrived during the recording."""
 
     def __init__(self) -> None:
         super().__init__()
-        #: UID -> when it came, of pods without a node.
+        #: UID -> arrival, for pods without a node.
         self._came: dict[str, float] = {}
 
     def take(self, input_: Input, now: float) -> None:
@@ -80,15 +80,16 @@ class _RecordedWaits(Waits):
                 if came is not None:
                     self.add(now - came)
             elif old is None:
-                # A scheduler that was started again lists pods that have come before.
+                # A restarted scheduler lists pods that arrived earlier.
                 self._came.setdefault(new.metadata.uid, now)
 
 
-# -- decided anew -----------------------------------------------------------------------------------------------------
+# -- rescheduled recordings
+# -----------------------------------------------------------------------------------------------
 
 
 def course_decided_anew(path: str, config: str, plugins: Sequence[str]) -> Course:
-    """The same pods and nodes under another configuration. Raise RecordingError, ConfigError."""
+    """The same pods and nodes with another configuration. Raises RecordingError, ConfigError."""
     files = files_of_run(path)
     anew, _ = _decided_anew(files, config, plugins)
     return course_of([Run(anew.state, _moments_anew(anew, files))], anew.waits)
@@ -97,12 +98,12 @@ def course_decided_anew(path: str, config: str, plugins: Sequence[str]) -> Cours
 def anew_until(
     path: str, config: str, plugins: Sequence[str], at: float | None
 ) -> tuple[list[Any], Mapping[str, bool]]:
-    """What there was at that time of such a course, None: at its end; and the recorded feature gates."""
+    """The cluster at that time of such a course, None: at its end; and the recorded feature gates."""
     files = files_of_run(path)
     anew, gates = _decided_anew(files, config, plugins)
     for entry in entries_of(files):
         if at is not None and entry.now > at:
-            # At its end everybody is tried once more.
+            # At its end, all pods are tried once more.
             objects = anew.state.everything()
             anew.end()
             return objects, gates
@@ -134,7 +135,7 @@ def _moments_anew(anew: DecidedAnew, files: Sequence[str]) -> Iterator[float]:
 
 
 def simulated_course(folder: str) -> tuple[CourseHeader, Course]:
-    """What `stowplan simulate` wrote; raise InputError."""
+    """The output of `stowplan simulate`; raises InputError."""
     path = Path(folder)
     if not (path / NAME).exists():
         hint = (

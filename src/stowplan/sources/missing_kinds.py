@@ -1,8 +1,8 @@
 """Report pods that cannot be judged because a kind is missing from the files.
 
-A dump of pods and nodes alone has pods with claims, and no claim: to say that the claims do not exist would be a lie,
-and a pod that runs would look unplaceable. Where at least one object of a kind is there, the files are taken to have
-all of them.
+A dump of pods and nodes alone contains pods with claims, but no claims: it would be wrong to report that the claims do
+not exist, and a running pod would look unschedulable. If there is at least one object of a kind, the files are assumed
+to contain all of them.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _RECIPE = "kubectl get pvc,pv,sc,csinodes,csidrivers,csistoragecapacities,volume
 
 
 def why_not_judged(pod: PodInfo, objects: ObjectStore) -> str:
-    """What the files lack to judge the pod; "" when nothing is known to be missing."""
+    """What the files lack to judge the pod; "" if nothing is known to be missing."""
     for kind, name in _looked_up(pod, objects):
         if not objects.count(kind):
             return f"cannot judge: no {name} in the files; add what this says: {_RECIPE}"
@@ -30,7 +30,7 @@ def why_not_judged(pod: PodInfo, objects: ObjectStore) -> str:
 
 
 def _looked_up(pod: PodInfo, objects: ObjectStore) -> Iterator[tuple[type[Any], str]]:
-    """Kinds of which the pod's claims need at least one object."""
+    """Kinds of which the pod's claims require at least one object."""
     for use in volume_uses(pod):
         if not use.claim:
             continue

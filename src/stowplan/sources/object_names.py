@@ -1,6 +1,6 @@
 """Object names for shell completion, from files or a live cluster.
 
-Somebody waits with a finger on a key: what cannot be had within a moment is not offered, and nothing is said.
+Completion must be fast: names that are not available quickly are not offered, and errors are not shown.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def objects_of(
     kubeconfig: str | None = None,
     context: str | None = None,
 ) -> list[Any]:
-    """The objects of a kind; none where they cannot be had."""
+    """The objects of a kind; empty if they are not available."""
     if files:
         try:
             loaded = load_files([file for file in files if file != _STDIN], recursive=recursive)
@@ -60,7 +60,7 @@ async def _listed(kind: type[ApiStruct], kubeconfig: str | None, context: str | 
 
 
 def names_of(objects: Iterable[Any]) -> list[str]:
-    """As commands take them: of pods with their namespaces, unless that is the default one."""
+    """As arguments of commands: pods include their namespaces, unless it is the default one."""
     names = []
     for obj in objects:
         metadata = cast("Any", obj).metadata

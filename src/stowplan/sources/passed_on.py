@@ -1,9 +1,9 @@
 """Proxy a running scheduler's page to a local browser.
 
-A browser does not get through a scheduler's secure port: it has neither the kubeconfig's credentials nor a reason to
-trust the certificate. So what the page asks is asked of the scheduler with those credentials, and with no others: what
-the browser itself sent stays here. Only the routes that a scheduler has are passed on, and nothing but questions; the
-page's own files are this package's.
+A browser cannot use a scheduler's secure port: it has neither the kubeconfig's credentials nor a reason to trust the
+certificate. So the page's requests are forwarded to the scheduler with those credentials only; the browser's own
+headers are dropped. Only a scheduler's routes are forwarded, and only read requests; the page's files are served
+locally.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 _ROUTES = ("source", "configuration", "pending", "decisions", "explain/", "stories/", "nodes/", "podgroups/")
 _EVENTS = "text/event-stream"
-#: Seconds without a sign of life after which a stream is dead.
+#: Seconds without a heartbeat after which a stream is considered dead.
 _SILENCE = 3 * BEAT_INTERVAL
 
 
@@ -47,7 +47,7 @@ class PassedOn:
         return {**asset_pages(PREFIX), **routes, f"{PREFIX}plan": self._follow}
 
     def close(self) -> None:
-        """End all streams."""
+        """Close all streams."""
         self._ended.set()
 
     async def _ask(self, request: Request) -> Answer:
@@ -65,7 +65,7 @@ class PassedOn:
     async def _follow(self, request: Request) -> Answer:
         chunks = self._transport.chunks(_question(request, _EVENTS), silence=_SILENCE)
         try:
-            # A refusal is known before anything is answered here.
+            # A refusal must be known before the response starts.
             first = await anext(chunks)
         except Unreachable as error:
             raise ServiceUnavailable(str(error)) from error
@@ -89,7 +89,7 @@ class PassedOn:
                         return
                     yield piece
         except Unreachable:
-            # The page tries again, and is told then why it cannot.
+            # The page reconnects, and gets the reason then.
             return
         finally:
             ended.cancel()
@@ -102,7 +102,7 @@ def _question(request: Request, answers: str = "application/json") -> Question:
 
 @asynccontextmanager
 async def passed_on(endpoint: SchedulerEndpoint) -> AsyncIterator[PassedOn]:
-    """Raise InputError for an address or credentials that make no sense."""
+    """Raises InputError for an invalid address or credentials."""
     transport = transport_to(endpoint, purpose="ui")
     passed = PassedOn(transport)
     try:

@@ -1,9 +1,9 @@
 """`--from-scheduler`: query a running scheduler over its secure port.
 
-Who we are is the kubeconfig's user, or a token in a file; the scheduler asks the cluster whether that user may get the
-path. Whom we trust is not the kubeconfig's business: a scheduler's certificate is seldom signed by the cluster's CA.
+The user is the kubeconfig's, or that of a token file; the scheduler asks the cluster whether that user may access the
+path. The trusted CA is separate from the kubeconfig: a scheduler's certificate is seldom signed by the cluster's CA.
 
-Imported by the command that talks to a scheduler, when it does: HTTP takes a while to import.
+Imported on use: the HTTP client is slow to import.
 """
 
 from __future__ import annotations
@@ -48,9 +48,9 @@ if TYPE_CHECKING:
 
     from stowplan.explain.text.tables import Block
 
-#: Somebody waits in front of it.
+#: A user is waiting.
 _LIMITS = Limits(connect=5.0, silence=60.0, tries=3, connection_tries=1, trying=15.0)
-#: Entries of a list that a scheduler gives at most.
+#: Maximum number of entries of a scheduler's lists.
 _MOST = "1000"
 _UNTRUSTED = "certificate is not trusted"
 
@@ -65,12 +65,12 @@ class SchedulerEndpoint:
     token_file: str | None = None
     certificate_authority: str | None = None
     insecure: bool = False
-    #: Whether it is to ask its extenders.
+    #: Whether it should call its extenders.
     extenders: bool = True
 
 
 async def fetch_pod(endpoint: SchedulerEndpoint, pod: str, *, page: str = "") -> dict[str, Any]:
-    """The document about a pod, `name` or `namespace/name`; raise InputError."""
+    """The document about a pod, `name` or `namespace/name`; raises InputError."""
     connection = _connection(endpoint)
     key = pod if "/" in pod else f"{connection.namespace}/{pod}"
     query = {"suggestions": "true"} | ({} if endpoint.extenders else {"extenders": "false"})
@@ -78,19 +78,19 @@ async def fetch_pod(endpoint: SchedulerEndpoint, pod: str, *, page: str = "") ->
 
 
 async def fetch_node(endpoint: SchedulerEndpoint, name: str, *, page: str = "") -> dict[str, Any]:
-    """The document about a node; raise InputError."""
+    """The document about a node; raises InputError."""
     return await _fetch(_connection(endpoint), f"/stowplan/nodes/{name}", page, NodeRecord)
 
 
 async def fetch_group(endpoint: SchedulerEndpoint, group: str, *, page: str = "") -> dict[str, Any]:
-    """The document about a pod group, `name` or `namespace/name`; raise InputError."""
+    """The document about a pod group, `name` or `namespace/name`; raises InputError."""
     connection = _connection(endpoint)
     key = group if "/" in group else f"{connection.namespace}/{group}"
     return await _fetch(connection, f"/stowplan/podgroups/{key}", page, GroupStateRecord, verdict="true")
 
 
 async def fetch_pending(endpoint: SchedulerEndpoint, *, page: str = "") -> dict[str, Any]:
-    """The pods that wait in its queue, and its last decisions, in one document; raise InputError."""
+    """Its queue and last decisions, in one document; raises InputError."""
     connection = _connection(endpoint)
     pending = await _fetch(connection, "/stowplan/pending", page, QueueRecord)
     decisions = await _fetch(connection, "/stowplan/decisions", page, DecisionsRecord)
@@ -99,9 +99,9 @@ async def fetch_pending(endpoint: SchedulerEndpoint, *, page: str = "") -> dict[
 
 
 async def known_beside(pod: str, *, kubeconfig: str | None, context: str | None) -> SchedulerRecord | None:
-    """What a scheduler knows of a pod that answers at the API server's own address, as that of `stowplan up` does.
+    """A pod as known by a scheduler at the API server's address, as with `stowplan up`.
 
-    Any other API server refuses the path, and that is no error.
+    Other API servers refuse the path, which is not an error.
     """
     try:
         connection = connect_from_flags(kubeconfig=kubeconfig, context=context)
@@ -112,7 +112,7 @@ async def known_beside(pod: str, *, kubeconfig: str | None, context: str | None)
 
 
 async def on_permit_beside(*, kubeconfig: str | None, context: str | None) -> dict[str, str]:
-    """Pods that wait on Permit -> their nodes, from a scheduler that answers at the API server's own address."""
+    """Pods that wait on Permit -> their nodes, from a scheduler at the API server's address."""
     try:
         connection = connect_from_flags(kubeconfig=kubeconfig, context=context)
         found = await _fetch(connection, "/stowplan/pending", "", QueueRecord, limit=_MOST)
@@ -122,12 +122,12 @@ async def on_permit_beside(*, kubeconfig: str | None, context: str | None) -> di
 
 
 async def check_scheduler(endpoint: SchedulerEndpoint) -> None:
-    """Raise InputError unless a scheduler is there that tells us of its queue."""
+    """Raise InputError unless there is a scheduler that lets us read its queue."""
     await _fetch(_connection(endpoint), "/stowplan/pending", "", QueueRecord, limit="0")
 
 
 def page_of(document: Mapping[str, Any], endpoint: SchedulerEndpoint) -> list[Block]:
-    """The page that was asked for; raise InputError."""
+    """The requested page; raises InputError."""
     try:
         return page_from_json(document.get("page"))
     except PageError as error:
@@ -136,7 +136,7 @@ def page_of(document: Mapping[str, Any], endpoint: SchedulerEndpoint) -> list[Bl
 
 def _connection(endpoint: SchedulerEndpoint) -> Connection:
     try:
-        # Credentials go there: never in plain text, also if no scheme is given.
+        # Credentials are sent there, so plain HTTP is never the default.
         server = server_url(
             endpoint.url if "://" in endpoint.url else f"https://{endpoint.url}", where="--from-scheduler"
         )
@@ -162,7 +162,7 @@ def _connection(endpoint: SchedulerEndpoint) -> Connection:
 
 
 def _tls(endpoint: SchedulerEndpoint, credentials: Any, *, known: Connection | None) -> TlsSettings:
-    """`known`: a connection to the same address, as where the scheduler's pages are the API server's, too."""
+    """`known`: a connection to the same address, for a scheduler whose pages are on the API server."""
     if known is not None and known.tls is not None and not (endpoint.certificate_authority or endpoint.insecure):
         return known.tls
     ca = None
@@ -173,13 +173,13 @@ def _tls(endpoint: SchedulerEndpoint, credentials: Any, *, known: Connection | N
             f"warning: nothing proves that {endpoint.url} is your scheduler; it is sent your credentials", err=True
         )
     tls = TlsSettings(ca=ca, insecure=endpoint.insecure, certificate=credentials)
-    # What cannot be read shows now.
+    # Report unreadable files now.
     tls.context()
     return tls
 
 
 async def _fetch(connection: Connection, path: str, page: str, record: type[Record], **query: str) -> dict[str, Any]:
-    """A document as it came, once it is seen to be one of these records."""
+    """The response document, validated as one of these records."""
     url = f"{connection.server}{path}"
     try:
         body = await _get(connection, path, {"page": page, **query} if page else query)
@@ -201,7 +201,7 @@ def _incompatible(url: str, why: str) -> str:
 
 
 def transport_to(endpoint: SchedulerEndpoint, *, purpose: str) -> Transport:
-    """For who asks more than once, within a running event loop; close it. Raise InputError."""
+    """A transport for several requests, within a running event loop; must be closed. Raises InputError."""
     return _transport(_connection(endpoint), purpose)
 
 

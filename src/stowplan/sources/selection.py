@@ -1,4 +1,4 @@
-"""Select pods by name, owner, namespace, labels and fields, as kubectl does."""
+"""Select pods by name, owner, namespace, labels and fields, like kubectl."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from stowplan.cluster.pod_info import PodInfo
     from stowplan.sources.cluster_source import ClusterSource
 
-#: What an API server lets one select pods by, as far as it says something here.
+#: The API server's pod field selectors that are meaningful here.
 _FIELDS: dict[str, Callable[[Pod], str]] = {
     "metadata.name": lambda pod: pod.metadata.name,
     "metadata.namespace": lambda pod: pod.metadata.namespace,
@@ -37,16 +37,16 @@ _FIELDS: dict[str, Callable[[Pod], str]] = {
 class Selection:
     """Pods of a cluster."""
 
-    #: `[KIND/][NS/]NAME`; none: all pods that wait.
+    #: `[KIND/][NS/]NAME`; empty: all pending pods.
     names: tuple[str, ...] = ()
-    #: Of bare names, and of the pods that wait; None: the context's, and all.
+    #: For names without one, and for pending pods; None: the context's for the former, all for the latter.
     namespace: str | None = None
     labels: Selector = EVERYTHING
     fields: tuple[FieldTerm, ...] = ()
 
     @classmethod
     def of(cls, names: Sequence[str], *, namespace: str | None = None, labels: str = "", fields: str = "") -> Selection:
-        """As they are spelled on a command line; raise InputError."""
+        """Parse command line values; raises InputError."""
         try:
             terms, selector = parse_field_selector(fields), parse_label_selector(labels)
         except SelectorError as error:
@@ -59,16 +59,16 @@ class Selection:
 
     @property
     def is_one_pod(self) -> bool:
-        """Whether a single pod is asked for."""
+        """Whether a single pod is requested."""
         return len(self.names) == 1 and named_object(self.names[0], "")[0] == "Pod"
 
     @property
     def narrows(self) -> bool:
-        """Whether not all that wait are meant."""
+        """Whether the selection is a subset of the pending pods."""
         return self.namespace is not None or not self.labels.empty or bool(self.fields)
 
     def pods(self, about: ClusterSource) -> list[PodInfo]:
-        """Each once, in the order in which they were asked for; raise InputError for a name that nobody has."""
+        """Without duplicates, in the requested order; raises InputError for unknown names."""
         if not self.names:
             return about.pending(self._takes)
         named = dict.fromkeys(info.key for name in self.names for info in self._named(about, name))
@@ -93,7 +93,7 @@ class Selection:
 
 
 def spelled(words: Sequence[str]) -> list[str]:
-    """`[KIND/]NAME` of each, from `KIND NAME…`, `KIND/NAME…` or both; raise InputError."""
+    """`[KIND/]NAME` of each, from `KIND NAME…`, `KIND/NAME…` or both; raises InputError."""
     kind, names = "", list(words)
     if names and names[0].lower() in KINDS:
         kind = names.pop(0)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from stowplan.api.types import Pod
     from stowplan.sources.cluster_source import ClusterSource
 
-#: What people call them -> the kind.
+#: Names on the command line -> kind.
 KINDS = {
     short: kind
     for kind, shorts in {
@@ -37,12 +37,12 @@ KINDS = {
     }.items()
     for short in shorts
 }
-#: What people call a PodGroup: it makes no pods, and is asked about as a whole.
+#: Names of a PodGroup, which has no template, and is queried as a whole.
 POD_GROUP = ("podgroup", "podgroups")
 
 
 def named_object(text: str, namespace: str) -> tuple[str, str, str]:
-    """(kind, namespace, name) of `[KIND/][NS/]NAME`; a bare name is a pod's."""
+    """(kind, namespace, name) of `[KIND/][NS/]NAME`; without a kind it is a pod."""
     head, _, rest = text.partition("/")
     kind = KINDS.get(head.lower()) if rest else None
     if kind is None:
@@ -54,7 +54,7 @@ def named_object(text: str, namespace: str) -> tuple[str, str, str]:
 
 
 def pod_in(path: str) -> Pod:
-    """The pod that a file is about: it has one object that makes pods."""
+    """The pod of a file, which must contain one object with a pod template."""
     found = [raw for _, raw in load_manifests([path]) if raw["kind"] in KINDS.values() or raw["kind"] == "PodTemplate"]
     if len(found) != 1:
         raise InputError(f"{path}: want one Pod, Deployment or the like, got {len(found)}{_one_of(path, found)}")
@@ -62,7 +62,7 @@ def pod_in(path: str) -> Pod:
 
 
 def _one_of(path: str, found: Sequence[Mapping[str, Any]]) -> str:
-    """How to name the first of several."""
+    """How to select the first of several."""
     if not found:
         return ""
     first, metadata = found[0], found[0]["metadata"]
@@ -71,7 +71,7 @@ def _one_of(path: str, found: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _template_of(manifest: Mapping[str, Any]) -> Pod:
-    """A pod to make others like; its volumes of volumeClaimTemplates are ephemeral, so that each copy has its own."""
+    """A pod to copy; its volumeClaimTemplates become ephemeral volumes, so that each copy has its own."""
     pod = pod_of(manifest)
     if manifest["kind"] == "Pod":
         return pod
@@ -96,7 +96,7 @@ def template_in(files: Sequence[str], kind: str, namespace: str, name: str, *, r
 
 
 def pod_named(about: ClusterSource, files: Sequence[str], text: str, *, recursive: bool = False) -> Pod:
-    """The pod that is meant by `[KIND/][NS/]NAME`: a pod, the one in a controller's template, or one that it has."""
+    """The pod for `[KIND/][NS/]NAME`: a pod, that of a controller's template, or one of a controller's pods."""
     kind, namespace, name = named_object(text, about.namespace)
     if kind == "Pod":
         return about.find(f"{namespace}/{name}").pod
@@ -112,7 +112,7 @@ def pod_named(about: ClusterSource, files: Sequence[str], text: str, *, recursiv
 
 
 def claim_templates_of(pod: Pod, files: Sequence[str], *, recursive: bool) -> dict[str, ResourceClaimSpec]:
-    """What the ResourceClaimTemplates in files ask for, by `namespace/name`; read if the pod names any."""
+    """The specs of ResourceClaimTemplates in files, by `namespace/name`; only read if the pod refers to any."""
     if all(entry.resource_claim_template_name is None for entry in pod.spec.resource_claims):
         return {}
     given = [path for path in files if path != "-"]

@@ -1,8 +1,8 @@
-"""What the page plays and asks about: a recording, one decided anew, or a simulation, each a course with its moments.
+"""Tracks of the page: a recording, a rescheduled one, or a simulation, each a course with its moments.
 
-A moment is the cluster as it was then. Of a recording it is replayed; what another configuration would have done is
-decided again until then; a simulation is run again from the scenario that its folder has, and held to the plan that
-the course has of that moment: scenarios name files, and plugins change.
+A moment is the cluster at that time. A recording is replayed up to it; another configuration reschedules the recording
+up to it; a simulation is run again from the scenario in its folder, and compared with the course's plan of that moment,
+because scenarios refer to files, and plugins change.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _PROBLEMS = (InputError, RecordingError, ScenarioError, ConfigError, PluginLoadE
 
 @dataclass(frozen=True)
 class Track:
-    """How something went, and the cluster at any moment of it."""
+    """A course, and the cluster at any moment of it."""
 
     course: Callable[[], Course]
     moment: Build
@@ -56,7 +56,7 @@ class Track:
 
 @contextmanager
 def _told(where: str, what: str = "") -> Iterator[None]:
-    """What keeps a moment from being built, as the page tells it."""
+    """Why a moment cannot be rebuilt, for the page."""
     try:
         yield
     except _PROBLEMS as error:
@@ -93,8 +93,8 @@ def simulated_track(folder: str) -> Track:
         problem = _difference(course.at(at), plan_of(cluster.state))
         if problem and not stopped():
             raise MomentError(
-                f"{folder}: run again, the simulation came to something else: {problem}. Have the scenario's files, "
-                "its plugins or Stowplan changed since? `stowplan simulate` writes the folder anew"
+                f"{folder}: running the simulation again gave a different result: {problem}. Have the scenario's "
+                "files, its plugins or Stowplan changed since? `stowplan simulate` writes a new one"
             )
         return ClusterSource(cluster, {}, where=f"{folder} at that time", whole=True)
 
@@ -116,7 +116,7 @@ def _simulated_again(folder: str, header: CourseHeader, at: float, stopped: Call
 
 
 def _difference(then: Plan, now: Plan) -> str:
-    """What is elsewhere, in words; empty if nothing is."""
+    """The differences as text; empty if there are none."""
     if then.nodes.keys() != now.nodes.keys():
         return f"then it had {len(then.nodes)} nodes, now {len(now.nodes)}, or others"
     places, found = ({key: row.node for key, row in plan.pods.items()} for plan in (then, now))

@@ -1,9 +1,9 @@
 """Run many independent tasks; a failure affects only its own task.
 
-A run that raises costs itself. So does one that kills its process. `ProcessPoolExecutor` then breaks whole, and Dask
-gives up whatever stood too often with workers that died; either way nobody can tell which of those that were under way
-did it. So each of these is run again alone, and the one that does it once more is the one. Which worker did a run never
-shows: outcomes carry the number of their job, and whoever makes something of them puts them in order.
+A task that raises fails alone. So does one that kills its process: `ProcessPoolExecutor` then breaks as a whole, and
+Dask gives up tasks that were on too many workers that died. Either way it is unknown which of the running tasks was the
+cause. So each of these is run again alone, and the one that does it again fails. Results do not depend on the worker:
+outcomes have the index of their job, by which callers can order them.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ DIED = "its worker process died"
 
 @dataclass(frozen=True, slots=True)
 class Outcome(Generic[R]):
-    """How one run ended: with a result, or with an error."""
+    """The outcome of one task: a result or an error."""
 
     job: int
     result: R | None = None
@@ -34,9 +34,9 @@ class Outcome(Generic[R]):
 
 
 def run_all(workers: Workers, function: Callable[[J], R], jobs: Sequence[J]) -> Iterator[Outcome[R]]:
-    """Call the function with each job; outcomes as they come, by the job's index.
+    """Call the function with each job; yields outcomes as they complete, with the job's index.
 
-    Function, jobs and results are pickled: they must be importable in a process that has imported nothing.
+    Function, jobs and results are pickled: they must be importable in a new process.
     """
     waiting = deque(range(len(jobs)))
     suspects: list[int] = []
@@ -53,7 +53,7 @@ def run_all(workers: Workers, function: Callable[[J], R], jobs: Sequence[J]) -> 
 def _until_broken(
     workers: Workers, function: Callable[[J], R], jobs: Sequence[J], waiting: deque[int], broke: list[int]
 ) -> Iterator[Outcome[R]]:
-    """Do what waits in one executor, as long as it is whole. Runs that lost their worker go to `broke`."""
+    """Run waiting tasks in one executor until it breaks. Tasks that lost their worker go to `broke`."""
     with workers.executor() as executor:
         parallel = workers.parallel(executor)
         under_way: dict[Future[R], int] = {}
@@ -61,7 +61,7 @@ def _until_broken(
         try:
             while (waiting or under_way) and not broken:
                 while waiting and len(under_way) < parallel:
-                    # Taken off only once it is handed over: a broken executor takes nothing.
+                    # Removed only after submission: a broken executor accepts nothing.
                     under_way[executor.submit(function, jobs[waiting[0]])] = waiting[0]
                     waiting.popleft()
                 done, _ = wait(under_way, return_when=FIRST_COMPLETED)
@@ -86,5 +86,5 @@ def _until_broken(
 
 
 def _died(error: BaseException | None) -> bool:
-    """Whether it is a worker that is lost; `KilledWorker` is Dask's, which is not imported for that."""
+    """Whether a worker was lost; `KilledWorker` is Dask's, which is not imported for that."""
     return isinstance(error, BrokenExecutor) or type(error).__name__ == "KilledWorker"

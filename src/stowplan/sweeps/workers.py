@@ -1,7 +1,7 @@
 """Executors for sweeps: processes, or Dask.
 
-Processes of this machine by default. Where that is not enough there are engines for it; Dask's client offers the same
-interface, so a cluster of any size is one more class here and no engine of our own.
+By default processes of this machine. Dask's client has the same interface, so a cluster of any size is just another
+class here, and there is no distributed engine of our own.
 """
 
 from __future__ import annotations
@@ -22,38 +22,38 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
 NO_DASK = "--dask needs the package distributed: pip install 'stowplan[dask]'"
-#: Seconds until a Dask scheduler that does not answer is given up.
+#: Timeout in seconds to connect to a Dask scheduler.
 DASK_TIMEOUT = 10.0
 
 
 class WorkersError(RuntimeError):
-    """There is nobody to run anything; says why and what to do."""
+    """There are no workers; says why and what to do."""
 
 
 class Workers(Protocol):
-    """A source of executors. When one breaks, the next takes its place."""
+    """A source of executors. A broken one is replaced by the next."""
 
     def executor(self) -> AbstractContextManager[Executor]: ...
 
     def parallel(self, executor: Executor) -> int:
-        """How many runs go on at a time in an executor of these."""
+        """The number of concurrent tasks in one of these executors."""
 
 
 class Processes:
     """Processes of this machine."""
 
     def __init__(self, number: int | None = None) -> None:
-        """`number` None: one per core that this process may use."""
+        """`number` of None: one per core that this process may use."""
         self._number = number or _cores()
 
     @contextmanager
     def executor(self) -> Iterator[Executor]:
-        # Not forked: a copy of a process that has threads may hang.
+        # Not forked: a forked process with threads may hang.
         pool = ProcessPoolExecutor(self._number, mp_context=get_context("spawn"), initializer=_begin_worker)
         try:
             yield pool
         except (KeyboardInterrupt, GeneratorExit):
-            # Nobody waits for what they are at.
+            # Results of running tasks are not needed.
             for process in (pool._processes or {}).values():
                 process.terminate()
             raise
@@ -67,7 +67,7 @@ class Processes:
 class Dask:
     """The workers of a Dask cluster, which need the same Python and the same packages.
 
-    When a worker dies, Dask has its runs done elsewhere, and gives up those that kill one worker after the other
+    When a worker dies, Dask runs its tasks elsewhere, and gives up those that kill several workers
     (`distributed.scheduler.allowed-failures`).
     """
 
@@ -77,7 +77,7 @@ class Dask:
     @contextmanager
     def executor(self) -> Iterator[Executor]:
         try:
-            # An extra that need not be there, and has no types.
+            # An optional dependency without type information.
             distributed: Any = import_module("distributed")
         except ImportError as e:
             raise WorkersError(NO_DASK) from e
@@ -86,20 +86,20 @@ class Dask:
         except (OSError, ValueError) as e:
             raise WorkersError(f"Dask scheduler {self._address}: cannot be reached: {e}") from e
         try:
-            # Not `pure`: two runs with the same arguments are two runs.
+            # Not `pure`: two calls with the same arguments are two runs.
             yield client.get_executor(pure=False)
         finally:
             client.close()
 
     def parallel(self, executor: Executor) -> int:
         client: Any = executor._client  # type: ignore[attr-defined]
-        # Beside those that run, some that are on their way.
+        # In addition to running tasks, some are in transit.
         threads: int = sum(client.nthreads().values())
         return 2 * max(1, threads)
 
 
 class Kept:
-    """Workers whose executor is kept for the next runs until it breaks: to be used as a context."""
+    """Workers whose executor is reused until it breaks; a context manager."""
 
     def __init__(self, workers: Workers) -> None:
         self._workers = workers
@@ -120,7 +120,7 @@ class Kept:
         try:
             yield self._executor
         except (KeyboardInterrupt, GeneratorExit) as error:
-            # Whoever has the executor must know how it ends, so that it does not wait for what nobody wants.
+            # The executor must get the exception, so that it does not wait for results that are not needed.
             self._executor = None
             self._stack.__exit__(type(error), error, error.__traceback__)
             raise
@@ -139,13 +139,13 @@ def _is_broken(executor: Executor) -> bool:
 
 def _begin_worker() -> None:
     collect_seldom()
-    # Ctrl-C goes to all processes of a terminal; here it would look like a run that failed.
+    # Ctrl-C is sent to all processes of a terminal; here it would look like a failed task.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_end_with_parent, daemon=True).start()
 
 
 def _end_with_parent() -> None:
-    """A parent that is killed tells its workers nothing, and they would wait for ever."""
+    """Exit with the parent: a killed parent does not notify its workers, which would wait forever."""
     parent = parent_process()
     if parent is not None:
         parent.join()

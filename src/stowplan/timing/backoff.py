@@ -1,7 +1,7 @@
 """Exponential backoff with jitter.
 
-The n-th wait is `initial · factor^n`, at most `cap`, and then up to `jitter` times that again by chance, so that
-clients which failed together do not come back together. After `reset_after` seconds without a failure it starts anew.
+The n-th delay is `initial · factor^n`, at most `cap`, plus a random share of up to `jitter`, so that clients that
+failed together do not retry together. It is reset after `reset_after` seconds without a failure.
 
 Upstream: staging/src/k8s.io/apimachinery/pkg/util/wait/backoff.go (Backoff, DelayWithReset).
 """
@@ -25,7 +25,7 @@ class BackoffPolicy:
     reset_after: float = float("inf")
 
 
-#: Of upstream's reflector: waits end up between 30 and 60 seconds.
+#: Of upstream's reflector: the final delays are between 30 and 60 seconds.
 WATCHING = BackoffPolicy(initial=0.8, cap=30.0, reset_after=120.0)
 #: Between the tries of one request.
 REQUESTING = BackoffPolicy(initial=0.1, cap=10.0)
@@ -41,7 +41,7 @@ class Backoff:
         self._last_failure: float | None = None
 
     def next(self) -> float:
-        """Note a failure; return the seconds to wait."""
+        """Record a failure; return the delay in seconds."""
         policy, now = self._policy, self._clock()
         if self._last_failure is not None and now - self._last_failure > policy.reset_after:
             self._base = policy.initial

@@ -1,7 +1,7 @@
-"""How often Python looks for garbage.
+"""Tune Python's garbage collection.
 
-A scheduler keeps a great many objects, and hardly any of them are in cycles. Looking for cycles as often as Python does
-by default costs 3 % of a simulation, and a tenth of a create in the embedded API.
+A scheduler keeps very many objects, hardly any of them in cycles. Collecting at Python's default rate costs 3 % of a
+simulation, and a tenth of a create in the embedded API.
 """
 
 from __future__ import annotations
@@ -10,5 +10,5 @@ import gc
 
 
 def collect_seldom() -> None:
-    """For whole processes, when they begin."""
+    """Call this once per process, at the start."""
     gc.set_threshold(50_000, 20, 100)

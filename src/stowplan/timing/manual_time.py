@@ -1,6 +1,6 @@
 """A manual clock for tests.
 
-Sleepers wake when the time is moved to their deadline. `advance` moves from deadline to deadline and lets all woken
+Sleepers wake when the time is advanced to their deadline. `advance` moves from deadline to deadline and lets all woken
 tasks run before it continues, so an hour's events happen in order, in a millisecond.
 """
 
@@ -14,23 +14,23 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-#: Seconds since the epoch at which time begins, unless told otherwise.
+#: The default start time, in seconds since the epoch.
 START = 1_800_000_000.0
 
 
 async def settle(turns: int = 50) -> None:
-    """Let everything happen that needs no time, and no more turns of the event loop."""
+    """Process everything that takes no time, within a number of iterations of the event loop."""
     for _ in range(turns):
         await asyncio.sleep(0)
 
 
 class ManualTime:
-    """A `Times` that stands still until it is moved."""
+    """A `Times` that only changes explicitly."""
 
     def __init__(self, chance: float = 0.5, *, start: float = START, random: Callable[[], float] | None = None) -> None:
-        #: Seconds since it began.
+        #: Seconds since the start.
         self.now = 0.0
-        #: Every random number, unless `random` draws them.
+        #: The value of every random number, unless `random` is set.
         self.chance = chance
         self._random = random
         self._start = start
@@ -53,11 +53,11 @@ class ManualTime:
 
     @property
     def naps(self) -> list[float]:
-        """How much longer each sleeper sleeps."""
+        """The remaining time of each sleeper."""
         return sorted(moment - self.now for moment, _, woken in self._sleepers if not woken.done())
 
     def next_alarm(self, until: float) -> bool:
-        """Move to the next moment that somebody sleeps for, `until` at most, and wake them; whether there was one."""
+        """Advance to the next deadline of a sleeper, `until` at most, and wake it; return whether there was one."""
         while self._sleepers and self._sleepers[0][2].done():
             heapq.heappop(self._sleepers)
         if not self._sleepers or self._sleepers[0][0] > until:
@@ -71,7 +71,10 @@ class ManualTime:
         return True
 
     async def advance(self, seconds: float, *, settle: Callable[[], Awaitable[object]] = settle) -> None:
-        """Let time pass, everybody awake at their moment and done with what needs no time before it goes on."""
+        """Advance the time, running each sleeper at its deadline.
+
+        Everything that takes no time completes before the time advances further.
+        """
         until = self.now + seconds
         await settle()
         while self.next_alarm(until):

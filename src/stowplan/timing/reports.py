@@ -1,6 +1,6 @@
 """Rate-limited reports of repeated problems.
 
-When a server is away, thousands of requests fail for the same reason; one line says it.
+If a server is unavailable, thousands of requests fail for the same reason; they are reported in one line.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ BETWEEN_REPORTS = 10.0
 
 
 class Reports:
-    """Problems are the same if their first words are; there must be few of those."""
+    """Problems are grouped by their first words, of which there must be few."""
 
     def __init__(self, report: Callable[[str], None], *, clock: Callable[[], float]) -> None:
         self._report = report
         self._clock = clock
-        #: Problem -> when it was reported last.
+        #: Problem -> time of the last report.
         self._last: dict[str, float] = {}
-        #: Problem -> times since then.
+        #: Problem -> number of occurrences since then.
         self._more: dict[str, int] = {}
 
     def say(self, problem: str, detail: str) -> None:
@@ -36,7 +36,7 @@ class Reports:
         self._report(f"{problem}: {detail}" + (f" (and {more} more since the last report)" if more else ""))
 
     def close(self) -> None:
-        """Report what is left."""
+        """Report what has not been reported yet."""
         for problem, more in self._more.items():
             self._report(f"{problem}: {more} more since the last report")
         self._more.clear()

@@ -1,6 +1,6 @@
 """Clock and random source interfaces.
 
-Whoever waits, measures or draws is handed a `Times`: the process's own, or one that a test moves (`manual_time`).
+Code that waits, measures or draws random numbers gets a `Times`: the process's own, or a manual one (`manual_time`).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 class Times(Protocol):
     def clock(self) -> float:
-        """Seconds that never go backwards."""
+        """Monotonic seconds."""
 
     def wall_clock(self) -> float:
         """Seconds since the epoch."""
@@ -33,7 +33,7 @@ class RealTimes:
     """The process's own."""
 
     def __init__(self) -> None:
-        # The functions themselves: the clock is read dozens of times per pod.
+        # Direct references to the functions: the clock is read dozens of times per pod.
         self.clock = time.monotonic
         self.wall_clock = time.time
         self.sleep = asyncio.sleep
@@ -44,7 +44,7 @@ REAL_TIMES = RealTimes()
 
 
 async def within(seconds: float, work: Coroutine[Any, Any, T], *, sleep: Callable[[float], Awaitable[object]]) -> T:
-    """What the work returns or raises; TimeoutError if it takes longer, and then it is given up."""
+    """The result or exception of the work; cancelled and TimeoutError if it takes longer."""
     task, alarm = asyncio.ensure_future(work), asyncio.ensure_future(sleep(seconds))
     try:
         await asyncio.wait((task, alarm), return_when=asyncio.FIRST_COMPLETED)

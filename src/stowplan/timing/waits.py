@@ -1,7 +1,7 @@
-"""How long pods waited for a node: a distribution in a few hundred numbers, however many pods there were.
+"""The distribution of pods' waiting times, in bounded memory.
 
-Waits are counted in buckets that are 1/128 of an octave wide, found by exact arithmetic, so a quantile is off by less
-than 1 %; their sum, their number and the longest are exact.
+Waits are counted in buckets that are 1/128 of an octave wide, computed exactly, so a quantile is off by less than 1 %;
+sum, count and maximum are exact.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections import Counter
 from math import frexp, ldexp
 
 _PARTS = 128
-#: Waits below this are none: time stands still while pods are decided.
+#: Shorter waits count as zero: time stands still while pods are decided.
 _NONE = 1e-3
 
 

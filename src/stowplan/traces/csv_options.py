@@ -20,53 +20,53 @@ class _Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="
 
 
 class Amount(_Options, frozen=True):
-    """A resource: the column, and the suffix that makes its numbers a quantity, such as m or Mi."""
+    """A resource: the column, and the suffix that turns its numbers into a quantity, such as m or Mi."""
 
     column: str
     suffix: str = ""
 
 
 class Nodes(_Options, frozen=True, kw_only=True):
-    """The nodes of a trace, a row each."""
+    """The nodes of a trace, one row each."""
 
     file: str
     name: str
     resources: dict[str, str | Amount]
     labels: dict[str, str] = {}
-    #: Of nodes whose file does not say.
+    #: Default for nodes without a value.
     pods: int = 110
 
 
 class CsvOptions(_Options, frozen=True, kw_only=True):
-    """The pods of a trace, a row each; names are those of columns."""
+    """The pods of a trace, one row each; names are those of columns."""
 
     file: str
     time: str
     name: str
     namespace: str = "default"
-    #: When the pod ended, or how long it ran; at most one of them. Without it, or in an empty cell, for ever.
+    #: When the pod ended, or how long it ran; at most one of them. Without it, or with an empty cell, forever.
     end: str | None = None
     lifetime: str | None = None
     #: Unit of all times.
     unit: Literal["s", "ms", "us", "ns", "rfc3339"] = "s"
-    #: The time that is 0; without it, that of the first row.
+    #: The time that becomes 0; by default that of the first row.
     start: float | str | None = None
     resources: dict[str, str | Amount] = {}
     labels: dict[str, str] = {}
     annotations: dict[str, str] = {}
     priority: str | None = None
-    #: Only rows whose column has one of these values.
+    #: Only rows in which the column has one of these values.
     where: dict[str, tuple[str, ...]] = {}
-    #: Whether rows may come in any order of time; otherwise that is an error.
+    #: Whether rows may be unordered in time; otherwise that is an error.
     sort: bool = False
-    #: What becomes of a row that makes no sense.
+    #: How to handle an invalid row.
     bad_rows: Literal["refuse", "skip"] = "refuse"
     delimiter: str = ","
     nodes: Nodes | None = None
 
 
 def read_options(given: Mapping[str, Any]) -> CsvOptions:
-    """Raise TraceError, which names the field."""
+    """Raises TraceError, which names the field."""
     _check_names(given, CsvOptions, "")
     if isinstance(given.get("nodes"), dict):
         _check_names(given["nodes"], Nodes, "nodes.")

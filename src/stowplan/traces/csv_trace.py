@@ -1,7 +1,7 @@
 """Import pods and nodes from CSV files of any size.
 
-Pods that agree in everything but their name share one specification, so a row costs its parsing and a copy of the
-metadata. Rows that are not in the order of their times are refused, or sorted on request (`sorting`).
+Pods that are equal except for their name share one specification, so a row costs its parsing and a copy of the
+metadata. Rows that are unordered in time are rejected, or sorted on request (`sorting`).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 _SECONDS = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}
-#: Specifications that are kept for the next pod that is alike.
+#: Specifications that are cached for equal pods.
 _KEPT_TEMPLATES = 8192
 
 
@@ -37,7 +37,7 @@ def open_csv(options: Mapping[str, Any], folder: Path) -> CsvTrace:
 
 class CsvTrace:
     def __init__(self, options: CsvOptions, folder: Path) -> None:
-        """Read headers and check that all columns are there; raise TraceError."""
+        """Read headers and check that all columns exist; raises TraceError."""
         self._options = options
         self._file = CsvFile(folder / options.file, options.delimiter)
         self._pods = _Pods(options, self._file)
@@ -48,12 +48,12 @@ class CsvTrace:
         self._nodes = None
         if options.nodes is not None:
             self._nodes = _NodesOf(options.nodes, CsvFile(folder / options.nodes.file, options.delimiter))
-        #: Rows left out because they make no sense.
+        #: Number of skipped invalid rows.
         self.skipped = 0
 
     @property
     def count(self) -> int | None:
-        # Nobody knows without reading it all.
+        # Unknown without reading the whole file.
         return None
 
     def nodes(self) -> Iterator[Node]:
@@ -73,11 +73,11 @@ class CsvTrace:
             except ValueError as e:
                 self._refuse(line, e)
                 continue
-            # To the microsecond: differences of large numbers have noise behind that.
+            # To the microsecond: differences of large floats are noisy beyond that.
             yield Arrival(round(at - start, 6), pod, lifetime)
 
     def _timed(self) -> Iterator[tuple[float, int, list[str], float | None]]:
-        """(time, line, cells, lifetime) of the rows that are wanted."""
+        """(time, line, cells, lifetime) of the selected rows."""
         for line, cells in self._file.rows():
             if any(cells[column] not in values for column, values in self._wanted):
                 continue
@@ -95,20 +95,21 @@ class CsvTrace:
         for row in rows:
             at, line, *_ = row
             if last is not None and at < last:
-                # Left out, a row of the far future would cost all that follow: skipping cannot help.
+                # Skipping would not help: after a row with a time far in the future, all following rows would be
+                # skipped.
                 raise self._file.error(line, f"time {at:g} is before that of an earlier row, {last:g}; set sort: true")
             last = at
             yield row
 
     def _refuse(self, line: int, problem: ValueError) -> None:
-        """Raise for a row, or count it as left out."""
+        """Raise for an invalid row, or count it as skipped."""
         if self._options.bad_rows == "refuse":
             raise self._file.error(line, f"{problem} (badRows: skip leaves such rows out)") from None
         self.skipped += 1
 
 
 class _Times:
-    """When pods come, and how long they run."""
+    """Arrival and run times of pods."""
 
     def __init__(self, options: CsvOptions, file: CsvFile) -> None:
         self._unit = options.unit
@@ -148,7 +149,7 @@ class _Times:
 
 
 class _Pods:
-    """Rows as pods."""
+    """Converts rows to pods."""
 
     def __init__(self, options: CsvOptions, file: CsvFile) -> None:
         self._name = options.name, file.column(options.name, "name")
@@ -157,7 +158,7 @@ class _Pods:
         self._labels = _columns(options.labels, file, "labels")
         self._annotations = _columns(options.annotations, file, "annotations")
         self._priority = None if options.priority is None else file.column(options.priority, "priority")
-        #: What makes pods differ in more than their name.
+        #: What pods can differ in besides their name.
         priority = [] if self._priority is None else [self._priority]
         self._told = [*self._resources.columns, *self._labels.values(), *self._annotations.values(), *priority]
         self._template = lru_cache(_KEPT_TEMPLATES)(self._make)
@@ -193,7 +194,7 @@ class _Pods:
 
 
 class _NodesOf:
-    """Rows as nodes."""
+    """Converts rows to nodes."""
 
     def __init__(self, options: Nodes, file: CsvFile) -> None:
         self._file = file
@@ -228,7 +229,7 @@ class _NodesOf:
 
 
 class _Resources:
-    """Amounts of resources from columns; an empty cell names none."""
+    """Amounts of resources from columns; an empty cell is omitted."""
 
     def __init__(self, given: Mapping[str, str | Amount], file: CsvFile, field: str) -> None:
         amounts = {name: Amount(one) if isinstance(one, str) else one for name, one in given.items()}

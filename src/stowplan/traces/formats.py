@@ -1,8 +1,8 @@
 """Trace formats and their importers.
 
-A format is a callable that takes its own options (the mapping under `trace:` in a scenario, without `format`) and the
-folder that relative paths start from, and answers with a `Trace`. It checks the options at once and raises TraceError;
-rows are read later.
+A format is a callable that gets its options (the mapping under `trace:` in a scenario, without `format`) and the base
+of relative paths, and returns a `Trace`. It validates the options immediately and raises TraceError; rows are read
+later.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     Opener = Callable[[Mapping[str, Any], Path], Trace]
 
-#: Format -> module and name of its opener. A module is imported when a scenario asks for its format.
+#: Format -> module and name of its opener. The module is imported on use.
 FORMATS: dict[str, tuple[str, str]] = {
     "csv": ("stowplan.traces.csv_trace", "open_csv"),
     "openb": ("stowplan.traces.openb", "open_openb"),
@@ -30,11 +30,11 @@ FORMATS: dict[str, tuple[str, str]] = {
 
 
 def open_trace(name: str, options: Mapping[str, Any], folder: Path) -> Trace:
-    """The trace that a scenario describes; raise TraceError."""
+    """The trace that a scenario describes; raises TraceError."""
     if name not in FORMATS:
         known = f"formats are {', '.join(sorted(FORMATS))}" if FORMATS else "no format is installed"
         hint = next(did_you_mean(name, FORMATS), known)
-        raise TraceError(f"format: there is no trace format {name!r}; {hint}")
+        raise TraceError(f"format: no such trace format: {name!r}; {hint}")
     module, attribute = FORMATS[name]
     opener = cast("Opener", getattr(import_module(module), attribute))
     return opener(options, folder)

@@ -1,8 +1,8 @@
 """Import the openb trace: pods of a production cluster with shared GPUs.
 
 Published as cluster-trace-gpu-v2023 in Alibaba's clusterdata. `file` and `nodes` are the paths of its two CSV files.
-GPUs stand in annotations, for a plugin that shares them (examples/gpu_sharing); to the scheduler's own plugins the pods
-ask for CPU and memory.
+GPUs are in annotations, for a plugin that shares them (examples/gpu_sharing); for the in-tree plugins, the pods request
+CPU and memory.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
-"""A recording as a trace: the pods that came while it was made, and the nodes that were there when it began.
+"""A recording as a trace: the pods that arrived while it was recorded, and its initial nodes.
 
     trace: {format: recording, file: cluster.recording}
 
-Pods come when they came then, and run for as long as they had a node then. One that is still there at the end runs for
-ever; one that went without having had a node runs for as long as it was there. Pods that had a node when the recording
-began come first, at 0, and are placed anew like all others. Gated pods come when their gates were removed.
+Pods arrive at their recorded times, and run for as long as they had a node. A pod that still exists at the end runs
+forever; one that was deleted without having had a node runs for its lifetime. Pods that had a node at the start arrive
+first, at 0, and are scheduled like all others. Gated pods arrive when their gates were removed.
 
-Left out: nodes that came or went later, and whatever else pods refer to, such as claims.
+Not included: nodes that were added or removed later, and other objects that pods refer to, such as claims.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 class RecordingOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="camel"):
     file: str
-    #: Without it, pods of DaemonSets are left out: the scenario may have the DaemonSet, and other nodes.
+    #: If false, pods of DaemonSets are left out: the scenario may have the DaemonSet, and other nodes.
     daemon_sets: bool = True
 
 
@@ -55,7 +55,7 @@ def open_recording(options: Mapping[str, Any], folder: Path) -> RecordedTrace:
 
 
 class _Stay:
-    """When a pod was there."""
+    """The lifetime of a pod."""
 
     __slots__ = ("bound", "came", "went")
 
@@ -72,7 +72,7 @@ class _Stay:
 
 
 class RecordedTrace:
-    """Read twice: when pods went has to be known when they come."""
+    """Reads the recording twice: deletion times must be known at arrival."""
 
     def __init__(self, files: list[str], *, daemon_sets: bool) -> None:
         self.skipped = 0
@@ -134,7 +134,7 @@ class RecordedTrace:
         return found
 
     def _changes(self, kind: type[ApiStruct]) -> Iterator[tuple[float, Change[Any]]]:
-        """What happened to objects of a kind, those first that were there."""
+        """Changes of objects of a kind, starting with the existing ones."""
         try:
             header = header_of(self._files[0])
             for _, obj in () if header.dump is None else objects_of(header.dump):
@@ -149,7 +149,7 @@ class RecordedTrace:
 
 
 def _fresh(pod: Pod, times: int) -> Pod:
-    """The pod as created; if its name repeats, a number makes it unique."""
+    """The pod as created; a number makes a repeated name unique."""
     metadata = replace(
         pod.metadata,
         name=pod.metadata.name if times == 1 else f"{pod.metadata.name}-{times}",

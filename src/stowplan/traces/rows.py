@@ -1,4 +1,4 @@
-"""Read rows of CSV files, plain or packed by gzip, bzip2 or xz; errors name file and line."""
+"""Read rows of CSV files, plain or compressed with gzip, bzip2 or xz; errors name file and line."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
     from pathlib import Path
 
-#: The first bytes of packed files -> what opens them.
+#: The first bytes of compressed files -> their opener.
 _PACKED: dict[bytes, Callable[..., TextIO]] = {b"\x1f\x8b": gzip.open, b"BZ": bz2.open, b"\xfd7": lzma.open}
 
 
@@ -27,7 +27,7 @@ class Row(NamedTuple):
 
 
 class CsvFile:
-    """One file and its header, which is read at once."""
+    """One file and its header, which is read immediately."""
 
     def __init__(self, path: Path, delimiter: str = ",") -> None:
         self._path, self._delimiter = path, delimiter
@@ -37,14 +37,14 @@ class CsvFile:
             raise TraceError(f"{path}: line 1: want a line with the names of the columns, the file is empty")
 
     def column(self, name: str, field: str) -> int:
-        """The index of a column that a field of the options names."""
+        """The index of a column that an option names."""
         if name in self.header:
             return self.header.index(name)
         hint = next(did_you_mean(name, self.header), f"columns are {', '.join(self.header)}")
         raise TraceError(f"{field}: {self._path} has no column {name!r}; {hint}")
 
     def rows(self) -> Iterator[Row]:
-        """Rows of the header's length; empty lines are left out."""
+        """Rows with the header's length; empty lines are skipped."""
         width = len(self.header)
         with self._opened() as file:
             reader = csv.reader(file, delimiter=self._delimiter, strict=True)
@@ -71,7 +71,7 @@ class CsvFile:
         except EOFError:
             raise TraceError(f"{path}: ends in the middle of the packed data{counted.after}") from None
         except (OSError, zlib.error, lzma.LZMAError) as e:
-            # Those of the unpackers have no strerror.
+            # Decompression errors have no strerror.
             raise TraceError(f"{path}: {getattr(e, 'strerror', None) or e}{counted.after}") from None
         except UnicodeDecodeError:
             raise TraceError(f"{path}: not UTF-8 text{counted.after}") from None

@@ -14,22 +14,22 @@ from stowplan.traces.trace import TraceError
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-#: Rows that are sorted in memory at a time.
+#: Number of rows that are sorted in memory at a time.
 RUN = 200_000
-#: Rows that are read back at a time.
+#: Number of rows that are read back at a time.
 _BATCH = 1_000
-#: Bytes that are kept of each file; Python 3.14 would keep 128 KiB.
+#: Buffer size of each file; Python 3.14's default is 128 KiB.
 _BUFFER = 8192
 
 
 def in_order(rows: Iterable[tuple[Any, ...]]) -> Iterator[tuple[Any, ...]]:
-    """The rows sorted; they must be comparable, and small. Raise TraceError if there is no room on disk."""
+    """The sorted rows, which must be comparable, and small. Raises TraceError if the disk is full."""
     source = iter(rows)
     with ExitStack() as stack:
         runs: list[Iterator[tuple[Any, ...]]] = []
         while run := sorted(islice(source, RUN)):
             if len(run) < RUN:
-                # The last one, and most often the only one.
+                # The last run, and usually the only one.
                 runs.append(iter(run))
                 break
             try:

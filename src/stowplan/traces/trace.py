@@ -1,11 +1,11 @@
 """An imported trace: nodes, and pods with arrival and run times.
 
-A trace is read as it is needed: `arrivals` is an iterator over a file that may have any number of rows. Times are
-seconds since the beginning of the trace and never go back; an importer whose file is not sorted sorts it, or refuses.
-Pods that are alike should share their `spec`, `labels` and `annotations` objects: they are then compiled only once.
+A trace is read lazily: `arrivals` is an iterator over a file of any length. Times are ascending seconds since the start
+of the trace; an importer of an unsorted file sorts it, or rejects it. Equal pods should share their `spec`, `labels`
+and `annotations` objects: they are then compiled only once.
 
-Whoever arrives needs a name that is unique in its namespace. UID, time of creation and whatever else an API server
-fills in are filled in by the simulation.
+A pod needs a name that is unique in its namespace. UID, creation time and other server-set fields are set by the
+simulation.
 """
 
 from __future__ import annotations
@@ -19,32 +19,32 @@ if TYPE_CHECKING:
 
 
 class TraceError(ValueError):
-    """A trace that cannot be read; the message says where (`pods.csv: line 12: …`) and what to do."""
+    """A trace that cannot be read; the message has the location (`pods.csv: line 12: …`) and what to do."""
 
 
 class Arrival(NamedTuple):
     """A pod of a trace."""
 
-    #: Seconds since the beginning of the trace.
+    #: Seconds since the start of the trace.
     at: float
     pod: Pod
-    #: Seconds that it runs once it has started; None: for ever.
+    #: Run time in seconds after it has started; None: forever.
     lifetime: float | None = None
 
 
 class Trace(Protocol):
-    #: Rows that `arrivals` has left out so far, as they make no sense.
+    #: Number of invalid rows that `arrivals` has skipped so far.
     skipped: int
 
     def nodes(self) -> Iterable[Node]:
-        """The nodes that the trace brings; none if it has only pods."""
+        """The nodes of the trace; empty if it only has pods."""
 
     def arrivals(self) -> Iterator[Arrival]:
-        """The pods in the order of their times, from the beginning each time that it is called.
+        """The pods in time order; each call starts from the beginning.
 
-        Raise TraceError for a row that makes no sense, when it is reached.
+        Raises TraceError for an invalid row, when it is reached.
         """
 
     @property
     def count(self) -> int | None:
-        """How many pods there are, for the estimate of progress; None if that is not known without reading it all."""
+        """The number of pods, for progress estimates; None if that requires reading the whole file."""

@@ -1,1 +1,1 @@
-"""Search for a scheduler configuration: trials on one part of a scenario, judged on the rest."""
+"""Search for a scheduler configuration: trials on one part of a scenario, evaluated on the rest."""

@@ -19,7 +19,7 @@ Measures = list[dict[str, float]]
 
 
 class Simulated(NamedTuple):
-    """What came of one configuration: measures, or what went wrong with the first seed that failed."""
+    """The result for one configuration: measures, or the error of the first seed that failed."""
 
     key: str
     measures: Measures
@@ -32,7 +32,7 @@ def simulated(
     seeds: Sequence[int],
     progress: Callable[[], object],
 ) -> Iterator[Simulated]:
-    """Key -> part and configuration; in the order in which they are done."""
+    """Key -> part and configuration; in order of completion."""
     jobs = [(key, Job(part=part, config=config, seed=seed)) for key, (part, config) in wanted.items() for seed in seeds]
     found: dict[str, dict[int, dict[str, float]]] = {key: {} for key in wanted}
     errors: dict[str, dict[int, str]] = {key: {} for key in wanted}

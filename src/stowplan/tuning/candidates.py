@@ -1,9 +1,8 @@
-"""Make the KubeSchedulerConfiguration for a point of the search space.
+"""Build the KubeSchedulerConfiguration for a point of the search space.
 
-The base is a configuration as it is in effect, with every default spelled out, so the result says all that it means and
-loads wherever the base does. A weight is set where the profile enables the plugin: at `score` if that names it, else at
-`multiPoint`, else it is added to `score`. kube-scheduler reads a weight of 0 as the default one, so 0 disables the
-plugin at `score`.
+The base is an effective configuration with all defaults written out, so the result is complete and loads wherever the
+base does. A weight is set where the profile enables the plugin: at `score` if that names it, else at `multiPoint`, else
+it is added to `score`. kube-scheduler treats a weight of 0 as the default, so 0 disables the plugin at `score`.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ _FIT, _FIT_ARGS = "NodeResourcesFit", "NodeResourcesFitArgs"
 
 
 def candidate(base: Document, space: SpaceSpec, values: Values) -> Document:
-    """The base with the profiles of the space as the values have them; a profile that it lacks begins as its first."""
+    """The base with the values in its profiles; a missing profile starts as a copy of the first."""
     document = copy.deepcopy(base)
     profiles = document["profiles"]
     for part in space.profiles:

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 def axes_of(terms: Iterable[str], found: Sequence[Mapping[str, float]]) -> tuple[str, ...]:
     """Two measures that differ between configurations: the objective's first; fewer if fewer differ."""
-    # What is bought with waits is mostly one of these.
+    # Waiting time is mostly traded for one of these.
     others = ("cost", "waits.mean", "fragmentation", "nodes.mean", "evictions", "utilisation")
     differing = [
         measure
@@ -23,7 +23,7 @@ def axes_of(terms: Iterable[str], found: Sequence[Mapping[str, float]]) -> tuple
 
 
 def front(axes: Sequence[str], found: Mapping[int, Mapping[str, float]]) -> list[int]:
-    """The keys of those that no other dominates, from the best to the worst in the first of the axes."""
+    """The keys of the undominated ones, from best to worst in the first axis."""
     if len(axes) < 2:
         return []
     points = sorted(

@@ -1,8 +1,8 @@
-"""Measures of a part of a simulation, from one time to its end.
+"""Measures of a part of a simulation, from a given time to its end.
 
-Counted are the pods that came in that part. One that is still without a node at the end has waited until then, and
-counts with that: a configuration does not look better for leaving pods pending. Shares, nodes and cost are of the
-samples of that part.
+They cover the pods that arrived in that part. A pod without a node at the end counts as having waited until then, so
+that a configuration does not look better by leaving pods pending. Shares, nodes and cost are from the samples of that
+part.
 """
 
 from __future__ import annotations
@@ -19,23 +19,23 @@ if TYPE_CHECKING:
     from stowplan.scenarios.results.records import DecisionRow, SampleRow
     from stowplan.scenarios.simulation import SimulationResult
 
-#: Of every part; beside them utilisation and fragmentation of each resource.
+#: Measures of every part, in addition to utilization and fragmentation of each resource.
 MEASURES = (
     *("waits.mean", "waits.p95", "waits.longest", "unplaced", "evictions"),
     *("utilisation", "fragmentation", "nodes.mean", "cost"),
 )
-#: More of it is better.
+#: Higher is better.
 _MORE_IS_BETTER = "utilisation"
 _NO_RESOURCE = "pods"
 
 
 def sign(measure: str) -> int:
-    """1 if less of it is better, -1 if more is."""
+    """1 if lower is better, -1 if higher is."""
     return -1 if measure.partition(".")[0] == _MORE_IS_BETTER else 1
 
 
 def measured_since(result: SimulationResult, since: float) -> dict[str, float]:
-    """Of a simulation whose decisions were kept; shares in percent, waits in seconds."""
+    """Measures of a simulation with decisions; shares in percent, waits in seconds."""
     until = result.summary.simulated
     rows = [row for row in result.decisions or () if row.arrived >= since and row.end != REFUSED]
     samples = [row for row in result.series if row.time >= since] or result.series[-1:]
@@ -68,7 +68,7 @@ def _use(row: SampleRow) -> dict[str, float]:
 def _shares(
     name: str, samples: Sequence[SampleRow], of: Callable[[SampleRow], Mapping[str, float]]
 ) -> dict[str, float]:
-    """Means over the samples in percent: of each resource, and of those that are used at all together."""
+    """Means over the samples in percent: of each resource, and of all used resources together."""
     every = [of(row) for row in samples]
     resources = sorted({resource for shares in every for resource in shares})
     means = {resource: 100 * fmean(shares.get(resource, 0.0) for shares in every) for resource in resources}

@@ -1,8 +1,8 @@
-"""The objective of a search, which is minimised: a blend of measures, or a user's function.
+"""The objective of a search, which is minimized: a blend of measures, or a user's function.
 
-A blend adds up, by weight, how much each measure is worse than the baseline's, in percent of that; so measures of
-different units go together, the baseline itself has 0, and less is better. Measures of which more is better, such as
-utilisation, count the other way round.
+A blend is the weighted sum of how much each measure is worse than the baseline's, in percent of that. So measures of
+different units can be combined, the baseline itself has 0, and lower is better. Measures for which higher is better,
+such as utilization, count with the opposite sign.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ DEFAULT = "waits.mean"
 
 
 class Objective:
-    """One of both: `terms`, or a function of the measures of which less is better."""
+    """Either `terms`, or a function of the measures; lower is better."""
 
     def __init__(self, text: str, terms: Mapping[str, float], function: UserFunction | None = None) -> None:
-        #: As the user wrote it.
+        #: As entered by the user.
         self.text = text
         self.terms = terms
         self._function = function
 
     def scores(self, found: Sequence[Mapping[str, float]], baseline: Sequence[Mapping[str, float]]) -> list[float]:
-        """By seed, less is better; both have the same seeds. Raise TuningError."""
+        """One per seed, lower is better; both must have the same seeds. Raises TuningError."""
         if self._function is not None:
             return [self._asked(values) for values in found]
         return [self._blended(values, first, baseline) for values, first in zip(found, baseline, strict=True)]
@@ -47,7 +47,7 @@ class Objective:
     ) -> float:
         total = 0.0
         for measure, weight in self.terms.items():
-            # Of the mean over seeds: a single seed may have nothing of it, such as no waits.
+            # Of the mean over seeds: a single seed may have a zero, such as no waits.
             unit = abs(fmean(values.get(measure, 0.0) for values in baseline)) / 100 or 1.0
             total += weight * sign(measure) * (found.get(measure, 0.0) - first.get(measure, 0.0)) / unit
         return round(total, 6)
@@ -64,7 +64,7 @@ class Objective:
 
 
 def read_objective(text: str) -> Objective:
-    """`waits`, `waits=1,cost=0.5`, or `module:function`; raise TuningError."""
+    """Parse `waits`, `waits=1,cost=0.5`, or `module:function`; raises TuningError."""
     if ":" in text:
         return Objective(text, {}, _function_at(text))
     terms: dict[str, float] = {}
@@ -78,7 +78,7 @@ def read_objective(text: str) -> Objective:
 
 
 def blend(terms: Mapping[str, float]) -> Objective:
-    """Of measures with weights; raise TuningError."""
+    """A blend of measures with weights; raises TuningError."""
     found: dict[str, float] = {}
     for name, weight in terms.items():
         measure = _SHORT.get(name, name)

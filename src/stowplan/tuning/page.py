@@ -1,4 +1,4 @@
-"""The report of a search as one HTML file: the front of good compromises, and the judgement."""
+"""The report of a search as one HTML file: the Pareto front, and the evaluation."""
 
 from __future__ import annotations
 
@@ -70,12 +70,12 @@ def _front(found: TuningRecord, scored: Sequence[TrialRecord]) -> str:
 
 
 def _on_axis(value: float) -> str:
-    """As short as it can be: there is little room beside a picture on a phone."""
+    """As short as possible: there is little room next to a chart on a phone."""
     return f"{value:,.4g}"
 
 
 def _course(found: TuningRecord, scored: Sequence[TrialRecord]) -> str:
-    """Scores may be below 0, and lines begin at 0: shown is how much better than the baseline the best so far was."""
+    """Scores may be negative, but lines start at 0: shows the improvement of the best so far over the baseline."""
     lead, best = [], 0.0
     for one in scored:
         assert one.score is not None

@@ -8,19 +8,19 @@ from stowplan.compare.statistics import Estimate  # noqa: TC001 - msgspec reads 
 from stowplan.inspection.records import Record
 
 TUNING_VERSION = 1
-#: What the held-out part says of the best trial.
+#: The verdict of the held-out part on the best trial.
 BETTER, NOT_BETTER, NOT_JUDGED = "better", "not better", "not judged"
 
 
 class TrialRecord(Record, frozen=True, kw_only=True):
-    """One configuration, on the part that was searched; means over the seeds."""
+    """One configuration on the search part; means over the seeds."""
 
     number: int
     values: dict[str, int | str] = field(default_factory=dict)
-    #: Less is better; None: it failed.
+    #: Lower is better; None: it failed.
     score: float | None = None
     measures: dict[str, float] = field(default_factory=dict)
-    #: Whether no other trial is as good in both measures of the picture, and better in one.
+    #: Whether it is on the Pareto front of the two measures of the chart.
     compromise: bool = False
     error: str = ""
 
@@ -30,7 +30,7 @@ class JudgedRecord(Record, frozen=True, kw_only=True):
 
     #: None: the baseline.
     trial: int | None = None
-    #: Less the baseline's, seed by seed.
+    #: Minus the baseline's, paired by seed.
     score: Estimate
     measures: dict[str, Estimate] = field(default_factory=dict)
     differences: dict[str, Estimate] = field(default_factory=dict)
@@ -41,16 +41,16 @@ class TuningRecord(Record, frozen=True, kw_only=True):
     scenario: str
     objective: str
     seed: int
-    #: Seconds since the beginning: the search ends and what is judged begins here; and where that ends.
+    #: Seconds since the start: end of the search part and start of the held-out part; and the latter's end.
     split: float
     horizon: float
     seeds: tuple[int, ...]
     judged_seeds: tuple[int, ...]
-    #: On the part that was searched.
+    #: On the search part.
     baseline: dict[str, float]
     baseline_score: float
     trials: tuple[TrialRecord, ...] = ()
-    #: The two measures between which there are compromises, if any.
+    #: The two measures of the Pareto front, if any.
     axes: tuple[str, ...] = ()
     #: The number of the trial with the lowest score.
     best: int | None = None

@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 
     from stowplan.tuning.records import TuningRecord
 
-#: The configuration that was found; only a better one is called tuned.
+#: The resulting configuration; it is only called tuned if it is better.
 TUNED, CANDIDATE = "tuned.yaml", "candidate.yaml"
 JOURNAL, DATA, PAGE = "study.journal", "report.json", "report.html"
 
 
 class Results:
     def __init__(self, folder: Path) -> None:
-        """Raise TuningError if it cannot be made."""
+        """Raises TuningError if it cannot be created."""
         self._folder = folder
         try:
             folder.mkdir(parents=True, exist_ok=True)
@@ -34,7 +34,7 @@ class Results:
         self.journal = folder / JOURNAL
 
     def write(self, record: TuningRecord, configuration: dict[str, Any] | None) -> Path | None:
-        """The report, and the best configuration if there is one; its file. Raise TuningError."""
+        """Write the report, and the best configuration if there is one; return its file. Raises TuningError."""
         folder, written = self._folder, None
         try:
             for name in (TUNED, CANDIDATE):
@@ -51,9 +51,9 @@ class Results:
 
 
 def _yaml(record: TuningRecord, configuration: dict[str, Any]) -> str:
-    # Through JSON: what is in it twice would come out as an alias.
+    # Through JSON: shared objects would be written as YAML aliases.
     apart = json.loads(json.dumps(configuration))
-    # A name with a line break in it must not become more than a comment.
+    # A name with a line break must not extend beyond the comment.
     said = [f"stowplan tune {record.scenario}, objective {record.objective}, seed {record.seed}", verdict_text(record)]
     head = "".join(f"# {' '.join(line.split())}\n" for line in said)
     return head + yaml.safe_dump(apart, sort_keys=True, allow_unicode=True, width=1000)

@@ -1,4 +1,4 @@
-"""A simulation of a search: the job for a worker, and what it measures."""
+"""A simulation of a search: the job for a worker, and its measures."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
-    """A scenario, and the time of it that counts."""
+    """A scenario, and the part of its time that counts."""
 
     scenario: Scenario
     folder: str
     #: MODULE:CLASS of plugins.
     plugins: tuple[str, ...] = ()
-    #: In seconds since the beginning: what counts begins here, and the simulation ends there; None: by itself.
+    #: Seconds since the start: the start of the part that counts, and the end of the simulation; None: its own.
     since: float = 0.0
     until: float | None = None
 
@@ -46,13 +46,13 @@ def measured(job: Job) -> dict[str, float]:
 
 
 def last_arrival(job: Job) -> float:
-    """When the last pod comes; importable, for worker processes."""
+    """The time of the last arrival; importable, for worker processes."""
     return max((row.arrived for row in _simulated(job).decisions or ()), default=0.0)
 
 
 def _simulated(job: Job) -> SimulationResult:
     part = job.part
-    # Without rows of pods there would be no waits.
+    # Waits require rows of pods.
     scenario = replace(part.scenario, output=replace(part.scenario.output, decisions=True))
     if part.until is not None:
         scenario = replace(scenario, duration=Span(part.until))

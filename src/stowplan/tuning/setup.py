@@ -1,4 +1,4 @@
-"""The inputs of a search: scenario, baseline, search space and objective, checked before anything runs."""
+"""The inputs of a search: scenario, baseline, search space and objective, validated before anything runs."""
 
 from __future__ import annotations
 
@@ -39,11 +39,11 @@ ONLY_TRACES = (
 class Setup:
     name: str
     seed: int
-    #: The baseline, with all its defaults.
+    #: The baseline with all its defaults.
     base: dict[str, Any]
     space: SpaceSpec
     objective: Objective
-    #: The whole scenario: as it is, for the baseline, and with workloads that ask for the profiles of the space.
+    #: The whole scenario: unchanged, for the baseline, and with workloads assigned to the profiles of the space.
     as_it_is: Part
     with_profiles: Part
     notes: tuple[str, ...]
@@ -51,7 +51,7 @@ class Setup:
     features: FeatureGates
 
     def candidate(self, values: Values) -> dict[str, Any]:
-        """The configuration of a point of the space; raise TuningError if kube-scheduler would not start with it."""
+        """The configuration of a point of the space; raises TuningError if it is invalid."""
         document = candidate(self.base, self.space, values)
         try:
             load_config(document, plugins=self.declarations, features=self.features)
@@ -61,7 +61,7 @@ class Setup:
 
     @property
     def made_from(self) -> dict[str, Any]:
-        """What a search depends on, so that only the same one goes on from what a storage has."""
+        """Everything that a search depends on, so that only the same search resumes from a storage."""
         scenario = msgspec.json.encode(self.as_it_is.scenario, enc_hook=_plain, order="deterministic")
         return {
             "scenario": hashlib.sha256(scenario).hexdigest(),
@@ -76,7 +76,7 @@ class Setup:
 def set_up(
     scenario: Any, *, config: Any, space: Any, objective: str | None, plugins: Sequence[str], seed: int | None
 ) -> Setup:
-    """Raise ScenarioError, ConfigError, PluginLoadError, TuningError."""
+    """Raises ScenarioError, ConfigError, PluginLoadError, TuningError."""
     found = load_scenario(scenario)
     simulation = Simulation(found, config=config, seed=seed, plugins=[load_plugin(path) for path in plugins])
     base = simulation.config.to_dict()
@@ -99,7 +99,7 @@ def set_up(
 
 
 def _asking(found: Located, space: SpaceSpec, plugins: tuple[str, ...]) -> Part:
-    """The scenario with pods that ask for the profile of their class."""
+    """The scenario with workloads assigned to their profiles."""
     profiles = {name: profile.name for profile in space.profiles for name in profile.workloads}
     workloads = tuple(
         replace(one, scheduler_name=profiles[one.name]) if one.name in profiles else one
@@ -121,5 +121,5 @@ def _notes(found: Located, space: SpaceSpec) -> Iterator[str]:
 
 
 def _plain(value: object) -> Any:
-    """Amounts of a scenario as JSON."""
+    """JSON values for amounts of a scenario."""
     return value.source if isinstance(value, Distribution) else str(value)

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 LEAST, MOST, RATIO = "LeastAllocated", "MostAllocated", "RequestedToCapacityRatio"
 STRATEGIES = (LEAST, MOST, RATIO)
-#: What kube-scheduler accepts.
+#: kube-scheduler's limits.
 _MOST_WEIGHT, _MOST_RESOURCE_WEIGHT, _MOST_SCORE = 100, 100, 10
 
 Range = tuple[int, int]
@@ -46,30 +46,30 @@ Values = dict[str, Value]
 
 
 class ProfileSpace(Spec, frozen=True, kw_only=True):
-    """What may be tuned of one profile."""
+    """The parameters of one profile."""
 
     name: str = "default-scheduler"
-    #: Workloads of the scenario whose pods are to ask for this profile.
+    #: Workloads of the scenario that are assigned to this profile.
     workloads: tuple[str, ...] = ()
-    #: Score plugin -> range of its weight; 0 switches its scoring off.
+    #: Score plugin -> range of its weight; 0 disables its scoring.
     weights: dict[str, Range] = msgspec.field(default_factory=dict)
-    #: Strategies that NodeResourcesFit may score by.
+    #: Scoring strategies for NodeResourcesFit.
     strategy: tuple[str, ...] = ()
     #: Resource -> range of its weight in that strategy.
     resources: dict[str, Range] = msgspec.field(default_factory=dict)
-    #: Utilization in percent at which a RequestedToCapacityRatio has a score, which is tuned from 0 to 10.
+    #: Utilization percentages of a RequestedToCapacityRatio shape, whose scores are tuned from 0 to 10.
     shape: tuple[int, ...] = (0, 50, 100)
     percentage_of_nodes_to_score: Range | None = None
 
 
 class SpaceSpec(Spec, frozen=True, kw_only=True):
     profiles: tuple[ProfileSpace, ...]
-    #: Measure -> weight in the objective, unless the command line has one.
+    #: Measure -> weight in the objective, unless set on the command line.
     objective: dict[str, float] | None = None
 
 
 def default_space(profile: str) -> SpaceSpec:
-    """Packing against spreading, and how much either counts."""
+    """Bin packing versus spreading, and the weight of either."""
     weights = {"NodeResourcesFit": (0, 10), "NodeResourcesBalancedAllocation": (0, 10), "PodTopologySpread": (0, 10)}
     resources = {"cpu": (1, 10), "memory": (1, 10)}
     return SpaceSpec(profiles=(ProfileSpace(name=profile, weights=weights, strategy=STRATEGIES, resources=resources),))
@@ -78,7 +78,7 @@ def default_space(profile: str) -> SpaceSpec:
 def load_space(
     source: str | os.PathLike[str] | Mapping[str, Any], scenario: Scenario, plugins: Declarations
 ) -> SpaceSpec:
-    """Of a file, or of what a file would have; raise ScenarioError."""
+    """Load from a file, or a mapping with the content of one; raises ScenarioError."""
     document: Document = read_document(source, "search space")
     space = document.read(SpaceSpec, "an object with profiles; see stowplan tune --help")
     problems = list(_problems(space, scenario, plugins))
@@ -103,7 +103,7 @@ def _problems(space: SpaceSpec, scenario: Scenario, plugins: Declarations) -> It
             if name not in workloads:
                 yield where, f"there is no workload {name!r}; {_meant(name, workloads)}"
             elif name in asked:
-                yield where, f"workload {name!r} is asked for by profile {asked[name]!r}, too"
+                yield where, f"workload {name!r} is also assigned to profile {asked[name]!r}"
             asked[name] = profile.name
         yield from _of_profile(profile, path, plugins)
 
@@ -138,7 +138,8 @@ def _meant(name: str, known: Sequence[str]) -> str:
     return next(did_you_mean(name, known), f"there are {', '.join(known) or 'none'}")
 
 
-# -- its points -------------------------------------------------------------------------------------------------------
+# -- points
+# ---------------------------------------------------------------------------------------------------------------
 
 
 class Chooser(Protocol):
@@ -150,7 +151,7 @@ class Chooser(Protocol):
 
 
 def chosen(space: SpaceSpec, chooser: Chooser) -> Values:
-    """One point, in an order that is always the same."""
+    """A point of the space, chosen in a fixed order."""
     found: Values = {}
     for profile in space.profiles:
         head = profile.name

@@ -1,9 +1,9 @@
-"""The Optuna study: which trials were made, their results, and what to try next.
+"""The Optuna study: the trials made, their results, and what to try next.
 
-Every trial is kept in Optuna's storage as soon as it is done, so a search that ends for any reason goes on from there.
-Trials come in batches of a fixed size, whatever runs them, and each draws on chance of its own, which the seed and its
-number begin: what is tried next depends on the batches before and on nothing else. So a search gives the same on one
-core as on a hundred machines, and one that was interrupted the same as one that was not.
+Every trial is stored in Optuna's storage as soon as it is done, so an interrupted search can resume. Trials are made in
+batches of a fixed size, independent of the number of workers, and each has its own random source, derived from the seed
+and its number: the next trials depend on earlier batches only. So a search gives the same result on one core as on a
+hundred machines, and when it was interrupted.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ if TYPE_CHECKING:
     from stowplan.tuning.space import SpaceSpec, Values
 
 NO_OPTUNA = "stowplan tune needs the package optuna: pip install 'stowplan[tune]'"
-#: Trials that are drawn before any of them is run.
+#: Number of trials that are drawn before any of them is run.
 BATCH = 8
-#: Trials drawn by chance alone, before there is something to learn from.
+#: Number of initial random trials.
 _BY_CHANCE = 16
 _NAME = "stowplan tune"
 _MADE_FROM = "made from"
-#: What is kept of each trial beside what Optuna knows of it.
+#: What is stored for each trial in addition to Optuna's data.
 _VALUES, _MEASURES, _ERROR = "values", "measures", "error"
 
 
 class Done(NamedTuple):
-    """A trial that is over."""
+    """A finished trial."""
 
     number: int
     values: Values
@@ -46,7 +46,7 @@ class Done(NamedTuple):
 
 class Study:
     def __init__(self, storage: str, *, seed: int, made_from: Mapping[str, Any], resume: bool) -> None:
-        """`storage`: an URL as Optuna takes it, or the path of a file. `made_from`: what all depends on."""
+        """`storage`: a URL for Optuna, or a file path. `made_from`: everything that the search depends on."""
         self._optuna = optuna = _optuna()
         self._seed = seed
         self._states = optuna.trial.TrialState
@@ -62,7 +62,7 @@ class Study:
         self._closing.close()
 
     def _check(self, storage: str, made_from: Mapping[str, Any], resume: bool) -> None:
-        """Refuse a storage that has another search, or one that nobody asked to resume."""
+        """Reject a storage with another search, or one that was not asked to be resumed."""
         known = self._study.user_attrs.get(_MADE_FROM)
         if known is None:
             self._study.set_user_attr(_MADE_FROM, dict(made_from))
@@ -85,7 +85,7 @@ class Study:
                 storage=held, study_name=_NAME, direction="minimize", load_if_exists=True, sampler=self._sampler(0)
             )
         except Exception as error:
-            # Whatever a database, a driver or a damaged file may raise: none of it is ours.
+            # Any exception of a database, a driver or a damaged file.
             raise TuningError(f"{storage}: cannot be used as storage: {type(error).__name__}: {error}") from error
 
     def _sampler(self, number: int) -> Any:
@@ -93,7 +93,7 @@ class Study:
         return self._optuna.samplers.TPESampler(seed=seed, n_startup_trials=_BY_CHANCE)
 
     def batch(self, space: SpaceSpec, first: int, last: int) -> dict[int, Values]:
-        """What trials `first` to before `last` try; of those that are there already, what is not done yet."""
+        """The trials from `first` to before `last`; of existing ones, those that are not done yet."""
         known = {trial.number: trial for trial in self._study.get_trials(deepcopy=False)}
         found: dict[int, Values] = {}
         for number in range(first, last):
@@ -125,7 +125,7 @@ class Study:
         return kept
 
     def done(self) -> list[Done]:
-        """In the order of their numbers."""
+        """In order of their numbers."""
         kept = self._study.user_attrs
         return [
             Done(
@@ -154,7 +154,7 @@ class _Asking:
 
 
 def _optuna() -> Any:
-    """An extra that need not be there."""
+    """An optional dependency."""
     try:
         optuna: Any = import_module("optuna")
     except ImportError as error:

@@ -24,16 +24,16 @@ def tuning_page(found: TuningRecord) -> list[Block]:
 
 
 def verdict_text(found: TuningRecord) -> str:
-    """What the held-out part says of the best trial, in a sentence."""
+    """The verdict of the held-out part on the best trial, in one sentence."""
     if found.best is None:
         return "No trial is done."
     if found.verdict == NOT_JUDGED:
-        return f"Not judged: interrupted. Trial {found.best} is the best so far; --resume goes on."
+        return f"Not evaluated: interrupted. Trial {found.best} is the best so far; use --resume to continue."
     lead = f"on the held-out part trial {found.best} has a score of {spread(judged_best(found).score, sign=True)}"
     if found.verdict == BETTER:
         return f"Better than the baseline: {lead}, and less is better."
     if len(found.judged_seeds) < 2:
-        return f"Not known to be better than the baseline: {lead}; one seed says nothing of its spread."
+        return f"Not known to be better than the baseline: {lead}; a single seed does not show the spread."
     return f"Not better than the baseline beyond chance: {lead}; less is better."
 
 

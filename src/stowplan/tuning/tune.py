@@ -44,10 +44,10 @@ if TYPE_CHECKING:
     from stowplan.tuning.runs import Part
     from stowplan.tuning.setup import Setup
 
-    #: (what is done, runs that are done, runs in all)
+    #: (phase, finished runs, total runs)
     Progress = Callable[[str, int, int], object]
 
-#: Beside the best trial, so many others of the front are judged.
+#: Number of other configurations on the Pareto front that are evaluated in addition to the best trial.
 _JUDGED_COMPROMISES = 4
 _DIGITS = 6
 _BASELINE = "baseline"
@@ -55,24 +55,24 @@ _BASELINE = "baseline"
 
 @dataclass(kw_only=True)
 class TuningResult:
-    """What a search has found."""
+    """The result of a search."""
 
     record: TuningRecord
-    #: Of the best trial, complete, as kube-scheduler reads it; None: no trial is done. `record.verdict` says whether
+    #: The best trial's complete configuration for kube-scheduler; None: no trial is done. `record.verdict` says whether
     #: it is better than the baseline.
     configuration: dict[str, Any] | None = field(repr=False)
-    #: Where that was written: tuned.yaml if it is better, or else candidate.yaml.
+    #: Its file: tuned.yaml if it is better, otherwise candidate.yaml.
     file: Path | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class Effort:
-    """How much is simulated."""
+    """The amount of simulation."""
 
     trials: int = 40
-    #: Part of the time that is searched.
+    #: Share of the time that is used for the search.
     share: float = 0.6
-    #: Seeds of each trial, and of each configuration that is judged.
+    #: Number of seeds per trial, and per evaluated configuration.
     seeds: int = 2
     judged_seeds: int = 5
 
@@ -99,10 +99,10 @@ def tune_scenario(
     workers: Workers | None = None,
     progress: Progress = lambda phase, done, runs: None,
 ) -> TuningResult:
-    """Search, judge and write to `folder`; raise TuningError, ScenarioError, ConfigError, WorkersError.
+    """Search, evaluate and write to `folder`; raises TuningError, ScenarioError, ConfigError, WorkersError.
 
-    `config` is the baseline, in place of the scenario's own; `plugins` are MODULE:CLASS, so that workers can import
-    them. Ctrl-C ends it early: what is done is written, and `resume` goes on.
+    `config` is the baseline, instead of the scenario's own; `plugins` are MODULE:CLASS, so that workers can import
+    them. Ctrl-C ends it early: finished trials are kept, and `resume` continues.
     """
     effort = effort or Effort()
     setup = set_up(scenario, config=config, space=space, objective=objective, plugins=plugins, seed=seed)
@@ -145,14 +145,14 @@ class _Search:
     def _simulated(
         self, phase: str, wanted: Mapping[str, tuple[Part, dict[str, Any]]], seeds: Sequence[int], done: int, of: int
     ) -> Iterator[Simulated]:
-        """`done` runs of this phase have been before, of so many."""
+        """`done` runs of this phase were finished before, of `of`."""
         runs = count(done + 1)
         return simulated(self._workers, wanted, seeds, lambda: self._progress(phase, next(runs), of))
 
     # -- the search ---------------------------------------------------------------------------------------------------
 
     def _horizon(self) -> float:
-        """When it ends: with the scenario, or with the last pod that comes."""
+        """The end time: the scenario's, or the last arrival."""
         own = self._setup.as_it_is
         if own.scenario.duration is not None:
             return float(own.scenario.duration)
@@ -172,7 +172,7 @@ class _Search:
     def _search(self, split: float, baseline: Measures) -> None:
         setup, study, last = self._setup, self._study, self._effort.trials
         part = replace(setup.with_profiles, until=split)
-        #: Configuration -> what came of it: the search may well try one twice.
+        #: Configuration -> its result, because the search may try one twice.
         known = {_key(setup.candidate(one.values)): one.measures for one in study.done() if one.score is not None}
         for first in range(0, last, BATCH):
             trials: dict[str, list[int]] = {}
@@ -232,7 +232,8 @@ class _Search:
             notes=setup.notes,
         )
 
-    # -- the judgement ------------------------------------------------------------------------------------------------
+    # -- evaluation
+    # -------------------------------------------------------------------------------------------------------
 
     def _judged(self, found: TuningRecord) -> TuningRecord:
         setup = self._setup
@@ -276,7 +277,7 @@ def _held_out(part: Part, found: TuningRecord) -> Part:
 
 
 def _to_judge(found: TuningRecord) -> list[int]:
-    """The best, and some of the front: those that the objective likes most."""
+    """The best trial, and those on the Pareto front with the lowest scores."""
     assert found.best is not None
     others = sorted(
         (one.score or 0.0, one.number) for one in found.trials if one.compromise and one.number != found.best

@@ -156,7 +156,7 @@ class Scale(Change):
     namespace: str
     name: str
     replicas: int
-    #: A pod as the controller would make it, for one that has none.
+    #: A pod as the controller would create it, for a controller without pods.
     template: Pod | None = None
 
     @property
@@ -175,11 +175,11 @@ class Scale(Change):
             assert model is not None
             fresh = named(made_anew(model), name)
             cluster.add(with_own_claims(cluster, fresh, model))
-        # Those go first that are not placed, then the newest; of a StatefulSet those with the highest ordinals.
+        # Pending pods are removed first, then the newest; for a StatefulSet those with the highest ordinals.
         _forget(cluster, reversed(mine[self.replicas :]))
 
     def _names(self, mine: Sequence[PodInfo]) -> Iterator[str]:
-        """Of pods to add. Those of a StatefulSet have the names that they would have, which their claims hang on."""
+        """Names of pods to add. Those of a StatefulSet have the controller's names, which their claims depend on."""
         if self.kind != "StatefulSet":
             return (f"{self.name}-added-{number}" for number in counted_from(len(mine)))
         taken = {_ordinal(info.pod) for info in mine}
@@ -194,13 +194,13 @@ class Scale(Change):
 
 @dataclass(frozen=True)
 class Put(Change):
-    """New objects, or other versions of those that are there.
+    """New objects, or new versions of existing ones.
 
-    The pods of `workloads` are replaced by those among the objects, as by a rollout; pods that would be the same stay.
+    The pods of `workloads` are replaced by those among the objects, as in a rollout; unchanged pods stay.
     """
 
     objects: tuple[Mapping[str, Any] | ApiStruct, ...]
-    #: Where they are from.
+    #: The source of the objects.
     where: str = ""
     #: Kind, namespace and name of each.
     workloads: tuple[tuple[str, str, str], ...] = ()
@@ -224,7 +224,7 @@ class Put(Change):
                 cluster.add(obj)
 
     def _rolled_out(self, cluster: Cluster, kind: str, namespace: str, name: str) -> set[str]:
-        """Take away the pods that the workload has no longer; keys of the new ones that are there already."""
+        """Remove the workload's outdated pods; return the keys of new ones that already exist."""
         fresh = [
             cluster.state.pod_info(obj)
             for obj in self.objects
@@ -234,7 +234,7 @@ class Put(Change):
         same = [info for info in there if fresh and info.shape.template is fresh[0].shape.template][: len(fresh)]
         _forget(cluster, [info for info in there if info not in same])
         names = {info.key for info in same}
-        # Whoever is new takes the place of one that stays: by its name, or any.
+        # A new pod replaces a remaining one: the one with its name, or any.
         others = [info.key for info in fresh if info.key not in names]
         return {info.key for info in fresh if info.key in names} | set(others[: len(same) - (len(fresh) - len(others))])
 
@@ -260,19 +260,19 @@ def _stands(pod: Pod, taint: TaintOfNode) -> bool:
 
 
 def _pods_of(cluster: Cluster, kind: str, namespace: str, name: str) -> list[PodInfo]:
-    """The pods that a controller has, those with a node first."""
+    """The pods of a controller, placed ones first."""
     everybody = (*cluster.state.placed_pods(), *cluster.state.pending.values())
     return [info for info in everybody if info.namespace == namespace and belongs_to(info.pod, kind, name)]
 
 
 def _ordinal(pod: Pod) -> int:
-    """Of a StatefulSet's pod."""
+    """The ordinal of a StatefulSet's pod."""
     digits = pod.metadata.name.rpartition("-")[2]
     return int(digits) if digits.isdecimal() else 0
 
 
 def _forget(cluster: Cluster, infos: Iterable[PodInfo]) -> None:
-    """Pods that nobody makes anew."""
+    """Remove pods without recreating them."""
     for info in list(infos):
         cluster.remove(info.pod)
         let_go(cluster, [info.pod])

@@ -1,9 +1,8 @@
 """Claims in what-if questions: freed by pods that leave, created for new copies.
 
-What controllers do on a cluster happens here at once. A claim that was made for a pod goes with it; of a claim for
-devices that others made, its last user gives the devices back. A pod that is made anew, or a copy, gets claims that ask
-for what those of the original asked for. A pod that a StatefulSet makes anew keeps its claims for volumes; a copy of it
-gets its own.
+What controllers do on a cluster happens at once here. A claim that was generated for a pod is deleted with it; other
+device claims are deallocated with their last user. A recreated pod, or a copy, gets claims with the same requests as
+those of the original. A recreated StatefulSet pod keeps its volume claims; a copy of it gets its own.
 """
 
 from __future__ import annotations
@@ -73,7 +72,7 @@ def _like_others(cluster: Cluster, pod: Pod, entry: PodResourceClaim) -> Resourc
 
 
 def uses_claims(pod: Pod) -> bool:
-    """Whether it has claims for devices, or claims for volumes that are made for it."""
+    """Whether it has device claims, or volume claims that are generated for it."""
     return (
         bool(pod.spec.resource_claims)
         or pod.status.extended_resource_claim_status is not None
@@ -82,7 +81,7 @@ def uses_claims(pod: Pod) -> bool:
 
 
 def let_go(cluster: Cluster, pods: Iterable[Pod]) -> None:
-    """These pods are gone from their nodes; those without claims cost nothing."""
+    """Release the claims of pods that left their nodes; pods without claims cost nothing."""
     # Pods in files have no UID, so the name counts, too.
     gone = {(pod.metadata.namespace, pod.metadata.name, pod.metadata.uid) for pod in pods if uses_claims(pod)}
     if not gone:

@@ -124,7 +124,7 @@ class _Drain:
         notes = []
         if self._budgets.worked_out:
             names = ", ".join(self._budgets.worked_out)
-            notes.append(f"without a status, what these budgets allow was worked out from the pods: {names}")
+            notes.append(f"without a status, what these budgets allow was computed from the pods: {names}")
         if self._waited:
             pods = ", ".join(self._waited)
             notes.append(f"found a node only once one that was drained came back: {pods}")

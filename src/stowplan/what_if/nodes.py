@@ -97,7 +97,7 @@ class NodeTemplate:
         return cls(node_named(cluster, like), daemons, tuple(one for one in slices if one.spec.node_name == like))
 
     def add_to(self, cluster: Cluster, count: int) -> list[str]:
-        """Put new ones into the cluster; their names."""
+        """Add nodes to the cluster and return their names."""
         free = (f"{self.node.metadata.name}-like-{number}" for number in counted_from(1))
         there = frozenset(cluster.state.table.row_of)
         names = list(islice((name for name in free if name not in there), count))

@@ -113,4 +113,4 @@ def put_back(cluster: Cluster, pods: Iterable[Pod]) -> list[str]:
 
 
 def nobody_schedules(pod: Pod) -> str:
-    return f'nobody here schedules for "{pod.spec.scheduler_name}"'
+    return f'no profile schedules for "{pod.spec.scheduler_name}"'

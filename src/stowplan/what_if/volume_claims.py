@@ -1,7 +1,7 @@
 """Volume claims of hypothetical pods.
 
-A claim of a generic ephemeral volume is made for each pod. The pods of a StatefulSet have claims that are named after
-them: one that is made anew keeps its own, and a copy uses the one of its name, which is made if it is not there.
+A claim of a generic ephemeral volume is created for each pod. The pods of a StatefulSet have claims that are named
+after them: a recreated pod keeps its own, and a copy uses the one with its name, which is created if it does not exist.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def with_own_volume_claims(cluster: Cluster, fresh: Pod, original: Pod) -> Pod:
-    """The pod, with claims of its own where the original has any; they are added to the cluster."""
+    """The pod, with its own claims in place of the original's; they are added to the cluster."""
     for claim in ephemeral_claims(fresh):
         cluster.add(claim)
     owner = controller_of(original.metadata)
@@ -39,7 +39,7 @@ def with_own_volume_claims(cluster: Cluster, fresh: Pod, original: Pod) -> Pod:
 
 
 def _make(cluster: Cluster, pod: Pod, name: str, *, like: str) -> None:
-    """Make a claim that is not there, for what another one asks."""
+    """Create a missing claim with the spec of another one."""
     claims, namespace = cluster.state.objects, pod.metadata.namespace or "default"
     model = claims.get(PersistentVolumeClaim, f"{namespace}/{like}")
     if model is None or claims.get(PersistentVolumeClaim, f"{namespace}/{name}") is not None:

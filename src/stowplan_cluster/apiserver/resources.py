@@ -48,7 +48,7 @@ class Resource:
     #: For custom resources: their CustomResourceColumnDefinitions.
     printer_columns: tuple[Mapping[str, str | int], ...] = ()
     custom: bool = False
-    #: Inert: stored only, without validation of spec, controllers or admission.
+    #: Inert: stored only, without controllers or admission; most are not validated beyond metadata.
     inert: bool = False
 
     def __post_init__(self) -> None:

@@ -55,7 +55,7 @@ def asked(*extenders, nodes=2, pods=110, placed=()):
 
 
 def words(verbs):
-    return f"an attempt asks it, a question was not to; its {verbs} may change this"
+    return f"an attempt would call it, this question did not; its {verbs} may change this"
 
 
 EVERYTHING = {"filters": True, "prioritizes": True, "preempts": True}

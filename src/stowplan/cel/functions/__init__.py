@@ -1,1 +1,1 @@
-"""The functions of CEL and of its libraries, by library; `environment` puts them together."""
+"""The functions of CEL and of its libraries, by library; combined by `environment`."""

@@ -16,7 +16,7 @@ _UINT_RE = re.compile(r"[0-9]+")
 _FLOAT_RE = re.compile(r"[+-]?(?:(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?|inf|infinity|nan)", re.IGNORECASE)
 _TRUE = frozenset({"1", "t", "T", "true", "TRUE", "True"})
 _FALSE = frozenset({"0", "f", "F", "false", "FALSE", "False"})
-#: Longer texts are no numbers of 64 bits, and reading them would take long.
+#: Longer strings are not 64-bit numbers, and parsing them would be slow.
 _MAX_DIGITS = 100
 
 
@@ -80,7 +80,7 @@ def _to_double(value: Value) -> Value:
             return float(value)
         case str() if _FLOAT_RE.fullmatch(value):
             number = float(value)
-            # A number too large is an error, unlike the word for it.
+            # A number that is too large is an error, unlike "Infinity".
             if not math.isinf(number) or "n" in value.lower():
                 return number
     raise _impossible(value, "double")

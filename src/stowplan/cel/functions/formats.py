@@ -29,7 +29,7 @@ _TIME = r"^([0-9]{2}):([0-9]{2}):([0-9]{2})(.[0-9]+)?(z|([+-][0-9]{2}:[0-9]{2}))
 _UUID_RE, _TIME_RE = re.compile(_UUID, re.ASCII), re.compile(_TIME)
 _DATE_RE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 _BASE64_RE = re.compile(r"(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=|[A-Za-z0-9+/]{4})")
-#: Lengths that the reference takes for expressions which it does not have at hand.
+#: Lengths that the reference assumes for expressions that it does not have.
 _BASE64_SIZE, _URI_SIZE = 84, 1103
 
 
@@ -68,7 +68,7 @@ def _label_complaints(text: str, pattern: re.Pattern[str], says: str) -> _Compla
 
 
 def _as_prefix(complaints: Callable[[str], _Complaints]) -> Callable[[str], _Complaints]:
-    """Of the beginning of a name, which may end with a dash."""
+    """The errors for a name prefix, which may end with a dash."""
     return lambda text: complaints(f"{text[:-1]}a" if len(text) > 1 and text.endswith("-") else text)
 
 
@@ -106,7 +106,7 @@ def _is_date(text: str) -> bool:
     try:
         date.fromisoformat(text)
     except ValueError:
-        return text.startswith("0000-")  # Go has a year 0.
+        return text.startswith("0000-")  # Go has a year 0
     return True
 
 

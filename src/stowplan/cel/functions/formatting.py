@@ -1,6 +1,6 @@
 """`"%s has %d".format([…])`. Upstream: ext/formatting.go.
 
-`%e` and `%f` print as the reference does for its fixed locale, where `%e` has six digits whatever is asked for.
+`%e` and `%f` print like the reference with its fixed locale, where `%e` always has six digits.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _STRING_KINDS = "strings, bools, bytes, ints, doubles, maps, lists, types, durat
 
 @dataclass(frozen=True, slots=True)
 class Clause:
-    """A part of a format: text as it stands, then what becomes of one argument; the last has no argument."""
+    """A part of a format: literal text, then the format of one argument; the last part has no argument."""
 
     text: str
     verb: str
@@ -46,7 +46,7 @@ class Clause:
             raise ValueProblem(f"error during formatting: {error}") from None
 
     def problem_with(self, value: Value | OfType) -> str | None:
-        """What is wrong with a value as the argument."""
+        """The problem with a value as the argument."""
         try:
             _VERBS[self.verb](value, 0)
         except _FormatError as error:
@@ -55,7 +55,7 @@ class Clause:
 
 
 def clauses(text: str) -> Iterator[Clause]:
-    """The clauses that take an argument. Raises a `ValueProblem` at one that is wrong."""
+    """The clauses with an argument. Raises a `ValueProblem` for an invalid one."""
     return (clause for clause in _parsed(text) if clause.verb)
 
 
@@ -101,7 +101,7 @@ def _verb(match: re.Match[str]) -> str:
 def _precision(digits: str | None) -> int:
     if digits is None:
         return _PRECISION
-    # Whatever has more digits than these is too large all the same.
+    # More digits are too large in any case.
     return int(digits[:18] or "0")
 
 
@@ -110,7 +110,7 @@ class _FormatError(Exception):
 
 
 class OfType:
-    """Stands for any value of a type that no clause takes."""
+    """Stands for any value of a type that no clause accepts."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -154,7 +154,7 @@ def _map(mapping: dict[Value, Value]) -> str:
 
 
 def _element(value: Value) -> str:
-    """A value inside of a list or a map."""
+    """A value inside a list or a map."""
     match value:
         case str():
             return quoted(value)

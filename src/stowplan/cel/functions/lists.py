@@ -153,7 +153,7 @@ def _insert(target: dict[Value, Value], key: Value, value: Value) -> Value:
 
 
 def _insert_all(target: dict[Value, Value], entries: dict[Value, Value]) -> Value:
-    # The accumulator of a comprehension grows in place.
+    # The accumulator of a comprehension is modified in place.
     inserted = dict(target) if type(target) is dict else target
     for key, value in entries.items():
         if key in inserted:
@@ -167,7 +167,7 @@ _RUN_TIME_NAMES = {"duration": "google.protobuf.Duration", "timestamp": "google.
 
 
 def _for_comparable(name: str, id: Callable[[str], str], result: str, compute: Implementation) -> Function:
-    """A function with an overload for lists of each type with an order; `result` may name the type as `*`."""
+    """A function with an overload for lists of each ordered type; `result` may refer to the type as `*`."""
     overloads = [member(id(type), f"list({type}) -> {result.replace('*', type)}", compute) for type in _COMPARABLE]
     return function(name, *overloads)
 

@@ -51,7 +51,7 @@ for _class, _type, _size in ((Ip, t.IP, _ip_size), (Cidr, t.CIDR, _cidr_size)):
 
 
 def _read_address(text: str) -> _Address:
-    """An address as Kubernetes takes it; the errors say what is wrong in general, not at which character."""
+    """Parse an address like Kubernetes; errors are general, without the position of the character."""
     try:
         address = ipaddress.ip_address(text)
     except ValueError:

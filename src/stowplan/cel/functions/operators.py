@@ -1,4 +1,4 @@
-"""Operators, `size`, `in` and what is common to all libraries. Upstream: common/stdlib, common/types."""
+"""Operators, `size`, `in` and functions common to all libraries. Upstream: common/stdlib, common/types."""
 
 from __future__ import annotations
 
@@ -10,18 +10,19 @@ from stowplan.cel.errors import CostLimitExceeded, ValueProblem
 from stowplan.cel.times import DURATION_MAX, TIMESTAMP_MAX, TIMESTAMP_MIN
 from stowplan.cel.values import Duration, Timestamp, UInt, Value
 
-#: No value may become larger, whether or not what makes it has a cost: to look at it once would exceed the cost limit.
+#: Maximum sizes of values, whether or not creating them has a cost: visiting larger ones once would exceed the cost
+#: limit.
 _MAX_TEXT, _MAX_LIST = 10_000_000, 1_000_000
 
 
 def bounded_text(size: int) -> None:
-    """Refuse to make a text of this size."""
+    """Raise if a string of this size is too large."""
     if size > _MAX_TEXT:
         raise CostLimitExceeded
 
 
 def bounded_list(size: int) -> None:
-    """Refuse to make a list of this size."""
+    """Raise if a list of this size is too large."""
     if size > _MAX_LIST:
         raise CostLimitExceeded
 
@@ -90,7 +91,7 @@ def _joined(left: list[Value], right: list[Value]) -> Value:
     if isinstance(left, v.OwnList):
         return left.joined_with(right)
     if type(left) is not list:
-        # The accumulator of a comprehension: it grows in place.
+        # The accumulator of a comprehension is modified in place.
         left.extend(right)
         return left
     return left + right

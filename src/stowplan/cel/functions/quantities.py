@@ -17,7 +17,7 @@ def _parsed(text: str) -> Value:
 
 
 def read(text: str | int | float) -> Quantity:
-    """The value of a quantity as it stands in JSON. Raises a `QuantityError`."""
+    """The value of a JSON quantity. Raises a `QuantityError`."""
     if isinstance(text, str) and (not text or text != text.strip()):
         raise QuantityError(FORMAT_WRONG)
     amount = read_amount(text)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def pattern_problem(pattern: str) -> str | None:
-    """What is wrong with a pattern."""
+    """The problem with a pattern."""
     try:
         compiled(pattern)
     except PatternError as error:

@@ -21,7 +21,7 @@ _IDENTIFIER_RE = re.compile(r"[A-Za-z0-9-]+")
 
 @dataclass(frozen=True, slots=True)
 class Semver:
-    #: What decides order and equality: numbers, and the pre-release in a form that sorts.
+    #: Determines order and equality: numbers, and the pre-release in a sortable form.
     key: tuple[Value, ...]
     major: int = field(compare=False)
     minor: int = field(compare=False)
@@ -35,7 +35,7 @@ v.UNHASHABLE[Semver] = "cel.Semver"
 
 @lru_cache(maxsize=4096)
 def read_semver(text: str) -> Semver:
-    """The version of a text. Raises a `ValueProblem` with the reference's words if there is none."""
+    """Parse a version. Raises a `ValueProblem` with the reference's message."""
     if not text:
         raise ValueProblem("Version string empty")
     parts = text.split(".", 2)
@@ -52,7 +52,7 @@ def read_semver(text: str) -> Semver:
             raise ValueProblem("Build meta data is empty")
         if not _IDENTIFIER_RE.fullmatch(part):
             raise ValueProblem(f"Invalid character(s) found in build meta data {quoted(part)}")
-    # A pre-release comes before its release, and before any longer one that begins like it.
+    # A pre-release sorts before its release, and before any longer one with the same prefix.
     return Semver((major, minor, patch, not identifiers, identifiers), major, minor, patch)
 
 
@@ -88,7 +88,7 @@ def quoted(text: str) -> str:
 
 
 def _normalized(text: str) -> str:
-    """A version that is nearly one: a `v` before it, leading zeros, parts that are missing."""
+    """Normalize a version with a `v` prefix, leading zeros, or missing parts."""
     parts = text.removeprefix("v").split(".", 2)
     for index, part in enumerate(parts):
         if len(part) > 1:

@@ -1,4 +1,4 @@
-"""URLs. Upstream: k8s.io/apiserver/pkg/cel/library/urls.go; what is one and the messages: Go's net/url."""
+"""URLs. Upstream: k8s.io/apiserver/pkg/cel/library/urls.go; syntax and messages: Go's net/url."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _CONTROL_RE = re.compile(r"[\x00-\x1f\x7f]")
 _BAD_ESCAPE_RE = re.compile(r"%(?![0-9A-Fa-f]{2}).{0,2}")
 _PORT_RE = re.compile(r"(?::[0-9]*)?")
 _BAD_HOST_CHAR_RE = re.compile(r'[ "<>\\^`{|}]')
-#: Characters that a path may have unescaped.
+#: Characters that need no escaping in a path.
 _PATH_SAFE = "$&+,/:;=@!'()*~"
 
 
@@ -39,7 +39,7 @@ v.register_strict_equality(Url)
 
 
 class UrlError(ValueError):
-    """A text that is no URL of a request; the message is the reference's."""
+    """An invalid request URL; has the reference's message."""
 
 
 def read_url(text: str) -> Url:
@@ -97,7 +97,7 @@ def _host(text: str, authority: str) -> str:
 
 
 def _escaped(path: str) -> str:
-    """The path as it was written if that is a valid way to write it, else as it would be."""
+    """The path as written if that is a valid encoding, otherwise in the default one."""
     if not re.search(r"[^A-Za-z0-9\-._~%$&+,/:;=@!'()*\[\]]", path):
         return path
     return quote(unquote(path), safe=_PATH_SAFE)

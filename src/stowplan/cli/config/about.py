@@ -36,7 +36,7 @@ _OPTIONS = (
 
 
 def what_exists(command: Callable[..., Any]) -> Any:
-    """Options whose values `known_plugins` and `command_line.feature_gates.features_of` take."""
+    """Options that select plugins and feature gates, for `known_plugins` and `features_of`."""
     return reduce(lambda made, option: option(made), reversed(_OPTIONS), command)
 
 
@@ -75,7 +75,7 @@ def load(file: str, plugins: Declarations, features: FeatureGates) -> Loaded:
 
 
 def refused(file: str, error: ConfigError) -> InputError:
-    # The reference's words do not say which file it is.
+    # The reference's messages do not contain the file name.
     problem = str(error) if isinstance(error, ConfigFileError) else f"{shown(file)}: {error}"
     return InputError(problem, hints=error.hints)
 

@@ -17,7 +17,7 @@ from stowplan.cli.config.view import view
 def config() -> None:
     """Show, check and convert scheduler configurations: KubeSchedulerConfiguration of every version, and policies.
 
-    Files are YAML or JSON, FILE may be - for stdin. No cluster is asked.
+    Files are YAML or JSON, FILE may be - for stdin. No cluster is contacted.
 
     \b
     Examples:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from stowplan.config import Declarations, FeatureGates
 
 _INVALID = 2
-#: Nobody reads more.
+#: Maximum number of warnings.
 _MAX_WARNINGS = 100
 
 

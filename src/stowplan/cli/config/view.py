@@ -122,7 +122,7 @@ def _rows(profile: EffectiveProfile) -> Iterator[tuple[str, ...]]:
 
 
 def _changed(configuration: Configuration, known: Declarations, features: FeatureGates) -> Iterator[tuple[str, str]]:
-    """Settings, arguments and extenders; plugins are shown already."""
+    """Settings, arguments and extenders; plugins are shown separately."""
     default = load_document(None, plugins=known, features=features).configuration
     names = [profile.scheduler_name for profile in configuration.profiles]
     profiles = tuple(replace(default.profiles[0], scheduler_name=name) for name in names)

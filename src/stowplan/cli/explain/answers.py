@@ -1,4 +1,4 @@
-"""The answers of `stowplan explain` about a cluster that is read: as a page, or as data."""
+"""The answers of `stowplan explain` about a cluster: as a page, or as data."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ if TYPE_CHECKING:
 
     _Told = tuple[Group, ReportedStatus | None]
 
-#: Groups of equal pods that a page explains, where many are asked about.
+#: Number of groups of equal pods that a page explains.
 _GROUPS = 10
 
 
 @dataclass(frozen=True)
 class Answer:
-    """As data or as a page."""
+    """An answer as data or as a page."""
 
     data: Callable[[], dict[str, Any]]
     page: Callable[[], list[Block]]
@@ -56,7 +56,7 @@ class Answer:
 
 
 def watch(answer: Callable[[], Answer], interval: float, sleep: Callable[[float], object] = time.sleep) -> None:
-    """Answer again and again, until interrupted; an unchanged answer is not repeated."""
+    """Answer repeatedly until interrupted; unchanged answers are not repeated."""
     said = ""
     while True:
         page = answer().page()
@@ -114,7 +114,10 @@ def about_pods(about: ClusterSource, selection: Selection, output: str) -> Answe
 
 
 def _kinds(about: ClusterSource, pods: Sequence[PodInfo]) -> Iterator[tuple[PodInfo, Group]]:
-    """Equal pods, each kind with its first pod. Those that wait on Permit have their node: no others are like them."""
+    """Equal pods, each kind with its first pod.
+
+    Pods that wait on Permit have a node, and are not equal to any others.
+    """
     by_node: dict[str, list[PodInfo]] = {}
     for info in pods:
         by_node.setdefault(about.permit_node(info), []).append(info)
@@ -124,7 +127,7 @@ def _kinds(about: ClusterSource, pods: Sequence[PodInfo]) -> Iterator[tuple[PodI
 
 
 def _group_of(about: ClusterSource, pods: Sequence[PodInfo]) -> GroupVerdictRecord | None:
-    """The verdict on the group that a pod is in."""
+    """The verdict on the pod's group."""
     for group in about.groups_of(pods):
         return about.group_record(group)
     return None
@@ -136,13 +139,13 @@ def _nobody(about: ClusterSource, selection: Selection) -> str:
     if selection.narrows:
         where = about.hint_about_namespace(selection.namespace) if selection.namespace is not None else ""
         return f"None of the selected pods is pending{where}."
-    # The others are told of in a note.
+    # The others are mentioned in a note.
     others = " for the schedulers of this configuration" if about.cluster.pending() else ""
     return f"No pod is pending{others}."
 
 
 def _most_first(found: list[_Told], wide: bool) -> list[_Told]:
-    """Those that wait and can be helped before those that have a node, or will; the largest group first."""
+    """Pending pods with suggestions before those that have a node, or will get one; the largest group first."""
     if wide or len(found) <= _GROUPS:
         return found
     return sorted(found, key=lambda one: (one[0].state == "placeable", one[0].state == "on permit", -len(one[0].keys)))[
@@ -153,7 +156,7 @@ def _most_first(found: list[_Told], wide: bool) -> list[_Told]:
 def _record(
     made: Callable[..., VerdictRecord], engine: Engine, group: Group, reported: ReportedStatus | None
 ) -> VerdictRecord:
-    # The record has advice that was asked for.
+    # The record includes advice that was requested.
     _ = group.verdict.advice
     record = made(engine, group.verdict, group.alike) if made is in_short else made(engine, group.verdict)
     return replace(record, scheduler=None if reported is None else reported.record())

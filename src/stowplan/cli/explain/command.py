@@ -190,7 +190,7 @@ async def _fetched(question: Question, options: Options, endpoint: SchedulerEndp
 
 
 def _only_pod(question: Question, namespace: str | None) -> str:
-    """A scheduler is asked about one pod at a time; raise click.UsageError."""
+    """A scheduler can only be asked about one pod at a time; raises click.UsageError."""
     kinds = [named_object(name, namespace or "") for name in question.names]
     if len(kinds) != 1 or kinds[0][0] != "Pod":
         raise click.UsageError("--from-scheduler answers about one pod or all that wait: name one pod.")

@@ -1,4 +1,4 @@
-"""The options of `stowplan explain`: which question they ask, and which of them exclude each other."""
+"""The options of `stowplan explain`: the question, and mutually exclusive options."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _WANTED = 'Ask for "pod [NS/]NAME…", "deployment/NAME", "podgroup/NAME", "pend
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """The values of the options, under the names that click gives them."""
+    """The option values, under click's names."""
 
     question: tuple[str, ...]
     files: tuple[str, ...]
@@ -57,12 +57,12 @@ class Options:
 @dataclass(frozen=True)
 class Question:
     what: What
-    #: `[KIND/][NS/]NAME` of pods and their owners, or the one name of a node or group.
+    #: `[KIND/][NS/]NAME` of pods and their owners, or the single name of a node or group.
     names: list[str]
 
     @classmethod
     def of(cls, options: Options) -> Question:
-        """Raise click.UsageError where options exclude each other, InputError for a kind without a name."""
+        """Raises click.UsageError for mutually exclusive options, InputError for a kind without a name."""
         _check_clusters(options)
         what, names = _asked(options.question, options.pod, pending=options.pending)
         if options.from_scheduler is not None:
@@ -74,12 +74,12 @@ class Question:
         return cls(what, names)
 
     def selection(self, options: Options) -> Selection:
-        """The selected pods; raise InputError."""
+        """The selected pods; raises InputError."""
         names = [] if self.what == "podgroup" else self.names
         return Selection.of(names, namespace=options.namespace, labels=options.selector, fields=options.field_selector)
 
     def events(self, selection: Selection) -> EventsWanted | None:
-        """The Events that are worth reading for the answer."""
+        """The Events to read for the answer."""
         if self.what not in ("pods", "pending"):
             return None
         if not selection.names:
@@ -115,11 +115,12 @@ def _asked(words: Sequence[str], pod: str | None, *, pending: bool) -> tuple[Wha
     raise click.UsageError(f"{_WANTED}; got {' '.join(words)!r}.")
 
 
-# -- what excludes what -----------------------------------------------------------------------------------------------
+# -- mutually exclusive options
+# -------------------------------------------------------------------------------------------
 
 
 def _check_clusters(options: Options) -> None:
-    """One cluster, and one way to name pods in it."""
+    """Check that there is one cluster, and one selection of pods."""
     if options.pod and options.pending:
         raise click.UsageError("--pod and --pending exclude each other.")
     if options.namespace is not None and options.all_namespaces:
@@ -144,7 +145,7 @@ def _check_scheduler(options: Options, what: What) -> None:
         "--watch": options.watch,
         "--exit-code": options.exit_code,
     }
-    _excluded("a scheduler is asked about one pod or all that wait", narrower)
+    _excluded("a scheduler can be asked about one pod or all pending pods", narrower)
     if options.token_file:
         user = {"--kubeconfig": options.kubeconfig, "--context": options.context}
         _excluded("the kubeconfig is not read with --token-file", user)

@@ -139,7 +139,7 @@ class TokenFile:
         if not self._token:
             raise CredentialsError(f"{self._where}: {problem}")
         if not self._failing:
-            _log.warning("%s: %s; the token of before stays in use", self._where, problem)
+            _log.warning("%s: %s; keeping the previous token", self._where, problem)
         self._failing = True
         return None
 

@@ -355,7 +355,7 @@ class LeaderElector:
         seconds = min(self._timeout, self._give_up - self._times.clock())
         if seconds <= 0:
             request.close()
-            raise Unreachable("not asked, no time is left")
+            raise Unreachable("not sent: deadline exceeded")
         try:
             return await within(seconds, request, sleep=self._times.sleep)
         except TimeoutError:

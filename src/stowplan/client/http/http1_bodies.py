@@ -78,7 +78,7 @@ def content_of(headers: Mapping[str, str]) -> Content:
         return Content()
     if encoding in ("gzip", "x-gzip"):
         return Gzipped()
-    raise NotHttp(f"its Content-Encoding is {go_quote(encoding[:QUOTED])}, which was not asked for")
+    raise NotHttp(f"its Content-Encoding is {go_quote(encoding[:QUOTED])}, which was not requested")
 
 
 class Counted:
@@ -162,14 +162,14 @@ class Chunked:
         if len(line) > _LONGEST_CHUNK_LINE:
             raise NotHttp(f"a line between chunks is longer than {_LONGEST_CHUNK_LINE} bytes")
         if self._after_data and line != b"\r":
-            raise NotHttp("a chunk is longer than it said")
+            raise NotHttp("a chunk is longer than announced")
         return line
 
     def _ends_with(self, line: bytes) -> bool:
         """Process a line between chunks; return whether it is the body's last."""
         if self._after_data:
             if line:
-                raise NotHttp("a chunk is longer than it said")
+                raise NotHttp("a chunk is longer than announced")
             self._after_data = False
         elif self._in_trailers:
             self._trailers += len(line)

@@ -1,7 +1,7 @@
 """kube-scheduler's flags.
 
-`kinds` reads values, `flag_set` a command line, `usage` prints help; `table` lists the flags, and what remains in the
-modules is what becomes of them. To add a flag is to add a line to the table.
+`kinds` parses values, `flag_set` command lines, `usage` prints help; `table` lists the flags, and the other modules
+apply them. To add a flag, add a line to the table.
 
 Upstream: github.com/spf13/pflag; cmd/kube-scheduler/app/options.
 """

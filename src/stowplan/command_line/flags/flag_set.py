@@ -1,7 +1,7 @@
 """Parse Go-style flags.
 
 `--name=value` and `--name value`; switches alone or with `=`; `-v3`, `-v=3`, `-v 3`; `--` ends the flags; `_` in names
-is as good as `-`. What is no flag is an argument, wherever it stands.
+is equivalent to `-`. Anything else is an argument, at any position.
 
 Upstream: github.com/spf13/pflag, flag.go.
 """
@@ -24,7 +24,7 @@ Options = TypeVar("Options")
 
 
 class FlagError(ValueError):
-    """A command line that cannot be read; `str()` is upstream's message, `hints` are our own."""
+    """An invalid command line; `str()` is upstream's message, `hints` are our own."""
 
     def __init__(self, message: object, *hints: str) -> None:
         super().__init__(message)
@@ -40,7 +40,7 @@ class Flag:
     section: str
     usage: str
     shorthand: str = ""
-    #: False: the flag is read and checked, and what it asks for is not built.
+    #: False: the flag is parsed and validated, but its feature is not implemented.
     built: bool = True
 
     @property
@@ -54,10 +54,10 @@ class Flag:
 
 @dataclass
 class CommandLine:
-    """What was read: each flag's value, given or not, and the arguments."""
+    """A parsed command line: each flag's value, set or default, and the arguments."""
 
     values: dict[str, Any]
-    #: Names of the flags that were given, in that order.
+    #: Names of the flags that were set, in order.
     given: dict[str, None] = field(default_factory=dict)
     arguments: list[str] = field(default_factory=list)
 
@@ -69,7 +69,7 @@ class CommandLine:
 
 
 def options_of(kind: type[Options], line: CommandLine) -> Options:
-    """A dataclass, each of whose fields has the name of a flag."""
+    """A dataclass whose fields have the names of flags."""
     return kind(**{field.name: line[field.name.replace("_", "-")] for field in fields(cast("Any", kind))})
 
 
@@ -84,7 +84,7 @@ class FlagSet:
         return iter(self._flags.values())
 
     def parse(self, arguments: Iterable[str]) -> CommandLine:
-        """Read a command line without the command's name; raise FlagError at the first thing that is wrong."""
+        """Parse a command line without the command's name; raises FlagError for the first problem."""
         line = CommandLine({flag.name: flag.default for flag in self})
         left = list(arguments)
         while left:
@@ -118,7 +118,7 @@ class FlagSet:
         yield from (f"did you mean --{found}?" for found in [nearest(name, self._flags)] if found is not None)
 
     def _read_short(self, letters: str, left: list[str], line: CommandLine) -> None:
-        """Read `-abc`: switches one after the other, until one of them takes the rest as its value."""
+        """Parse `-abc`: switches, until one takes the rest as its value."""
         while letters:
             letter, rest = letters[0], letters[1:]
             flag = self._by_shorthand.get(letter)
@@ -135,7 +135,7 @@ class FlagSet:
 
 
 def _value_of(flag: Flag, left: list[str], asked: str) -> str:
-    """Find the value of a flag that has none behind a `=`."""
+    """The value of a flag without `=`."""
     if flag.kind.alone is not None:
         return flag.kind.alone
     if not left:

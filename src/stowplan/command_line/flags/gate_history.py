@@ -1,16 +1,16 @@
 """Feature gates before 1.36, for --emulated-version.
 
-Observed of kube-scheduler 1.36 itself, emulating each version: `kubernetes_feature_enabled` of its metrics, and which
-gates it then refuses to set.
+Observed from kube-scheduler 1.36 itself, emulating each version: `kubernetes_feature_enabled` of its metrics, and the
+gates that it refuses to set.
 """
 
 from __future__ import annotations
 
-#: The versions that the columns below are about.
+#: The versions of the columns below.
 MINORS = (33, 34, 35)
 
-#: Stage, default and "!" if locked, one word a version -> the gates that went this way. "-": not known yet;
-#: a, b, g, d: alpha, beta, GA, deprecated; +, -: on, off by default. Gates that are not here were as they are.
+#: Stage, default and "!" if locked, one word per version -> the gates with this history. "-": does not exist yet; a, b,
+#: g, d: alpha, beta, GA, deprecated; +, -: on, off by default. Other gates have not changed.
 EARLIER = {
     "- - -": """
         AtomicFIFO CRIListStreaming ClientsAllowCARotation ClientsAllowTLSCacheGC DRAListTypeAttributes

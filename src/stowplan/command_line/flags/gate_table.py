@@ -1,7 +1,7 @@
 """All feature gates of Kubernetes 1.36, with stage and default.
 
-A scheduler consults a few of them; `--feature-gates` takes all, as clusters give every component the same list, and
-refuses what is none.
+A scheduler reads a few of them; `--feature-gates` accepts all, as clusters pass the same list to every component, and
+rejects unknown ones.
 
 Upstream: pkg/features/kube_features.go and the libraries' own lists.
 """

@@ -1,8 +1,8 @@
 """Resolve --feature-gates for the emulated version.
 
-Clusters give every component the same list, so a gate that is none of the scheduler's is taken and does nothing. Of the
-scheduler's own, those are refused that would switch on what is not built here: pods would be placed as if they had
-been off. Whatever else was set and changes nothing is said (`without_effect`).
+Clusters pass the same list to every component, so gates of other components are accepted and ignored. Gates of the
+scheduler are rejected if they would enable a feature that is not implemented here: pods would be placed as if the gate
+were off. Other settings without effect are reported (`without_effect`).
 
 Upstream: k8s.io/component-base/featuregate/feature_gate.go, compatibility/registry.go.
 """
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 _COMPONENT = "kube"
 _WORDS = {True: "true", False: "false"}
 
-#: Gates of the scheduler that can be off in the reference, at least in an earlier version, and cannot be off here.
+#: Gates of the scheduler that can be off in the reference, at least in an earlier version, but not here.
 ALWAYS_ON = frozenset(
     (
         "ContextualLogging",
@@ -47,7 +47,7 @@ ALWAYS_ON = frozenset(
 class Gates:
     features: FeatureGates
     versions: Versions = field(default_factory=Versions)
-    #: What was set, and that alone.
+    #: The explicit settings only.
     given: Mapping[str, bool] = field(default_factory=dict)
 
     @property
@@ -55,7 +55,7 @@ class Gates:
         return gates_at(self.versions.emulated[1])
 
     def retiring(self) -> Iterator[tuple[str, str, bool]]:
-        """Gates that will go, of those that were set: what they are, name, value."""
+        """Explicit settings of gates that will be removed: their stage, name, value."""
         for name, value in self.given.items():
             stage = self.known[name].stage
             if stage in ("GA", "DEPRECATED"):
@@ -68,12 +68,12 @@ class Gates:
         ]
 
     def without_effect(self) -> Iterator[str]:
-        """Gates that are off in vain, be it that they were switched off or that the emulated version has them off."""
+        """Gates that are off without effect, because of a setting or of the emulated version."""
         return (name for name in sorted(ALWAYS_ON) if not self.features.enabled(name))
 
 
 def gates_of(settings: Sequence[tuple[str, str]], versions: Versions | None = None) -> Gates:
-    """Raise FlagError if the settings, pairs of component and `Gate=bool`, cannot be."""
+    """Raises FlagError for invalid settings, which are pairs of component and `Gate=bool`."""
     versions = versions or Versions()
     known = gates_at(versions.emulated[1])
     given = _read(settings)

@@ -1,8 +1,8 @@
 """Flag types: parsing, formatting, and repeated use.
 
-A value that cannot be read is a ValueError in Go's words, which people know from their logs.
+An invalid value is a ValueError with Go's text, which users know from their logs.
 
-Upstream: github.com/spf13/pflag (one file a kind), k8s.io/component-base/cli/flag.
+Upstream: github.com/spf13/pflag (one file per type), k8s.io/component-base/cli/flag.
 """
 
 from __future__ import annotations
@@ -26,20 +26,20 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Kind:
-    #: As help names it; "" for switches.
+    #: The name in help; "" for switches.
     name: str
-    #: Read a value, given the one from the flag's earlier uses (None at its first).
+    #: Parses a value, given the one from the flag's earlier uses (None at its first).
     read: Callable[[str, Any], Any]
     show: Callable[[Any], str] = str
-    #: What the flag means without a value; None if it needs one.
+    #: The meaning of the flag without a value; None if it requires one.
     alone: str | None = None
-    #: Defaults that help leaves out.
+    #: Defaults that help omits.
     zero: tuple[str, ...] = ()
     quotes_default: bool = False
 
 
 def _once(read: Callable[[str], Any]) -> Callable[[str, Any], Any]:
-    """Of a scalar the last use counts."""
+    """For a scalar the last use wins."""
     return lambda text, _: read(text)
 
 
@@ -47,7 +47,7 @@ def _once(read: Callable[[str], Any]) -> Callable[[str, Any], Any]:
 
 _TRUE = frozenset(("1", "t", "T", "TRUE", "true", "True"))
 _FALSE = frozenset(("0", "f", "F", "FALSE", "false", "False"))
-#: Up to the last @, as passwords may hold anything; the name in front may be missing, and so may the scheme.
+#: Up to the last @, as passwords may contain anything; user name and scheme may be missing.
 _PASSWORD = re.compile(r"((?:[A-Za-z][A-Za-z0-9+.-]*://)?+[^:@/]*):.*@", re.DOTALL)
 _INTEGER = re.compile(r"([+-]?)(0[xX][0-9a-fA-F_]+|0[bB][01_]+|0[oO]?[0-7_]*|[1-9][0-9_]*)")
 
@@ -59,7 +59,7 @@ def read_bool(text: str) -> bool:
 
 
 def _read_int(bits: int) -> Callable[[str], int]:
-    """Read as Go does with base 0: the prefix says which base it is."""
+    """Parse like Go with base 0: the prefix determines the base."""
 
     def read(text: str) -> int:
         match = _INTEGER.fullmatch(text)
@@ -77,7 +77,7 @@ def _read_int(bits: int) -> Callable[[str], int]:
 
 
 def read_level(text: str) -> int:
-    """Read a verbosity, which klog keeps as a positive int32."""
+    """Parse a verbosity, which klog stores as a positive int32."""
     if not (text.isascii() and text.isdecimal()):
         raise ValueError(f"strconv.ParseUint: parsing {go_quote(text)}: invalid syntax")
     value = int(text)
@@ -95,7 +95,7 @@ def _read_float32(text: str) -> float:
         (rounded,) = struct.unpack("f", struct.pack("f", value))
     except OverflowError:
         raise ValueError(f"strconv.ParseFloat: parsing {go_quote(text)}: value out of range") from None
-    # The decimal that was written, unless a float32 holds something else.
+    # The decimal as written, unless a float32 rounds it.
     return value if math.isclose(value, rounded, rel_tol=1e-7) or math.isnan(value) else float(rounded)
 
 
@@ -108,7 +108,7 @@ def _read_ip(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
         address = ipaddress.ip_address(text.strip() if text else "0.0.0.0")
     except ValueError:
         raise ValueError(f"failed to parse IP: {go_quote(text)}") from None
-    # As Go shows it and listens on it; how Python writes the form of IPv6 depends on its version.
+    # As shown and used by Go; Python's format of the IPv6 form depends on its version.
     mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
     return mapped or address
 
@@ -123,7 +123,7 @@ def _show_url(url: str) -> str:
 
 
 STRING = Kind(name="string", read=_once(str), zero=("",), quotes_default=True)
-#: A URL, shown without the password that may be in it.
+#: A URL, shown without its password.
 URL = Kind(name="string", read=_once(str), show=_show_url, zero=("",), quotes_default=True)
 BOOL = Kind(name="", read=_once(read_bool), show=_show_bool, alone="true", zero=("false",))
 INT = Kind(name="int", read=_once(_read_int(64)), zero=("0",))
@@ -170,7 +170,7 @@ def _show_int32s(values: Iterable[int]) -> str:
 
 
 def _read_map(text: str, before: Mapping[str, str] | None) -> dict[str, str]:
-    """Read `key=value`, or several of them as one CSV record."""
+    """Parse `key=value`, or several of them as one CSV record."""
     if "=" not in text:
         raise ValueError(f"{text} must be formatted as key=value")
     pairs = [text.strip('"')] if text.count("=") == 1 else _read_csv(text)
@@ -188,7 +188,7 @@ def _show_map(values: Mapping[str, str]) -> str:
 
 
 def _read_components(text: str, before: tuple[tuple[str, str], ...] | None) -> tuple[tuple[str, str], ...]:
-    """Read `[component:]value,...` as pairs; without a component it is ""."""
+    """Parse `[component:]value,...` as pairs; the component defaults to ""."""
     pairs = list(before or ())
     for item in filter(None, text.split(",")):
         component, colon, value = item.partition(":")
@@ -220,7 +220,7 @@ def _show_modules(modules: Iterable[tuple[str, int]]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class NamedCertKey:
-    """A certificate for some host names; without names, for those it carries."""
+    """A certificate for some host names; by default those in the certificate."""
 
     cert_file: str
     key_file: str
@@ -258,14 +258,14 @@ NAMED_CERT_KEYS = Kind(name="namedCertKey", read=_read_cert_key, show=_show_cert
 
 # --- the version
 
-#: What we behave as.
+#: The reported version.
 KUBERNETES_VERSION = "v1.36.2"
 NO_VERSION = "false"
 _VERSION = re.compile(r"v(\d+\.\d+\.\d+)(?:[-+][0-9A-Za-z.+-]+)?")
 
 
 def _read_version(text: str) -> str:
-    """Read "true", "false", "raw", or the version to report."""
+    """Parse "true", "false", "raw", or the version to report."""
     if text == "raw":
         return text
     if not text.startswith("v"):

@@ -46,7 +46,7 @@ def _alpha_options(line: CommandLine) -> Iterator[str]:
 
 
 def log_settings(line: CommandLine) -> LogSettings:
-    """Make settings of flags that have no errors."""
+    """Convert valid flags to settings."""
     format_ = line["logging-format"]
     return LogSettings(
         format=format_,

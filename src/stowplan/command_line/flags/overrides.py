@@ -1,7 +1,7 @@
 """Apply flags to the configuration.
 
-With --config only leader election is taken from flags, and only those that were given, even at their defaults; without
-it the deprecated flags count as well.
+With --config only explicitly set leader-election flags apply, even at their defaults; without it the deprecated flags
+apply as well.
 
 Upstream: cmd/kube-scheduler/app/options/options.go (ApplyDeprecated, ApplyLeaderElectionTo).
 """
@@ -58,7 +58,7 @@ def _given(line: CommandLine, fields: dict[str, str]) -> dict[str, Any]:
 
 
 def check_unvalidated(configuration: Configuration) -> None:
-    """Refuse what flags can say past the validation of files, where the reference stumbles over it later."""
+    """Reject flag values that bypass the validation of files, on which the reference fails later."""
     connection = configuration.client_connection
     if connection.burst <= 0 < connection.qps:
         raise ConfigError(
@@ -69,7 +69,7 @@ def check_unvalidated(configuration: Configuration) -> None:
         reason = f"{lock} lock is removed, {_MIGRATED[lock]}" if lock in _MIGRATED else f"Invalid lock-type {lock}"
         raise ConfigError(f"couldn't create resource lock: {reason}")
     if configuration.leader_election.leader_elect:
-        # It brings the client with it, which a command line that is wrong does without.
+        # It imports the client, which an invalid command line does not need.
         from stowplan.client.election.leader_election import check_lease_settings
 
         try:

@@ -1,6 +1,7 @@
-"""Flags of kube-scheduler 1.16 to 1.28 that were removed: mapped, or refused with the replacement.
+"""Flags of kube-scheduler 1.16 to 1.28 that were removed: mapped, or rejected with the replacement.
 
-They are read beside today's, and are not in the help. The others are refused as unknown, with what to write instead.
+They are parsed along with current flags, but are not in the help. Others are rejected as unknown, with their
+replacement.
 
 Upstream: cmd/kube-scheduler/app/options/deprecated.go, insecure_serving.go of 1.16 to 1.22.
 """
@@ -57,7 +58,7 @@ GONE_FLAGS = {
     "google-json-key": "it was never used by the scheduler; leave it out",
 }
 
-#: What says which plugins run, or for whom.
+#: Flags that select plugins or profiles.
 _PLUGINS = ("policy-config-file", "policy-configmap", "use-legacy-policy-config", "algorithm-provider")
 _PROFILE = ("scheduler-name", "hard-pod-affinity-symmetric-weight")
 _MAX_PORT = 65535
@@ -68,7 +69,7 @@ def says_what_runs(line: CommandLine) -> bool:
 
 
 def uses_policy_file(line: CommandLine) -> bool:
-    """Else the ConfigMap, then the provider."""
+    """Otherwise the ConfigMap, then the provider."""
     wanted = line["use-legacy-policy-config"] or (line["policy-config-file"] and not line["policy-configmap"])
     return bool(wanted)
 
@@ -90,7 +91,7 @@ def retired_errors(line: CommandLine) -> Iterator[str]:
 
 
 def _with_config(line: CommandLine) -> Iterator[str]:
-    """Releases did not agree which wins."""
+    """Releases differ in which wins."""
     if not line["config"]:
         return
     for name in (*_PLUGINS, *_PROFILE):
@@ -114,7 +115,7 @@ def _locks(line: CommandLine) -> Iterator[str]:
 
 
 def retired_warnings(line: CommandLine) -> Iterator[str]:
-    """What to write instead of flags that still work."""
+    """Replacements of flags that still work."""
     for flag in RETIRED_FLAGS:
         if line.is_given(flag.name):
             instead = _INSTEAD.get(flag.name, "leave it out: it has no effect")

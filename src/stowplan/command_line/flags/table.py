@@ -1,7 +1,7 @@
 """The flags of kube-scheduler 1.36, section by section in the order of its help.
 
-A flag that has no effect here says so in its help and by `built=False`: it is read, checked, and a value other than
-its default makes the command say that nothing comes of it.
+A flag without effect here says so in its help and has `built=False`: it is parsed and validated, and a non-default
+value causes a warning.
 
 Upstream: cmd/kube-scheduler/app/options/options.go and the option sets of the libraries it uses.
 """
@@ -40,8 +40,8 @@ MISC = (
         "extender-mode",
         k.STRING,
         "serial",
-        "What happens while a pod waits for an extender. serial: no other pod is decided; overlap: others are, and a "
-        "slow extender delays only the pods that it is interested in. Only Stowplan has this flag.",
+        "What happens while a pod waits for an extender. serial: no other pod is scheduled; overlap: others are, and "
+        "a slow extender only delays the pods that it is interested in. Only Stowplan has this flag.",
     ),
     _misc("master", k.URL, "", "URL of the API server; wins over the one in the kubeconfig."),
     _misc(
@@ -62,16 +62,16 @@ MISC = (
         "plugin-timeout",
         k.DURATION,
         Duration.of_seconds(5),
-        "How long a plugin of your own may keep everything else waiting before its call is broken off and its pod is "
-        "tried again; best less than --leader-elect-renew-deadline. 0s: as long as it takes. "
+        "How long a user plugin may block the scheduler before its call is interrupted and its pod is retried; should "
+        "be less than --leader-elect-renew-deadline. 0s: unlimited. "
         "Only Stowplan has this flag.",
     ),
     _misc(
         "record",
         k.STRING,
         "",
-        "Record what the scheduler hears and decides into this file, for stowplan replay; one that is there is moved "
-        "aside. Only Stowplan has this flag.",
+        "Record the scheduler's inputs and decisions to this file, for stowplan replay; an existing file is renamed. "
+        "Only Stowplan has this flag.",
     ),
     _misc(
         "record-annotation",
@@ -158,7 +158,7 @@ AUTHENTICATION = (
     _authentication(
         "authentication-tolerate-lookup-failure", k.BOOL, True, "Start even if that look into the cluster fails."
     ),
-    _authentication("client-ca-file", k.STRING, "", "Authorities whose client certificates are believed."),
+    _authentication("client-ca-file", k.STRING, "", "CA bundle for client certificates."),
     _authentication(
         "requestheader-allowed-names",
         k.STRINGS,
@@ -277,7 +277,7 @@ METRICS = (
 )
 
 _buffer = (
-    "[Alpha] Bytes of information that may wait to be written, if it has a stream of its own; 0: none. "
+    "[Alpha] Size of the info buffer in bytes with --log-text-split-stream or --log-json-split-stream; 0: unbuffered. "
     "Needs the feature gate LoggingAlphaOptions."
 )
 _split = "[Alpha] Information to stdout, errors to stderr. Needs the feature gate LoggingAlphaOptions."

@@ -14,13 +14,13 @@ if TYPE_CHECKING:
 
     from stowplan.command_line.flags.flag_set import Flag
 
-#: Columns of text that are worth wrapping for; with fewer it goes below its flag.
+#: Minimum columns for wrapped text; with fewer it starts below its flag.
 _NARROWEST = 24
 _INDENT_BELOW = 16
 
 
 def usage_of(flags: Iterable[Flag], *, columns: int = 0) -> str:
-    """Print sections in the order they first appear, their flags by name; 0 columns: without wrapping."""
+    """Sections in order of appearance, with flags by name; 0 columns: without wrapping."""
     order: dict[str, list[Flag]] = {}
     for section, members in groupby(flags, key=lambda flag: flag.section):
         order.setdefault(section, []).extend(members)

@@ -44,7 +44,7 @@ _WANTED_KEYS = (
 
 
 def option_errors(line: CommandLine, gate: Callable[[str], bool]) -> Iterator[str]:
-    # They bring cryptography with them, which a command line that is wrong does without.
+    # They import cryptography, which an invalid command line does not need.
     from stowplan.serving.delegation import AuthenticationOptions, check_authentication
 
     yield from version_errors(versions_of(line["emulated-version"], line["min-compatibility-version"]))
@@ -64,7 +64,7 @@ def _port(port: int) -> Iterator[str]:
     if port < 0:
         yield f"--secure-port {port} must be between 0 and 65535, inclusive. 0 for turning off secure port"
     elif port > 65535:
-        # Parity: 0 is allowed all the same.
+        # Parity: 0 is allowed nevertheless.
         yield f"--secure-port {port} must be between 1 and 65535, inclusive. It cannot be turned off with 0"
 
 
@@ -80,7 +80,7 @@ def _plugin_timeouts(line: CommandLine) -> Iterator[str]:
 
 
 def serving_errors(line: CommandLine) -> Iterator[str]:
-    """Check what only matters where something is served; the reference does so last, and names the first only."""
+    """Problems that only matter for serving; the reference checks them last, and reports only the first."""
     if not line["secure-port"]:
         return
     if bool(line["tls-cert-file"]) != bool(line["tls-private-key-file"]):
@@ -152,9 +152,9 @@ def _refused_keys(field: str, mapping: Mapping[str, str]) -> str:
 
 
 def read_allow_list(manifest: str) -> Mapping[str, str]:
-    """Read "metric,label" -> "value,value" from a file; raise ValueError.
+    """Read "metric,label" -> "value,value" from a file; raises ValueError.
 
-    The reference's help shows the map under allowListMapping, and the reference reads it without: both are taken.
+    The reference's help shows the map under allowListMapping, but the reference reads it without: both are accepted.
     """
     import yaml
 
@@ -167,7 +167,7 @@ def read_allow_list(manifest: str) -> Mapping[str, str]:
     try:
         document = {} if (loaded := first_value(data.decode("utf-8"))) is None else loaded
     except (yaml.YAMLError, HostileYamlError, UnicodeDecodeError) as error:
-        # What YAML's own messages have in several lines.
+        # YAML's own messages have several lines.
         raise ValueError(f"failed to parse allow list manifest: {' '.join(str(error).split())}") from None
     mapping = document
     if isinstance(document, dict) and list(document) == ["allowListMapping"]:

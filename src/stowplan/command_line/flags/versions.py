@@ -29,17 +29,17 @@ class Versions:
 
 
 def versions_of(emulated: Sequence[str], min_compatibility: Sequence[str]) -> Versions:
-    """Read both flags; raise FlagError if they make no sense by themselves."""
+    """Parse both flags; raises FlagError if either is invalid by itself."""
     version = _only(emulated)
     least = _only(min_compatibility)
     if version is None:
         return Versions(min_compatibility=least or _LEAST)
-    # Parity: who names a version to behave as gets along with the one before it.
+    # Parity: an emulated version is compatible with the one before it.
     return Versions(version, least or max(_FLOOR, (version[0], version[1] - 1)))
 
 
 def version_errors(versions: Versions) -> Iterator[str]:
-    """Check them against what this program can be."""
+    """Validate them against the binary version."""
     floor, binary = shown(_FLOOR), shown(_BINARY)
     if not _FLOOR <= versions.emulated <= _BINARY:
         yield f"emulation version {shown(versions.emulated)} is not between [{floor}, {binary}.0]"

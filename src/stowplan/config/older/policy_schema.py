@@ -40,8 +40,8 @@ _PREDICATE_ARGUMENT = struct(
 )
 _PREDICATE = struct(
     "PredicatePolicy",
-    name=told(STRING, "A predicate of that time, or any name with an argument."),
-    argument=told(Pointer(_PREDICATE_ARGUMENT), "What a predicate under a name of its own demands; one of these."),
+    name=told(STRING, "A predicate of these releases, or any name with an argument."),
+    argument=told(Pointer(_PREDICATE_ARGUMENT), "What a predicate with a custom name requires; exactly one of these."),
 )
 _RATIO = struct(
     "RequestedToCapacityRatioArguments",
@@ -80,9 +80,9 @@ _PRIORITY_ARGUMENT = struct(
 )
 _PRIORITY = struct(
     "PriorityPolicy",
-    name=told(STRING, "A priority of that time, or any name with an argument."),
-    weight=told(INT64, "What its score is multiplied by.", least=1),
-    argument=told(Pointer(_PRIORITY_ARGUMENT), "What a priority under a name of its own prefers; one of these."),
+    name=told(STRING, "A priority of these releases, or any name with an argument."),
+    weight=told(INT64, "Multiplier of its score.", least=1),
+    argument=told(Pointer(_PRIORITY_ARGUMENT), "What a priority with a custom name prefers; exactly one of these."),
 )
 
 
@@ -100,7 +100,7 @@ POLICY = kind(
     POLICY_KIND,
     predicates=told(Slice(_PREDICATE), "Which nodes pods can run on; absent: those of the default provider."),
     priorities=told(Slice(_PRIORITY), "Which nodes are better; absent: those of the default provider."),
-    extenders=told(Slice(_extender()), "HTTP servers that are asked as well."),
+    extenders=told(Slice(_extender()), "HTTP servers that are called as well."),
     hardPodAffinitySymmetricWeight=told(
         INT32, "What required affinities of pods that run count in the score of others.", least=0, most=100
     ),

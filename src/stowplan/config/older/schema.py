@@ -106,9 +106,7 @@ _V1ALPHA2 = _inside(
         _changed(
             _V1BETA1,
             without=("parallelism",),
-            disablePreemption=told(
-                Pointer(BOOL), "Nobody is evicted for a pod. Today: disable DefaultPreemption at postFilter."
-            ),
+            disablePreemption=told(Pointer(BOOL), "Disables preemption. Now: disable DefaultPreemption at postFilter."),
             bindTimeoutSeconds=told(
                 Pointer(INT64), "How long a pod waits for its volumes. Today: an argument of VolumeBinding."
             ),

@@ -131,7 +131,7 @@ def _from_v1beta1(draft: Draft) -> None:
         args = (config_of(profile, "PodTopologySpread") or {}).get("args") or {}
         if args.get("defaultConstraints") and "defaultingType" not in args:
             args["defaultingType"] = "List"
-            text = "followed from defaultConstraints; today it has to be said"
+            text = "followed from defaultConstraints; now it must be explicit"
             draft.explain(f"{config_path(path, 'PodTopologySpread')}.args.defaultingType", text)
 
 

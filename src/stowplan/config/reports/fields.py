@@ -265,7 +265,7 @@ def _plugin(declaration: PluginDeclaration) -> ExplainedField:
         kind=declaration.name,
         path="",
         type="plugin",
-        text="It has no arguments." if declaration.args_type is None else "Its arguments are of a type of its own.",
+        text="It has no arguments." if declaration.args_type is None else "Its arguments have a type of their own.",
         versions=("v1",),
         notes=tuple(_notes(declaration)),
     )

@@ -1,4 +1,4 @@
-"""Bind by an extender."""
+"""Binding by extenders."""
 
 from __future__ import annotations
 

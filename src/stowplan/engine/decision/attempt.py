@@ -43,7 +43,7 @@ class Attempt(msgspec.Struct, kw_only=True, eq=False):
     permit_timeouts: Mapping[str, float] = msgspec.field(default_factory=dict)
     evaluated: int = 0
     feasible: int = 0
-    #: Whether its binding cycle begins with Bind: no plugin makes it wait or prepares it, and nobody counts that.
+    #: Whether its binding cycle starts with Bind: there is no Permit wait, no PreBind work, and no metrics for either.
     goes_straight: bool = False
 
 

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 #: Why a PostFilter plugin was not run.
 NOT_EFFECT_FREE = "its PostFilter does not declare itself free of effects (effect_free)"
 
-_NOT_ASKED = "an attempt asks it, a question was not to; its {verbs} may change this"
+_NOT_ASKED = "an attempt would call it, this question did not; its {verbs} may change this"
 
 _log = get_logger(__name__)
 

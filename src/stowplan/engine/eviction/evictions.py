@@ -378,10 +378,10 @@ class Evictions:
         for preemption in {**self._plans, **dict.fromkeys(self._preemptions.values())}:
             for uid in preemption.leaving:
                 if (uid, preemption) not in expected:
-                    yield f"{preemption}: nobody will tell it that pod {uid} has left"
+                    yield f"{preemption}: it will not be notified that pod {uid} has left"
         for uid, listener in expected:
             if isinstance(listener, Preemption) and not self._stays(uid):
                 yield f"{listener}: waits for pod {uid} to leave, which is on no node or is being deleted"
         for uid in self._refusals:
             if (uid, self) not in expected:
-                yield f"the evictions for pod {uid} were refused, and nobody will tell that it has left"
+                yield f"the evictions for pod {uid} were refused, and its departure will not be reported"

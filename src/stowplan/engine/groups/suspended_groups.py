@@ -180,13 +180,13 @@ class SuspendedGroups:
 
     def _break_off(self, trial: GroupOnTrial, why: str, *, give_back: bool = True) -> None:
         """Abort a waiting trial; its pods return to the queue in their current version, unless others handle them."""
-        _log.v(4).info("Suspended trial of a pod group is broken off", podGroup=trial.group, reason=why)
+        _log.v(4).info("Aborted the suspended trial of a pod group", podGroup=trial.group, reason=why)
         trial.stop_waiting()
         self.portions.leave(trial)
         trial.asks = False
         self._over(trial)
         if (problem := closed(trial.steps)) is not None:
-            self._parts.reporter.report(f"a trial of a pod group that was broken off: {problem}")
+            self._parts.reporter.report(f"aborted trial of a pod group: {problem}")
         for queued in trial.members:
             newest = self._state.pending.by_uid(queued.pod.uid)
             if newest is None or not give_back:

@@ -320,7 +320,7 @@ class SuspendedCycles:
     def _break_off(self, cycle: SuspendedCycle, why: str) -> None:
         """Abort a waiting cycle."""
         pod = cycle.queued.pod
-        _log.v(4).info("Suspended scheduling cycle is broken off", pod=pod, reason=why)
+        _log.v(4).info("Aborted a suspended scheduling cycle", pod=pod, reason=why)
         self._stories.step(pod.key, pod.uid, "attempt broken off", "", why)
         cycle.stop_waiting()
         self._answers_awaited.discard(cycle)
@@ -331,7 +331,7 @@ class SuspendedCycles:
         if steps is None:
             return
         if (problem := closed(steps)) is not None:
-            self._parts.reporter.report(f"a scheduling cycle that was broken off: {problem}")
+            self._parts.reporter.report(f"aborted scheduling cycle: {problem}")
         self._free(cycle)
 
     def _end(self, cycle: SuspendedCycle, why: str) -> None:

@@ -1,4 +1,4 @@
-"""What would help a pod, as plain data; `suggestions/` works it out."""
+"""Suggestions for a pod as plain data, computed by `suggestions/`."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Suggestion:
-    """A change that was tried, and what it gains."""
+    """A verified change, and what it gains."""
 
     changes: tuple[Change, ...]
-    #: How many nodes would take the pod.
+    #: The number of nodes that become feasible.
     gain: int
     #: The first of them.
     nodes: tuple[str, ...]
@@ -45,7 +45,7 @@ class Suggestion:
         return f"{self.deed} to gain {count(self.gain, 'node')}{named}"
 
     def applied_to(self, pod: Pod) -> Pod:
-        """The pod as suggested; what is to change about nodes and other pods is not in it."""
+        """The changed pod; changes of nodes and other pods are not included."""
         for change in self.changes:
             pod = pod if change.on_pod is None else change.on_pod(pod)
         return pod
@@ -62,7 +62,7 @@ class Suggestion:
 
 @dataclass(frozen=True)
 class Advice:
-    """What would help, and facts that stand in the way whatever is changed about the pod's neighbours."""
+    """Changes that would help, and facts that make every node infeasible."""
 
     suggestions: tuple[Suggestion, ...] = ()
     obstacles: tuple[str, ...] = ()

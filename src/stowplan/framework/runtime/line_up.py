@@ -143,7 +143,7 @@ class LineUp:
         self.suspends = bool(extenders or self.stepping["PostFilter"])
         #: Whether all feasible nodes are equally good.
         self.takes_any_node = not self.score and not any(e.filters or e.prioritizes for e in extenders)
-        #: Who binds every pod by a request alone; None: who binds, and how, is worked out for each.
+        #: The plugin that binds every pod with a single request; None: the binder is determined per pod.
         self.request_binder: RequestBinder | None = None
         first = self.bind[0] if self.bind and not any(e.binds for e in extenders) else None
         if isinstance(first, RequestBinder) and type(first).bind is RequestBinder.bind:

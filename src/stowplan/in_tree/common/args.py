@@ -30,7 +30,7 @@ class UtilizationShapePoint(msgspec.Struct, frozen=True, rename="camel"):
 RESOURCE_SPEC = struct(
     "ResourceSpec",
     name=told(always(STRING), "A resource: cpu, memory, or an extended one."),
-    weight=told(INT64, "What it counts among the resources; 0 is 1.", least=0, most=100, default="1"),
+    weight=told(INT64, "Its weight among the resources; 0 means 1.", least=0, most=100, default="1"),
 )
 SHAPE_POINT = struct(
     "UtilizationShapePoint",

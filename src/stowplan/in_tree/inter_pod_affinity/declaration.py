@@ -18,8 +18,8 @@ class InterPodAffinityArgs(Args, frozen=True):
         ),
         ignorePreferredTermsOfExistingPods=told(
             always(BOOL),
-            "Leave preferred affinities of pods that run out of the score, unless the pod has preferences itself: less "
-            "work.",
+            "Ignore preferred affinities of existing pods in scores, unless the incoming pod has preferences itself: "
+            "reduces work.",
         ),
     )
 

@@ -11,7 +11,7 @@ class LegacyServiceAffinityArgs(Args, frozen=True):
     schema: ClassVar[Struct] = kind(
         "LegacyServiceAffinityArgs",
         affinityLabels=told(
-            Slice(STRING), "Keys of labels whose values are alike on all nodes with pods of one service."
+            Slice(STRING), "Keys of labels whose values must be equal for all nodes with pods of one service."
         ),
         antiAffinityLabelsPreference=told(
             Slice(STRING), "Keys of labels over whose values the pods of one service are spread."

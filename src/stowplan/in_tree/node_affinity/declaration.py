@@ -44,7 +44,7 @@ class NodeAffinityArgs(Args, frozen=True):
     schema: ClassVar[Struct] = kind(
         "NodeAffinityArgs",
         addedAffinity=told(
-            Pointer(_NODE_AFFINITY), "Holds for all pods of the profile, beside the affinity of their own."
+            Pointer(_NODE_AFFINITY), "Applies to all pods of the profile, in addition to their own affinity."
         ),
     )
 

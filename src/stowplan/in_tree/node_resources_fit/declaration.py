@@ -48,12 +48,12 @@ _SCORING_STRATEGY = struct(
     "ScoringStrategy",
     type=told(
         named_string("v1.ScoringStrategyType"),
-        "LeastAllocated prefers nodes with much left, MostAllocated nodes that are full, RequestedToCapacityRatio what "
-        "its shape says. Must be given where scoringStrategy is.",
+        "LeastAllocated prefers nodes with low utilization, MostAllocated nodes with high utilization, "
+        "RequestedToCapacityRatio scores by its shape. Required in scoringStrategy.",
         choices=_STRATEGIES,
     ),
     resources=told(Slice(RESOURCE_SPEC), "Resources that count."),
-    requestedToCapacityRatio=told(Pointer(_CAPACITY_RATIO), "Must be given with the strategy of that name."),
+    requestedToCapacityRatio=told(Pointer(_CAPACITY_RATIO), "Required with the strategy of that name."),
 )
 
 

@@ -59,7 +59,7 @@ _INCLUSION_POLICY = named_string("v1.NodeInclusionPolicy")
 _CONSTRAINT = struct(
     "TopologySpreadConstraint",
     maxSkew=told(always(INT32), "How many more pods one domain may have than the one with the fewest.", least=1),
-    topologyKey=told(always(STRING), "Label whose values are the domains, as topology.kubernetes.io/zone."),
+    topologyKey=told(always(STRING), "Label whose values are the domains, such as topology.kubernetes.io/zone."),
     whenUnsatisfiable=told(
         always(named_string("v1.UnsatisfiableConstraintAction")),
         "Whether such nodes are refused or only worse.",

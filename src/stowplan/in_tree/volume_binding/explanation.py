@@ -146,7 +146,7 @@ class VolumeBindingExplanation(Explanation):
             for capacity in self._objects.indexed(CSIStorageCapacity, BY_STORAGE_CLASS, wanted.class_name)
             if (limit := limit_of(capacity)) is not None and self._speaks_for(capacity, row)
         ]
-        most = f"there is room for {_size(max(limits) * 10**9)} at most" if limits else "nobody says that there is room"
+        most = f"there is room for {_size(max(limits) * 10**9)} at most" if limits else "no object reports capacity"
         return f"claim {_name(claim)} wants {_wanted_text(wanted)}, and {most}"
 
     def _speaks_for(self, capacity: CSIStorageCapacity, row: int) -> bool:

@@ -1,15 +1,15 @@
-"""Seconds, rates and distributions, as scenarios write them.
+"""Durations, rates and distributions, as scenarios write them.
 
-    5m, 1h30m, 7d, 90              a time span; a number is seconds
+    5m, 1h30m, 7d, 90              a duration; a number is seconds
     100/h, 2/s, 5/10m              a rate
-    {exponential: 10m}             a distribution of time spans, by its mean
+    {exponential: 10m}             a distribution of durations, by its mean
     {uniform: [1m, 5m]}
     {lognormal: {median: 3m, p95: 40m}}
     {pareto: {least: 1m, shape: 1.5}}
     {choice: [30s, 5m, 1h], weights: [5, 3, 1]}
 
-Draws are made of one uniform number each, by the inverse of the distribution function, and rounded to microseconds: so
-a simulation is the same on machines whose C libraries differ in the last bit of a logarithm.
+Each value is drawn with one uniform number, by the inverse of the distribution function, and rounded to microseconds,
+so that a simulation is the same on machines whose C libraries differ in the last bit of a logarithm.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ _WANT_RATE = "want a rate such as 2/s, 100/h or 5/10m"
 _WANT_DISTRIBUTION = "want a time span, or one of exponential, uniform, lognormal, pareto, choice"
 _NORMAL = NormalDist()
 _P95 = _NORMAL.inv_cdf(0.95)
-#: Of `Random.random`.
+#: The maximum of `Random.random`.
 _LARGEST_DRAW = 1.0 - 2.0**-53
 
 
 def seconds(value: object) -> float:
-    """Seconds of a time span; ValueError if it is none."""
+    """A duration in seconds; ValueError if it is invalid."""
     if isinstance(value, bool) or not isinstance(value, (int, float, str)):
         raise ValueError(f"{_WANT_SPAN}, got {_shown(value)}")
     if isinstance(value, str):
@@ -71,7 +71,7 @@ def _shown(value: object) -> str:
 
 
 class Span(float):
-    """A time span in seconds."""
+    """A duration in seconds."""
 
     @classmethod
     def read(cls, value: object) -> Self:
@@ -79,7 +79,7 @@ class Span(float):
 
 
 class Times(tuple[float, ...]):
-    """One time, or a list of them, in seconds since the beginning."""
+    """One time, or a list of them, in seconds since the start."""
 
     #: Whether the scenario has a list.
     listed: bool
@@ -95,7 +95,7 @@ class Times(tuple[float, ...]):
 
 
 class Rate(float):
-    """So many a second."""
+    """A number per second."""
 
     @classmethod
     def read(cls, value: object) -> Self:
@@ -113,19 +113,19 @@ class Rate(float):
 
 
 class Distribution:
-    """Time spans, each drawn with one uniform number of [0, 1)."""
+    """Durations, each drawn with one uniform number of [0, 1)."""
 
     __slots__ = ("_inverse", "always", "mean", "source")
 
     def __init__(
         self, source: Any, inverse: Callable[[float], float], mean: float, *, always: float | None = None
     ) -> None:
-        #: As the scenario has it.
+        #: As in the scenario.
         self.source = source
         self._inverse = inverse
-        #: Infinity for a distribution that has none.
+        #: Infinity for a distribution without a mean.
         self.mean = mean
-        #: What it draws, if that is always the same.
+        #: The value of a constant distribution.
         self.always = always
 
     def draw(self, random: Random) -> float:

@@ -1,4 +1,4 @@
-"""From YAML to a `Scenario`: every problem at once, each with its field, its line and what may have been meant."""
+"""Decode YAML into a `Scenario`, reporting all problems at once, each with its field, its line and a suggestion."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def read_amount(type_: type, value: object) -> Any:
 
 
 def converted(value: object, type_: type[T]) -> tuple[T | None, list[Problem]]:
-    """The struct, or what keeps it from being one."""
+    """The struct, or the first error."""
     try:
         return msgspec.convert(value, type_, dec_hook=read_amount), []
     except (msgspec.ValidationError, ValueError, TypeError):
@@ -44,7 +44,7 @@ def path_text(path: Path) -> str:
 
 
 def _problems(value: object, type_: Any, path: Path) -> Iterator[Problem]:
-    """Problems as near to the leaves as they can be told."""
+    """Problems, as close to the leaves as possible."""
     choices = [one for one in _choices(type_) if _may_be(value, one)]
     if len(choices) == 1:
         struct = choices[0]
@@ -76,7 +76,7 @@ def _problems_of_fields(value: Mapping[Any, Any], struct: type[Spec], path: Path
 
 @cache
 def _fields(struct: type[Spec]) -> dict[str, tuple[Any, bool]]:
-    """Name in YAML -> its type, and whether it has to be there."""
+    """Name in YAML -> its type, and whether it is required."""
     hints = get_type_hints(struct)
     return {field.encode_name: (hints[field.name], field.required) for field in msgspec.structs.fields(struct)}
 

@@ -25,17 +25,20 @@ T = TypeVar("T", bound=Spec)
 
 @dataclass(frozen=True)
 class Document:
-    """A document, and what is needed to say where its problems are."""
+    """A document, with the information to locate problems."""
 
     value: Any
-    #: What it is called in messages.
+    #: Its name in messages.
     name: str
     root: yaml.Node | None
-    #: Where its relative paths start from.
+    #: The base of its relative paths.
     folder: Path
 
     def read(self, type_: type[T], want: str) -> T:
-        """The document as a struct; raise ScenarioError. `want`: what to say of something that is no object."""
+        """The document as a struct; raises ScenarioError.
+
+        `want`: what is expected, for a document that is no object.
+        """
         if not isinstance(self.value, dict):
             raise ScenarioError(f"{self.name}: want {want}")
         found, problems = converted(self.value, type_)
@@ -48,7 +51,7 @@ class Document:
 
 
 def read_document(source: str | os.PathLike[str] | Mapping[str, Any], what: str) -> Document:
-    """Of a file, or of a mapping with what a file would have; raise ScenarioError."""
+    """Read a file, or a mapping with the content of one; raises ScenarioError."""
     if not isinstance(source, (str, os.PathLike)):
         return Document(dict(source), what, None, Path())
     path = Path(source)
@@ -89,7 +92,7 @@ def _told(problems: Iterable[Problem], name: str, root: yaml.Node | None) -> Ite
 
 
 def _line(node: yaml.Node, path: FieldPath) -> int:
-    """Of the field, or of the innermost one that is there."""
+    """The line of the field, or of the innermost parent that exists."""
     line = node.start_mark.line + 1
     for step in path:
         if isinstance(step, int) and isinstance(node, yaml.SequenceNode) and step < len(node.value):

@@ -1,4 +1,4 @@
-"""The JSON schema of scenarios, for editors that complete and check YAML."""
+"""The JSON schema of scenarios, for editors that complete and validate YAML."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def scenario_schema() -> dict[str, Any]:
 
 
 def _without_defaults(value: Any) -> Any:
-    """Defaults that are structs of ours cannot be written as JSON."""
+    """Without defaults that cannot be written as JSON."""
     if isinstance(value, dict):
         return {key: _without_defaults(item) for key, item in value.items() if key != "default" or _plain(item)}
     if isinstance(value, list | tuple):

@@ -1,4 +1,4 @@
-"""A scenario from a file: YAML or JSON, checked before anything is run."""
+"""Load a scenario from YAML or JSON, validated before anything is run."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ _EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 
 @dataclass(frozen=True)
 class Located:
-    """A scenario, and where its relative paths start from."""
+    """A scenario, and the base of its relative paths."""
 
     scenario: Scenario
     folder: Path
-    #: What it was read from; None if it was put together by other means.
+    #: What it was decoded from; None if it was created otherwise.
     value: Mapping[str, Any] | None = None
 
 
 def load_scenario(
     source: str | os.PathLike[str] | Mapping[str, Any] | Scenario | Located, *, folder: Path | None = None
 ) -> Located:
-    """Of a file, or of a mapping with what a file would have, which stands in a folder; raise ScenarioError."""
+    """Load a file, or a mapping with the content of a file in a folder; raises ScenarioError."""
     if isinstance(source, Located):
         return source
     if isinstance(source, Scenario):
@@ -54,7 +54,8 @@ def _checked(scenario: Scenario, document: Document) -> Scenario:
     return scenario
 
 
-# -- what the types cannot say ----------------------------------------------------------------------------------------
+# -- cross-field validation
+# -----------------------------------------------------------------------------------------------
 
 
 def _contradictions(scenario: Scenario) -> Iterator[Problem]:
@@ -145,7 +146,7 @@ def _of_times(when: Any, path: FieldPath, scenario: Scenario) -> Iterator[Proble
 
 
 def _zones(cluster: ClusterSpec) -> set[str] | None:
-    """Those in which nodes may be; None if nodes come from elsewhere, too."""
+    """The possible zones of nodes; None if there are nodes from elsewhere, too."""
     if cluster.files or cluster.live or cluster.kubeconfig or cluster.context or cluster.trace:
         return None
     zones = {zone for group in cluster.groups for zone in group.zones}

@@ -1,7 +1,7 @@
-"""What a scenario may say: one frozen struct for each part; `docs/simulate.md` explains every field.
+"""The fields of a scenario: one frozen struct per part; `docs/simulate.md` explains every field.
 
-Structs are what the YAML is decoded to (`load`), what the JSON schema for editors is made of, and what a simulation is
-built from. They can be pickled, so that simulations run in other processes.
+The YAML is decoded to these structs (`load`), the JSON schema for editors is derived from them, and a simulation is
+built from them. They can be pickled, so that simulations can run in other processes.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ ZONE = "topology.kubernetes.io/zone"
 
 
 def _read(type_: type[Distribution | Span | Times], value: object) -> Any:
-    """A default built per instance, as JSON schemas cannot show amounts."""
+    """A default built per instance, because JSON schemas cannot show amounts."""
     return msgspec.field(default_factory=partial(type_.read, value))
 
 
 class Spec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="camel"):
-    """A part of a scenario; a field that it does not have is an error."""
+    """A part of a scenario; unknown fields are errors."""
 
 
 # -- the cluster ------------------------------------------------------------------------------------------------------
@@ -39,36 +39,36 @@ class AutoscaleSpec(Spec, frozen=True, kw_only=True):
 
     min: int = 0
     max: int
-    #: From the decision until the node is there.
+    #: From the decision until the node exists.
     boot: Distribution = _read(Distribution, "90s")
-    #: A node without pods (DaemonSets' aside) goes after this.
+    #: A node without pods (except for DaemonSets') is removed after this.
     idle: Span = _read(Span, 600)
-    #: A node whose larger share of cpu and memory is below it is emptied after that, if its pods fit elsewhere.
+    #: A node is drained after that if its larger share of cpu and memory is below this, and its pods fit elsewhere.
     utilization: float = 0.5
 
 
 class GroupSpec(Spec, frozen=True, kw_only=True):
-    """Nodes that are alike."""
+    """Identical nodes."""
 
     name: str
     count: int = 0
-    #: As a Node's status.allocatable has it.
+    #: As in a Node's status.allocatable.
     capacity: dict[str, int | float | str]
-    #: Nodes go to the zones in turn.
+    #: Nodes are distributed round robin over the zones.
     zones: tuple[str, ...] = ()
     labels: dict[str, str] = msgspec.field(default_factory=dict)
     taints: tuple[TaintSpec, ...] = ()
-    #: Of a node, for an hour.
+    #: Of a node, per hour.
     price: float = 0.0
     autoscale: AutoscaleSpec | None = None
 
 
 class ClusterSpec(Spec, frozen=True, kw_only=True):
-    """The cluster at the beginning: everything that is named here together."""
+    """The initial cluster: the union of everything named here."""
 
     #: Manifests and dumps, relative to the scenario's folder.
     files: tuple[str, ...] = ()
-    #: A live cluster, which is read once.
+    #: A live cluster, read once.
     kubeconfig: str | None = None
     context: str | None = None
     live: bool = False
@@ -85,43 +85,44 @@ class SchedulerSpec(Spec, frozen=True, kw_only=True):
     feature_gates: dict[str, bool] = msgspec.field(default_factory=dict)
 
 
-# -- what happens -----------------------------------------------------------------------------------------------------
+# -- events
+# ---------------------------------------------------------------------------------------------------------------
 
 
 class When(Spec, frozen=True, kw_only=True):
-    """The times at which something happens: once, at several times, at a rate, or by chance."""
+    """The times at which something happens: once, several times, at a rate, or randomly."""
 
     at: Times = _read(Times, 0)
-    #: Between two times.
+    #: The interval.
     every: Distribution | None = None
     rate: Rate | None = None
     #: The rate of a Poisson process.
     poisson: Rate | None = None
-    #: How many times.
+    #: The number of times.
     count: int | None = None
     until: Span | None = None
 
 
 class WorkloadSpec(When, frozen=True, kw_only=True):
-    """Pods that arrive, or workloads that make them."""
+    """Arriving pods, or workloads that create them."""
 
     name: str
-    #: A Pod, Deployment, ReplicaSet, StatefulSet, DaemonSet or Job, as a manifest has it; `file`: the same in a file.
+    #: The manifest of a Pod, Deployment, ReplicaSet, StatefulSet, DaemonSet or Job; `file`: the same in a file.
     manifest: dict[str, Any] | None = None
     file: str | None = None
     trace: dict[str, Any] | None = None
-    #: How many arrive at each time.
+    #: Number of arrivals each time.
     each: int = 1
-    #: How long a pod runs once it has started; without it, for ever.
+    #: The run time of a pod after it has started; by default forever.
     lifetime: Distribution | None = None
-    #: A trace's times are divided by it.
+    #: Divides the times of a trace.
     speed: float = 1.0
-    #: The profile that its pods ask for, in place of what they say.
+    #: The profile of its pods, instead of their own.
     scheduler_name: str = ""
 
 
 class NodesSpec(Spec, frozen=True, kw_only=True):
-    """Some nodes: those that meet all that is said; of these, `count` that chance chooses."""
+    """Selects nodes: those that match all criteria; of these, `count` random ones."""
 
     nodes: tuple[str, ...] = ()
     group: str = ""
@@ -130,36 +131,36 @@ class NodesSpec(Spec, frozen=True, kw_only=True):
 
 
 class FailSpec(NodesSpec, frozen=True, kw_only=True):
-    """Nodes stop without notice, and come back after a time, or never."""
+    """Nodes fail without notice, and return after a time, or never."""
 
     for_: Distribution | None = msgspec.field(default=None, name="for")
 
 
 class OutageSpec(Spec, frozen=True, kw_only=True):
-    """All nodes of a zone stop, and no new one starts there."""
+    """All nodes of a zone fail, and no new one starts there."""
 
     zone: str
     for_: Distribution = msgspec.field(name="for")
 
 
 class DrainSpec(NodesSpec, frozen=True, kw_only=True):
-    """Nodes are cordoned and their pods evicted, as budgets allow; afterwards they are removed, or uncordoned."""
+    """Nodes are cordoned and their pods evicted, subject to budgets; afterwards they are removed, or uncordoned."""
 
     then: str = "uncordon"
-    #: Between the last eviction and what comes then.
+    #: Between the last eviction and the removal or uncordon.
     for_: Span = msgspec.field(name="for", default_factory=partial(Span.read, 0))
 
 
 class UpgradeSpec(NodesSpec, frozen=True, kw_only=True):
-    """Nodes are drained, and replaced by new ones, so many at a time."""
+    """Nodes are drained and replaced by new ones, a number of them at a time."""
 
     at_once: int = 1
-    #: Until the new node is there.
+    #: Until the new node exists.
     takes: Distribution = _read(Distribution, "5m")
 
 
 class ReclaimSpec(NodesSpec, frozen=True, kw_only=True):
-    """The provider takes nodes back after a notice; their pods are evicted meanwhile."""
+    """The provider reclaims nodes after a notice, during which their pods are evicted."""
 
     notice: Span = _read(Span, 120)
 
@@ -182,22 +183,22 @@ class ScaleSpec(Spec, frozen=True, kw_only=True):
 
 
 class RolloutSpec(Spec, frozen=True, kw_only=True):
-    """A Deployment, StatefulSet or DaemonSet replaces its pods, as its update strategy says."""
+    """A Deployment, StatefulSet or DaemonSet replaces its pods according to its update strategy."""
 
     workload: str
-    #: A merge patch of the workload's manifest; without it, the same template anew (`kubectl rollout restart`).
+    #: A merge patch of the workload's manifest; by default the template is restarted (`kubectl rollout restart`).
     patch: dict[str, Any] | None = None
 
 
 class ResizeSpec(Spec, frozen=True, kw_only=True):
-    """A group gets so many nodes, at once."""
+    """A group is set to a number of nodes at once."""
 
     group: str
     count: int
 
 
 class EventSpec(When, frozen=True, kw_only=True):
-    """One of these happens."""
+    """Exactly one of these happens."""
 
     fail: FailSpec | None = None
     outage: OutageSpec | None = None
@@ -211,7 +212,7 @@ class EventSpec(When, frozen=True, kw_only=True):
     resize: ResizeSpec | None = None
 
 
-#: What an event can be.
+#: The types of events.
 EVENTS = tuple(name for name in EventSpec.__struct_fields__ if name not in When.__struct_fields__)
 
 
@@ -219,40 +220,40 @@ EVENTS = tuple(name for name in EventSpec.__struct_fields__ if name not in When.
 
 
 class ModelsSpec(Spec, frozen=True, kw_only=True):
-    """How what is around the scheduler behaves; 0 or false switches a model off."""
+    """The behavior of the scheduler's environment; 0 or false disables a model."""
 
     #: From the binding until a pod runs.
     startup: Distribution = _read(Distribution, "2s")
-    #: What a pod takes to end that is evicted; at most its own grace period.
+    #: How long an evicted pod takes to terminate; at most its own grace period.
     termination: Distribution = _read(Distribution, "5s")
-    #: Whether workloads make new pods for those that are lost, and how long that takes.
+    #: Whether workloads replace lost pods, and after which time.
     controllers: bool = True
     controller_delay: Span = _read(Span, 0.1)
-    #: Until a failed node is seen to have failed, and until its pods are given up after that.
+    #: Until a node failure is detected, and from then until its pods are evicted.
     failure_detection: Span = _read(Span, 50)
     failure_eviction: Span = _read(Span, 300)
     autoscaler: bool = True
-    #: Between two looks of the autoscaler.
+    #: Interval of the autoscaler.
     autoscaler_interval: Span = _read(Span, 10)
-    #: Until a claim is bound for which the scheduler has named a volume or a node.
+    #: Until a claim is bound for which the scheduler has selected a volume or a node.
     volumes: Span = _read(Span, 1)
-    #: Each way of a request of the scheduler's, and until its watches tell.
+    #: For each direction of a request of the scheduler, and until its watches deliver changes.
     latency: Distribution = _read(Distribution, 0)
 
 
 class OutputSpec(Spec, frozen=True, kw_only=True):
-    #: Between two samples of the time series; without it, as many as a picture needs.
+    #: Interval of the time series; by default as short as a chart needs.
     every: Span | None = None
-    #: Whether there is a row of each pod.
+    #: Whether there is a row per pod.
     decisions: bool = True
 
 
 class Scenario(Spec, frozen=True, kw_only=True):
     name: str = "scenario"
     seed: int = 1
-    #: What time it is at the beginning.
+    #: The time at the start.
     start: str = "2026-01-01T00:00:00Z"
-    #: When it ends; without it, when nothing goes on any more.
+    #: When it ends; by default when nothing happens any more.
     duration: Span | None = None
     cluster: ClusterSpec = ClusterSpec()
     scheduler: SchedulerSpec = SchedulerSpec()

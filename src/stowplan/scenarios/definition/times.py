@@ -1,4 +1,4 @@
-"""When something happens that a scenario describes: a sequence of times that never goes back."""
+"""The times of an event of a scenario: an ascending sequence."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def times_of(when: When, random: Random, duration: float | None) -> Iterator[float]:
-    """Seconds since the beginning of the simulation, none after its `duration`."""
+    """Seconds since the start of the simulation, up to its `duration`."""
     if when.at.listed:
         yield from when.at
         return
@@ -28,7 +28,7 @@ def times_of(when: When, random: Random, duration: float | None) -> Iterator[flo
     for number in count():
         if number == when.count:
             return
-        # Poisson arrivals begin with a gap, regular ones at once.
+        # Poisson arrivals start with a gap, regular ones immediately.
         if number or when.poisson is not None:
             at = round(at + next(gaps), 6)
         if last is not None and at > last:
@@ -50,7 +50,7 @@ def _gaps(when: When, random: Random) -> Iterator[float] | None:
 
 
 def expected_count(when: When, duration: float | None) -> int | None:
-    """About how many times there are; None if that cannot be told."""
+    """The approximate number of times; None if unknown."""
     if when.at.listed:
         return len(when.at)
     rate = when.rate or when.poisson or (1.0 / when.every.mean if when.every is not None else None)

@@ -1,12 +1,12 @@
-"""A model of the cluster autoscaler: nodes for pods that find none, and away with those that nobody needs.
+"""A model of the cluster autoscaler: adds nodes for unschedulable pods, and removes unneeded ones.
 
-Every `autoscalerInterval` in which a pod was refused it looks at the pods that are refused. The scheduler's own filters
-say which of them a new node of a group would take; of these as many nodes are asked for as it takes to hold them by
-their requests, after what nodes that are on their way will hold. The group with the lowest price for what it takes
-goes first. Spreading among new nodes is not foreseen: what is still refused when they are there is looked at again.
+In every `autoscalerInterval` in which a pod was rejected it considers the unschedulable pods. The scheduler's own
+filters determine which of them fit on a new node of a group; it adds as many nodes as these need by their requests, in
+addition to nodes that are already coming. The group with the lowest price for its pods comes first. Spreading among new
+nodes is not predicted: pods that are still unschedulable afterwards are considered again.
 
-A node of a group with `autoscale` goes once it has had no pods for `idle`, but for pods that belong to nodes;
-`scale_down` is about nodes that have some.
+A node of a group with `autoscale` is removed after it had no pods for `idle`, except for DaemonSet pods; for nodes with
+pods see `scale_down`.
 
 Upstream: kubernetes/autoscaler, cluster-autoscaler/FAQ.md.
 """
@@ -44,12 +44,12 @@ class Autoscaler:
         self._engine = engine
         self._groups = [group for group in fleet.groups.values() if group.spec.autoscale is not None]
         self._boot = {group.name: world.chance(f"boot of {group.name}") for group in self._groups}
-        #: Group -> zones of nodes that are on their way.
+        #: Group -> zones of nodes that are coming.
         self._coming: dict[str, Counter[str]] = {group.name: Counter() for group in self._groups}
         self._planned = False
         self.added = 0
         self.removed = 0
-        #: Node -> pods on it that are no node's own.
+        #: Node -> its number of pods, except for those that belong to it.
         self._busy: Counter[str] = Counter()
         #: Node -> since when it has none.
         self._idle_since: dict[str, float] = {}
@@ -58,13 +58,14 @@ class Autoscaler:
             world.ledger.on_failure.append(self._refused)
             world.time.watch(self)
 
-    # -- more nodes ---------------------------------------------------------------------------------------------------
+    # -- scale-up
+    # ---------------------------------------------------------------------------------------------------------
 
     def _refused(self, entry: Entry) -> None:
         self._plan()
 
     def _plan(self) -> None:
-        """Look at the next multiple of the interval."""
+        """Run at the next multiple of the interval."""
         if self._planned:
             return
         self._planned = True
@@ -81,7 +82,7 @@ class Autoscaler:
             waiting = self._resize(group, waiting)
 
     def _waiting(self) -> list[PodInfo]:
-        """Pods that the scheduler has refused, and that evictions will not help."""
+        """Rejected pods that do not wait for preemption."""
         found = []
         for queued in self._engine.queue.pending():
             entry = self._world.ledger.of(queued.pod.uid)
@@ -90,7 +91,7 @@ class Autoscaler:
         return sorted(found, key=lambda info: info.key)
 
     def _resize(self, group: Group, waiting: list[PodInfo]) -> list[PodInfo]:
-        """Ask for nodes; who is left."""
+        """Add nodes; return the remaining pods."""
         limits = group.spec.autoscale
         assert limits is not None
         coming = self._coming[group.name]
@@ -112,7 +113,7 @@ class Autoscaler:
         if not coming[zone]:
             del coming[zone]
         if zone in self._fleet.zones_out:
-            # Nothing starts there; whoever waits is looked at again.
+            # Nothing starts there; consider the waiting pods again.
             self._plan()
             return
         self.added += 1
@@ -120,7 +121,7 @@ class Autoscaler:
         self._fleet.add_to(group, zone)
 
     def _accepted(self, group: Group, waiting: Sequence[PodInfo]) -> set[str]:
-        """UIDs of the pods that the filters would let onto a new node."""
+        """UIDs of the pods that pass the filters on a new node."""
         state, algorithm = self._engine.state, self._engine.algorithm
         verdicts: dict[Any, bool] = {}
         accepted = set()
@@ -141,7 +142,8 @@ class Autoscaler:
                     accepted.add(info.uid)
         return accepted
 
-    # -- fewer nodes --------------------------------------------------------------------------------------------------
+    # -- scale-down
+    # -------------------------------------------------------------------------------------------------------
 
     def changed(self, change: Change[Any]) -> None:
         old: Any = change.old
@@ -187,7 +189,7 @@ class Autoscaler:
         if self._idle_since.get(node) != since:
             return
         if len(group.names) <= limits.min or self._is_wanted(node):
-            # It may be one too many later.
+            # It may become removable later.
             self._idle_since.pop(node)
             if len(group.names) > limits.min:
                 self._is_idle(node)
@@ -212,7 +214,7 @@ def _price_of_cpu(group: Group) -> tuple[float, str]:
 
 
 class _Packing:
-    """First fit of requests into nodes that are alike, of which the first ones are on their way already."""
+    """First fit of requests into identical nodes, the first of which are already coming."""
 
     def __init__(self, capacity: Mapping[str, int], present: int, most: int) -> None:
         self._capacity = dict(capacity)

@@ -1,4 +1,4 @@
-"""Disruption budgets, as the disruption controller keeps them: how many pods of each may be disrupted now.
+"""Model the disruption controller: how many pods of each budget may be disrupted now.
 
 A pod counts as healthy once it has a node and is not being deleted. Preemption reads the allowance from the budget's
 status, as on a cluster; drains ask here.
@@ -107,7 +107,7 @@ class BudgetKeeper:
         self._outdated.clear()
 
     def allows(self, entry: Entry) -> bool:
-        """Whether the pod may be evicted now, as the eviction API would say."""
+        """Whether the pod may be evicted now, as in the eviction API."""
         found = [budget for budget in self._budgets if budget.matches(entry.pod)]
         return not found or (len(found) == 1 and (found[0].allowed > 0 or not entry.node))
 

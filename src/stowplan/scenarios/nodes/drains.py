@@ -1,6 +1,6 @@
-"""Drain nodes: cordon, evict as disruption budgets allow, and go on when nobody is left.
+"""Drain nodes: cordon them, evict pods subject to disruption budgets, and continue when none are left.
 
-An eviction that a budget does not allow is tried again every 5 seconds. Pods of DaemonSets stay.
+An eviction that a budget does not allow is retried every 5 seconds. Pods of DaemonSets stay.
 
 Upstream: k8s.io/kubectl/pkg/drain.
 """
@@ -22,13 +22,13 @@ if TYPE_CHECKING:
     from stowplan.scenarios.nodes.fleet import Fleet
     from stowplan.scenarios.world import World
 
-#: Seconds between two tries of an eviction that a budget does not allow, and until it is seen who has left.
+#: Seconds between retries of evictions, and until pods that leave are checked.
 _AGAIN, _SOON = 5.0, 1.0
 
 
 @dataclass(eq=False)
 class _Drain:
-    """One node that is being emptied."""
+    """A node being drained."""
 
     node: str
     why: str
@@ -43,7 +43,7 @@ class Drains:
         self._budgets = budgets
 
     def begin(self, node: str, why: str, then: Callable[[], object], *, asks_budgets: bool = True) -> None:
-        """`why`: the end of its pods; `then` is called when they are gone, or the node is."""
+        """`why`: the reason recorded for its pods; `then` is called when they, or the node, are gone."""
         self._fleet.update(node, unschedulable=True)
         self._fleet.taint(node, Taint(key=UNSCHEDULABLE, effect=NO_SCHEDULE))
         self._evict(_Drain(node, why, then, asks_budgets))
@@ -57,7 +57,7 @@ class Drains:
             if not entry.why and (not drain.asks_budgets or self._budgets.allows(entry)):
                 self._world.delete(entry, drain.why)
         if left:
-            # Those that leave are soon gone.
+            # Pods that are terminating are gone soon.
             wait = _SOON if all(entry.why for entry in left) else _AGAIN
             self._world.later(wait, partial(self._evict, drain))
         else:

@@ -1,4 +1,4 @@
-"""The nodes over time: which group and zone each belongs to, what they have and cost, and how they come and go."""
+"""The nodes over time: their group and zone, resources and cost, and how they are added and removed."""
 
 from __future__ import annotations
 
@@ -25,25 +25,25 @@ if TYPE_CHECKING:
     from stowplan.scenarios.world import World
 
 HOSTNAME = "kubernetes.io/hostname"
-#: The group of nodes that belong to none.
+#: The group of nodes without a group.
 OTHERS = "others"
 _HOUR = 3600.0
 _PODS = "110"
-#: Seconds that a pod is left on a node that is no more.
+#: Seconds that a pod stays on a removed node.
 _ORPHANED = 60.0
-#: Why pods go with their node.
+#: Why pods are deleted along with their node.
 LOST = "lost with its node"
 
 
 class Group:
-    """Nodes that are alike, as they are now."""
+    """The current definition of identical nodes."""
 
     def __init__(self, spec: GroupSpec) -> None:
         self.spec = spec
         self.name = spec.name
         self.price = spec.price
         self.names: dict[str, None] = {}
-        #: Names are never used again.
+        #: Names are never reused.
         self.made = 0
         self.template = _template(spec)
 
@@ -59,7 +59,7 @@ class Group:
     def next_zone(
         self, out: frozenset[str] = frozenset(), coming: Counter[str] | None = None, zones: Any = None
     ) -> str:
-        """Where the fewest of its nodes are; "" if it has no zones, or none that is not `out`."""
+        """The zone with the fewest of its nodes; "" if it has no zones, or none that is not `out`."""
         counts = Counter(zones or ()) + Counter(coming or ())
         open_zones = [zone for zone in self.spec.zones if zone not in out]
         return min(open_zones, key=lambda zone: (counts[zone], self.spec.zones.index(zone)), default="")
@@ -101,16 +101,16 @@ class Fleet:
         problems.raise_any()
         #: Node -> its group.
         self.group_of: dict[str, str] = {}
-        #: Nodes that are there, in the order in which they came.
+        #: Existing nodes, in the order in which they were added.
         self.nodes: dict[str, Node] = {}
-        #: Zones in which nothing works.
+        #: Zones with an outage.
         self.zones_out: set[str] = set()
-        #: Group -> nodes that are away, and will be put back by whoever took them.
+        #: Group -> nodes that are temporarily removed, and will be returned by the remover.
         self.away: Counter[str] = Counter()
         self.most = 0
         self._since = world.now
         self._allocatable: Counter[str] = Counter()
-        #: Resource -> amount × seconds that nodes have had.
+        #: Resource -> amount × seconds of nodes.
         self.seconds: Counter[str] = Counter()
         self.node_seconds = 0.0
         #: Group -> cost so far.
@@ -121,7 +121,7 @@ class Fleet:
     def changed(self, change: Change[Any]) -> None:
         old, new = change.old, change.new
         if type(new) is Pod and new.spec.node_name and new.spec.node_name not in self.nodes:
-            # A binding was under way when the node went; nothing keeps an API server from carrying it out.
+            # A binding was in progress when the node was removed, which an API server would not prevent.
             self._world.later(_ORPHANED, partial(self._collect, new.metadata.uid))
         if type(new if old is None else old) is not Node:
             return
@@ -145,7 +145,7 @@ class Fleet:
                 group.names.pop(node.metadata.name, None)
 
     def account(self) -> None:
-        """Count everything up to now."""
+        """Account for the time up to now."""
         seconds = self._world.now - self._since
         if not seconds:
             return
@@ -162,7 +162,7 @@ class Fleet:
         return self._allocatable
 
     def _collect(self, uid: str) -> None:
-        """Take a pod away whose node is no more, as the garbage collector of pods does."""
+        """Delete a pod whose node was removed, like the pod garbage collector."""
         entry = self._world.ledger.of(uid)
         if entry is not None and not entry.why and entry.node not in self.nodes:
             self._world.delete(entry, LOST, at_once=True)
@@ -171,10 +171,11 @@ class Fleet:
         self.account()
         self.groups[group].price = price
 
-    # -- nodes come and go --------------------------------------------------------------------------------------------
+    # -- adding and removing nodes
+    # ----------------------------------------------------------------------------------------
 
     def add_to(self, group: Group, zone: str | None = None) -> str:
-        """One more node of a group, at once; its name."""
+        """Add a node to a group immediately; return its name."""
         node = group.make(self.zone_for(group) if zone is None else zone)
         self.put(node, group.name)
         return node.metadata.name
@@ -216,13 +217,14 @@ class Fleet:
         if node is not None:
             self.update(name, taints=tuple(one for one in node.spec.taints if one.key not in keys))
 
-    # -- which --------------------------------------------------------------------------------------------------------
+    # -- selection
+    # --------------------------------------------------------------------------------------------------------
 
     def zone_of(self, name: str) -> str:
         return self.nodes[name].metadata.labels.get(ZONE, "")
 
     def chosen(self, spec: NodesSpec, chance: Any) -> list[str]:
-        """The nodes that an event is about."""
+        """The nodes of an event."""
         found = list(self._matching(spec))
         if spec.count is not None and spec.count < len(found):
             found = sorted(chance.sample(found, spec.count), key=found.index)
@@ -242,7 +244,7 @@ class Fleet:
 
 
 def amounts_of(node: Node) -> dict[str, int]:
-    """As the scheduler counts them."""
+    """In the scheduler's units."""
     found = {}
     for resource, quantity in node.status.allocatable.items():
         nano = parse_quantity(quantity)

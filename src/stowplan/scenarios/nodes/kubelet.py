@@ -1,4 +1,4 @@
-"""Whoever runs pods: they take a while to start, run for their time and end; on a node that fails they do neither."""
+"""Model kubelets: pods take a while to start, run for their time and end; on a failed node they do neither."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ if TYPE_CHECKING:
 
 
 class Kubelets:
-    """A `simulate.cluster.Watcher`, to be asked after the ledger."""
+    """A `simulate.cluster.Watcher`; must come after the ledger."""
 
     def __init__(self, world: World) -> None:
         self._world = world
         self._startup = world.models.startup
         self._chance = world.chance("startup")
-        #: Nodes whose pods stand still.
+        #: Failed nodes.
         self._stopped: set[str] = set()
 
     def changed(self, change: Change[Any]) -> None:
@@ -53,7 +53,7 @@ class Kubelets:
             entry.origin.on_start()
 
     def _end(self, entry: Entry, ends: float) -> None:
-        # It was stopped meanwhile, and may have begun again.
+        # Otherwise it was stopped, and possibly restarted, in the meantime.
         if entry.ends == ends:
             self._world.time.end(entry.pod)
 
@@ -64,7 +64,7 @@ class Kubelets:
             entry.starts = entry.ends = inf
 
     def resume(self, node: str) -> None:
-        """The node is back: what is still there begins again."""
+        """The node returns: its remaining pods start again."""
         self._stopped.discard(node)
         for entry in self._world.entries_on(node):
             self._run(entry)

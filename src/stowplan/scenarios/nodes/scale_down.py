@@ -1,10 +1,11 @@
-"""Model how the cluster autoscaler removes nodes that are in use a little: it empties them if their pods fit elsewhere.
+"""Model how the cluster autoscaler removes underused nodes: it drains them if their pods fit elsewhere.
 
 A node of a group with `autoscale` is a candidate while the larger of its shares of cpu and memory is below
-`utilization`. After `idle` as such, the scheduler's own filters say whether each of its pods would find room on
-another node, one after the other; then it is drained, as budgets allow, and removed. One node goes at a time, none
-within `idle` of a node that was added, and none with a pod that nobody would make anew or that says
-`cluster-autoscaler.kubernetes.io/safe-to-evict: "false"`. Nobody looks again until a pod or a node has come or gone.
+`utilization`. After `idle`, the scheduler's own filters determine whether its pods, one after the other, would fit on
+other nodes; if so, it is drained, subject to budgets, and removed. One node is removed at a time, none within `idle`
+after a node was added, and none with a pod without a controller or with
+`cluster-autoscaler.kubernetes.io/safe-to-evict: "false"`. Candidates are only reconsidered after a pod or node was
+added or removed.
 
 Upstream: kubernetes/autoscaler, cluster-autoscaler/FAQ.md, "How does scale-down work?".
 """
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
 REMOVED = "node removed"
 _SAFE = "cluster-autoscaler.kubernetes.io/safe-to-evict"
 _COUNTED = ("cpu", "memory")
-#: Candidates that are looked at in one go.
+#: Maximum number of candidates per run.
 _MOST_TRIED = 10
 
 
@@ -41,7 +42,7 @@ class ScaleDown:
     def __init__(
         self, world: World, fleet: Fleet, engine: Engine, drains: Drains, removed: Callable[[str], object]
     ) -> None:
-        """`removed` takes a node that has been emptied away."""
+        """`removed` removes a drained node."""
         self._world = world
         self._fleet = fleet
         self._engine = engine
@@ -50,19 +51,19 @@ class ScaleDown:
         self._groups = [
             group for group in fleet.groups.values() if group.spec.autoscale and group.spec.autoscale.utilization > 0
         ]
-        #: Candidate -> since when it has been one.
+        #: Candidate -> since when it is one.
         self._low_since: dict[str, float] = {}
         self._emptying = ""
         self._planned = False
         self._added_at = -inf
-        #: When it is looked again anyhow.
+        #: The time of the next run.
         self._wakes_at = inf
 
     def added(self) -> None:
         self._added_at = self._world.now
 
     def consider(self) -> None:
-        """Something has come or gone: look at the next multiple of the interval."""
+        """A pod or node was added or removed: run at the next multiple of the interval."""
         if self._groups and not self._planned:
             self._planned = True
             interval = self._world.models.autoscaler_interval or 1.0
@@ -99,7 +100,7 @@ class ScaleDown:
             self.consider()
 
     def _low(self) -> Iterator[tuple[str, float]]:
-        """Candidates and how much they are in use; empty nodes go in another way."""
+        """Candidates and their utilization; empty nodes are removed elsewhere."""
         table = self._engine.state.table
         counted = [table.resources[name] for name in _COUNTED if name in table.resources]
         for group in self._groups:
@@ -116,7 +117,7 @@ class ScaleDown:
                     yield node, float(shares[index])
 
     def _movable(self, node: str) -> list[Entry]:
-        """Pods that would have to go elsewhere."""
+        """Pods that would have to move."""
         return [
             entry
             for entry in self._world.entries_on(node)

@@ -1,8 +1,8 @@
-"""Evict pods from nodes with NoExecute taints: at once, after their tolerationSeconds, or never.
+"""Evict pods from nodes with NoExecute taints: immediately, after their tolerationSeconds, or never.
 
-Time runs from when a taint came or the pod did, whichever is later, and stops when the taint goes. A pod that says
-nothing of unreachable nodes tolerates them for `failureEviction`, as admission adds it on a cluster. On a node that has
-failed nobody is there to end a pod, so it goes without grace.
+The time runs from when the taint or the pod was added, whichever is later, and stops when the taint is removed. A pod
+without a toleration for unreachable nodes tolerates them for `failureEviction`, as added by admission on a cluster. On
+a failed node there is no kubelet to terminate a pod, so it is deleted without a grace period.
 
 Upstream: pkg/controller/tainteviction, plugin/pkg/admission/defaulttolerationseconds.
 """
@@ -25,16 +25,16 @@ if TYPE_CHECKING:
     from stowplan.scenarios.results.ledger import Entry
     from stowplan.scenarios.world import World
 
-#: Why pods go.
+#: Why pods are deleted.
 NODE_FAILED, TAINTED = "node failed", "tainted"
 
 
 class TaintEvictions:
-    """A `simulate.cluster.Watcher`, to be asked after the ledger."""
+    """A `simulate.cluster.Watcher`; must come after the ledger."""
 
     def __init__(self, world: World) -> None:
         self._world = world
-        #: Node -> its NoExecute taints, if it has any -> a number that is another one each time that a taint comes.
+        #: Node -> its NoExecute taints -> a number that is unique per addition of a taint.
         self._taints: dict[str, dict[Taint, int]] = {}
         self._came = 0
 
@@ -68,7 +68,7 @@ class TaintEvictions:
             self._will_go(entry, added)
 
     def _will_go(self, entry: Entry, taints: Mapping[Taint, int]) -> None:
-        """Of taints that are new to the pod."""
+        """Schedule the eviction of a pod for newly added taints."""
         if fate_of(entry.pod) is Fate.BELONGS_TO_NODE:
             return
         tolerations = entry.pod.spec.tolerations

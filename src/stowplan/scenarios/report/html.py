@@ -24,7 +24,7 @@ def standing_page(title: str, body: str) -> str:
 
 
 def figure(title: str, caption: str, picture: str, series: Sequence[Series], name: str) -> str:
-    """A picture with what it shows, and its legend."""
+    """A chart with its caption and legend."""
     told = f"<figcaption>{escape(caption)}</figcaption>" if caption else ""
     return f'<figure id="{name}"><h2>{escape(title)}</h2>{told}{legend(series)}{picture}</figure>'
 

@@ -1,4 +1,4 @@
-"""A simulation as one page of HTML: figures, pictures, and what waited for what."""
+"""A simulation as one HTML page: figures, charts, and causes of waiting."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 _ROWS, _COLUMNS = 48, 96
 _MOST_CAUSES = 6
 _OTHER = "other causes"
-#: Bounds of the bars of waits, in seconds.
+#: Limits of the waiting-time buckets, in seconds.
 _BOUNDS = (0.0, 1.0, 5.0, 15.0, 60.0, 300.0, 900.0, 3600.0, 14_400.0, float("inf"))
 
 
@@ -39,16 +39,16 @@ def _body(summary: SummaryRecord, sampler: Sampler, waits: Waits) -> Iterator[st
     yield f"<dl>{''.join(_facts(summary))}</dl>"
     used = list(_use(rows))
     yield figure(
-        "Resources in use and asked for",
+        "Resources used and requested",
         "Share of what the nodes have. Dashed: with what waits.",
-        lines("Resources in use and asked for, over time", times, used, span_text, _percent),
+        lines("Resources used and requested, over time", times, used, span_text, _percent),
         used,
         "use",
     )
     causes = _causes(rows)
     yield figure(
         "Pods that waited",
-        "By what the scheduler's last attempt said, or not tried yet.",
+        "By the result of the last attempt, or not tried yet.",
         areas("Pending pods by cause, over time", times, causes, span_text, _number),
         causes,
         "pending",
@@ -88,7 +88,7 @@ def _body(summary: SummaryRecord, sampler: Sampler, waits: Waits) -> Iterator[st
     fragmentation = _fragmentation(rows)
     yield figure(
         "Fragmentation",
-        "Share of what is free that stands where a typical pod does not fit.",
+        "Share of the free amount on nodes where a typical pod does not fit.",
         lines("Fragmentation over time", times, fragmentation, span_text, _percent),
         fragmentation,
         "fragmentation",
@@ -180,7 +180,7 @@ def _share_text(number: int, of: int) -> str:
 
 
 def _heat_rows(sampler: Sampler, last: float) -> list[tuple[str, list[int | None]]]:
-    """The mean of neighbours where there are more nodes or samples than a picture has room for."""
+    """Average neighbors if there are more nodes or samples than the chart can show."""
     names = list(sampler.nodes)
     if not names or not last:
         return []

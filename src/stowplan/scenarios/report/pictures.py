@@ -1,7 +1,7 @@
-"""Pictures as inline SVG: lines, stacked areas, bars, scatter plots and heat maps, in colours that a page defines.
+"""Charts as inline SVG: lines, stacked areas, bars, scatter plots and heat maps, in colors that the page defines.
 
-Every picture is as wide as its column. Colours are CSS classes (`s0`…`s7` for series), so that a page decides about
-light and dark. Each picture says what it shows in its `title`, for who cannot see it.
+Every chart is as wide as its column. Colors are CSS classes (`s0`…`s7` for series), so that the page can define them
+for light and dark mode. Each chart has a `title` with its content, for accessibility.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 
 WIDTH, HEIGHT = 720, 260
 _LEFT, _RIGHT, _TOP, _BOTTOM = 64, 12, 12, 34
-#: Colours that a page has for series.
+#: Number of series colors of a page.
 COLOURS = 8
-#: Of a bar, and of the name above it, which is larger on a phone.
+#: Height of a bar, and of the name above it, which is larger on a phone.
 _BAR, _LABEL = 12, 24
 _TICKS = 5
 #: Height of a scatter plot, and of the name of an axis.
@@ -27,7 +27,7 @@ _PLOT, _NAME = 400, 30
 
 @dataclass(frozen=True)
 class Series:
-    """Values over time, parallel to the times of the picture."""
+    """Values over time, parallel to the times of the chart."""
 
     name: str
     values: Sequence[float]
@@ -39,7 +39,7 @@ class Series:
 class Bar:
     name: str
     value: float
-    #: What stands beside it.
+    #: The label next to it.
     text: str
 
 
@@ -52,7 +52,7 @@ def legend(series: Sequence[Series]) -> str:
 
 
 class _Axes:
-    """Where values stand."""
+    """Coordinates of values."""
 
     def __init__(self, last: float, top: float) -> None:
         self._last = last or 1.0
@@ -81,7 +81,7 @@ class _Axes:
 
 
 def nice_step(top: float) -> float:
-    """Between two lines of a grid: 1, 2 or 5 times a power of ten."""
+    """The distance of grid lines: 1, 2 or 5 times a power of ten."""
     if top <= 0:
         return 1.0
     rough = top / (_TICKS - 1)
@@ -90,7 +90,7 @@ def nice_step(top: float) -> float:
 
 
 def time_step(last: float) -> float:
-    """Between two ticks of time."""
+    """The distance of time ticks."""
     steps = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400, 172800, 604800)
     return float(next((step for step in steps if last / step <= _TICKS), steps[-1] * ceil(last / steps[-1] / _TICKS)))
 
@@ -124,7 +124,7 @@ def areas(
     time_text: Callable[[float], str],
     value_text: Callable[[float], str],
 ) -> str:
-    """Stacked, the first one at the bottom."""
+    """Stacked areas, the first one at the bottom."""
     below = [0.0] * len(times)
     sums = [sum(values) for values in zip(*(one.values for one in series), strict=True)] if series else [0.0]
     axes = _Axes(times[-1] if times else 0.0, max(sums, default=0.0))
@@ -139,7 +139,7 @@ def areas(
 
 
 def bars(title: str, given: Sequence[Bar]) -> str:
-    """One below the other: the name above each bar, so that long names fit."""
+    """Horizontal bars, with the name above each so that long names fit."""
     most = max((bar.value for bar in given), default=0.0) or 1.0
     parts, y = [], 4.0
     for bar in given:
@@ -161,12 +161,12 @@ class Dot:
     colour: int = 0
     #: Drawn as a ring, and larger.
     marked: bool = False
-    #: Joined to the others that are, in their order.
+    #: Connected to the other joined ones, in order.
     joined: bool = False
 
 
 def scatter(title: str, names: tuple[str, str], dots: Sequence[Dot], number_text: Callable[[float], str]) -> str:
-    """Points between two axes that begin where the points do; `names` are those of the axes, x and y."""
+    """A scatter plot whose axes start at the lowest values; `names` are those of the x and y axes."""
     across = _Scale([dot.x for dot in dots], _LEFT, WIDTH - _RIGHT)
     up = _Scale([dot.y for dot in dots], _PLOT - _BOTTOM - _NAME, _TOP + _NAME)
     bottom = _PLOT - _BOTTOM - _NAME
@@ -194,7 +194,7 @@ def scatter(title: str, names: tuple[str, str], dots: Sequence[Dot], number_text
 
 
 class _Scale:
-    """From values to places between two ends of a picture."""
+    """A linear scale between two ends of a chart."""
 
     def __init__(self, values: Sequence[float], start: float, end: float) -> None:
         low, high = min(values, default=0.0), max(values, default=1.0)
@@ -217,7 +217,7 @@ class _Scale:
 def heat(
     title: str, last: float, rows: Sequence[tuple[str, Sequence[int | None]]], time_text: Callable[[float], str]
 ) -> str:
-    """Percent by row, in as many columns of equal width as the rows have; None: nothing there."""
+    """Percentages by row, in as many columns of equal width as the rows have; None: empty."""
     columns = max((len(values) for _, values in rows), default=1) or 1
     width, height = (WIDTH - _LEFT - _RIGHT) / columns, max(3.0, min(14.0, 320 / max(1, len(rows))))
     parts = []
@@ -246,7 +246,7 @@ LEVELS = 11
 
 
 def _runs(values: Sequence[int | None]) -> Iterator[tuple[int, int, int]]:
-    """(first column, one after the last, level) of neighbours that look alike."""
+    """(first column, end column, level) of runs of equal levels."""
     start = 0
     levels = [None if value is None else min(LEVELS - 1, value // 10) for value in values]
     for at in range(1, len(levels) + 1):

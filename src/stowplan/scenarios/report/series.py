@@ -1,10 +1,10 @@
-"""How a simulation stands from time to time: resources in use and asked for, what waits, fragmentation, cost, nodes.
+"""Time series of a simulation: resources used and requested, pending pods, fragmentation, cost, nodes.
 
-Samples are taken at multiples of an interval. A scenario may fix it; otherwise it doubles, and every second sample is
-dropped, whenever there are more than a picture can show, so that any length fits in the same memory.
+Samples are taken at multiples of an interval. A scenario may set it; otherwise it doubles, and every second sample is
+dropped, whenever there are more than a chart can show, so that memory is bounded.
 
-Fragmentation is the share of what is free of a resource that stands on nodes where a typical pod does not fit: the
-mean over the sizes of pods that arrived, weighted by how many there were; what the pod does not ask for does not count.
+Fragmentation is the share of a resource's free amount that is on nodes where a typical pod does not fit: the mean over
+the sizes of pods that arrived, weighted by their number; resources that the pod does not request are ignored.
 """
 
 from __future__ import annotations
@@ -26,36 +26,36 @@ if TYPE_CHECKING:
 
 _MOST_SAMPLES = 512
 _FIRST_INTERVAL = 1.0
-#: Sizes of pods that stand for all of them.
+#: Number of pod sizes that represent all of them.
 _TYPICAL = 32
-#: In a heat map: no such node.
+#: Heat map value for a missing node.
 ABSENT = 255
 _SHARE_DIGITS = 6
 
 
 class Heat(NamedTuple):
-    """How full each node was at one moment: percent of its scarcest resource, by the index of its name."""
+    """The utilization of each node at one time: percent of its scarcest resource, by the index of its name."""
 
     time: float
     percent: npt.NDArray[np.uint8]
 
 
 class _Part(NamedTuple):
-    """A zone or group: rows of the table, and what their nodes have together, by the index of the resource."""
+    """A zone or group: rows of the table, and the total of their nodes, by the index of the resource."""
 
     rows: npt.NDArray[np.intp]
     allocatable: list[int]
 
 
 class _Nodes(NamedTuple):
-    """What samples read of the nodes, beside the pods on them."""
+    """What samples read of the nodes, besides their pods."""
 
-    #: Those that some node has.
+    #: Resources of any node.
     resources: dict[str, int]
     allocatable: dict[str, int]
     zones: dict[str, _Part]
     groups: dict[str, _Part]
-    #: Of all nodes, and their indices in heat maps.
+    #: The rows of all nodes, and their indices in heat maps.
     rows: npt.NDArray[np.intp]
     indices: npt.NDArray[np.intp]
 
@@ -71,7 +71,7 @@ class Sampler:
         self.every = every if every is not None else _interval(duration)
         self.rows: list[SampleRow] = []
         self.heat: list[Heat] = []
-        #: Node -> its index in heat maps; names in the order in which they came.
+        #: Node -> its index in heat maps; names in order of appearance.
         self.nodes: dict[str, int] = {}
         self._known: tuple[int, _Nodes] | None = None
         self._typical_of = -1
@@ -116,7 +116,7 @@ class Sampler:
         )
 
     def _nodes_now(self) -> _Nodes:
-        """The same as long as no node changes."""
+        """Cached until a node changes."""
         table = self._world.state.table
         if self._known is None or self._known[0] != table.generation:
             have = table.allocatable[:, : table.n]
@@ -208,7 +208,7 @@ class Sampler:
         return self._sizes
 
     def mean(self, name: str) -> Iterator[tuple[str, float]]:
-        """Of a mapping of shares: resource and mean over the samples."""
+        """Resource -> its mean over the samples, for a mapping of shares."""
         sums: dict[str, list[float]] = {}
         for row in self.rows:
             for resource, share in getattr(row, name).items():

@@ -1,10 +1,10 @@
-"""Time spans as people read them."""
+"""Format durations for people."""
 
 from __future__ import annotations
 
 
 def span_text(seconds: float) -> str:
-    """In the largest unit of which there are two."""
+    """In the largest unit of which there are at least two."""
     for unit, length in (("d", 86_400.0), ("h", 3_600.0), ("m", 60.0)):
         if seconds >= 2 * length:
             number = f"{seconds / length:.1f}"

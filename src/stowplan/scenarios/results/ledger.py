@@ -1,10 +1,10 @@
 """What happened to every pod: one entry each, from its arrival until it is gone, and sums over all of them.
 
-The ledger sees every change in the store and is told of every attempt by the engine. An entry is dropped when its pod
-has gone, after its row was handed on: memory follows the pods that are there, not those that have been.
+The ledger sees every change in the store and is notified of every attempt by the engine. An entry is dropped after its
+pod is gone and its row was written, so memory depends on the existing pods only.
 
-How a pod waits is accounted for by cause: from each failed attempt on, the plugins that refused it are the cause of its
-waiting until the next attempt.
+Waiting time is attributed to causes: from each failed attempt on, the plugins that rejected the pod are the cause until
+the next attempt.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ if TYPE_CHECKING:
     from stowplan.engine.decision.attempt import Attempt, Failure
     from stowplan.queue.queued_pod import QueuedPod
 
-#: Causes of waiting that are no plugins.
+#: Causes of waiting other than plugins.
 NOT_TRIED, GATED, ERROR = "not tried yet", "SchedulingGates", "error"
-#: How pods end.
+#: Ends of pods.
 FINISHED_WELL, PREEMPTED, DELETED, RUNNING, PENDING, REFUSED = (
     "finished",
     "preempted",
@@ -39,7 +39,7 @@ FINISHED_WELL, PREEMPTED, DELETED, RUNNING, PENDING, REFUSED = (
     "pending",
     "refused",
 )
-#: Ends that are no evictions.
+#: Ends that are not evictions.
 CALM = (FINISHED_WELL, RUNNING, PENDING, REFUSED, DELETED, "scaled down", "updated")
 _NOTHING: Mapping[str, int] = {}
 _MOST_SIZES = 4096
@@ -57,13 +57,13 @@ class Owner(Protocol):
 
 @dataclass(slots=True, eq=False, kw_only=True)
 class Origin:
-    """What is known of a pod before it arrives."""
+    """What is known about a pod before it arrives."""
 
     workload: str = ""
-    #: Seconds that it runs; None: for ever.
+    #: Run time in seconds; None: forever.
     lifetime: float | None = None
     owner: Owner | None = None
-    #: Told whenever the pod has begun to run.
+    #: Called whenever the pod has started.
     on_start: Callable[[], object] | None = None
 
 
@@ -72,7 +72,7 @@ _UNKNOWN = Origin()
 
 @dataclass(slots=True, eq=False, kw_only=True)
 class Entry:
-    """A pod that is there."""
+    """An existing pod."""
 
     #: As it arrived.
     pod: Pod
@@ -81,18 +81,18 @@ class Entry:
     #: Resource -> amount, in the scheduler's integers.
     requests: Mapping[str, int]
     attempts: int = 0
-    #: Plugin -> failed attempts in which it refused the pod.
+    #: Plugin -> number of failed attempts in which it rejected the pod.
     reasons: dict[str, int] = field(default_factory=dict)
     message: str = ""
     cause: str = NOT_TRIED
     cause_since: float = 0.0
     node: str = ""
     placed: float | None = None
-    #: When it runs, and when it ends by itself.
+    #: When it starts, and when it ends by itself.
     starts: float = inf
     ends: float = inf
     evicted: float | None = None
-    #: Why it goes, once that is known.
+    #: Why it was deleted, once known.
     why: str = ""
 
     @property
@@ -102,7 +102,7 @@ class Entry:
 
 @dataclass(slots=True)
 class CauseSum:
-    """What waited for one cause."""
+    """Waiting attributed to one cause."""
 
     pods: int = 0
     seconds: float = 0.0
@@ -112,31 +112,31 @@ class Ledger:
     """A `simulate.cluster.Watcher` and an engine's `DecisionListener`."""
 
     def __init__(self, start: float, *, now: Callable[[], float], row: Callable[[DecisionRow], object]) -> None:
-        """`now`: the simulation's time; `row` takes what became of a pod, once that is known."""
+        """`now`: the simulation's time; `row` gets the row of a pod, once it is complete."""
         self._start = start
         self._now = now
         self._row = row
         self._entries: dict[str, Entry] = {}
         self._origins: dict[str, Origin] = {}
-        #: id of a spec -> the spec, which is kept so that the id stays its own, and its requests.
+        #: id of a spec -> the spec, which is kept so that the id stays valid, and its requests.
         self._sizes: dict[int, tuple[PodSpec, Mapping[str, int]]] = {}
         self.waits = Waits()
-        #: How many pods ended how.
+        #: Number of pods by end.
         self.ends: Counter[str] = Counter()
         self.arrived = 0
         self.placements = 0
         self.attempts = 0
         self.running = 0
-        #: Pods without a node, by what they wait for now.
+        #: Pods without a node, by their current cause of waiting.
         self.pending: Counter[str] = Counter()
         self.causes: dict[str, CauseSum] = {}
-        #: Resource -> what pods without a node ask for.
+        #: Resource -> requests of pods without a node.
         self.asked: Counter[str] = Counter()
-        #: Resource -> amount × seconds that pods have had on nodes.
+        #: Resource -> amount × seconds of placed pods.
         self.used_seconds: Counter[str] = Counter()
-        #: Sizes of pods that arrived, with how many there were.
+        #: Sizes of pods that arrived, with their number.
         self.shapes: Counter[tuple[tuple[str, int], ...]] = Counter()
-        #: Told when an attempt has failed.
+        #: Called after a failed attempt.
         self.on_failure: list[Callable[[Entry], None]] = []
 
     def expect(self, uid: str, origin: Origin) -> None:
@@ -147,7 +147,7 @@ class Ledger:
         return self._entries.get(uid)
 
     def entries(self) -> list[Entry]:
-        """Of the pods that are there, in the order in which they came."""
+        """Of the existing pods, in order of arrival."""
         return list(self._entries.values())
 
     # -- the store ----------------------------------------------------------------------------------------------------
@@ -197,7 +197,7 @@ class Ledger:
         self.running += 1
 
     def _leaves(self, pod: Pod) -> None:
-        """It is marked for deletion, and will be gone after its grace."""
+        """It was marked for deletion, and will be gone after its grace period."""
         entry = self._entries.get(pod.metadata.uid)
         if entry is None:
             return
@@ -220,7 +220,7 @@ class Ledger:
         if done:
             entry.why = FINISHED_WELL
         elif not entry.why:
-            # Without grace the mark and the end are one.
+            # Without a grace period, the mark and the deletion are one change.
             entry.why = PREEMPTED if entry.node else DELETED
             if entry.node:
                 entry.evicted = now
@@ -264,7 +264,7 @@ class Ledger:
         )
 
     def _requests(self, pod: Pod) -> Mapping[str, int]:
-        """Of pods that share their spec, worked out once."""
+        """Computed once for pods that share their spec."""
         known = self._sizes.get(id(pod.spec))
         if known is None:
             if len(self._sizes) >= _MOST_SIZES:
@@ -328,7 +328,7 @@ class Ledger:
     # -- the end ------------------------------------------------------------------------------------------------------
 
     def refuse(self, pod: Pod, why: str) -> None:
-        """The API server has not taken the pod."""
+        """The API server rejected the pod."""
         origin = self._origins.pop(pod.metadata.uid, _UNKNOWN)
         self.arrived += 1
         now = self._now()
@@ -336,7 +336,7 @@ class Ledger:
         self._close(entry, now, REFUSED)
 
     def finish(self) -> None:
-        """The simulation is over: write down what the pods are at that are still there."""
+        """The simulation has ended: write the rows of the remaining pods."""
         now = self._now()
         for entry in self._entries.values():
             if entry.node:
@@ -347,5 +347,5 @@ class Ledger:
 
 
 def _since(start: float, at: float) -> float:
-    """Seconds since the beginning; differences of large numbers have digits that mean nothing."""
+    """Seconds since the start; differences of large floats have meaningless digits."""
     return round(at - start, 6)

@@ -1,4 +1,4 @@
-"""Where the rows of a simulation go: into a folder as they come, or kept in memory for a caller in Python."""
+"""Outputs for the rows of a simulation: a folder, written continuously, or memory for a caller in Python."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ if TYPE_CHECKING:
 
 DECISIONS, SERIES, SUMMARY, REPORT = "decisions.jsonl", "series.jsonl", "summary.json", "report.html"
 _FILES = (DECISIONS, SERIES, SUMMARY, REPORT, COURSE, "decisions.parquet", "series.parquet")
-#: Rows of a Parquet file that are written together, and bytes of a file of lines.
+#: Rows per group of a Parquet file, and bytes per write of a text file.
 _ROWS, _BYTES = 50_000, 1 << 16
 
 
 class Sink(Protocol):
-    """Takes rows as they come."""
+    """Receives rows."""
 
     def decision(self, row: DecisionRow, line: bytes, /) -> None: ...
 
@@ -47,7 +47,7 @@ class Nowhere:
 
 
 class _Early:
-    """Rows of which nobody knows yet where they go."""
+    """Buffers rows until their sink is known."""
 
     def __init__(self) -> None:
         self.rows: list[tuple[DecisionRow, bytes]] = []
@@ -57,7 +57,7 @@ class _Early:
 
 
 class Digest:
-    """Passes rows on, and makes one number of them all."""
+    """Forwards rows, and computes a digest of all of them."""
 
     def __init__(self) -> None:
         self._early = _Early()
@@ -66,7 +66,7 @@ class Digest:
         self._encode = msgspec.json.Encoder(order="deterministic").encode
 
     def go_to(self, sink: Sink) -> None:
-        """Where rows go, those included that have come before."""
+        """Set the sink, which also gets all earlier rows."""
         for row, line in self._early.rows:
             sink.decision(row, line)
         self._sink = sink
@@ -82,7 +82,7 @@ class Digest:
 
 
 class Folder:
-    """A folder with the files of one simulation; those of an earlier one are replaced."""
+    """A folder with the files of one simulation; earlier ones are replaced."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -110,7 +110,7 @@ class Folder:
                 raise ScenarioError(f"{self._table.path}: {error.strerror or error}") from None
 
     def finish(self, series: Iterable[SampleRow], summary: SummaryRecord, report: str) -> None:
-        """Write the rest; what has come so far is kept whatever goes wrong."""
+        """Write the rest; whatever was received so far is kept on any error."""
         rows = list(series)
         try:
             self._lines.close()
@@ -129,7 +129,7 @@ class Folder:
             raise ScenarioError(f"{where}: {error.strerror or error}") from None
 
     def abandon(self) -> None:
-        """Keep what has been written so far: something else went wrong."""
+        """Keep what has been written so far after an error elsewhere."""
         with suppress(OSError):
             self._lines.close()
         if self._table is not None:
@@ -141,11 +141,12 @@ def _line(record: Record) -> bytes:
     return msgspec.json.encode(record, order="deterministic") + b"\n"
 
 
-# -- Parquet, where pyarrow is there ----------------------------------------------------------------------------------
+# -- Parquet, if pyarrow is installed
+# ------------------------------------------------------------------------------------
 
 
 class _ParquetTable:
-    """Rows written in groups, so that memory stays flat."""
+    """Rows written in groups, so that memory is bounded."""
 
     def __init__(self, pyarrow: Any, parquet: Any, path: Path) -> None:
         self._pyarrow = pyarrow
@@ -187,7 +188,7 @@ def _text(value: Any) -> str:
 
 
 def _decision_columns(row: DecisionRow) -> dict[str, Any]:
-    """Every column in every row, as numbers that may be absent or text: the same types in each group of rows."""
+    """Every column in every row, as nullable numbers or text: the same types in each group of rows."""
     return {
         "pod": row.pod,
         "workload": row.workload,

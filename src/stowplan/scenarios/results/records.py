@@ -1,6 +1,6 @@
-"""What a simulation tells: rows and a summary, as plain data that is the same for the same scenario.
+"""Results of a simulation: rows and a summary, as plain data that is the same for the same scenario.
 
-Times are seconds since the beginning of the simulation.
+Times are seconds since the start of the simulation.
 """
 
 from __future__ import annotations
@@ -9,20 +9,20 @@ from msgspec import field
 
 from stowplan.inspection.records import Record
 
-#: Grows when a field goes or changes its meaning.
+#: Incremented when a field is removed or changes its meaning.
 SIMULATION_VERSION = 1
 
 
 class DecisionRow(Record, frozen=True, kw_only=True):
-    """What became of one pod."""
+    """The history of one pod."""
 
     pod: str
     workload: str = ""
     arrived: float
     attempts: int = 0
-    #: Plugin -> attempts in which it refused the pod.
+    #: Plugin -> number of attempts in which it rejected the pod.
     reasons: dict[str, int] = field(default_factory=dict)
-    #: What the last failed attempt said.
+    #: The message of the last failed attempt.
     message: str = ""
     placed: float | None = None
     node: str = ""
@@ -33,31 +33,31 @@ class DecisionRow(Record, frozen=True, kw_only=True):
 
 
 class SampleRow(Record, frozen=True, kw_only=True):
-    """How things stood at one moment. Shares are of what the nodes have."""
+    """The state at one time. Shares are of the nodes' allocatable."""
 
     time: float
     nodes: int
     running: int
     pending: int
-    #: What pods waited for -> how many.
+    #: Cause of waiting -> number of pods.
     pending_by: dict[str, int] = field(default_factory=dict)
-    #: Resource -> what nodes have, what pods on them use, and what pods use and wait for together.
+    #: Resource -> allocatable of nodes, used by placed pods, and requested by all pods.
     allocatable: dict[str, int] = field(default_factory=dict)
     used: dict[str, int] = field(default_factory=dict)
     asked: dict[str, int] = field(default_factory=dict)
-    #: Zone or group -> resource -> share in use.
+    #: Zone or group -> resource -> used share.
     zones: dict[str, dict[str, float]] = field(default_factory=dict)
     groups: dict[str, dict[str, float]] = field(default_factory=dict)
     nodes_by_group: dict[str, int] = field(default_factory=dict)
-    #: Resource -> share of what is free that stands where a typical pod does not fit.
+    #: Resource -> share of the free amount that is on nodes where a typical pod does not fit.
     fragmentation: dict[str, float] = field(default_factory=dict)
-    #: So far.
+    #: Cumulative.
     cost: float = 0.0
 
 
 class CauseRecord(Record, frozen=True, kw_only=True):
     cause: str
-    #: How often pods began to wait for it.
+    #: How often pods started to wait for it.
     pods: int
     seconds: float
 
@@ -79,19 +79,19 @@ class SummaryRecord(Record, frozen=True, kw_only=True):
     name: str
     version: int = SIMULATION_VERSION
     seed: int
-    #: Seconds that were simulated.
+    #: Simulated seconds.
     simulated: float
-    #: Whether it was broken off.
+    #: Whether it was stopped early.
     interrupted: bool = False
     arrived: int
     placements: int
     attempts: int
-    #: How pods ended -> how many.
+    #: End -> number of pods.
     ends: dict[str, int]
     evictions: int
     waits: WaitsRecord
     causes: tuple[CauseRecord, ...] = ()
-    #: Resource -> mean share in use, over time.
+    #: Resource -> mean used share over time.
     utilisation: dict[str, float] = field(default_factory=dict)
     fragmentation: dict[str, float] = field(default_factory=dict)
     cost: float = 0.0
@@ -99,7 +99,7 @@ class SummaryRecord(Record, frozen=True, kw_only=True):
     nodes_at_end: int = 0
     nodes_most: int = 0
     nodes_mean: float = 0.0
-    #: Nodes that the autoscaler has added and removed.
+    #: Nodes that the autoscaler added and removed.
     nodes_added: int = 0
     nodes_removed: int = 0
     #: Of all rows: equal for equal decisions.

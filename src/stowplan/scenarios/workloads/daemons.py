@@ -1,9 +1,9 @@
-"""Model the DaemonSet controller: a pod for each node that its template suits, which may go to no other.
+"""Model the DaemonSet controller: one pod for each node that matches its template, which cannot go to another node.
 
-A pod that is lost is made anew once it is gone, and a node that becomes suitable gets its pod then. A rollout replaces
-pods node by node: with `maxUnavailable`, so many nodes at a time are without one, and with `maxSurge` so many have the
-new pod beside the old one, which goes when the new one is available. Pods that are not available anyway are replaced
-first, and at once.
+A lost pod is recreated once it is gone, and a node that becomes eligible gets its pod then. A rollout replaces pods
+node by node: with `maxUnavailable`, at most that many nodes have no available pod; with `maxSurge`, that many have the
+new pod in addition to the old one, which is deleted when the new one is available. Pods that are not available are
+replaced first, and immediately.
 
 Upstream: pkg/controller/daemon (daemon_controller.go, update.go).
 """
@@ -29,9 +29,9 @@ if TYPE_CHECKING:
     from stowplan.scenarios.workloads.owners import Template
     from stowplan.scenarios.world import World
 
-#: A pod that waited for a node which is no more.
+#: A pod whose node was removed while it was pending.
 NODE_GONE = "deleted"
-#: Seconds until it is looked again whether a pod of before has gone.
+#: Seconds between checks whether an old pod is gone.
 _AGAIN = 1.0
 
 
@@ -45,7 +45,7 @@ class DaemonKeeper:
         name = template.pod.metadata.name
         self._owner = OwnerReference(api_version="apps/v1", kind="DaemonSet", name=name, uid=name, controller=True)
         self._made = 0
-        #: Node -> UID of its pod, and of the one that will take its place.
+        #: Node -> UID of its pod, and of the one that will replace it.
         self._pods: dict[str, str] = {}
         self._surging: dict[str, str] = {}
 
@@ -55,7 +55,7 @@ class DaemonKeeper:
         self._world.time.watch(self)
 
     def roll_out(self, template: Template | None) -> None:
-        """Go over to another template; None: to its own as if it were another one."""
+        """Switch to another template; None: restart the current one."""
         self._turn_to(self._revisions.next_of(template, self._world.now))
         self._advance()
 
@@ -77,7 +77,7 @@ class DaemonKeeper:
             self._world.soon(partial(self._look_at, new.metadata.name))
 
     def _look_at(self, name: str) -> None:
-        """Make the node's pod, if it has none and should."""
+        """Create the node's pod, if it is eligible and has none."""
         if name in self._pods:
             return
         try:
@@ -88,7 +88,7 @@ class DaemonKeeper:
             self._pods[name] = self._make(name)
 
     def _forget(self, node: str) -> None:
-        """The node is gone: its pods, if they were not there yet, have nowhere to go."""
+        """The node was removed: its pods, if they were pending, cannot be scheduled."""
         for pods in (self._pods, self._surging):
             entry = self._world.ledger.of(pods.pop(node, ""))
             if entry is not None:
@@ -109,7 +109,7 @@ class DaemonKeeper:
         self._world.later(self._world.models.controller_delay + self._template.min_ready, self._advance)
 
     def finished(self, entry: Entry) -> None:
-        """It has no lifetime, so it never does."""
+        """Never happens without a lifetime."""
 
     def lost(self, entry: Entry) -> None:
         if self._world.models.controllers:
@@ -130,7 +130,8 @@ class DaemonKeeper:
             self._look_at(node)
         self._advance()
 
-    # -- from one template to the next --------------------------------------------------------------------------------
+    # -- rollouts
+    # ---------------------------------------------------------------------------------------------------------
 
     def _advance(self) -> None:
         strategy = self._template.update

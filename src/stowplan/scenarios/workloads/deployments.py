@@ -1,11 +1,11 @@
-"""Model the Deployment controller: rollouts of its template, a ReplicaSet for each revision.
+"""Model the Deployment controller: rollouts of its template, with a ReplicaSet per revision.
 
-RollingUpdate has at most `maxSurge` pods more than replicas, and at least replicas less `maxUnavailable` of them
-available: new pods are made as the first allows, old ones removed as the second does, those first that are not
-available anyway. Recreate removes all old pods, and makes new ones when they are gone. A template that was there before
-is its revision again, so an update that is taken back keeps the pods that it has not replaced yet.
+RollingUpdate has at most `maxSurge` pods in addition to replicas, and at least replicas minus `maxUnavailable` of them
+available: new pods are created as the former allows, old ones deleted as the latter does, unavailable ones first.
+Recreate deletes all old pods, and creates new ones when they are gone. An earlier template becomes its revision again,
+so a rollback keeps the pods that were not replaced yet.
 
-Left out: a Deployment that is scaled during an update makes up the difference with new pods alone.
+Not modelled: a Deployment that is scaled during a rollout makes up the difference with new pods only.
 
 Upstream: pkg/controller/deployment (rolling.go, recreate.go).
 """
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from stowplan.scenarios.workloads.strategies import UpdateStrategy
     from stowplan.scenarios.world import World
 
-#: Seconds until it is looked again whether old pods have gone.
+#: Seconds between checks whether old pods are gone.
 _AGAIN = 1.0
 
 
@@ -54,7 +54,7 @@ class DeploymentKeeper(Keeper):
         self._reconcile()
 
     def _add_replica_set(self) -> None:
-        """The one of the current revision, which default spreading reads."""
+        """Create the ReplicaSet of the current revision, which default spreading reads."""
         if self._template.companion is None:
             return
         made: Any = self._template.companion(self._set_name)
@@ -77,10 +77,11 @@ class DeploymentKeeper(Keeper):
         self._arrive(named_pod(pod, self._template.workload, f"{self._name}-{self._made}", owner=owner))
 
     def _replace(self) -> None:
-        # Whoever is lost may also make room for a step of the update.
+        # A lost pod may also allow the next step of the rollout.
         self._world.later(self._world.models.controller_delay, self._reconcile)
 
-    # -- from one revision to the next --------------------------------------------------------------------------------
+    # -- rollouts
+    # ---------------------------------------------------------------------------------------------------------
 
     def _revision_of(self, name: str) -> int:
         return self._revisions.of(self._world.ledger.of(self._active[name]))
@@ -117,11 +118,11 @@ class DeploymentKeeper(Keeper):
             self._make()
 
     def _scale_down(self, strategy: UpdateStrategy, old: list[str]) -> bool:
-        """Remove old pods, as many as may be missed; whether there were any."""
+        """Delete as many old pods as may be unavailable; return whether there were any."""
         _, unavailable = strategy.limits(self.replicas)
         least = self.replicas - unavailable
         available = {name for name in self._active if self._is_available(name)}
-        # New pods that are not available yet may not be made up for by removing old ones.
+        # New pods that are not available yet must not be compensated by deleting old ones.
         coming = len(self._active) - len(old) - len(available.difference(old))
         useless = [name for name in old if name not in available]
         # The oldest revision first, and of each its youngest pods.

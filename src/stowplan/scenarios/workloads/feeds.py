@@ -1,4 +1,4 @@
-"""The arrivals of one workload, each made when it is due: of any number of pods only the next one exists."""
+"""The arrivals of one workload, each created when it is due, so that only the next one is in memory."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from stowplan.scenarios.workloads.owners import Template
     from stowplan.scenarios.world import World
 
-#: Specs of a trace that are kept for the next pod that is alike.
+#: Specs of a trace that are cached for equal pods.
 _KEPT_SPECS = 8192
 
 Feed = "Iterator[tuple[float, Request | Call]]"
@@ -43,7 +43,7 @@ def feed_of(
     template: Template | None = None,
     keepers: list[Keeper] | None = None,
 ) -> Iterator[tuple[float, Request | Call]]:
-    """What arrives, in order; `keepers` gets the controllers that begin to work."""
+    """The arrivals, in order; `keepers` gets the controllers that start."""
     if template is None or keepers is None:
         return _of_trace(world, spec, folder, duration)
     if template.kind == "Pod":
@@ -120,11 +120,11 @@ def _of_trace(
 
 
 class _ProfileName:
-    """Gives specs the profile's name; pods that share theirs go on to share one."""
+    """Sets the scheduler name in specs; pods that share theirs still do afterwards."""
 
     def __init__(self, name: str) -> None:
         self._name = name
-        #: id of a spec -> the spec, which is kept so that the id stays its own, and what became of it.
+        #: id of a spec -> the spec, which is kept so that the id stays valid, and its result.
         self._known: dict[int, tuple[PodSpec, PodSpec]] = {}
 
     def of(self, spec: PodSpec) -> PodSpec:
@@ -139,7 +139,7 @@ class _ProfileName:
 
 
 def size_of(spec: WorkloadSpec, folder: Path, duration: float | None) -> int | None:
-    """About how many pods arrive; None if that cannot be told."""
+    """The approximate number of pods that arrive; None if unknown."""
     if spec.trace is not None:
         return trace_of(spec.trace, folder).count
     times = expected_count(spec, duration)

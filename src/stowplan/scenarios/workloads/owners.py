@@ -1,10 +1,10 @@
-"""What makes pods: arrivals one by one, and models of the controllers that keep a number of them.
+"""Creators of pods: single arrivals, and models of controllers.
 
     Pod                                      each arrival is a pod
-    Deployment, ReplicaSet, StatefulSet      each arrival keeps so many replicas, and replaces those that go
-    Job                                      each arrival has so many pods run to their end, so many at a time
+    Deployment, ReplicaSet, StatefulSet      each arrival keeps a number of replicas, and replaces lost ones
+    Job                                      each arrival runs a number of pods to completion, some at a time
 
-DaemonSets are in `daemons`, the rollouts of Deployments in `deployments`, StatefulSets in `stateful`. With
+DaemonSets are in `daemons`, rollouts of Deployments in `deployments`, StatefulSets in `stateful`. With
 `models.controllers: false` nothing is replaced. Upstream: pkg/controller (replicaset, statefulset, job, daemon).
 """
 
@@ -33,29 +33,29 @@ if TYPE_CHECKING:
     from stowplan.scenarios.world import World
 
 
-#: Why pods go.
+#: Why pods are deleted.
 SCALED_DOWN, UPDATED = "scaled down", "updated"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Template:
-    """What a workload's manifest asks for."""
+    """What a workload's manifest specifies."""
 
     workload: str
     kind: str
     #: As an API server would store it.
     pod: Pod
     replicas: int = 1
-    #: Of a Job: how many must run to their end.
+    #: For a Job: the number of pods that must complete.
     completions: int = 1
-    #: Of a StatefulSet: whether a pod waits for the one before it (OrderedReady).
+    #: For a StatefulSet: whether a pod waits for the one before it (OrderedReady).
     ordered: bool = False
-    #: How long a pod must have run until others count on it.
+    #: minReadySeconds.
     min_ready: float = 0.0
-    #: How its pods go over to another template; None: that does not happen.
+    #: How its pods are updated to another template; None: never.
     update: UpdateStrategy | None = None
     lifetime: Distribution | None = None
-    #: The object that default spreading reads, made for a name; None: there is none of this kind.
+    #: Creates the object that default spreading reads, by name; None: there is none of this kind.
     companion: Callable[[str], ApiStruct] | None = None
     #: The claims of a StatefulSet's pod, by the pod's name.
     claims: Callable[[str], Sequence[PersistentVolumeClaim]] | None = None
@@ -65,9 +65,9 @@ class Template:
 
 
 def named_pod(template: Pod, workload: str, name: str, *, owner: OwnerReference | None = None, again: int = 0) -> Pod:
-    """One of many that are alike: they share everything but their names. Two workloads may clash in names only.
+    """One of many equal pods: they share everything but their names. Only names may collide between workloads.
 
-    `again`: how many of that name there were before.
+    `again`: the number of earlier pods of that name.
     """
     metadata = template.metadata
     owners = metadata.owner_references if owner is None else (owner,)
@@ -76,7 +76,7 @@ def named_pod(template: Pod, workload: str, name: str, *, owner: OwnerReference 
 
 
 class Keeper:
-    """One Deployment, ReplicaSet, StatefulSet or Job: it has pods made until there are enough."""
+    """One Deployment, ReplicaSet, StatefulSet or Job: it creates pods until there are enough."""
 
     def __init__(self, world: World, template: Template, name: str, chance: Random) -> None:
         self._world = world
@@ -88,7 +88,7 @@ class Keeper:
         #: Name -> UID.
         self._active: dict[str, str] = {}
         self._completed = 0
-        #: Called whenever one of its pods has begun to run.
+        #: Called whenever one of its pods has started.
         self._on_start: Callable[[], object] | None = None
         self._is_job = template.kind == "Job"
         kind = "ReplicaSet" if template.kind == "Deployment" else template.kind
@@ -109,7 +109,7 @@ class Keeper:
         self._reconcile()
 
     def _begun(self) -> None:
-        """One of its pods has begun to run, and will count as available."""
+        """One of its pods has started, and will become available."""
         self._world.later(self._world.models.controller_delay + self._template.min_ready, self._reconcile)
 
     def _is_available(self, name: str) -> bool:
@@ -169,7 +169,7 @@ class Keeper:
 
 
 class Adopted:
-    """The controllers of pods that the cluster had at the beginning: they make one anew that is lost."""
+    """The controllers of pods in the initial cluster: they recreate lost ones."""
 
     def __init__(self, world: World) -> None:
         self._world = world
@@ -180,7 +180,7 @@ class Adopted:
             self._world.later(self._world.models.controller_delay, partial(self._make, entry))
 
     def finished(self, entry: Entry) -> None:
-        """It has no lifetime, so it never does."""
+        """Never happens without a lifetime."""
 
     def _make(self, entry: Entry) -> None:
         self._made += 1

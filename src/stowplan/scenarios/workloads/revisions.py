@@ -1,4 +1,4 @@
-"""A workload's revisions: the templates that it has had. Its pods say by a label which one they are of."""
+"""A workload's revisions, which are its templates over time. Its pods have a label with their revision."""
 
 from __future__ import annotations
 
@@ -14,25 +14,28 @@ if TYPE_CHECKING:
     from stowplan.scenarios.results.ledger import Entry
     from stowplan.scenarios.workloads.owners import Template
 
-#: As kubectl marks a template whose pods are to be made anew.
+#: kubectl's annotation of a restarted template.
 _RESTARTED = "kubectl.kubernetes.io/restartedAt"
 HASH, REVISION = "pod-template-hash", "controller-revision-hash"
 
 
 class RollsOut(Protocol):
     def roll_out(self, template: Template | None) -> None:
-        """Go over to another template; None: to the same as if it were another one."""
+        """Switch to another template; None: restart the current one."""
 
 
 class Revisions:
     def __init__(self, template: Template, label: str) -> None:
-        """`label`: the one that tells a pod's revision; a workload that is never rolled out goes without."""
+        """`label`: the revision label; "" for a workload that is never rolled out."""
         self._label = label
         self._pods: list[Pod] = []
         self.turn_to(template)
 
     def turn_to(self, template: Template) -> bool:
-        """Make this the current template; whether it is a new revision: one that was there before is that again."""
+        """Set the current template; return whether it is a new revision.
+
+        An earlier template becomes its revision again.
+        """
         self.template = template
         new = template.pod not in self._pods
         if new:
@@ -41,7 +44,7 @@ class Revisions:
         return new
 
     def next_of(self, template: Template | None, now: float) -> Template:
-        """What a rollout turns to."""
+        """The template that a rollout switches to."""
         if template is not None:
             return template
         metadata = self.template.pod.metadata
@@ -51,7 +54,7 @@ class Revisions:
         )
 
     def pod(self, revision: int) -> Pod:
-        """What pods of the revision are made of."""
+        """The pod template of the revision."""
         pod = self._pods[revision]
         if self.template.update is None:
             return pod
@@ -59,5 +62,5 @@ class Revisions:
         return replace(pod, metadata=replace(pod.metadata, labels=labels))
 
     def of(self, entry: Entry | None) -> int:
-        """A pod's revision; one that the API server refused counts as current."""
+        """A pod's revision; one that the API server rejected counts as current."""
         return self.current if entry is None else int(entry.pod.metadata.labels.get(self._label, self.current))

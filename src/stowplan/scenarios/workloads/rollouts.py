@@ -1,4 +1,4 @@
-"""The rollouts of a scenario, made and checked before it begins."""
+"""The rollouts of a scenario, prepared and validated before it starts."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ if TYPE_CHECKING:
     from stowplan.scenarios.definition.schema import Scenario
     from stowplan.scenarios.workloads.owners import Template
 
-#: Kinds that have replicas to be scaled.
+#: Kinds with replicas.
 _SCALED = ("Deployment", "ReplicaSet", "StatefulSet")
 
 
 class Rollout(NamedTuple):
-    #: `RollsOut`s: those that are there when it happens.
+    #: `RollsOut`s that exist at that time.
     keepers: Sequence[Any]
-    #: None: the same template anew.
+    #: None: restart the current template.
     template: Template | None
 
 
@@ -34,7 +34,7 @@ def rollouts_of(
     folder: Path,
     classes: Sequence[PriorityClass],
 ) -> dict[int, Rollout]:
-    """By the number of their event; raise ScenarioError, for what cannot be scaled, too."""
+    """Rollouts by the number of their event; raises ScenarioError, also for workloads that cannot be scaled."""
     specs = {spec.name: spec for spec in scenario.workloads}
     found, problems = {}, Problems()
     for index, event in enumerate(scenario.events):

@@ -1,16 +1,16 @@
-"""Model the StatefulSet controller: pods with stable names, each with claims of its own that outlive it.
+"""Model the StatefulSet controller: pods with stable names, each with persistent claims of its own.
 
-Pods are name-0, name-1 and on; one that is lost is made anew under its name once the old one is gone, with the same
-claims. Scaling down removes the highest numbers and keeps their claims.
+Pods are named name-0, name-1 and so on; a lost one is recreated under its name once the old one is gone, with the same
+claims. Scaling down removes the highest ordinals and keeps their claims.
 
-With `podManagementPolicy: OrderedReady`, the default, there is one move at a time: a pod is made when all those before
-it run, and have for `minReadySeconds`; one is removed when all others run and the one after it is gone. With Parallel
-nobody waits. A pod counts as running from its start-up time until it goes or its node fails.
+With `podManagementPolicy: OrderedReady`, the default, there is one step at a time: a pod is created when all those
+before it have been running for `minReadySeconds`; one is deleted when all others are running and the one after it is
+gone. With Parallel there are no such waits. A pod counts as running from its start until it is deleted or its node
+fails.
 
-A rollout replaces pods from the highest number down to `partition`, each when the one before it is available again
-(`maxUnavailable`: so many at a time). Those below the partition keep the template from before it, when they are lost,
-too. As on a cluster, an ordered set whose new pods do not start goes no further, and is not mended by taking the update
-back.
+A rollout replaces pods from the highest ordinal down to `partition`, each when the one before it is available again
+(`maxUnavailable`: several at a time). Those below the partition keep the previous template, even if they are recreated.
+As on a cluster, an ordered set whose new pods do not start is stuck, and a rollback does not fix it.
 
 Upstream: pkg/controller/statefulset.
 """
@@ -39,14 +39,14 @@ if TYPE_CHECKING:
     from stowplan.scenarios.world import World
 
 _POD_NAME, _INDEX = "statefulset.kubernetes.io/pod-name", "apps.kubernetes.io/pod-index"
-#: Seconds until it is looked again whether a pod of before has gone.
+#: Seconds between checks whether an old pod is gone.
 _AGAIN = 1.0
 
 
 class StatefulKeeper(Keeper):
     def __init__(self, world: World, template: Template, name: str, chance: Random) -> None:
         super().__init__(world, template, name, chance)
-        #: Name -> how many pods of it there were.
+        #: Name -> number of its pods so far.
         self._times: Counter[str] = Counter()
         #: Name -> its spec, with its claims.
         self._specs: dict[str, PodSpec] = {}
@@ -54,7 +54,7 @@ class StatefulKeeper(Keeper):
         self._revisions = Revisions(template, REVISION)
         #: The revision of pods below the partition.
         self._before = 0
-        #: UID of the pod that was removed last.
+        #: UID of the pod that was deleted last.
         self._removed = ""
         if template.ordered or template.update is not None:
             self._on_start = self._begun
@@ -90,7 +90,7 @@ class StatefulKeeper(Keeper):
         return self._world.models.controllers or not self._times[name]
 
     def _remove_last(self, surplus: list[str]) -> None:
-        """Remove the last surplus pod; the next one follows once it is gone."""
+        """Delete the last surplus pod; the next one follows once it is gone."""
         last, failing = surplus[-1], next((name for name in surplus if not self._is_available(name)), None)
         if self._world.ledger.of(self._removed) is not None:
             self._look_again()
@@ -100,7 +100,7 @@ class StatefulKeeper(Keeper):
             self._look_again()
 
     def _replace(self) -> None:
-        # Somebody may also have waited for a pod that is gone now.
+        # Other pods may have waited for this one to go.
         self._world.later(self._world.models.controller_delay, self._reconcile)
 
     # -- rollouts -----------------------------------------------------------------------------------------------------
@@ -109,12 +109,12 @@ class StatefulKeeper(Keeper):
         return self._revisions.of(self._world.ledger.of(self._active[name]))
 
     def _revision_at(self, index: int) -> int:
-        """The revision that a pod of this number should have."""
+        """The revision that a pod with this ordinal should have."""
         update = self._template.update
         return self._before if update is not None and index < update.partition else self._revisions.current
 
     def _advance(self) -> None:
-        """Replace pods of before, from the highest number."""
+        """Replace outdated pods, starting with the highest ordinal."""
         update = self._template.update
         if update is None or update.type_ == ON_DELETE:
             return
@@ -177,7 +177,7 @@ class StatefulKeeper(Keeper):
         try:
             self._world.time.write(Create(obj=claim))
         except AlreadyExists:
-            # The cluster has had it from the beginning.
+            # It exists from the start.
             pass
         except ApiError as error:
             self._world.note(f"workload {self._template.workload}: {error}")

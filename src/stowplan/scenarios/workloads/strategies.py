@@ -1,4 +1,4 @@
-"""How workloads go over to another template: the update strategies of Deployments, StatefulSets and DaemonSets.
+"""Update strategies of Deployments, StatefulSets and DaemonSets.
 
 Upstream: pkg/controller/deployment/util (ResolveFenceposts), pkg/apis/apps/validation.
 """
@@ -19,13 +19,13 @@ ROLLING, RECREATE, ON_DELETE = "RollingUpdate", "Recreate", "OnDelete"
 
 @dataclass(frozen=True)
 class _Kind:
-    """What a kind of workload may say, and what it does if nothing is said."""
+    """The strategies of a kind of workload, and its defaults."""
 
     field: str
     types: tuple[str, ...]
     surge: int | str
     unavailable: int | str
-    #: Whether a percentage of pods that may be unavailable is rounded up.
+    #: Whether a percentage for maxUnavailable is rounded up.
     rounds_up: bool
 
 
@@ -34,7 +34,7 @@ _KINDS = {
     "StatefulSet": _Kind("updateStrategy", (ROLLING, ON_DELETE), 0, 1, rounds_up=False),
     "DaemonSet": _Kind("updateStrategy", (ROLLING, ON_DELETE), 0, 1, rounds_up=True),
 }
-#: Kinds that have a strategy.
+#: Kinds with an update strategy.
 ROLLED = tuple(_KINDS)
 
 
@@ -45,19 +45,19 @@ class UpdateStrategy:
     surge: int | str
     unavailable: int | str
     rounds_up: bool
-    #: Of a StatefulSet: pods with lower numbers keep their template.
+    #: For a StatefulSet: pods with lower ordinals keep their template.
     partition: int = 0
 
     def limits(self, pods: int) -> tuple[int, int]:
-        """(how many pods more than these there may be, how many fewer available ones)."""
+        """(maximum number of additional pods, maximum number of unavailable ones)."""
         surge = _share(self.surge, pods, up=True)
         unavailable = _share(self.unavailable, pods, up=self.rounds_up)
-        # Parity: shares of few pods that both come to nothing would stop the update.
+        # Parity: if both percentages round to zero, the rollout could not proceed.
         return surge, unavailable if surge or unavailable else 1
 
 
 def update_strategy(kind: str, spec: Mapping[str, Any], where: str) -> UpdateStrategy:
-    """Of a workload's spec; raise ScenarioError."""
+    """The strategy in a workload's spec; raises ScenarioError."""
     about = _KINDS[kind]
     where = f"{where}: spec.{about.field}"
     given = _mapping(spec.get(about.field), where)

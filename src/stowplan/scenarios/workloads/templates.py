@@ -1,4 +1,4 @@
-"""From a workload of a scenario to the template of its pods."""
+"""Build the pod templates of a scenario's workloads."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     from stowplan.scenarios.definition.schema import WorkloadSpec
 
 KINDS = ("Pod", "Deployment", "ReplicaSet", "StatefulSet", "DaemonSet", "Job")
-#: What a rollout may change.
+#: Fields that a rollout may change.
 _PATCHED = ("template", "strategy", "updateStrategy", "minReadySeconds")
-#: The default first.
+#: The default comes first.
 _POLICIES = ("OrderedReady", "Parallel")
 _COMPANIONS: dict[str, tuple[type[ApiStruct], str]] = {
     "Deployment": (ReplicaSet, "ReplicaSet"),
@@ -41,9 +41,9 @@ _COMPANIONS: dict[str, tuple[type[ApiStruct], str]] = {
 def template_of(
     spec: WorkloadSpec, folder: Path, classes: Sequence[PriorityClass], *, rolls: bool = False
 ) -> tuple[Template, list[str]]:
-    """The template, and what the user should know of it; raise ScenarioError.
+    """The template, and notes for the user; raises ScenarioError.
 
-    `rolls`: the scenario rolls it out at some time.
+    `rolls`: whether the scenario rolls it out at some time.
     """
     where = f"workloads: {spec.name}"
     manifest = _manifest(spec, folder, where)
@@ -84,7 +84,7 @@ def template_of(
 def patched_template(
     spec: WorkloadSpec, patch: Mapping[str, Any], folder: Path, classes: Sequence[PriorityClass], where: str
 ) -> Template:
-    """The template that a rollout turns to; raise ScenarioError."""
+    """The template that a rollout switches to; raises ScenarioError."""
     manifest = _manifest(spec, folder, f"workloads: {spec.name}")
     of_spec = patch.get("spec")
     others = [f"spec.{name}" for name in of_spec if name not in _PATCHED] if isinstance(of_spec, dict) else ["spec"]
@@ -119,7 +119,7 @@ def _with_name(manifest: dict[str, Any], name: str) -> dict[str, Any]:
 
 
 def _numbers(kind: str, spec: dict[str, Any], where: str) -> tuple[int, int]:
-    """(pods at a time, pods that must run to their end)."""
+    """(parallel pods, pods that must complete)."""
     if kind != "Job":
         return _number(spec.get("replicas"), f"{where}: spec.replicas"), 1
     completions = _number(spec.get("completions"), f"{where}: spec.completions")

@@ -1,8 +1,8 @@
 """Try each authentication method in turn; the first success wins.
 
-A credential that is no good does not end the search, as upstream's union has it: a wrong certificate beside a right
-token is somebody. Only if nothing that was presented is good the request is refused; a request that presents nothing is
-anonymous. What was wrong is logged and not told.
+As in upstream's union, invalid credentials do not end the search: an invalid certificate along with a valid token is
+authenticated. A request is only rejected if all presented credentials are invalid; a request without credentials is
+anonymous. The problem is logged, but not sent to the client.
 
 Upstream: staging/src/k8s.io/apiserver/pkg/authentication/authenticatorfactory/delegating.go, request/union, group,
 pkg/endpoints/filters/authentication.go.
@@ -35,7 +35,7 @@ _log = get_logger(__name__)
 
 class Method(Protocol):
     async def identify(self, headers: Headers, peer: Peer) -> UserInfo | None:
-        """The user; None if nothing was presented that this is about; raise Rejected if it is no good."""
+        """The user; None if there are no credentials of this kind; raises Rejected if they are invalid."""
 
 
 class DelegatedAuthenticator:
@@ -49,7 +49,7 @@ class DelegatedAuthenticator:
         headers: Callable[[], RequestHeaders],
         metrics: ServingMetrics | None = None,
     ) -> None:
-        """`headers` are those that a front proxy speaks by."""
+        """`headers` are those of a front proxy."""
         self._methods = methods
         self._clock = clock
         self._headers = headers

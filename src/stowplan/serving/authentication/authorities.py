@@ -1,7 +1,7 @@
 """Trusted certificate authorities from a file or ConfigMap, reloaded on change.
 
-What replaces them has to be readable. A bundle that is empty or broken is reported, and the one before stays in use:
-nobody shall be locked out, or let in, by half a file.
+Only a valid bundle replaces the previous one. An empty or broken bundle is reported, and the previous one stays in use,
+so that a partially written file neither locks out nor admits anyone.
 
 Upstream: staging/src/k8s.io/apiserver/pkg/server/dynamiccertificates (dynamic_cafile_content.go,
 configmap_cafile_content.go), staging/src/k8s.io/client-go/util/cert/pem.go.
@@ -29,16 +29,16 @@ _NO_CERTIFICATES = "data does not contain any valid RSA or ECDSA certificates"
 
 
 class BundleError(ValueError):
-    """No bundle of authorities; `str()` is upstream's text."""
+    """An invalid bundle of authorities; `str()` is upstream's text."""
 
 
 class Authorities(Protocol):
     def current(self) -> tuple[x509.Certificate, ...]:
-        """Those of now, the same tuple until they change; none if none were ever read."""
+        """The current authorities, the same tuple until they change; empty if none were ever read."""
 
 
 def parse_bundle(pem: bytes, *, name: str) -> tuple[x509.Certificate, ...]:
-    """Read PEM; the name is the source's in messages."""
+    """Parse PEM; the name is that of the source, for messages."""
     if not pem:
         raise BundleError(f"missing content for CA bundle {go_quote(name)}")
     if b"-----BEGIN CERTIFICATE-----" not in pem:
@@ -50,7 +50,7 @@ def parse_bundle(pem: bytes, *, name: str) -> tuple[x509.Certificate, ...]:
 
 
 class Bundle:
-    """The last bundle that could be read."""
+    """The last valid bundle."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -61,7 +61,7 @@ class Bundle:
         return self._certificates
 
     def load(self, pem: bytes) -> None:
-        """Take these from now on; raise BundleError, and keep those before, if they cannot be read."""
+        """Use these from now on; raises BundleError and keeps the previous ones if they are invalid."""
         if pem == self._pem:
             return
         self._certificates = parse_bundle(pem, name=self.name)
@@ -75,12 +75,12 @@ class Bundle:
 
 
 class AuthoritiesFile:
-    """A file that is looked at again as it is needed; raises BundleError if there is nothing to begin with."""
+    """A file that is checked for changes on use; raises BundleError if the initial content is invalid."""
 
     def __init__(self, path: str, *, purpose: str, clock: Callable[[], float]) -> None:
         self._bundle = Bundle(f"{purpose}::{path}")
         self._file = FileContent(path, where=purpose, clock=clock)
-        #: What was looked at last, good or not: each is reported once.
+        #: The last content, valid or not: each is reported once.
         self._seen: bytes | None = None
         try:
             Path(path).read_bytes()

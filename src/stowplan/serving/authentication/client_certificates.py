@@ -1,9 +1,9 @@
 """Authenticate by client certificate: common name and organizations.
 
-The handshake lets every certificate pass, so that a bad one is refused in HTTP. Here OpenSSL builds the chain, from
-what was presented to one authority after the other: each is an anchor of its own, as in Go's pool, also if it is no
-root or shares its name with another. What Go asks beyond OpenSSL is asked of the chain it found: that every issuer may
-sign certificates, that no link is signed with a broken hash, and that nobody in the chain forbids clientAuth.
+The handshake accepts every certificate, so that an invalid one is rejected in HTTP. Here OpenSSL builds the chain from
+the presented certificates to one authority at a time: each is a trust anchor, as in Go's pool, even if it is not a root
+or shares its name with another. What Go requires beyond OpenSSL is checked on the resulting chain: every issuer may
+sign certificates, no link is signed with a broken hash, and no certificate in the chain forbids clientAuth.
 
 Upstream: staging/src/k8s.io/apiserver/pkg/authentication/request/x509; crypto/x509 (Verify) of Go.
 """
@@ -36,13 +36,14 @@ if TYPE_CHECKING:
     from stowplan.serving.authentication.authorities import Authorities
     from stowplan.serving.user import Headers, Peer
 
-#: An authority may certify a user's UID by this attribute of the subject.
+#: An authority may certify a user's UID with this attribute of the subject.
 UID = x509.ObjectIdentifier("1.3.6.1.4.1.57683.2")
 CREDENTIAL_ID = "authentication.kubernetes.io/credential-id"
 
 UNKNOWN_AUTHORITY = "x509: certificate signed by unknown authority"
 WRONG_USAGE = "x509: certificate specifies an incompatible key usage"
-#: Nobody's chain is longer, and a hundred take 20 ms, whoever sends them. Go gives up after a hundred signatures.
+#: Real chains are shorter, and a hundred certificates take 20 ms, whoever sends them. Go's limit is a hundred
+#: signatures.
 MAX_PRESENTED = 10
 
 E = TypeVar("E", bound=x509.ExtensionType)
@@ -50,7 +51,7 @@ E = TypeVar("E", bound=x509.ExtensionType)
 _DER = serialization.Encoding.DER
 _CLIENT_USAGES = frozenset((ExtendedKeyUsageOID.CLIENT_AUTH, ExtendedKeyUsageOID.ANY_EXTENDED_KEY_USAGE))
 _BROKEN_HASHES = ("md5", "sha1")
-#: What reading a part of somebody else's certificate may end with.
+#: Exceptions when parsing a part of a foreign certificate.
 UNREADABLE = (
     ValueError,
     TypeError,
@@ -76,7 +77,7 @@ class ClientCertificates:
         self._expiration = expiration
 
     async def identify(self, headers: Headers, peer: Peer) -> UserInfo | None:
-        """The user of the peer's certificate, None without one; raise Rejected for one that is no good."""
+        """The user of the peer's certificate, None without one; raises Rejected for an invalid one."""
         authorities = self._authorities.current()
         if not peer.certificates or not authorities:
             return None
@@ -93,23 +94,23 @@ class ClientCertificates:
 
 def parsed(der: bytes) -> x509.Certificate:
     try:
-        # What the library warns of would come out on standard error, as often as somebody likes.
+        # The library's warnings would let clients flood standard error.
         with warnings.catch_warnings(action="ignore"):
             certificate = x509.load_der_x509_certificate(der)
             serial = certificate.serial_number
-            # These are parsed when they are first read.
+            # Parsed lazily, so access them here.
             _ = certificate.extensions, certificate.subject
             _ = certificate.not_valid_before_utc, certificate.not_valid_after_utc
     except UNREADABLE as error:
         raise Rejected(f"x509: malformed certificate: {error}") from None
     if serial <= 0:
-        # Go refuses negative ones; zero, which no authority gives, the library warns of and will not read some day.
+        # Go rejects negative ones; for zero, which no authority uses, the library issues a deprecation warning.
         raise Rejected("x509: malformed certificate: its serial number is not positive")
     return certificate
 
 
 def common_name(certificate: x509.Certificate) -> str:
-    """Go takes the last one."""
+    """Go uses the last one."""
     names = _values(certificate, NameOID.COMMON_NAME)
     return names[-1] if names else ""
 
@@ -141,25 +142,28 @@ def _values(certificate: x509.Certificate, oid: x509.ObjectIdentifier) -> list[s
     return [attribute.value for attribute in found if isinstance(attribute.value, str)]
 
 
-# --- is it any good?
+# --- validation
 
 
 def verify(presented: Sequence[bytes], authorities: Sequence[x509.Certificate], *, now: float) -> None:
-    """Raise Rejected unless the first certificate is a client's of one of the authorities; the others may link them."""
+    """Raise Rejected unless the first certificate is a client's of one of the authorities.
+
+    Further certificates may be intermediates.
+    """
     certificates, moment = _looked_at(presented, now)
     _find_chain(certificates, authorities, moment)
 
 
 async def verify_aside(presented: Sequence[bytes], authorities: Sequence[x509.Certificate], *, now: float) -> None:
-    """The same; signatures are checked in a thread, as the event loop that would wait for that renews the lease."""
-    # Not in the thread: how warnings are kept quiet is a matter of the whole process.
+    """Like `verify`, with signatures checked in a thread, because the event loop has to renew the lease."""
+    # Not in the thread: suppressing warnings affects the whole process.
     certificates, moment = _looked_at(presented, now)
     await asyncio.get_running_loop().run_in_executor(_checker(), _find_chain, certificates, authorities, moment)
 
 
 @cache
 def _checker() -> ThreadPoolExecutor:
-    """One thread in order of arrival, so that a flood of certificates delays only certificates."""
+    """One thread, in order of arrival, so that a flood of certificates only delays certificates."""
     return ThreadPoolExecutor(1, "client certificates")
 
 
@@ -207,13 +211,13 @@ def _chain(
     except (crypto.X509StoreContextError, crypto.Error):
         return None
     finally:
-        # What is left in OpenSSL's queue of errors, the next TLS connection would take for its own.
+        # The next TLS connection would mistake an entry left in OpenSSL's error queue for its own.
         lib.ERR_clear_error()
     return [certificate.to_cryptography() for certificate in chain]
 
 
 def _is_sound(signed: x509.Certificate, issuer: x509.Certificate) -> bool:
-    """What Go asks of a link besides the signature."""
+    """Go's requirements for a link besides the signature."""
     try:
         algorithm = signed.signature_hash_algorithm
         constraints = _extension(issuer, x509.BasicConstraints)
@@ -221,8 +225,8 @@ def _is_sound(signed: x509.Certificate, issuer: x509.Certificate) -> bool:
         return False
     if algorithm is not None and algorithm.name in _BROKEN_HASHES:
         return False
-    # The oldest version of certificates has no extensions; OpenSSL takes one of these for an authority only as a root.
-    # Its older releases also take a key's usage for a claim to be one.
+    # Version 1 certificates have no extensions; OpenSSL accepts one of these as an authority only if it is a root. Its
+    # older releases also treat a key usage as a claim to be an authority.
     return constraints.ca if constraints is not None else issuer.version is x509.Version.v1
 
 

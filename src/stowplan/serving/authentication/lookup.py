@@ -1,10 +1,10 @@
 """Authentication settings from ConfigMap kube-system/extension-apiserver-authentication.
 
-It is read once at start and watched from then on; each part of it that can be read replaces the one before. An API
-server that cannot be reached holds up the start for a few seconds at most, if that is tolerated, and is asked again in
-the background. Reading this one object is all the rights that are needed.
+It is read at startup and watched afterwards; each valid part replaces the previous one. An unreachable API server
+delays startup by a few seconds at most, if that is tolerated, and is retried in the background. Permission to read this
+one object is sufficient.
 
-Parity: upstream, once the look at start has failed, never looks for front proxies again.
+Parity: if the lookup at startup failed, upstream never looks for front proxies again.
 
 Upstream: staging/src/k8s.io/apiserver/pkg/server/options/authentication_dynamic_request_header.go,
 pkg/authentication/request/headerrequest/requestheader_controller.go.
@@ -39,7 +39,7 @@ NAME = "extension-apiserver-authentication"
 CLIENT_CA = "client-ca-file"
 PROXY_CA = "requestheader-client-ca-file"
 
-#: What upstream calls whoever reads the front proxies' headers.
+#: Upstream's name of the controller for front-proxy headers.
 _CONTROLLER = "RequestHeaderAuthRequestController"
 
 _RIGHTS_MISSING = (
@@ -54,7 +54,7 @@ class LookupFailed(Exception):
 
 
 class ClusterAuthentication:
-    """Of the parts, only those that are wanted are read: flags may have said the others."""
+    """Reads only the wanted parts: others may be set by flags."""
 
     def __init__(self, api: Api, *, times: Times, wanted: frozenset[str]) -> None:
         """`wanted`: CLIENT_CA, PROXY_CA or both."""
@@ -70,7 +70,7 @@ class ClusterAuthentication:
         return self._headers
 
     async def look(self, *, seconds: float) -> None:
-        """Read it as it is now; that there is none is fine. Raise LookupFailed."""
+        """Read the current version; a missing one is valid. Raises LookupFailed."""
         try:
             found = await answer_within(seconds, self._api.get(ConfigMap, NAME, namespace=NAMESPACE), times=self._times)
         except NotFound:
@@ -82,7 +82,7 @@ class ClusterAuthentication:
         self.take(found)
 
     async def follow(self) -> None:
-        """Read it as it changes, until cancelled."""
+        """Follow changes until cancelled."""
         watch = ListWatch(
             self._api,
             ConfigMap,
@@ -100,7 +100,7 @@ class ClusterAuthentication:
             self._log_controllers("Shutting down")
 
     def _log_controllers(self, doing: str) -> None:
-        """Tell that the parts are followed from now on, or no longer; upstream has a controller for each."""
+        """Log that the parts are followed from now on, or no longer; upstream has a controller for each."""
         for bundle in self._bundles.values():
             _log.info(f"{doing} controller", name=bundle.name)
         if PROXY_CA in self._bundles:
@@ -125,7 +125,7 @@ class ClusterAuthentication:
 
     def _changed(self, changes: Sequence[Change[ConfigMap]]) -> None:
         for change in changes:
-            # What a deleted one said stays believed, until another says otherwise.
+            # The content of a deleted ConfigMap stays valid until it is replaced.
             if change.new is not None:
                 self.take(change.new)
 

@@ -1,10 +1,10 @@
 """Authenticate by front-proxy headers.
 
-Headers are believed only from a peer whose certificate an authority of front proxies vouches for, and whose common name
-is allowed. From everybody else they mean nothing, and no page gets to see them.
+Headers are only trusted from a peer whose certificate is signed by an authority of front proxies, and whose common name
+is allowed. From all others they are ignored, and hidden from pages.
 
-Upstream: staging/src/k8s.io/apiserver/pkg/authentication/request/headerrequest/requestheader.go,
-request/x509 (Verifier), pkg/endpoints/filters/authentication.go.
+Upstream: staging/src/k8s.io/apiserver/pkg/authentication/request/headerrequest/requestheader.go, request/x509
+(Verifier), pkg/endpoints/filters/authentication.go.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class RequestHeaders:
-    """Which headers say what; names are compared without regard to case."""
+    """The names of the headers, case-insensitive."""
 
     usernames: tuple[str, ...] = ()
     uids: tuple[str, ...] = ()
     groups: tuple[str, ...] = ()
     extra_prefixes: tuple[str, ...] = ()
-    #: Common names of front proxies; empty: any that the authorities vouch for.
+    #: Common names of front proxies; empty: any that is signed by the authorities.
     allowed_names: tuple[str, ...] = ()
 
     def speak_of_a_user(self, header: str) -> bool:
@@ -62,7 +62,7 @@ class FrontProxy:
         self._wall_clock = wall_clock
 
     async def identify(self, headers: Headers, peer: Peer) -> UserInfo | None:
-        """The user that a front proxy asserts; None if it names none; raise Rejected for other peers."""
+        """The user that a front proxy asserts; None if there is none; raises Rejected for other peers."""
         authorities = self._authorities.current()
         if not peer.certificates or not authorities:
             return None
@@ -87,7 +87,7 @@ def _user(headers: Headers, names: RequestHeaders) -> UserInfo | None:
 
 
 def _first(headers: Headers, names: Sequence[str]) -> str:
-    """Of each header the first value counts, and of these the first that is not empty."""
+    """The first non-empty value among the headers' first values."""
     return readable(next((value for name in names if (value := headers.get(name))), ""))
 
 
@@ -102,7 +102,7 @@ def _extra(headers: Headers, prefixes: Sequence[str]) -> dict[str, tuple[str, ..
 
 
 def _unescaped(key: str) -> str:
-    """Percent-encoding away, unless it is none: then the key is taken as it is."""
+    """Decode percent-encoding; an invalid one is kept unchanged."""
     pieces = key.split("%")[1:]
     if any(len(piece) < 2 or not _is_hex(piece[:2]) for piece in pieces):
         return readable(key)
@@ -114,7 +114,7 @@ def _is_hex(text: str) -> bool:
 
 
 def without(headers: Headers, *spoken_of: RequestHeaders, names: Sequence[str] = ()) -> Headers:
-    """The headers but for some, and for those that say who somebody is."""
+    """The headers without these, and without those that identify a user."""
     dropped = {name.lower() for name in names}
     return CIMultiDictProxy(
         CIMultiDict(

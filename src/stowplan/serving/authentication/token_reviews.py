@@ -1,10 +1,9 @@
 """TokenReview requests, with short-lived caching.
 
-No token is kept: answers lie under digests with a key of this process, and messages leave the token out, should
-anybody have put it in.
+Tokens are not stored: cache keys are digests with a key of this process, and messages are stripped of the token.
 
-Parity: upstream does not keep a no that comes with a text, and kube-apiserver gives one with each; here a client that
-repeats a wrong token costs the API server one review in ten seconds, not one for each request.
+Parity: upstream does not cache a rejection with a message, and kube-apiserver always sends one; here a client that
+repeats an invalid token causes one review in ten seconds, not one per request.
 
 Upstream: staging/src/k8s.io/apiserver/plugin/pkg/authenticator/token/webhook, pkg/authentication/token/cache.
 """
@@ -29,21 +28,21 @@ if TYPE_CHECKING:
 
 _log = get_logger(__name__)
 
-#: Seconds for all tries together.
+#: Timeout in seconds for all tries together.
 TIMEOUT = 10.0
 
-#: Shorter ones can be guessed, and are in any text by chance.
+#: Shorter ones can be guessed, and occur in any text by chance.
 _SHORTEST_SECRET = 8
 
 
 class ReviewedTokens:
-    """`close` it."""
+    """Must be closed."""
 
     def __init__(
         self, reviewer: Reviewer, *, kept_for: float, key: bytes, times: Times, metrics: ServingMetrics | None = None
     ) -> None:
         self._reviewer = reviewer
-        #: Secret, and another one in each process: nobody can work out under what a token's answer lies.
+        #: Secret and unique per process, so that nobody can compute the cache key of a token.
         self._key = key
         self._times = times
         self._metrics = TokenCacheMetrics(metrics, clock=times.clock)

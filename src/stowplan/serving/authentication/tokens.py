@@ -1,7 +1,7 @@
 """Authenticate by bearer token, from the Authorization header or a WebSocket protocol.
 
-Browsers cannot set headers for a WebSocket; they offer the token as one of the protocols they speak, encoded. A scheme
-other than Bearer is no credential for us. A token that nobody has is refused, never taken for no token at all.
+Browsers cannot set headers for a WebSocket; they offer the encoded token as one of their protocols. Schemes other than
+Bearer are ignored. An unknown token is rejected, and never treated as a missing one.
 
 Upstream: staging/src/k8s.io/apiserver/pkg/authentication/request/bearertoken, request/websocket/protocol.go.
 """
@@ -28,9 +28,9 @@ INVALID = "invalid bearer token"
 
 class TokenOwners(Protocol):
     async def owner_of(self, token: str, *, source: str) -> UserInfo | None:
-        """Of a token that came from this host; None if it is nobody's.
+        """The owner of a token sent by this host; None if it is unknown.
 
-        Raise Rejected with what is wrong with it, or why that could not be found out.
+        Raises Rejected with the problem, or why the review failed.
         """
 
 
@@ -60,13 +60,13 @@ async def _owner(owners: TokenOwners, token: str, peer: Peer) -> UserInfo:
 
 
 def bearer_token(headers: Headers) -> str:
-    """Only one space may stand before it; what follows it after another is ignored."""
+    """Exactly one space may precede it; anything after a second one is ignored."""
     parts = readable(headers.get("Authorization", "")).strip().split(" ", 2)
     return parts[1] if len(parts) > 1 and parts[0].lower() == "bearer" else ""
 
 
 def web_socket_token(headers: Headers) -> str:
-    """Raise Rejected for a request that offers a token in no way that can be understood."""
+    """Raises Rejected for a malformed token protocol."""
     if not _is_web_socket(headers):
         return ""
     offered = [protocol.strip() for value in headers.getall(PROTOCOLS, ()) for protocol in value.split(",")]
@@ -75,13 +75,13 @@ def web_socket_token(headers: Headers) -> str:
         raise Rejected("multiple base64.bearer.authorization tokens specified")
     token = _decoded(encoded[0]) if encoded else ""
     if token and len(offered) == 1:
-        # The server has to choose one of the protocols, and that must not be the token.
+        # The server has to select a protocol, which must not be the token.
         raise Rejected("missing additional subprotocol")
     return token
 
 
 def without_token(headers: Headers) -> list[str]:
-    """The protocols that are offered besides a token."""
+    """The offered protocols without the token."""
     offered = [protocol.strip() for value in headers.getall(PROTOCOLS, ()) for protocol in value.split(",")]
     return [protocol for protocol in offered if not protocol.startswith(_TOKEN_PROTOCOL)]
 

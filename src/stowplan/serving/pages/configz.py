@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def configz_page(configuration: Callable[[], dict[str, Any]]) -> Page:
-    """`configuration` gives a KubeSchedulerConfiguration with its kind and apiVersion."""
+    """`configuration` returns a KubeSchedulerConfiguration with kind and apiVersion."""
 
     def page(request: Request) -> Response:
         return Response(as_json({"componentconfig": configuration()}), content_type=JSON, headers=NO_SNIFF)

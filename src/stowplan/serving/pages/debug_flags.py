@@ -47,7 +47,7 @@ def _index(request: Request) -> Response:
 
 
 def _level(given: str) -> int:
-    """ValueError in Go's words."""
+    """ValueError with Go's text."""
     if not (given.isascii() and given.isdigit()):
         raise ValueError(f"strconv.ParseUint: parsing {go_quote(given)}: invalid syntax")
     level = int(given) if len(given) < 20 else _LARGEST + 1

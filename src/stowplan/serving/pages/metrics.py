@@ -16,7 +16,7 @@ from stowplan.serving.requests.messages import Page, Request, Response, text
 if TYPE_CHECKING:
     from multidict import CIMultiDictProxy
 
-#: From what is accepted to a content type and a body.
+#: Accept header -> content type and body.
 Render = Callable[[str], tuple[str, bytes] | Awaitable[tuple[str, bytes]]]
 
 _LEVEL = 1
@@ -29,7 +29,7 @@ def metrics_page(
     shown: Callable[[], bool] = lambda: True,
     process_start: float | None = None,
 ) -> Page:
-    """`reset` is what DELETE does; the page is empty unless it is `shown`."""
+    """`reset` is called for DELETE; the page is empty unless it is `shown`."""
     headers = () if process_start is None else (("Process-Start-Time-Unix", str(int(process_start))),)
 
     async def page(request: Request) -> Response:

@@ -34,21 +34,21 @@ _MEDIA_TYPES = (JSON, YAML, PLAIN_TEXT)
 
 @dataclass(frozen=True, kw_only=True)
 class ProcessStatus:
-    """What /statusz tells."""
+    """The content of /statusz."""
 
     #: Seconds since the epoch.
     start_time: float
-    #: What runs it: upstream's field is called goVersion.
+    #: The Python version; the field is named goVersion, like upstream's.
     runtime_version: str
     binary_version: str
     emulation_version: str
-    #: That are listed; only their first parts are shown.
+    #: The listed paths; only their first parts are shown.
     paths: Sequence[str]
 
 
 def flagz_page(flags: Callable[[], Mapping[str, str]], *, chance: Callable[[], float]) -> Page:
-    """`flags` gives every flag as it is written."""
-    # Parity: one separator for the life of the process here, one a request in /statusz.
+    """`flags` returns every flag with its value."""
+    # Parity: one separator per process here, one per request in /statusz.
     separator = _separator(chance)
 
     def page(request: Request) -> Response:
@@ -111,7 +111,7 @@ def _folders(paths: Iterable[str]) -> list[str]:
 
 
 def _form(request: Request, kind: str) -> Form:
-    """NotAcceptable, unless it is text, or this kind in one of its versions."""
+    """NotAcceptable, unless text, or a version of this kind, is requested."""
     accept = request.headers.get("Accept", "")
     if not accept.strip():
         return Form(PLAIN_TEXT)

@@ -1,11 +1,11 @@
 """CPU profiles: a thread samples the others and attributes their CPU time.
 
-The kernel says how much CPU time a thread has used; where the thread is at the end of a period stands for all of the
-period. A thread that waits is charged nothing, so the profile shows work and no waiting. The look is at a moment at
-which Python can be interrupted: time in long calls into C is charged to the Python line that made the call.
+The kernel reports the CPU time of a thread; the thread's location at the end of a period represents the whole period. A
+waiting thread is charged nothing, so the profile shows work only. Samples are taken where Python can be interrupted:
+time in long C calls is charged to the Python line that made the call.
 
-A look needs the interpreter's lock, and an event loop gives that away wherever it waits: left to itself, the sampler
-would see nothing but the loop's own wait. So while it samples, the interpreter lets others have the lock much sooner.
+A sample needs the interpreter lock, which an event loop only releases where it waits: without further measures, the
+sampler would only see that wait. So the interpreter's switch interval is shortened during sampling.
 
 Upstream: runtime/pprof's StartCPUProfile, which a timer signal drives.
 """
@@ -22,14 +22,14 @@ from stowplan.serving.profiling.pprof import Profile, stack_of
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-#: Seconds between two looks; Go's are as long.
+#: Seconds between two samples, as in Go.
 PERIOD = 0.01
-#: Seconds that a look may be late, as `sys.setswitchinterval` takes them.
+#: Maximum delay of a sample in seconds, for `sys.setswitchinterval`.
 _LATE = 0.0001
 
 
 class CpuSampler:
-    """Samples from `start` to `stop`; `busy` tells the CPU seconds of a thread by its ident."""
+    """Samples from `start` to `stop`; `busy` returns the CPU seconds of a thread by its ident."""
 
     def __init__(self, *, period: float = PERIOD, busy: Callable[[int], float] | None = None) -> None:
         self._period = period
@@ -48,7 +48,7 @@ class CpuSampler:
         self._thread.start()
 
     def stop(self) -> Profile:
-        """End it, which takes a period at most; what was found."""
+        """Stop, within a period, and return the samples."""
         self._stopped.set()
         self._thread.join()
         sys.setswitchinterval(self._switch_interval)
@@ -56,15 +56,15 @@ class CpuSampler:
         return self._profile
 
     def _run(self) -> None:
-        # What was used before does not count.
+        # Earlier usage does not count.
         self.look()
         while not self._stopped.wait(self._period):
             self.look()
 
     def look(self) -> None:
-        """Charge all threads but our own."""
+        """Charge all threads except for our own."""
         own = threading.get_ident()
-        # A thread has a frame as long as it lives: its clock is there as well.
+        # A thread with a frame is alive, so its clock exists.
         for ident, frame in sys._current_frames().items():
             if ident == own:
                 continue
@@ -76,7 +76,7 @@ class CpuSampler:
 
 
 def cpu_seconds(ident: int) -> float:
-    """CPU time of a thread that lives; where the system cannot tell, time as such."""
+    """CPU time of a living thread; where the system does not support that, wall time."""
     if not hasattr(time, "pthread_getcpuclockid"):
         return time.perf_counter()
     return time.clock_gettime(time.pthread_getcpuclockid(ident))

@@ -1,11 +1,11 @@
 """Heap profiles.
 
-Python remembers of no object where it was made, unless it traces allocations, which makes everything slower. So there
-are two answers. At once: objects by type, those that the garbage collector knows, with their own sizes. Over some
-seconds (`?seconds=N`): allocations are traced for that long, and what was made meanwhile and is still there is told
-by the lines that made it, as `heap` of a Go program does. If tracing is on anyway (PYTHONTRACEMALLOC), that counts.
-Hundreds of thousands of allocations take seconds to be summed up, in which a lease is to be renewed: a thread does it,
-when tracing has ended.
+Python does not record where an object was allocated unless it traces allocations, which slows everything down. So there
+are two kinds of profiles. Immediately: objects by type, of those that the garbage collector tracks, with their own
+sizes. Over some seconds (`?seconds=N`): allocations are traced, and those that are still alive at the end are
+attributed to the lines that made them, like `heap` of a Go program. If tracing is already on (PYTHONTRACEMALLOC), its
+data is used. Aggregating hundreds of thousands of allocations takes seconds, during which the lease has to be renewed:
+it is done in a thread, after tracing has ended.
 
 Upstream: runtime/pprof's profiles `heap` and `allocs`.
 """
@@ -23,22 +23,22 @@ from stowplan.serving.profiling.pprof import Frame, Profile
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-#: Frames that are kept of an allocation.
+#: Recorded frames per allocation.
 _FRAMES = 16
-#: Objects that are counted between two pauses: a few milliseconds' worth.
+#: Objects counted between two pauses: a few milliseconds' worth.
 _AT_A_TIME = 10_000
 
 _TYPES = (("inuse_objects", "count"), ("inuse_space", "bytes"))
 
 
 async def objects_by_type(*, pause: Callable[[], Awaitable[object]]) -> Profile:
-    """Containers and instances; what has no references to others (numbers, texts, arrays) the collector ignores."""
+    """Containers and instances; the collector does not track objects without references (numbers, strings, arrays)."""
     profile = Profile(*_TYPES, period=("space", "bytes", 1))
     numbers: dict[type, list[int]] = {}
     known = gc.get_objects()
     for begin in range(0, len(known), _AT_A_TIME):
         for obj in known[begin : begin + _AT_A_TIME]:
-            # Not `obj.__class__`, which may be anybody's code.
+            # Not `obj.__class__`, which may run user code.
             of_type = numbers.setdefault(type(obj), [0, 0])
             of_type[0] += 1
             of_type[1] += sys.getsizeof(obj, 0)
@@ -46,7 +46,7 @@ async def objects_by_type(*, pause: Callable[[], Awaitable[object]]) -> Profile:
     del known
     for kind, (count, size) in numbers.items():
         profile.add((Frame(f"{kind.__module__}.{kind.__qualname__}"),), count, size)
-    profile.comments.append("objects by type, without what they refer to; ?seconds=N tells where memory is taken")
+    profile.comments.append("objects by type, without referenced ones; ?seconds=N shows where memory is allocated")
     if frozen := gc.get_freeze_count():
         profile.comments.append(f"{frozen} objects that were there at the start are not among them")
     return profile
@@ -57,7 +57,7 @@ def tracing() -> bool:
 
 
 async def traced_for(seconds: float, *, sleep: Callable[[float], Awaitable[object]]) -> Profile:
-    """What is allocated from now on and still there at the end."""
+    """Allocations from now on that are still alive at the end."""
     tracemalloc.start(_FRAMES)
     try:
         await sleep(seconds)
@@ -70,14 +70,14 @@ async def traced_for(seconds: float, *, sleep: Callable[[float], Awaitable[objec
 
 
 async def traced() -> Profile:
-    """What was allocated since tracing began, and is still there."""
+    """Allocations since tracing began that are still alive."""
     return await asyncio.to_thread(_summed, tracemalloc.take_snapshot())
 
 
 def _summed(snapshot: tracemalloc.Snapshot) -> Profile:
     profile = Profile(*_TYPES, period=("space", "bytes", 1))
     for statistic in snapshot.statistics("traceback"):
-        # Oldest frame first there, innermost first here; functions are not remembered, lines are.
+        # There the oldest frame is first, here the innermost; only lines are recorded, not functions.
         frames = tuple(
             Frame(_name(one.filename, one.lineno), one.filename, 0, one.lineno) for one in reversed(statistic.traceback)
         )

@@ -2,11 +2,11 @@
 
     profile?seconds=N   CPU time by stack
     goroutine           tasks of the event loop, and threads (debug=1: as text, 2: one by one)
-    heap, allocs        objects by type; ?seconds=N: what is allocated meanwhile, by line
+    heap, allocs        objects by type; ?seconds=N: allocations during that time, by line
     threadcreate        threads
-    block, mutex        empty: one event loop does all the work, so nobody waits for anybody's lock
-    trace               no equivalent, and says so
-    symbol              no addresses are ever given out, so there are none to look up
+    block, mutex        empty: one event loop does all the work, so there is no lock contention
+    trace               not supported, and says so
+    symbol              there are no addresses to look up
 
 One profile at a time: two would measure each other.
 
@@ -36,12 +36,12 @@ _BINARY = "application/octet-stream"
 _NO_SNIFF = ("X-Content-Type-Options", "nosniff")
 
 _INDEX = {
-    "allocs": "objects by type; with ?seconds=N what is allocated meanwhile and stays, by line",
+    "allocs": "objects by type; with ?seconds=N live allocations made meanwhile, by line",
     "block": "empty: nothing here waits for a lock (see profile and goroutine for what keeps the event loop)",
     "goroutine": "stacks of all tasks of the event loop and of all threads; debug=1 or 2 for text",
     "heap": "as allocs",
     "mutex": "empty, as block",
-    "profile": "CPU time by stack, over ?seconds=N (30 unless told otherwise)",
+    "profile": "CPU time by stack, over ?seconds=N (default 30)",
     "symbol": "nothing: profiles carry their names with them",
     "threadcreate": "threads, with where they are now",
     "trace": "not available: Python has no execution trace",
@@ -90,7 +90,7 @@ class Profiling:
         try:
             await self._sleep(seconds)
         finally:
-            # Also when whoever asked has gone.
+            # Even if the client is gone.
             profile = sampler.stop()
             self._measuring = False
         return _gzipped(profile, "profile")
@@ -112,7 +112,8 @@ class Profiling:
         return _gzipped(profile, name)
 
 
-# -- answers that need nothing ----------------------------------------------------------------------------------------
+# -- constant responses
+# ---------------------------------------------------------------------------------------------------
 
 
 def _to_index(request: Request) -> Response:
@@ -168,7 +169,7 @@ def _gzipped(profile: Profile, name: str) -> Response:
 
 
 def _refused(status: int, why: str) -> Response:
-    # Go's tools look for the header.
+    # Go's tools check for the header.
     return Response(f"{why}\n".encode(), status=status, headers=(_NO_SNIFF, ("X-Go-Pprof", "1")))
 
 
@@ -177,10 +178,10 @@ def _busy(why: str) -> Response:
 
 
 def _seconds(request: Request) -> float:
-    """0 if none are named; Go takes what it cannot read for that as well."""
+    """0 by default; Go treats invalid values the same way."""
     try:
         seconds = float(request.first("seconds", "0"))
     except ValueError:
         return 0.0
-    # Not a number is none.
+    # NaN counts as missing.
     return min(seconds, _MAX_SECONDS) if seconds > 0 else 0.0

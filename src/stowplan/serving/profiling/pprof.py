@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 
 
 class Frame(NamedTuple):
-    """A place in the code."""
+    """A code location."""
 
     function: str
     file: str = ""
-    #: Where the function begins.
+    #: The first line of the function.
     start: int = 0
     line: int = 0
 
@@ -37,17 +37,17 @@ def place(code: CodeType, line: int | None) -> Frame:
 
 
 def _module_of(code: CodeType) -> str:
-    """By the file: a code object does not know its module, and a frame's may be gone."""
+    """Derived from the file: a code object does not have its module, and its frame may be gone."""
     folder, _, file = code.co_filename.rpartition("/")
     name = file.removesuffix(".py")
     if name == "__init__":
         return folder.rpartition("/")[2]
-    # What comes with the interpreter is in "<frozen runpy>".
+    # Frozen modules are named "<frozen runpy>".
     return name.strip("<>").rpartition(" ")[2]
 
 
 def stack_of(frame: FrameType | None, *, deepest: int = 128) -> Stack:
-    """Where a thread is; `deepest` frames at most."""
+    """The stack of a thread, with at most `deepest` frames."""
     return tuple(place(code, line) for code, line in _walk(frame, deepest))
 
 
@@ -66,14 +66,14 @@ class Profile:
         self.samples: defaultdict[tuple[Stack, tuple[tuple[str, str], ...]], list[int]] = defaultdict(
             lambda: [0] * len(types)
         )
-        #: For people: pprof shows them with -comments, and above reports.
+        #: Shown by pprof with -comments, and above reports.
         self.comments: list[str] = []
         #: Seconds.
         self.began = 0.0
         self.lasted = 0.0
 
     def add(self, stack: Stack, *values: int, labels: tuple[tuple[str, str], ...] = ()) -> None:
-        """Equal stacks with equal labels are summed up."""
+        """Equal stacks with equal labels are summed."""
         known = self.samples[stack, labels]
         for i, value in enumerate(values):
             known[i] += value
@@ -100,7 +100,7 @@ class _Encoder:
         comments = [self._string(comment) for comment in profile.comments]
         if comments:
             parts.append(packed_field(13, comments))
-        # Last, as all of the above have put their texts into it.
+        # Last, because the parts above add to the string table.
         parts += [text_field(6, text) for text in self._strings]
         return b"".join(parts)
 

@@ -1,7 +1,7 @@
 """Stacks of all threads and tasks.
 
-A task that waits is a chain of coroutines, each awaiting the next; the innermost one says what it waits for. Tasks are
-what goroutines are in Go, and are shown as those.
+A waiting task is a chain of coroutines, each awaiting the next; the innermost one shows what it waits for. Tasks are
+presented as goroutines.
 
 Upstream: runtime/pprof's profiles `goroutine` and `threadcreate`.
 """
@@ -23,13 +23,13 @@ _DEEPEST = 128
 
 
 def task_stack(task: asyncio.Task[Any]) -> Stack:
-    """Innermost frame first; the one that runs now shows no more than its own coroutine."""
+    """Innermost frame first; for the running task only its own coroutine."""
     frames: list[Frame] = []
     awaited: Any = task.get_coro()
     while awaited is not None and len(frames) < _DEEPEST:
         code = _first(awaited, "cr_code", "gi_code", "ag_code")
         if code is None:
-            # A future, or an iterator in C: nothing of it can be seen.
+            # A future, or an iterator in C, which cannot be inspected.
             break
         frame = _first(awaited, "cr_frame", "gi_frame", "ag_frame")
         frames.append(place(code, code.co_firstlineno if frame is None else frame.f_lineno))
@@ -42,7 +42,7 @@ def _first(of: Any, *names: str) -> Any:
 
 
 def tasks(loop: asyncio.AbstractEventLoop | None = None) -> list[tuple[str, Stack]]:
-    """(name, stack) of each task of an event loop; None: the one that runs."""
+    """(name, stack) of each task of an event loop; None: the running loop."""
     return sorted((task.get_name(), task_stack(task)) for task in asyncio.all_tasks(loop))
 
 
@@ -60,7 +60,7 @@ def profile_of(found: Iterable[tuple[str, Stack]], what: str) -> Profile:
 
 
 def counted_text(found: Iterable[tuple[str, Stack]], what: str) -> str:
-    """Equal stacks once, the most frequent first."""
+    """Distinct stacks with counts, the most frequent first."""
     numbers: defaultdict[Stack, int] = defaultdict(int)
     for _, stack in found:
         numbers[stack] += 1
@@ -71,7 +71,7 @@ def counted_text(found: Iterable[tuple[str, Stack]], what: str) -> str:
 
 
 def single_text(found_tasks: Iterable[tuple[str, Stack]], found_threads: Iterable[tuple[str, Stack]]) -> str:
-    """Every stack by itself, with its name."""
+    """Every stack separately, with its name."""
     lines: list[str] = []
     for kind, found in (("task", found_tasks), ("thread", found_threads)):
         for name, stack in found:

@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
 
 async def read_body(request: BaseRequest, *, limit: int, seconds: float, sleep: Sleep) -> bytes:
-    """The whole body; an ApiError when it is too large or malformed, TimeoutError when it does not arrive in time.
+    """The whole body; an ApiError if it is too large or malformed, TimeoutError if it does not arrive in time.
 
-    After an error the connection cannot be used again: what the client sends next is not understood.
+    After an error the connection must not be reused, as it is out of sync.
     """
     content = request.content
     if content.exception() is not None:
@@ -53,7 +53,7 @@ async def _read_chunks(request: BaseRequest, limit: int) -> bytes:
 
 
 def _invite_body(request: BaseRequest) -> None:
-    """Answer a client that waits to hear whether its body is wanted."""
+    """Respond to a client that sent Expect: 100-continue."""
     if request.transport is not None and request.headers.get("Expect", "").lower() == "100-continue":
         request.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
 

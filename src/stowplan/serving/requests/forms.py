@@ -1,6 +1,6 @@
 """Content negotiation by the Accept header.
 
-The first clause, by weight, that can be served wins. A person's tool gets JSON with indentation.
+The first clause, by weight, that can be served wins. Interactive tools get indented JSON.
 
 Upstream: staging/src/k8s.io/apiserver/pkg/endpoints/handlers/negotiation, handlers/responsewriters;
 github.com/munnerz/goautoneg.
@@ -30,7 +30,7 @@ YAML = "application/yaml"
 PLAIN_TEXT = "text/plain"
 
 _dumper = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
-#: Clauses of a header that are looked at.
+#: Maximum number of clauses that are parsed.
 _MAX_CLAUSES = 100
 _PEOPLE = ("curl", "Wget", "Mozilla/5.0")
 _TRUE = ("1", "t", "T", "true", "TRUE", "True")
@@ -38,7 +38,7 @@ _TRUE = ("1", "t", "T", "true", "TRUE", "True")
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """The kind of object to turn the answer into."""
+    """The kind of object to convert the response to."""
 
     group: str = ""
     version: str = ""
@@ -53,7 +53,7 @@ class Form:
 
     @property
     def kind(self) -> str:
-        """The kind to turn the answer into; "" for the object as it is."""
+        """The kind; "" for the unconverted object."""
         return "" if self.target is None else self.target.kind
 
     @property
@@ -71,19 +71,19 @@ class Form:
         if self.media_type == YAML:
             return as_yaml(obj)
         body = as_json(obj)
-        # Parity: only the compact form ends in a newline.
+        # Parity: only the compact form ends with a newline.
         return msgspec.json.format(body, indent=2) if self.pretty else body + b"\n"
 
 
 def as_json(obj: Any) -> bytes:
-    """As Go writes it: nothing in it can be taken for a tag."""
+    """As encoded by Go, with HTML characters escaped."""
     body = msgspec.json.encode(obj)
     return body.replace(b"&", rb"\u0026").replace(b"<", rb"\u003c").replace(b">", rb"\u003e")
 
 
 @dataclass(frozen=True, slots=True)
 class Clause:
-    """One of the forms that an Accept header names."""
+    """A clause of an Accept header."""
 
     type: str
     subtype: str
@@ -107,7 +107,7 @@ class Clause:
 
 
 def negotiate(accept: str, media_types: Collection[str], *, allows: Callable[[str, Clause], bool]) -> Form:
-    """NotAcceptable unless `allows` one of the media types, with the parameters of the clause that asks for it."""
+    """NotAcceptable unless `allows` accepts a media type, with the parameters of its clause."""
     for clause in clauses(accept):
         for media_type in media_types:
             if clause.covers(media_type) and allows(media_type, clause):
@@ -117,7 +117,7 @@ def negotiate(accept: str, media_types: Collection[str], *, allows: Callable[[st
 
 
 def clauses(header: str) -> list[Clause]:
-    """What is asked for, the best first."""
+    """The clauses, best first."""
     return sorted(_clauses(header), key=lambda clause: clause.rank)
 
 
@@ -142,7 +142,7 @@ def _quality(text: str) -> float:
 
 
 def wants_pretty(asked: str, user_agent: str) -> bool:
-    """Whether a person reads the answer: `?pretty=` says so, or it is for a browser or a command-line tool."""
+    """Whether a person reads the response: because of `?pretty=`, or of the client's user agent."""
     return asked in _TRUE if asked else user_agent.startswith(_PEOPLE)
 
 
@@ -153,7 +153,7 @@ def status_object(status: Status) -> dict[str, Any]:
 
 
 def error_response(error: ApiError, headers: Headers, query: Mapping[str, list[str]]) -> Response:
-    """Tell why as a Status object, even to those who want something else."""
+    """The error as a Status object, even for clients that request something else."""
     pretty = wants_pretty(query.get("pretty", [""])[0], headers.get("User-Agent", ""))
     form = Form(pretty=pretty)
     if accept := headers.get("Accept"):
@@ -168,7 +168,7 @@ def error_response(error: ApiError, headers: Headers, query: Mapping[str, list[s
 
 
 def error_headers(error: ApiError) -> tuple[tuple[str, str], ...]:
-    # Names that somebody made up are in the text of a 403.
+    # The text of a 403 contains names from the request.
     headers = NO_SNIFF if error.status.code == 403 else ()
     if error.retry_after_seconds > 0:
         headers = (*headers, ("Retry-After", str(error.retry_after_seconds)))

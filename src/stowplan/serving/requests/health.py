@@ -1,7 +1,7 @@
 """Health checks, together or individually.
 
-Whoever asks for the group learns which checks fail, not why: the page is open to everybody. The log has the reasons,
-and so has the page of the one check.
+The group's page, which is public, only shows which checks fail. The reasons are in the log, and on the page of each
+check.
 
 Upstream: staging/src/k8s.io/apiserver/pkg/server/healthz.
 """
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 log = get_logger(__name__)
 
-#: What is wrong, None if nothing is.
+#: The problem, None if healthy.
 Check = Callable[[], str | None]
 
 
@@ -33,7 +33,7 @@ class Observer(Protocol):
 
 class HealthChecks:
     def __init__(self, name: str, checks: Mapping[str, Check], *, observer: Observer | None = None) -> None:
-        """`name` is the group: healthz, livez, readyz. A group without checks answers that it is there."""
+        """`name` is the group: healthz, livez, readyz. A group without checks is healthy."""
         self._name = name
         if not checks:
             log.v(5).info("No default health checks specified. Installing the ping handler.")
@@ -44,7 +44,7 @@ class HealthChecks:
 
     @property
     def pages(self) -> dict[str, Page]:
-        """The group's page and one for each check, by path."""
+        """The group's page and one per check, by path."""
         path = f"/{self._name}"
         return {path: self._group, **{f"{path}/{name}": _page_of(check) for name, check in self._checks.items()}}
 
@@ -83,6 +83,6 @@ def _page_of(check: Check) -> Page:
 
 
 def check_answer(check: Check) -> Response:
-    """Answer about one check: those who may see it are told why it fails."""
+    """The page of one check, which shows why it fails."""
     reason = check()
     return text("ok") if reason is None else refusal(f"internal server error: {reason}", 500)

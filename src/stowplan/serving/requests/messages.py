@@ -1,8 +1,8 @@
 """Request and response types of pages, independent of sockets.
 
-The server reads a request to its end, finds out who sends it and whether they may, and only then asks
-the page; what the page returns is sent with the headers that every response has. A page that refuses
-raises an `ApiError`; one that raises anything else is answered for with 500, and logged.
+The server reads the whole request, authenticates and authorizes it, and then calls the page; the common headers are
+added to the page's response. A page refuses a request by raising an `ApiError`; any other exception becomes a 500 and
+is logged.
 
 Upstream: net/http's Handler, behind staging/src/k8s.io/apiserver/pkg/server/config.go (DefaultBuildHandlerChain).
 """
@@ -25,7 +25,7 @@ JSON = "application/json"
 
 #: Headers of every response.
 ALWAYS = {"Cache-Control": "no-cache, private", "Server": "stowplan"}
-#: Of texts that repeat what somebody sent: no browser shall take them for a page.
+#: For texts that contain input, so that no browser treats them as a page.
 NO_SNIFF = (("X-Content-Type-Options", "nosniff"),)
 
 
@@ -40,10 +40,10 @@ class Request:
     path: str
     user: UserInfo
     query: Mapping[str, list[str]] = field(default_factory=dict)
-    #: Without those that carry credentials.
+    #: Without credentials.
     headers: CIMultiDictProxy[str] = field(default_factory=_no_headers)
     body: bytes = b""
-    #: The sender's address, without the port.
+    #: The client's address, without the port.
     remote: str = ""
 
     def first(self, name: str, default: str = "") -> str:
@@ -61,7 +61,7 @@ class Response:
 
 @dataclass(frozen=True)
 class Stream:
-    """An answer without a known end, sent as fast as the client reads; its page ends it when the server is to stop."""
+    """A response of unknown length, sent as fast as the client reads; its page ends it at shutdown."""
 
     pieces: AsyncGenerator[bytes, None]
     content_type: str
@@ -78,5 +78,5 @@ def text(body: str, *, status: int = 200, headers: tuple[tuple[str, str], ...] =
 
 
 def refusal(message: str, status: int) -> Response:
-    """Upstream: net/http's Error, a line of text that no browser takes for anything else."""
+    """Upstream: net/http's Error, a line of plain text."""
     return text(f"{message}\n", status=status, headers=NO_SNIFF)

@@ -1,14 +1,14 @@
 """aiohttp's server protocol with our limits.
 
-A request that is no HTTP, or whose head is too long, never reaches a handler; aiohttp would log a traceback. Here
-`refuse` says what the client gets, and the log has one line at most. An exception out of our own handler is a
-bug: it is logged with its traceback and answered with 500.
+For invalid HTTP, or a head that is too long, aiohttp would log a traceback without calling a handler. Here `refuse`
+returns the response, and there is at most one log line. An exception of our own handler is a bug: it is logged with its
+traceback and becomes a 500.
 
-Nor does aiohttp mind a client that does not read what it asked for, one that takes its time to ask, or one whose
-body stops making sense half-way: all would keep their connection. Here the first is cut off once the connection's
-buffer has been full for too long, whatever was being sent; the second after a time; the third learns that its body
-is malformed. And heads of requests that are each short enough can together be more than there is memory for, without
-anybody having said who they are: of those who sent more than a little, the one that sends more is cut off then.
+aiohttp also lets clients keep their connection that do not read the response, send a request slowly, or send a
+malformed body. Here the first is disconnected once the connection's buffer has been full for too long; the second after
+a timeout; the third is told that its body is malformed. Many heads that are each short enough can together exhaust
+memory before any client is authenticated: beyond a limit, a client that has sent more than a little and sends more is
+disconnected.
 
 Upstream: net/http (ReadHeaderTimeout, MaxHeaderBytes); staging/src/k8s.io/apiserver/pkg/server/filters/wrap.go.
 """
@@ -39,7 +39,7 @@ _LITTLE = 16 * 1024
 
 
 class Timer:
-    """Does something later, unless it is stopped."""
+    """Runs a callback later, unless it is stopped."""
 
     __slots__ = ("_sleep", "_task")
 
@@ -81,7 +81,7 @@ class HttpServer(web.Server):
         max_heads_bytes: int | None = None,
         **kwargs: Any,
     ) -> None:
-        """`refuse` answers with a status where the handler cannot: for what is no HTTP, and for its own failures."""
+        """`refuse` returns the response for a status if the handler cannot: for invalid HTTP, and for its failures."""
         super().__init__(self._handle, **kwargs)
         self._handler = handler
         self.refuse = refuse
@@ -90,7 +90,7 @@ class HttpServer(web.Server):
         self.head_timeout = head_timeout
         self.max_head_bytes = max_head_bytes
         self.max_heads_bytes = max_heads_bytes
-        #: Of all connections: bytes of heads that came and are not answered.
+        #: Over all connections: bytes of heads that are not answered yet.
         self.heads_bytes = 0
 
     def __call__(self) -> HttpConnection:
@@ -121,32 +121,32 @@ class HttpConnection(RequestHandler):
     def __init__(self, server: HttpServer, **kwargs: Any) -> None:
         super().__init__(server, **kwargs)
         self._server = server
-        #: Runs while the client has more to read than is kept for it.
+        #: Runs while the client has more to read than fits into its buffer.
         self._patience = Timer(server.sleep)
-        #: Runs while the head of a request is awaited.
+        #: Runs while the head of a request is incomplete.
         self._head_timer = Timer(server.sleep)
         self._head_bytes = 0
         #: Its share of the server's `heads_bytes`.
         self._held = 0
-        #: Bytes that came since the last head was complete, its end included.
+        #: Bytes received since, and including the end of, the last complete head.
         self._since_head = 0
-        #: Of the request that came last.
+        #: Of the last request.
         self._body = EMPTY_PAYLOAD
-        #: Whether the client left an answer unread for too long.
+        #: Whether the client did not read a response for too long.
         self.cut_off = False
-        #: Whether it is known who sent the request that is under way, and that they may send it.
+        #: Whether the current request is authenticated and authorized.
         self.is_let_in = False
 
     @property
     def busy(self) -> bool:
-        """Whether a request has come that is not answered yet."""
+        """Whether there is an unanswered request."""
         if self._messages or self._request_count == 0:
             return bool(self._messages)
         return self._waiter is None or self._waiter.done()
 
     @property
     def awaits_client(self) -> bool:
-        """Whether nothing happens until the client sends or reads something."""
+        """Whether the next step is the client's."""
         return not self.busy or not self._body.is_eof() or self._patience.runs
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -159,7 +159,7 @@ class HttpConnection(RequestHandler):
         self._hold(-self._held)
         super().connection_lost(exc)
 
-    # The client does not read
+    # Clients that do not read
 
     def pause_writing(self) -> None:
         super().pause_writing()
@@ -174,7 +174,7 @@ class HttpConnection(RequestHandler):
         if self.transport is not None:
             self.transport.abort()
 
-    # The client does not ask, or not to the end
+    # Clients that do not send a complete request
 
     def _await_head(self) -> None:
         if self._server.head_timeout is not None:
@@ -205,14 +205,14 @@ class HttpConnection(RequestHandler):
             self._await_head()
 
     def _refuse_head(self) -> None:
-        """As aiohttp does it for what it finds itself."""
+        """Same as aiohttp's handling of errors that it finds itself."""
         error = _ErrInfo(status=_TOO_LARGE, exc=LineTooLong(b"", self._head_bytes), message="the head is too large")
         self._messages.append((error, EMPTY_PAYLOAD))
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
         self._head_timer.stop()
 
-    # All clients together ask for too much
+    # Too much data from all clients together
 
     def _hold(self, size: int) -> None:
         server = self._server
@@ -220,16 +220,16 @@ class HttpConnection(RequestHandler):
         server.heads_bytes += size
         limit = server.max_heads_bytes
         if limit is not None and server.heads_bytes > limit and self._held > _LITTLE and self.transport is not None:
-            log.debug("too much is asked at once: a connection was cut off that had sent %d bytes", self._held)
+            log.debug("too many pending request headers: closed a connection that had sent %d bytes", self._held)
             self.transport.abort()
 
     def answered(self) -> None:
-        """What was held of requests is free again, but for the beginning of the next one."""
+        """Release what was held for requests, except for the start of the next one."""
         if not self._messages:
             self._hold(min(self._since_head - self._held, 0))
 
     def ended_by_client(self) -> bool:
-        """Whether something is still to be answered to a client that sends no more."""
+        """Whether there are unanswered requests of a client that has closed its side."""
         self._break_off_bodies()
         if not self.busy:
             return False
@@ -237,17 +237,17 @@ class HttpConnection(RequestHandler):
         return True
 
     def _break_off_bodies(self) -> None:
-        """No more of them will come."""
+        """End incomplete bodies."""
         bodies = [body for _, body in self._messages]
         if self._current_request is not None:
             bodies.append(self._current_request.content)
         for body in bodies:
             if not body.is_eof():
                 body.set_exception(RequestPayloadError("malformed"))
-                # For those who only wait for the end before they close.
+                # For waiters that only wait for the end before they close.
                 body.feed_eof()
 
-    # Nobody can answer
+    # Failures of the handler
 
     def handle_error(
         self,
@@ -257,7 +257,7 @@ class HttpConnection(RequestHandler):
         message: str | None = None,
     ) -> StreamResponse:
         if isinstance(exc, ConnectionError):
-            # Whoever asked is gone: there is nobody to tell.
+            # The client is gone.
             raise exc
         if isinstance(exc, LineTooLong) and self._server.max_head_bytes is not None:
             status = _TOO_LARGE
@@ -266,7 +266,7 @@ class HttpConnection(RequestHandler):
         else:
             log.error("a request failed: %s", request, exc_info=exc)
         if request.writer.output_size > 0:
-            # Part of an answer is out: nothing can be added that would be understood.
+            # The response was partially sent: nothing can be added.
             raise ConnectionResetError("the answer was broken off")
         response = self._server.refuse(status, _first_line(message))
         response.force_close()
@@ -277,5 +277,5 @@ class HttpConnection(RequestHandler):
 
 
 def _first_line(message: str | None) -> str:
-    """What the parser said, without the bytes it shows below."""
+    """The parser's message, without the bytes that it quotes."""
     return (message or "").strip().partition("\n")[0].rstrip(":")[:200]

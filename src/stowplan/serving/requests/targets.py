@@ -1,6 +1,6 @@
 """Parse a request target into path and query parameters.
 
-What is malformed is the caller's to refuse: the secure port and an API server answer in different words.
+Callers reject malformed ones: the secure port and an API server have different messages.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ _BAD_ESCAPE = re.compile(r"%(?![0-9A-Fa-f]{2})")
 
 
 def bad_escape(raw: str) -> str:
-    """The first escape that is none, as far as it goes (`%zz`, `%`); "" if all are well-formed."""
+    """The first malformed escape (`%zz`, `%`); "" if there is none."""
     found = _BAD_ESCAPE.search(raw)
     return "" if found is None else raw[found.start() : found.start() + 3]
 

@@ -1,7 +1,7 @@
 """One-line description of a certificate for the log.
 
-Upstream: staging/src/k8s.io/apiserver/pkg/server/dynamiccertificates/util.go; its lines end with the present time,
-which ours have in front.
+Upstream: staging/src/k8s.io/apiserver/pkg/server/dynamiccertificates/util.go; its lines end with the current time,
+which our log lines start with.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from stowplan.api.field_errors import go_quote
 if TYPE_CHECKING:
     from datetime import datetime
 
-#: The others by their numbers in dots; upstream has numbers of its own for those.
+#: Others as dotted numbers; upstream has numbers of its own for those.
 _USAGES = {ExtendedKeyUsageOID.CLIENT_AUTH: "client", ExtendedKeyUsageOID.SERVER_AUTH: "serving"}
 
 
@@ -38,7 +38,7 @@ def _usages_and_names(certificate: x509.Certificate) -> tuple[list[str], list[st
     try:
         extensions = certificate.extensions
     except ValueError:
-        # Broken ones keep nobody from using the rest.
+        # Broken extensions do not prevent using the rest.
         return [], []
     usages: list[str] = []
     names: list[str] = []

@@ -1,7 +1,7 @@
 """Create certificates for authorities and servers.
 
-Keys are elliptic-curve ones, made in a millisecond, unless whoever checks them may know RSA only. `cryptography` is
-imported only when something is made.
+Keys are elliptic-curve keys, generated in a millisecond, unless clients may only support RSA. `cryptography` is only
+imported when something is generated.
 
 Upstream: staging/src/k8s.io/client-go/util/cert (GenerateSelfSignedCertKey), util/keyutil.
 """
@@ -31,16 +31,16 @@ SLACK = datetime.timedelta(hours=1)
 
 @dataclass(frozen=True, slots=True)
 class KeyPair:
-    """A certificate, followed by those that vouch for it, and its key: PEM."""
+    """A certificate with its intermediates, and its key: PEM."""
 
     certificate: bytes
     key: bytes = field(repr=False)
 
 
 def self_signed(names: Sequence[str], *, wall_clock: float) -> KeyPair:
-    """A certificate for these names by an authority that nobody else knows and whose key is forgotten.
+    """A certificate for these names by a temporary authority, whose key is discarded.
 
-    As upstream's its key is RSA (some 50 ms): cipher suites that are asked for may have nothing else.
+    Like upstream's, its key is RSA (about 50 ms): the configured cipher suites may require it.
     """
     from cryptography.hazmat.primitives.asymmetric import rsa
 
@@ -172,12 +172,12 @@ def pem_key(key: PrivateKey) -> bytes:
 
 
 def write_private(path: Path, data: bytes) -> None:
-    """Write a file that only its owner can read, all of it or nothing."""
+    """Write a file atomically, readable by its owner only."""
     write_whole(path, data, mode=0o600)
 
 
 def write_whole(path: Path, data: bytes, *, mode: int) -> None:
-    """Write a file, all of it or nothing."""
+    """Write a file atomically."""
     descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
         with os.fdopen(descriptor, "wb") as file:

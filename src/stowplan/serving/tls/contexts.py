@@ -1,10 +1,10 @@
 """Server TLS contexts: one per certificate.
 
-It is decided by the name that the client asks for, else by the address it came to. Names given for a certificate
-win over those that are in one, and a whole name over a wildcard.
+The context is selected by the client's SNI name, else by the local address. Names configured for a certificate take
+precedence over those in one, and exact names over wildcards.
 
-Client certificates are asked for and taken as they come: whether one is any good is found out when a request
-comes with it. So a stale one is answered with 401, as upstream does, and not with a torn connection.
+Client certificates are requested but not verified in the handshake: they are checked with the request. So an expired
+one is answered with 401, like upstream, instead of a failed handshake.
 
 Upstream: staging/src/k8s.io/apiserver/pkg/server/dynamiccertificates/named_certificates.go, tlsconfig.go; Go's
 crypto/tls (getCertificate).
@@ -34,11 +34,11 @@ class IdentitySource(Protocol):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """For which it is; none: those in the certificate."""
+        """Its names; empty: those in the certificate."""
 
     @property
     def generation(self) -> int:
-        """Moves when there is another identity."""
+        """Changes with the identity."""
 
     def refresh(self) -> None: ...
 
@@ -68,7 +68,7 @@ class TlsContexts:
         self._contexts = self._build()
 
     def of_connection(self, local_address: str) -> SSL.Context:
-        """The context to begin with; it gives way to another once the client has said whom it looks for."""
+        """The initial context; replaced after the client has sent SNI."""
         for source in self._sources:
             source.refresh()
         generations = self._now()
@@ -83,7 +83,7 @@ class TlsContexts:
         default, *named = [self._context(source.identity) for source in self._sources]
         implicit: dict[str, SSL.Context] = {}
         explicit: dict[str, SSL.Context] = {}
-        # The first of two that want the same name has it.
+        # The first source with a name wins.
         for source, context in reversed(list(zip(self._sources[1:], named, strict=True))):
             if source.names:
                 explicit |= dict.fromkeys(source.names, context)
@@ -97,7 +97,7 @@ class TlsContexts:
 
     def _context(self, identity: Identity) -> SSL.Context:
         context = SSL.Context(SSL.TLS_SERVER_METHOD)
-        # Nothing is kept between connections: a resumed one would come without its client's certificates.
+        # No session resumption: a resumed connection would lack its client's certificates.
         context.set_options(
             SSL.OP_NO_TICKET | SSL.OP_NO_COMPRESSION | SSL.OP_NO_RENEGOTIATION | SSL.OP_CIPHER_SERVER_PREFERENCE
         )
@@ -115,7 +115,7 @@ class TlsContexts:
 
 
 class _Chooser:
-    """Turns to the certificate of the name that a client asks for."""
+    """Switches to the certificate of the SNI name."""
 
     def __init__(self, contexts: _Contexts) -> None:
         self._contexts = contexts

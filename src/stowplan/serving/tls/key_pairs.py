@@ -1,9 +1,8 @@
 """Certificates of the secure port, reloaded while it is open.
 
-A pair is read from two files whenever they look different from the last time: at the next connection, so there is
-nothing to wait for and no task that polls. Looking costs two calls of stat, which follow links: mounted secrets are
-replaced by turning one. What does not belong together, or is half written, is reported once, and the pair before
-stays in use.
+A pair is read from two files whenever their metadata has changed, which is checked on each connection, so there is no
+polling. The check costs two calls of stat, which follow links: mounted secrets are replaced by switching a link. An
+inconsistent or partially written pair is reported once, and the previous pair stays in use.
 
 Upstream: staging/src/k8s.io/apiserver/pkg/server/dynamiccertificates, pkg/server/options/serving.go.
 """
@@ -40,23 +39,23 @@ _Signature = tuple[int, int, int, int] | int
 
 @dataclass(frozen=True, kw_only=True)
 class CertificateFiles:
-    #: Paths; the certificate's file goes on with those that vouch for it.
+    #: Paths; the certificate's file includes its intermediates.
     certificate: str
     key: str
-    #: Host names that it is for, `*.` in front of them allowed, and addresses; none: those in the certificate.
+    #: Host names, optionally starting with `*.`, and addresses; empty: those in the certificate.
     names: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
 class Identity:
-    """A pair that was read and fits together."""
+    """A valid pair."""
 
     certificates: tuple[x509.Certificate, ...]
     key: RSAPrivateKey | EllipticCurvePrivateKey | Ed25519PrivateKey = field(repr=False)
 
     @property
     def own_names(self) -> list[str]:
-        """Host names in the certificate; addresses are none."""
+        """Host names in the certificate, without addresses."""
         leaf = self.certificates[0]
         common = [str(one.value) for one in leaf.subject.get_attributes_for_oid(x509.NameOID.COMMON_NAME)]
         try:
@@ -75,7 +74,7 @@ def _is_host_name(name: str) -> bool:
 
 
 def read_identity(pair: KeyPair) -> Identity:
-    """ValueError, without a byte of the key in it, unless certificate and key fit together."""
+    """ValueError, without any part of the key, unless certificate and key match."""
     if b"-----BEGIN CERTIFICATE-----" not in pair.certificate:
         raise ValueError("tls: failed to find any PEM data in certificate input")
     if b"-----BEGIN" not in pair.key:
@@ -97,9 +96,9 @@ def read_identity(pair: KeyPair) -> Identity:
 
 
 class FixedIdentity:
-    """One that stays as it is."""
+    """A constant identity."""
 
-    #: Moves when there is another one.
+    #: Changes with the identity.
     generation = 0
     names: tuple[str, ...] = ()
 
@@ -107,19 +106,19 @@ class FixedIdentity:
         self.identity = read_identity(pair)
 
     def refresh(self) -> None:
-        """Nothing can be new."""
+        """No-op."""
 
 
 class IdentityFiles:
-    """One that is replaced by writing to its files."""
+    """An identity that is reloaded from its files."""
 
     def __init__(self, files: CertificateFiles, *, purpose: str, wall_clock: Callable[[], float]) -> None:
-        """ServingError if there is nothing to begin with."""
+        """Raises ServingError if the initial files are invalid."""
         if not files.certificate or not files.key:
             raise ServingError("missing filename for serving cert")
         self.names = tuple(name.lower() for name in files.names)
         self.generation = 0
-        #: As upstream's log calls it.
+        #: The name in upstream's log.
         self._name = f"{purpose}::{files.certificate}::{files.key}"
         self._files = files
         self._wall_clock = wall_clock
@@ -128,7 +127,7 @@ class IdentityFiles:
         self._tell()
 
     def refresh(self) -> None:
-        """Take what is new in the files, if it can be used."""
+        """Reload changed files, if they are valid."""
         signatures = self._signatures()
         if signatures == self._seen:
             return
@@ -182,7 +181,7 @@ def _tell_of(leaf: x509.Certificate, name: str) -> None:
 
 
 def _signature(path: str) -> _Signature:
-    """What differs once a file was written to or replaced."""
+    """Changes when a file is written or replaced."""
     try:
         found = os.stat(path)
     except OSError as error:
@@ -193,7 +192,7 @@ def _signature(path: str) -> _Signature:
 def generated_identity(
     directory: str, *, bind_address: str, wall_clock: Callable[[], float]
 ) -> FixedIdentity | IdentityFiles:
-    """One of our own making; with a directory it is kept there, and taken from there the next time."""
+    """Generate an identity; with a directory it is stored there, and reused the next time."""
     if not directory:
         made = FixedIdentity(_generate(bind_address, wall_clock()))
         log.v(0).plain("Generated self-signed cert in-memory")

@@ -1,7 +1,7 @@
 """Map Go's TLS names to OpenSSL's.
 
-What OpenSSL lacks is said in one warning at the start: those who ask for RC4 get everything else they asked for. But
-nothing is loosened: where nothing of what was asked for remains, the server does not start.
+Unsupported values are reported in one warning at startup: a list with RC4 applies without it. But restrictions are
+never loosened: if no requested value is supported, the server does not start.
 
 Upstream: staging/src/k8s.io/component-base/cli/flag/ciphersuites_flag.go, tls_flag.go; Go's crypto/tls.
 """
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from OpenSSL import SSL
 
-# Parity: pyOpenSSL's own interface sets one curve at most. This is what it calls below.
+# Parity: pyOpenSSL's own interface sets at most one curve. It calls this below.
 from OpenSSL._util import lib
 
 from stowplan.klog.logger import get_logger
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 log = get_logger(__name__)
 
-#: Those of TLS 1.3 are all on, always, whatever is asked for; so are they in Go.
+#: Cipher suites of TLS 1.3 are always all enabled, as in Go.
 _TLS_13 = ("TLS_AES_128_GCM_SHA256", "TLS_AES_256_GCM_SHA384", "TLS_CHACHA20_POLY1305_SHA256")
 _SECURE = {
     "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256": "ECDHE-ECDSA-AES128-GCM-SHA256",
@@ -60,7 +60,7 @@ VERSIONS = {
     "VersionTLS12": SSL.TLS1_2_VERSION,
     "VersionTLS13": SSL.TLS1_3_VERSION,
 }
-#: By the numbers that the flag takes.
+#: By the numbers in the flag.
 _CURVES = {
     23: "P-256",
     24: "P-384",
@@ -74,17 +74,17 @@ _CURVES = {
 
 @dataclass(frozen=True, kw_only=True)
 class TlsOptions:
-    #: Go's names; none: the usual ones.
+    #: Go's names; empty: the defaults.
     cipher_suites: Sequence[str] = ()
     #: Empty: TLS 1.2.
     min_version: str = ""
-    #: Numbers of Go's CurveID; none: OpenSSL's choice.
+    #: Numbers of Go's CurveID; empty: OpenSSL's defaults.
     curves: Sequence[int] = ()
 
 
 @dataclass(frozen=True)
 class TlsParameters:
-    """The same as OpenSSL takes it."""
+    """The options in OpenSSL's terms."""
 
     min_version: int
     ciphers: bytes
@@ -98,14 +98,14 @@ class TlsParameters:
 
 
 def tls_parameters(options: TlsOptions) -> TlsParameters:
-    """ServingError, with upstream's words, for what does not exist or leaves nothing."""
+    """ServingError, with upstream's text, for unknown values, or if nothing remains."""
     min_version = _version(options.min_version)
     ciphers = _ciphers(options.cipher_suites)
     if not ciphers:
-        # Only those of TLS 1.3 were asked for.
+        # Only those of TLS 1.3 were requested.
         min_version, ciphers = SSL.TLS1_3_VERSION, list(_SECURE.values())
     if min_version < SSL.TLS1_2_VERSION:
-        # What these versions sign with is below what OpenSSL bears by default.
+        # The signatures of these versions are below OpenSSL's default security level.
         ciphers = [*ciphers, "@SECLEVEL=0"]
     return TlsParameters(min_version, ":".join(ciphers).encode(), _curves(options.curves))
 
@@ -154,7 +154,7 @@ def _curves(numbers: Sequence[int]) -> bytes:
     _tell_of_missing("curves", [str(number) for number in numbers if number not in available])
     if not available:
         raise ServingError(f"OpenSSL has none of the curves {', '.join(map(str, numbers))}")
-    # The order of the flag does not count: Go has one of its own, the hybrids first.
+    # The order of the flag is ignored: Go has its own, with the hybrids first.
     order = sorted(available, key=lambda number: (number < 4587, number != 4588, number != 29, number))
     return ":".join(available[number] for number in order).encode()
 

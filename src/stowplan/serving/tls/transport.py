@@ -1,13 +1,13 @@
 """TLS in memory between an asyncio transport and the HTTP protocol.
 
-asyncio's own TLS wants every client certificate verified in the handshake, or none asked for; here they are asked for
-and handed on as they are (`contexts.py`). So this is an asyncio protocol below and a transport above:
+asyncio's own TLS either verifies client certificates in the handshake or does not request any; here they are requested
+and passed on unverified (`contexts.py`). So this is an asyncio protocol below and a transport above:
 
     TCP transport  <->  TlsConnection (ciphertext | OpenSSL | plaintext)  <->  TlsTransport  <->  HttpConnection
 
-Backpressure passes through both ways: what is written goes to the TCP transport at once, which tells when it has too
-much. The steps of a handshake are made in a thread; all else is quick. A client that sends nonsense, nothing, or plain
-HTTP costs one line of the log at v5.
+Backpressure works in both directions: writes go to the TCP transport immediately, which signals when its buffer is
+full. The steps of a handshake run in a thread; everything else is fast. A client that sends garbage, nothing, or plain
+HTTP costs one log line at v5.
 
 Upstream: Go's crypto/tls and net/http (tlsHandshakeTimeout, badRequestError for plain HTTP).
 """
@@ -32,13 +32,13 @@ if TYPE_CHECKING:
 
 log = get_logger(__name__)
 
-#: Bytes to take from OpenSSL, or to give to it, at a time.
+#: Bytes to exchange with OpenSSL at a time.
 _PORTION = 64 * 1024
-#: How much of a record says what it is, and how plain HTTP begins.
+#: The part of a record that identifies it, and plain HTTP.
 _RECORD_HEAD = 5
 _PLAIN_HTTP = (b"GET /", b"HEAD ", b"POST ", b"PUT /", b"OPTIO", b"DELET", b"PATCH", b"CONNE", b"TRACE")
 _PLAIN_ANSWER = b"HTTP/1.0 400 Bad Request\r\n\r\nClient sent an HTTP request to an HTTPS server.\n"
-#: Seconds that a client has for the rest, once its connection was closed by either side.
+#: Seconds for the client to finish after either side closed the connection.
 _CLOSING = 5.0
 #: extra_info of the transport: the client's certificates as DER, its own first.
 PEER_CERTIFICATES = "peer_certificates"
@@ -53,7 +53,7 @@ class OpenConnections:
 
     def __init__(self, *, most: int) -> None:
         self._most = most
-        #: In the order in which they came.
+        #: In order of arrival.
         self._all: dict[TlsConnection, None] = {}
         self._none = asyncio.Event()
         self._none.set()
@@ -73,7 +73,7 @@ class OpenConnections:
         return True
 
     def _make_room(self) -> bool:
-        # Never those in a handshake first: among them is whoever has just come to ask.
+        # Never one in a handshake first: it may be the newest client.
         waiting = next((one for one in self._all if one.awaits_client or not one.is_let_in), None)
         if waiting is None:
             return False
@@ -105,14 +105,14 @@ class TlsConnection(asyncio.Protocol):
         self._open = open_connections
         self._handshake_timeout = handshake_timeout
         self._timer = Timer(sleep)
-        #: What came before it could be told what it is; None once it can.
+        #: Data received before its kind is known; None afterwards.
         self._begun: bytes | None = b""
         self._http: HttpConnection | None = None
         #: A step of the handshake, in its thread.
         self._step: asyncio.Future[None] | None = None
         self._closing = False
 
-    # From the TCP transport
+    # Callbacks of the TCP transport
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._tcp = cast("asyncio.Transport", transport)
@@ -120,7 +120,7 @@ class TlsConnection(asyncio.Protocol):
             log.v(2).info("Too many connections: one more was closed", srcIP=_address_of(self._tcp))
             self.abort()
             return
-        # Kept beside the connection, which may turn to another one: OpenSSL goes on calling this one's callbacks.
+        # Keep a reference, as the connection may switch to another context: OpenSSL still calls this one's callbacks.
         self._context = self._contexts.of_connection(host_of(self._tcp.get_extra_info("sockname")))
         self._tls = SSL.Connection(self._context, None)
         self._tls.set_accept_state()
@@ -150,7 +150,7 @@ class TlsConnection(asyncio.Protocol):
         self._feed(data)
 
     def eof_received(self) -> bool:
-        """Keep the connection for what is still to be answered, for a while: most who end it are gone."""
+        """Keep the connection for unanswered requests, for a while: most such clients are gone."""
         if self._http is None:
             if not self._closing:
                 self._handshake_failed("EOF")
@@ -168,20 +168,20 @@ class TlsConnection(asyncio.Protocol):
         if self._http is not None:
             self._http.resume_writing()
 
-    # Through OpenSSL
+    # OpenSSL
 
     def _feed(self, data: bytes) -> None:
         self._tls.bio_write(data)
         if self._http is not None:
             self._work(self._receive)
             return
-        # It signs, which takes a while, and anybody may ask for it. Nobody else touches the connection meanwhile.
+        # It signs, which is slow and can be triggered by anyone. The connection is not used otherwise meanwhile.
         self._tcp.pause_reading()
         self._step = asyncio.get_running_loop().run_in_executor(_shaker(), self._tls.do_handshake)
         self._step.add_done_callback(self._stepped)
 
     def _stepped(self, step: asyncio.Future[None]) -> None:
-        """As much of the handshake is done as could be."""
+        """A step of the handshake has ended."""
         self._step = None
         if self._closing or step.cancelled():
             return
@@ -217,7 +217,7 @@ class TlsConnection(asyncio.Protocol):
         self._http.connection_made(TlsTransport(self, self._tcp, _certificates_of(self._tls)))
 
     def _receive(self) -> None:
-        """Hand on all that can be read; ends with one of OpenSSL's exceptions."""
+        """Deliver all readable data; ends with one of OpenSSL's exceptions."""
         assert self._http is not None
         while not self._closing:
             self._http.data_received(self._tls.recv(_PORTION))
@@ -237,14 +237,14 @@ class TlsConnection(asyncio.Protocol):
         self._end()
 
     def _flush(self) -> None:
-        """Send what OpenSSL has to say."""
+        """Send OpenSSL's output."""
         while not self._tcp.is_closing():
             try:
                 self._tcp.write(self._tls.bio_read(_PORTION))
             except SSL.WantReadError:
                 return
 
-    # From the transport above
+    # Calls of the transport above
 
     @property
     def closing(self) -> bool:
@@ -260,7 +260,7 @@ class TlsConnection(asyncio.Protocol):
             self._broken(error)
 
     def close(self) -> None:
-        """Say goodbye, and wait a little for the client to take what was sent."""
+        """Send close_notify, and wait a little for the client to read the rest."""
         if self._closing:
             return
         try:
@@ -293,7 +293,7 @@ class TlsConnection(asyncio.Protocol):
         self.abort()
 
     def end_if_idle(self) -> None:
-        """Close it unless a request is under way."""
+        """Close it unless a request is in progress."""
         if self._http is None:
             self.abort()
         elif not self._http.busy:
@@ -301,7 +301,7 @@ class TlsConnection(asyncio.Protocol):
 
 
 class TlsTransport(asyncio.Transport):
-    """What HTTP writes to: plain bytes."""
+    """The plaintext transport for HTTP."""
 
     def __init__(self, connection: TlsConnection, tcp: asyncio.Transport, certificates: tuple[bytes, ...]) -> None:
         super().__init__({PEER_CERTIFICATES: certificates})
@@ -346,7 +346,7 @@ class TlsTransport(asyncio.Transport):
 
 @cache
 def _shaker() -> ThreadPoolExecutor:
-    """One thread for the handshakes of all: a crowd of them keeps neither the lease nor answers waiting."""
+    """One thread for all handshakes, so that many of them delay neither the lease nor responses."""
     return ThreadPoolExecutor(1, "TLS handshakes")
 
 
@@ -354,7 +354,7 @@ def _certificates_of(tls: SSL.Connection) -> tuple[bytes, ...]:
     leaf = tls.get_peer_certificate()
     if leaf is None:
         return ()
-    # A server gets the others without the client's own.
+    # For a server this excludes the client's own.
     return tuple(_der(one) for one in (leaf, *(tls.get_peer_cert_chain() or ())))
 
 
@@ -363,7 +363,7 @@ def _der(certificate: crypto.X509) -> bytes:
 
 
 def host_of(address: Any) -> str:
-    """Without the mapping of IPv4 into IPv6 that sockets of both families show."""
+    """Without the IPv4-mapped prefix of dual-stack sockets."""
     return str(address[0]).removeprefix("::ffff:") if address else ""
 
 
@@ -372,7 +372,7 @@ def _address_of(tcp: asyncio.Transport) -> str:
 
 
 def address_text(address: Any) -> str:
-    """Render a socket's address as Go does: `127.0.0.1:10259`, `[::1]:10259`."""
+    """A socket address in Go's format: `127.0.0.1:10259`, `[::1]:10259`."""
     if not address:
         return ""
     host = host_of(address)
@@ -380,7 +380,7 @@ def address_text(address: Any) -> str:
 
 
 def _reason_of(error: SSL.Error) -> str:
-    """OpenSSL's last word on it."""
+    """OpenSSL's last error."""
     queue = error.args[0] if error.args else None
     if isinstance(queue, list) and queue:
         return str(queue[-1][-1])

@@ -2,7 +2,7 @@
 
 All kinds share the metadata rules and have one rule for names; each kind has a function for creates and one for
 updates. They run after defaults and strategies. For custom resources only metadata is validated here, the rest by their
-schema; for inert kinds only metadata is validated.
+schema; of inert kinds those that people deploy are validated, of the others only metadata.
 
 Upstream: pkg/apis/*/validation, called by pkg/registry/*/strategy.go.
 """
@@ -15,7 +15,9 @@ from typing import TYPE_CHECKING
 from stowplan_cluster.apiserver.rbac import GROUP
 from stowplan_cluster.apiserver.validation import (
     access,
+    autoscalers,
     claims,
+    cron_jobs,
     data,
     definitions,
     device_claims,
@@ -25,11 +27,13 @@ from stowplan_cluster.apiserver.validation import (
     metadata,
     names,
     namespaces,
+    networking,
     nodes,
     persistent_volumes,
     pod_updates,
     pods,
     policy,
+    quotas,
     scheduling,
     services,
     storage,
@@ -142,6 +146,18 @@ _EVENTS = {
     ),
     "events.events.k8s.io": _Rules(events.check_event, events.check_event_update),
 }
+#: No controller acts on these; people deploy them.
+_OF_INERT = {
+    "cronjobs.batch": _Rules(cron_jobs.check_cron_job, cron_jobs.check_cron_job_update),
+    "horizontalpodautoscalers.autoscaling": _Rules(autoscalers.check_autoscaler, autoscalers.check_autoscaler_update),
+    "ingressclasses.networking.k8s.io": _Rules(networking.check_ingress_class, networking.check_ingress_class_update),
+    "ingresses.networking.k8s.io": _Rules(networking.check_ingress, networking.check_ingress_update),
+    "limitranges": _Rules(quotas.check_limit_range, quotas.check_limit_range_update),
+    "networkpolicies.networking.k8s.io": _Rules(
+        networking.check_network_policy, networking.check_network_policy_update
+    ),
+    "resourcequotas": _Rules(quotas.check_quota, quotas.check_quota_update),
+}
 _RULES = {
     **_CORE,
     **_WORKLOADS,
@@ -150,6 +166,7 @@ _RULES = {
     **_DEVICES,
     **_ACCESS,
     **_EVENTS,
+    **_OF_INERT,
     "customresourcedefinitions.apiextensions.k8s.io": _Rules(
         definitions.check_definition, definitions.check_definition_update, known_finalizers=False
     ),
@@ -159,7 +176,7 @@ _RULES = {
 def _rules_of(resource: Resource) -> _Rules | None:
     if resource.custom:
         return _CUSTOM
-    return _INERT if resource.inert else _RULES.get(resource.qualified)
+    return _RULES.get(resource.qualified, _INERT if resource.inert else None)
 
 
 def validate_create(resource: Resource, obj: JsonObject) -> list[FieldError]:

@@ -25,6 +25,7 @@ from stowplan_cluster.apiserver.validation.fields import (
     required,
     too_many,
 )
+from stowplan_cluster.apiserver.validation.paths import check_domain_prefixed_path
 from stowplan_cluster.apiserver.validation.pods import check_pod_template
 from stowplan_cluster.apiserver.validation.selectors import check_label_selector
 from stowplan_cluster.apiserver.validation.success_policies import INDEXED_ONLY, check_success_policy
@@ -53,7 +54,8 @@ def check_job(errors: Errors, job: JsonObject) -> None:
     metadata, spec = job.get("metadata") or {}, job.get("spec") or {}
     if spec.get("selector") is not None and not spec.get("manualSelector"):
         _check_generated_selector(errors, metadata, spec)
-    _check_job_spec(errors, spec)
+    check_job_spec(errors, spec)
+    _check_selector(errors, spec)
     completions = spec.get("completions") or 0
     if spec.get("completionMode") == "Indexed" and completions > 0:
         hostname = f"{metadata.get('name', '')}-{completions - 1}"
@@ -84,12 +86,14 @@ def _check_generated_selector(errors: Errors, metadata: JsonObject, spec: JsonOb
         errors.append(invalid("spec.selector", spec["selector"], "`selector` not auto-generated"))
 
 
-def _check_job_spec(errors: Errors, spec: JsonObject) -> None:
+def check_job_spec(errors: Errors, spec: JsonObject) -> None:
+    """Check what Jobs and templates of Jobs have in common: everything but the selector."""
     check_not_negative_fields(errors, "spec", spec, _COUNTS)
     if "maxFailedIndexes" in spec and "backoffLimitPerIndex" not in spec:
         errors.append(required("spec.backoffLimitPerIndex", "when maxFailedIndexes is specified"))
     if (manager := spec.get("managedBy")) is not None:
-        _check_manager(errors, "spec.managedBy", manager)
+        check_domain_prefixed_path(errors, "spec.managedBy", manager)
+        check_length(errors, "spec.managedBy", manager, 63)
     _check_mode(errors, spec)
     if (policy := spec.get("podFailurePolicy")) is not None:
         _check_failure_policy(errors, spec, policy)
@@ -100,7 +104,6 @@ def _check_job_spec(errors: Errors, spec: JsonObject) -> None:
     check_supported(errors, "spec.podReplacementPolicy", replacement, supported)
     check_pod_template(errors, "spec.template", spec.get("template") or {})
     _check_restart_policy(errors, spec)
-    _check_selector(errors, spec)
 
 
 def _check_selector(errors: Errors, spec: JsonObject) -> None:
@@ -112,18 +115,6 @@ def _check_selector(errors: Errors, spec: JsonObject) -> None:
     if ready is not None and not ready.matches(labels or {}):
         detail = "`selector` does not match template `labels`"
         errors.append(invalid("spec.template.metadata.labels", labels, detail))
-
-
-def _check_manager(errors: Errors, path: str, manager: str) -> None:
-    host, _, rest = manager.partition("/")
-    if not manager:
-        errors.append(required(path))
-    elif not host or not rest:
-        errors.append(invalid(path, manager, 'must be a domain-prefixed path (such as "acme.io/foo")'))
-    else:
-        check_texts(errors, path, host, names.dns_subdomain(host))
-        check_texts(errors, path, rest, names.http_path(rest))
-    check_length(errors, path, manager, 63)
 
 
 def _check_mode(errors: Errors, spec: JsonObject) -> None:
@@ -248,7 +239,8 @@ def check_job_update(errors: Errors, job: JsonObject, old: JsonObject, subresour
     spec, old_spec = job.get("spec") or {}, old.get("spec") or {}
     if spec.get("selector") is not None and not spec.get("manualSelector"):
         _check_generated_selector(errors, job.get("metadata") or {}, spec)
-    _check_job_spec(errors, spec)
+    check_job_spec(errors, spec)
+    _check_selector(errors, spec)
     _check_completions(errors, spec, old_spec)
     _check_template_kept(errors, spec, old_spec, started="startTime" in (old.get("status") or {}))
     fixed = ("selector", "completionMode", "podFailurePolicy", "backoffLimitPerIndex", "managedBy", "successPolicy")

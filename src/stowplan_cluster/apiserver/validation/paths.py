@@ -1,4 +1,4 @@
-"""Validate paths inside containers and volumes.
+"""Validate paths inside containers and volumes, and names that are paths below a domain.
 
 Upstream: pkg/apis/core/validation (validateLocalDescendingPath and its neighbours).
 """
@@ -7,12 +7,24 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from stowplan_cluster.apiserver.validation.fields import Errors, check_required_fields, invalid
+from stowplan_cluster.apiserver.validation import names
+from stowplan_cluster.apiserver.validation.fields import Errors, check_required_fields, check_texts, invalid, required
 
 if TYPE_CHECKING:
     from stowplan_cluster.apiserver.objects import JsonObject
 
 _MODES = "must be a number between 0 and 0777 (octal), both inclusive"
+
+
+def check_domain_prefixed_path(errors: Errors, path: str, value: str) -> None:
+    host, _, rest = value.partition("/")
+    if not value:
+        errors.append(required(path))
+    elif not host or not rest:
+        errors.append(invalid(path, value, 'must be a domain-prefixed path (such as "acme.io/foo")'))
+    else:
+        check_texts(errors, path, host, names.dns_subdomain(host))
+        check_texts(errors, path, rest, names.http_path(rest))
 
 
 def check_no_backsteps(errors: Errors, path: str, target: str) -> None:

@@ -77,11 +77,21 @@ def check_resource_quantity(errors: Errors, path: str, name: str, value: Quantit
         errors.append(invalid(path, value, "must be an integer"))
 
 
-def _check_resource_name(errors: Errors, path: str, name: str) -> None:
+def check_resource_name(errors: Errors, path: str, name: str) -> None:
     if complaints := label_key_errors(name):
         check_texts(errors, path, name, complaints)
     elif "/" not in name and name not in _STANDARD_RESOURCES and not _is_quota_hugepage(name):
         errors.append(invalid(path, name, "must be a standard resource type or fully qualified"))
+
+
+def check_quota_resource_name(errors: Errors, path: str, name: str) -> None:
+    check_resource_name(errors, path, name)
+    if "/" not in name and not is_quota_resource(name):
+        errors.append(invalid(path, name, "must be a standard resource for quota"))
+
+
+def is_quota_resource(name: str) -> bool:
+    return (name in _STANDARD_RESOURCES and name != "storage") or _is_quota_hugepage(name)
 
 
 def _is_quota_hugepage(name: str) -> bool:
@@ -91,7 +101,7 @@ def _is_quota_hugepage(name: str) -> bool:
 def check_container_resource_name(errors: Errors, path: str, name: str) -> None:
     if name in _CONTAINER_RESOURCES:
         return
-    _check_resource_name(errors, path, name)
+    check_resource_name(errors, path, name)
     if "/" not in name:
         if not is_hugepage(name):
             errors.append(invalid(path, name, "must be a standard resource for containers"))
@@ -101,7 +111,7 @@ def check_container_resource_name(errors: Errors, path: str, name: str) -> None:
 
 def check_pod_resource_name(errors: Errors, path: str, name: str) -> None:
     before = len(errors)
-    _check_resource_name(errors, path, name)
+    check_resource_name(errors, path, name)
     if len(errors) == before and not is_pod_level(name):
         errors.append(not_supported(path, name, _POD_LEVEL_RESOURCES))
 

@@ -1,0 +1,178 @@
+"""Simulations under the eyes of a witness, who keeps an account of the store that owes nothing to the ledger's.
+
+It sees every change of nodes and pods. While the simulation runs, no node may have more than fits; at the end the rows
+must say what it saw, of every pod and of no other, and the engine must know what the store has.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+
+from stowplan.api.meta import controller_of
+from stowplan.api.pod import FINISHED, Pod
+from stowplan.api.pod_requests import pod_requests, to_vector
+from stowplan.api.quantity import milli_value, parse_quantity, value
+from stowplan.api.types import Node
+from stowplan.scenarios.results.output import Kept
+from stowplan.scenarios.simulation import Simulation
+
+#: A pod whose node has gone may be bound to it, and is taken away so many seconds later.
+ORPHANED = 61
+
+
+@dataclass
+class Seen:
+    """What became of a pod, in seconds since the beginning."""
+
+    pod: Pod
+    arrived: float
+    placed: float | None = None
+    node: str = ""
+    marked: float | None = None
+    ended: float | None = None
+
+    @property
+    def key(self):
+        return f"{self.pod.metadata.namespace}/{self.pod.metadata.name}"
+
+    @property
+    def controller(self):
+        return controller_of(self.pod.metadata)
+
+    def is_there(self, at):
+        return self.arrived <= at and (self.ended is None or self.ended > at)
+
+
+class Witness:
+    def __init__(self, simulation):
+        self._simulation = simulation
+        #: UID -> pod, of all that ever came.
+        self.pods = {}
+        #: Node -> its labels, of all that ever came, and when those that are gone went.
+        self.labels, self.gone = {}, {}
+        self._nodes, self._used = {}, {}
+
+    @property
+    def now(self):
+        return round(self._simulation.world.now - self._simulation.world.start, 6)
+
+    def changed(self, change):
+        old, new = change.old, change.new
+        kind = type(old if new is None else new)
+        if kind is Node:
+            self._node_changed(old, new)
+        elif kind is Pod:
+            self._pod_changed(old, new)
+
+    def _node_changed(self, old, new):
+        name = (new or old).metadata.name
+        if new is None:
+            del self._nodes[name]
+            self.gone[name] = self.now
+        else:
+            self._nodes[name] = {resource: _amount(resource, text) for resource, text in new.status.allocatable.items()}
+            self.labels[name] = new.metadata.labels
+            self.gone.pop(name, None)
+
+    def _pod_changed(self, old, new):
+        uid = (new or old).metadata.uid
+        if old is None:
+            assert uid not in self.pods, f"{uid} came twice"
+            self.pods[uid] = Seen(new, self.now)
+        seen = self.pods[uid]
+        if new is not None and new.spec.node_name and not seen.node:
+            seen.node, seen.placed = new.spec.node_name, self.now
+            self._count(seen, 1)
+        if new is not None and new.metadata.deletion_timestamp and seen.marked is None:
+            seen.marked = self.now
+        if (new is None or new.status.phase in FINISHED) and seen.ended is None:
+            seen.ended = self.now
+            if seen.node:
+                self._count(seen, -1)
+
+    def _count(self, seen, sign):
+        used = self._used.setdefault(seen.node, Counter())
+        for resource, amount in {**to_vector(pod_requests(seen.pod)), "pods": 1}.items():
+            used[resource] += sign * amount
+        # A binding may be carried out when its node is no more.
+        have = self._nodes.get(seen.node)
+        if sign > 0 and have is not None:
+            over = {name: amount for name, amount in used.items() if amount > have.get(name, 0)}
+            assert not over, f"{seen.node} has {have}, and pods that ask for {used}"
+
+    # -- at the end ---------------------------------------------------------------------------------------------------
+
+    def check(self, found):
+        """The rows and the summary say what was seen."""
+        rows = [row for row in found.decisions if row.end != "refused"]
+        told = [(row.pod, row.arrived, row.placed, row.node, row.ended) for row in rows]
+        pods = self.pods.values()
+        assert sorted(told, key=str) == sorted(((p.key, p.arrived, p.placed, p.node, p.ended) for p in pods), key=str)
+        marks = {(p.key, p.arrived, p.ended): p.marked for p in pods}
+        for row in rows:
+            if row.evicted is not None:
+                mark = marks[row.pod, row.arrived, row.ended]
+                assert row.evicted == (row.ended if mark is None else mark)
+        for one in self.pods.values():
+            went = self.gone.get(one.node)
+            if went is not None and one.ended is None:
+                assert self.now - max(went, one.placed) < ORPHANED, f"{one.pod.metadata.name} is on {one.node}, gone"
+        assert found.summary.placements == sum(one.placed is not None for one in self.pods.values())
+
+    def check_engine(self):
+        """Where news takes no time: the engine knows each pod, and where it is."""
+        engine = self._simulation.engine
+        placed = {info.uid: info.node_name for info in engine.state.placed_pods()}
+        bound = {uid: one.node for uid, one in self.pods.items() if one.ended is None and one.node in self._nodes}
+        assert {uid: node for uid, node in placed.items() if not engine.state.is_assumed(uid)} == bound
+        waiting = {uid for uid, one in self.pods.items() if one.ended is None and not one.node}
+        ours = {uid for uid in waiting if self.pods[uid].pod.spec.scheduler_name in ("", *engine.frameworks)}
+        # What is assumed is on its way to a node.
+        assert {queued.pod.uid for queued in engine.queue.pending()} == ours - placed.keys()
+
+
+def _amount(resource, text):
+    nano = parse_quantity(text)
+    return milli_value(nano) if resource == "cpu" else value(nano)
+
+
+class _Witnessed(Simulation):
+    def _begin(self):
+        self.witness = Witness(self)
+        self.world.time.watch(self.witness)
+        super()._begin()
+
+
+def witnessed(scenario, **options):
+    """(result, witness) of a simulation whose rows are kept."""
+
+    def validate(progress, simulation):
+        if progress.time % 60 == 0:
+            simulation.engine.validate()
+
+    simulation, kept = _Witnessed(scenario, **options), Kept()
+    found = simulation.run(kept, validate)
+    found.decisions = kept.rows
+    check_sums(found)
+    simulation.witness.check(found)
+    return found, simulation.witness
+
+
+def run(scenario, **options):
+    return witnessed(scenario, **options)[0]
+
+
+def check_sums(found):
+    """Every pod that came is placed, pending, ended or refused, and in one row."""
+    summary, rows = found.summary, found.decisions
+    assert len(rows) == summary.arrived == sum(summary.ends.values())
+    assert Counter(row.end for row in rows) == summary.ends
+    for row in rows:
+        assert (row.node != "") == (row.placed is not None)
+        assert (row.end == "pending") == (row.placed is None and row.ended is None)
+        if row.end == "running":
+            assert row.ended is None
+        times = [one for one in (row.arrived, row.placed, row.evicted, row.ended) if one is not None]
+        assert times == sorted(times)
+    assert summary.waits.pods == summary.placements
