@@ -19,7 +19,7 @@ LOCK := --quiet --upgrade --universal --python-version 3.11 --only-binary :all: 
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help test test-full wheel lock check demo site page bench bench-apiserver clean
+.PHONY: help test test-full suite wheel lock check demo site page bench bench-apiserver clean
 
 help: ## what can be made
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 24
@@ -27,7 +27,9 @@ help: ## what can be made
 test: $(STAMP) ## the quick tests: a tenth of the examples and of the recorded clusters, no servers but kubectl's core
 	STOWPLAN_EXAMPLES=0.1 $(BIN)/python -m pytest --quick $(PYTEST_ARGS)
 
-test-full: check ## linters, types, layer order and the whole test suite; REQUIRE=assets,kubectl,helm,promtool: nothing skipped
+test-full: check suite ## linters, types, layer order and the whole test suite
+
+suite: $(STAMP) ## the whole test suite alone; REQUIRE=assets,kubectl,helm,promtool: nothing skipped
 	$(BIN)/python -m pytest $(PYTEST_ARGS)
 
 wheel: $(STAMP) ## a wheel, installed into an environment of its own, and its commands run from there
@@ -78,6 +80,8 @@ $(USABLE): pyproject.toml
 	@$(PYTHON) -m venv $(VENV) || { \
 		echo "'$(PYTHON) -m venv' failed; some distributions keep it in a package of its own (python3-venv)." >&2; exit 1; }
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e .
+	@# As pip does for what it unpacks. Else the first run compiles, and in each of its processes.
+	@$(BIN)/python -m compileall -q -j 0 src
 	@touch $@
 
 $(STAMP): $(USABLE)

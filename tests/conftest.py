@@ -85,6 +85,18 @@ SLOW = (
 )
 #: Of the slow ones, what everybody relies on: kubectl reads and writes.
 CORE = ("integration/test_kubectl_reading.py",)
+#: Begun first: tests that take many seconds each, among them all that share a browser. At the end there is what is
+#: short, so that all workers end at about the same time.
+FIRST = (
+    "page/browser",
+    "deploy/test_container.py",
+    "docs/test_site.py",
+    "test_benchmarks.py",
+    "chaos",
+    "cluster/test_rebuild.py",
+    "api/test_hostile_files.py",
+    "integration/test_hostile_files.py",
+)
 #: Elsewhere, what says by its name that it is long or starts a process.
 LONG_NAMES = ("process", "soak", "crowd", "histories", "state_machine")
 
@@ -116,9 +128,9 @@ def pytest_configure(config):
         # Hypothesis reads all our sources for constants to try: 8 s a worker where none are cached, more than the rest
         # of its work on a tenth of the examples. The whole suite has it done.
         providers._get_local_constants = providers.Constants
-    gone = [path for path in (*SLOW, *CORE) if not (_HERE / path).exists()]
+    gone = [path for path in (*SLOW, *CORE, *FIRST) if not (_HERE / path).exists()]
     if gone:
-        raise pytest.UsageError(f"{_HERE / 'conftest.py'}: SLOW or CORE names what is not there: {', '.join(gone)}")
+        raise pytest.UsageError(f"{_HERE / 'conftest.py'}: a list there names what is not there: {', '.join(gone)}")
     unknown = set(_required()) - NEEDS.keys()
     if unknown:
         raise pytest.UsageError(f"REQUIRE={','.join(sorted(unknown))}: want some of {', '.join(NEEDS)}")
@@ -131,8 +143,11 @@ def pytest_ignore_collect(collection_path, config):
     path = collection_path.relative_to(_HERE).as_posix()
     if path.endswith("conftest.py") or any(one == path or one.startswith(f"{path}/") for one in CORE):
         return None
-    slow = any(path == one or path.startswith(f"{one}/") for one in SLOW)
-    return True if slow or any(name in collection_path.name for name in LONG_NAMES) else None
+    return True if _is_of(path, SLOW) or any(name in collection_path.name for name in LONG_NAMES) else None
+
+
+def _is_of(path, listed):
+    return any(path == one or path.startswith(f"{one}/") for one in listed)
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -176,11 +191,16 @@ def _is_odd_worker():
 
 def pytest_collection_modifyitems(config, items):
     # All workers must name the same tests in the same order; within a file it is that of the file.
-    items.sort(key=lambda item: item.nodeid.partition("::")[0])
+    items.sort(key=_turn)
     if config.getoption("--quick"):
         slow = [item for item in items if item.get_closest_marker("slow")]
         config.hook.pytest_deselected(items=slow)
         items[:] = [item for item in items if not item.get_closest_marker("slow")]
+
+
+def _turn(item):
+    file = item.nodeid.partition("::")[0]
+    return not _is_of(file.removeprefix(f"{_HERE.name}/"), FIRST), file
 
 
 def _required():

@@ -270,6 +270,7 @@ class TestWhatIf:
             (["--taint", "a", "k=v:Maybe"], "want KEY[=VALUE]:EFFECT"),
             (["--scale", "web=3"], "give its kind, as in deployment/web=3"),
             (["--scale", "deployment/web"], "want KIND/[NS/]NAME=N"),
+            (["--scale", "deployment/web=99999999999"], "want at most 100,000 pods"),
             (["--scale", "deployment/none=3"], "it has no pod in this cluster"),
             (["--scale", "deployment/shop/web=3"], "did you mean deployment/default/web?"),
             (["--apply", "nope.yaml"], "nope.yaml: No such file or directory"),

@@ -163,7 +163,7 @@ def test_claims_that_ask_for_something_else(slices, classes, claim, texts):
     verdict = cluster.explain(a_pod("p").claims_devices("c").obj())
     found = [change for suggestion in verdict.suggestions() for change in suggestion.changes]
     assert sorted(change.text for change in found) == texts
-    assert all("make it anew" in change.note and change.data["claim"] == "default/c" for change in found)
+    assert all("recreate it" in change.note and change.data["claim"] == "default/c" for change in found)
     assert cluster.state.objects.version(ResourceClaim) == before
 
 

@@ -147,7 +147,8 @@ function drawBox(pen: Pen, box: Box, bay: Rect, scale: number, scene: Scene, loo
   if (scene.selectedPod === pod.key) pen.frame(x, y, width, height, look.ink, 2.5);
   if (alpha === 1 && width > 46 && height > 14) {
     const size = Math.min(12, height * 0.55, 6 + width / 18);
-    pen.text(x + 4, y + height / 2 + size * 0.36, pod.name, size, textOn(paint, look), { room: width - 7 });
+    const halo = paint.pattern === "plain" ? undefined : paint[look.dark ? "dark" : "light"];
+    pen.text(x + 4, y + height / 2 + size * 0.36, pod.name, size, textOn(paint, look), { room: width - 7, halo });
   }
 }
 

@@ -6,7 +6,7 @@ import { changeOf, isEmpty, items, textOf, workloadOf } from "../workbench/chang
 import { Colours } from "./colours";
 import { grouped as byLabel, layout, need, stowed } from "./layout";
 import type { NodeItem, PodItem } from "./model";
-import { fitted } from "./pen";
+import { fitted, SvgPen } from "./pen";
 import { parseSelector } from "./selector";
 import { Course } from "../time/course";
 import type { NodesBlock, PodsBlock } from "../protocol";
@@ -133,4 +133,13 @@ test("a kind keeps its colour when others come and outnumber it", () => {
   assert.equal(paint(later, "b"), paint(first, "b"));
   assert.equal(paint(later, "c"), paint(first, "a"));
   assert.equal(new Set(later.legend.map((entry) => entry.paint.light)).size, 3);
+});
+
+test("text on a pattern has an outline in the colour below the pattern, text elsewhere has none", () => {
+  const pen = new SvgPen(false);
+  pen.text(0, 10, "plain", 11, "#000000");
+  pen.text(0, 20, "striped", 11, "#000000", { halo: "#e08a00" });
+  const [plain, striped] = pen.svg(10, 30, "t").split("<text").slice(1);
+  assert.doesNotMatch(plain!, /stroke/);
+  assert.match(striped!, /stroke="#e08a00".*paint-order="stroke"/);
 });

@@ -6,11 +6,20 @@ export interface Pen {
   rect(x: number, y: number, width: number, height: number, fill: string, radius?: number): void;
   frame(x: number, y: number, width: number, height: number, stroke: string, width_: number, radius?: number, dash?: boolean): void;
   box(x: number, y: number, width: number, height: number, paint: Paint, alpha: number): void;
-  text(x: number, y: number, text: string, size: number, fill: string, options?: { bold?: boolean; room?: number }): void;
+  text(x: number, y: number, text: string, size: number, fill: string, options?: TextOptions): void;
+}
+
+export interface TextOptions {
+  bold?: boolean;
+  /** The text is cut to this width. */
+  room?: number;
+  /** The colour of an outline that keeps a pattern away from the letters. */
+  halo?: string;
 }
 
 const FONT = "system-ui, 'Segoe UI', 'Noto Sans', sans-serif";
 const TILE = 6;
+const HALO = 4;
 
 export class CanvasPen implements Pen {
   readonly #patterns = new Map<string, CanvasPattern | string>();
@@ -47,12 +56,19 @@ export class CanvasPen implements Pen {
     if (alpha !== 1) this.context.globalAlpha = 1;
   }
 
-  text(x: number, y: number, text: string, size: number, fill: string, { bold = false, room = Infinity } = {}): void {
+  text(x: number, y: number, text: string, size: number, fill: string, { bold = false, room = Infinity, halo }: TextOptions = {}): void {
     const context = this.context;
     context.font = `${bold ? "600 " : ""}${size}px ${FONT}`;
     context.fillStyle = fill;
     const shown = room === Infinity ? text : fitted(text, room, (part) => context.measureText(part).width);
-    if (shown) context.fillText(shown, x, y);
+    if (!shown) return;
+    if (halo) {
+      context.strokeStyle = halo;
+      context.lineWidth = HALO;
+      context.lineJoin = "round";
+      context.strokeText(shown, x, y);
+    }
+    context.fillText(shown, x, y);
   }
 
   #filling(paint: Paint): CanvasPattern | string {
@@ -129,10 +145,11 @@ export class SvgPen implements Pen {
     this.#parts.push(`<rect ${at(x, y, width, height)} fill="${fill}"${alpha < 1 ? ` opacity="${alpha}"` : ""}/>`);
   }
 
-  text(x: number, y: number, text: string, size: number, fill: string, { bold = false, room = Infinity } = {}): void {
+  text(x: number, y: number, text: string, size: number, fill: string, { bold = false, room = Infinity, halo }: TextOptions = {}): void {
     const shown = room === Infinity ? text : fitted(text, room, (part) => part.length * size * 0.56);
     if (!shown) return;
-    this.#parts.push(`<text x="${round(x)}" y="${round(y)}" font-size="${round(size)}"${bold ? ' font-weight="600"' : ""} fill="${fill}">${escaped(shown)}</text>`);
+    const outline = halo ? ` stroke="${halo}" stroke-width="${HALO}" stroke-linejoin="round" paint-order="stroke"` : "";
+    this.#parts.push(`<text x="${round(x)}" y="${round(y)}" font-size="${round(size)}"${bold ? ' font-weight="600"' : ""} fill="${fill}"${outline}>${escaped(shown)}</text>`);
   }
 
   /** A path as SVG has it, moved to a place. */

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from stowplan.what_if.changes import Change
 
 _EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
+#: More would be no question about a cluster.
+_MOST_REPLICAS = 100_000
 #: A node and a change of it.
 _PAIR = (str, str)
 
@@ -150,6 +152,8 @@ def _scale(about: ClusterSource, text: str, files: Sequence[str], *, recursive: 
     name, equals, number = text.rpartition("=")
     if not (equals and number.isdecimal()):
         raise InputError(f"--scale {text}: want KIND/[NS/]NAME=N")
+    if int(number) > _MOST_REPLICAS:
+        raise InputError(f"--scale {text}: want at most {_MOST_REPLICAS:,} pods")
     kind, namespace, found = named_object(name, about.namespace)
     if kind == "Pod":
         raise InputError(f"--scale {text}: give its kind, as in deployment/{name}={number}")

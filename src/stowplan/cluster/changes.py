@@ -49,6 +49,13 @@ class ChangeLog(Generic[T]):
             self._asked = (position, here)
         return self._answer
 
+    def forget(self) -> None:
+        """Whoever reads next has to look at everything."""
+        self._last += 1
+        self._start = self.position = self._last
+        self._rows.clear()
+        self._numbers.clear()
+
     def rewind(self, position: int) -> None:
         """Drop later entries: their changes were undone."""
         after = self._after(position)

@@ -73,7 +73,7 @@ class Reads(Enum):
     ANYTHING = "anything"
 
 
-def _not_inherited(cls: type, promise: str, default: Callable[..., Any], *, unless: tuple[str, ...]) -> None:
+def _not_inherited(cls: type, promise: str, default: Callable[..., Any] | bool, *, unless: tuple[str, ...]) -> None:
     """Reset an inherited declaration about a method if the class overrides the method but not the declaration."""
     own = vars(cls)
     if promise not in own and any(name in own for name in unless):
@@ -349,10 +349,16 @@ class ScorePlugin(Plugin):
     normalizes: ClassVar[bool] = False
     #: Whether scores are always in range, so that they are not checked.
     in_range: ClassVar[bool] = False
+    #: Whether `normalize` depends on the feasible nodes only through their lowest and highest score.
+    normalizes_by_bounds: ClassVar[bool] = False
 
     @abstractmethod
     def score(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> npt.NDArray[np.int64] | Status:
         """Score every node of the view. Scores of nodes that are not candidates are ignored."""
+
+    def __init_subclass__(cls, **keys: Any) -> None:
+        super().__init_subclass__(**keys)
+        _not_inherited(cls, "normalizes_by_bounds", default=False, unless=("normalize",))
 
     def normalize(
         self, state: CycleState, pod: PodInfo, scores: npt.NDArray[np.int64], feasible: npt.NDArray[np.bool_]

@@ -13,7 +13,7 @@ from stowplan.api import types as t
 from stowplan.cluster.state import ClusterState
 from stowplan.engine.decision.algorithm import SchedulingAlgorithm
 from stowplan.engine.evaluation import evaluation as evaluation_module
-from stowplan.engine.evaluation import filtering, node_sums, scoring
+from stowplan.engine.evaluation import filtering, joint_sums, node_sums, scoring
 from stowplan.engine.evaluation.evaluation import Evaluation
 from stowplan.plugins import (
     FilterPlugin,
@@ -320,7 +320,7 @@ def rows_at_once(request, monkeypatch):
     if request.param != "as it is":
         monkeypatch.setattr(evaluation_module, "MAX_CHANGED_SHARE", 1.0)
     if request.param == "many rows as arrays":
-        for module in (evaluation_module, filtering, node_sums, scoring):
+        for module in (filtering, joint_sums, node_sums, scoring):
             monkeypatch.setattr(module, "FEW", 0)
 
 

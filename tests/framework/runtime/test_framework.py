@@ -279,7 +279,7 @@ def test_a_plugin_that_cannot_be_built(state):
 
     with pytest.raises(
         PluginInitError,
-        match=r'^initializing plugin "Broken": ValueError: no such file \(test_runtime.py:\d+ in __init__\)$',
+        match=r'^initializing plugin "Broken": ValueError: no such file \(test_framework.py:\d+ in __init__\)$',
     ):
         framework_of(state, Broken)
 

@@ -27,7 +27,7 @@ import numpy as np
 
 from stowplan.engine.evaluation.filling import Filling, Ground, unmoved
 from stowplan.engine.evaluation.filtering import Filtering
-from stowplan.engine.evaluation.node_sums import FEW, NodeSums
+from stowplan.engine.evaluation.node_sums import NodeSums
 from stowplan.engine.evaluation.nominated_nodes import NominatedNodes
 from stowplan.engine.evaluation.object_watches import ObjectWatches
 from stowplan.engine.evaluation.scoring import Scoring
@@ -131,27 +131,27 @@ class Evaluation:
         if self._objects.outdated():
             return None
         found = self._standing or self._complete()
-        rows = None if found is None or not filtering.planned(pod) else self._changed_rows()
-        if found is None or rows is None:
+        if found is None or not filtering.planned(pod):
             return None
         filtering.preparing = 0.0
         filtering.sample()
-        if not filtering.update(pod, rows, within=None, outdated=_NOTHING):
-            # The full run that follows calls all plugins again.
-            self._generation = -1
-            return None
-        self._position = cluster.changes.position
+        if not filtering.follow(pod):
+            rows = self._changed_rows()
+            if rows is None or not filtering.renew(pod, rows, within=None, outdated=_NOTHING):
+                # The full run that follows asks all plugins anew.
+                self._generation = -1
+                return None
         feasible, count = filtering.feasible, found.feasible_count
         if feasible is not found.feasible:
             count = int(np.count_nonzero(feasible))
-        # A single feasible node is chosen without scoring.
-        if count > 1 and len(rows) <= FEW and scoring.follow(filtering.state, pod, rows, feasible):
-            if feasible is not found.feasible or found.ranked is None:
+        # A single feasible node is taken without scoring.
+        if count > 1 and scoring.follow(filtering.state, pod, feasible):
+            if feasible is not found.feasible or scoring.ranked is not found.ranked:
                 found = Standing(found.state, found.seen, feasible, count, scoring.ranked)
-            self._standing = found
+            self._standing, self._position = found, cluster.changes.position
             return found
-        scoring.outdate(rows)
-        self._standing = None
+        scoring.outdate(self._changed_rows())
+        self._standing, self._position = None, cluster.changes.position
         return Standing(found.state, found.seen, feasible, count, None) if count > 1 else None
 
     @property

@@ -25,6 +25,8 @@ from stowplan.framework.runtime.metrics import measured
 from stowplan.framework.status import PROPAGATED, Code, Status, raised
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     import numpy.typing as npt
 
     from stowplan.cluster.pod_info import PodInfo
@@ -74,6 +76,16 @@ class Filtering:
         #: What changing pods can affect; created on demand. None: each plugin has to be checked.
         self._plan: FilterPlan | None = None
         self._planned = False
+        #: Rows that pass all filters except the plan's filters by sums; None: not computed.
+        self._open: Mask | None = None
+        #: Position in the change log of `FilterPlan.refused` up to which `feasible` is current; None: not current.
+        self._followed: int | None = None
+        #: Whether `_answers` of the plan's filters by sums are out of date.
+        self._behind = False
+        #: Plugins that were called again and whose results were not used.
+        self._unsettled: set[str] = set()
+        #: Position in the cluster's change log up to which `feasible` is current; −1: not current.
+        self._position = -1
         #: Seconds spent in PreFilter since the evaluation last reset this; 0.0 without metrics.
         self.preparing = 0.0
 
@@ -103,6 +115,7 @@ class Filtering:
         self.sample()
         self._answers, self.error, self.renewed = {}, None, set()
         self._without_reasons, self._disordered, self._planned = set(), False, False
+        self._behind, self._position, self._unsettled = False, self._cluster.changes.position, set()
         nodes = Nodes(self._cluster)
         run_pre_filter = self._framework.run_pre_filter
         pre, seconds = measured(self._metrics, run_pre_filter, self.state, pod, nodes)
@@ -168,48 +181,108 @@ class Filtering:
     def planned(self, pod: PodInfo) -> bool:
         """Whether only counters and sums can change the results, so that `update` needs no full plugin calls."""
         if not self._planned:
-            self._plan = FilterPlan.of(self._framework, self.state, pod, self._answers, self._column)
-            self._planned = True
+            self._plan = FilterPlan.of(self._framework, self.state, pod, self._answers, self._sums)
+            self._planned, self._open, self._followed = True, None, None
         return self._plan is not None
 
-    def _follow(self, pod: PodInfo, rows: list[int]) -> bool:
-        """`update` if no counter and only a few rows' sums changed, and there are no other rows; False if not.
+    def follow(self, pod: PodInfo) -> bool:
+        """`update` by the plan: only counting plugins and the joint result of filters by sums can change. False if not.
 
         Uses the rows of the last run.
         """
-        state, plan = self.state, self._plan
+        self.renewed.clear()
+        state, plan = self.state, self._plan if self.planned(pod) else None
         if plan is None or state.plugin_times is not None:
             # Each plugin has to be called, to be timed.
             return False
-        for counter in plan.counters:
-            if not counter.filter_holds(state, pod):
+        for counter, plugin in plan.counters:
+            if not counter.filter_holds(state, pod) and not self._renew(plugin, pod):
                 return False
-        changed = failed = False
-        for name, column in plan.columns if rows else ():
-            fresh = column.few(rows, state, pod)
-            if isinstance(fresh, Status):
-                failed = True
-                break
-            changed = self._patch(name, rows, fresh) or changed
-        if changed:
-            self._join_few(rows)
-        self.renewed.clear()
-        return not failed
+        position = self._cluster.changes.position
+        if position != self._position:
+            if not plan.refused.update(state, pod):
+                return False
+            if self._followed != plan.refused.changes.position:
+                self._take_over(plan)
+            # The reasons may differ even if the same rows are refused.
+            self._without_reasons |= plan.names
+            self._position = position
+        return True
+
+    def _renew(self, plugin: PreFilterPlugin, pod: PodInfo) -> bool:
+        """Call one plugin again, from PreFilter on; False if it fails, narrows, or starts or stops skipping."""
+        assert self.pre_filtered is not None
+        name, skipped = plugin.name, plugin.name in self.state.skip_filter
+        if name in self.pre_filtered.narrowed_by:
+            return False
+        said, seconds = measured(self._metrics, self._attempt_pre_filter, plugin, pod)
+        self.preparing += seconds
+        self.renewed.add(name)
+        if skipped and isinstance(said, Status) and said.code == Code.Skip:
+            return True
+        if not skipped and said is None:
+            asked = next((p for p in self._framework.filter if p.name == name), None)
+            if asked is None:
+                return True
+            answer = self._framework.run_filter(asked, self.state, pod, self._nodes_left_to(asked))
+            if not isinstance(answer, Status):
+                if self._replace(name, answer):
+                    self._open, self._followed, self._position = None, None, -1
+                return True
+        # Its state is current, but its result was not used.
+        self._unsettled.add(name)
+        return False
+
+    def _take_over(self, plan: FilterPlan) -> None:
+        """Update the feasible rows from the joint result of the filters by sums."""
+        changes, refused = plan.refused.changes, plan.refused.values
+        if self._open is None:
+            self._open = self._joined([name for name in self._answers if name not in plan.names])
+        rows = None if self._followed is None else changes.since(self._followed)
+        if rows is None or len(rows) > FEW:
+            feasible = self._open & ~refused
+            if not np.array_equal(feasible, self.feasible):
+                self.feasible = feasible
+        else:
+            feasible = self.feasible.copy()
+            for row in rows:
+                feasible[row] = self._open.item(row) and not refused.item(row)
+            self.feasible = feasible
+        self._followed = changes.position
+        self._behind = True
+
+    def _catch_up(self, pod: PodInfo) -> bool:
+        """Update `_answers` of the filters by sums, which `follow` does not maintain; False on an error."""
+        for plugin in self._plan.by_sums if self._plan is not None else ():
+            refused = self._column(plugin, pod).values(self.state, pod)
+            if isinstance(refused, Status):
+                return False
+            self._answers[plugin.name] = Rejections(refused.copy(), ()) if refused.any() else None
+        self._behind = False
+        return True
 
     def update(self, pod: PodInfo, rows: list[int], *, within: Rows | None, outdated: frozenset[str]) -> bool:
         """Update the results after pods of some rows changed; False if a full run is needed.
 
         `outdated`: plugins to call for every node, because lookup objects changed that they depend on.
         """
+        self.renewed.clear()
+        if not outdated and within is self._within and self.follow(pod):
+            return True
+        return self.renew(pod, rows, within=within, outdated=outdated)
+
+    def renew(self, pod: PodInfo, rows: list[int], *, within: Rows | None, outdated: frozenset[str]) -> bool:
+        """`update` without the plan: check each plugin."""
         if outdated:
             self.state.forget(outdated)
-        elif within is self._within and len(rows) <= FEW and self.planned(pod) and self._follow(pod, rows):
-            return True
         renewed, seconds = measured(self._metrics, self._renew_pre_filters, pod, outdated)
         self.preparing += seconds
         if not renewed:
             return False
-        changed = within is not self._within and self.restrict(within)
+        changed = self._behind or self._position < 0
+        if changed and not self._catch_up(pod):
+            return False
+        changed = (within is not self._within and self.restrict(within)) or changed
         skipped = self.state.skip_filter
         for plugin in self._framework.node_pods_filters if rows else ():
             if plugin.name not in skipped and plugin.name not in outdated:
@@ -228,15 +301,18 @@ class Filtering:
                     return False
                 changed = self._replace(plugin.name, answer) or changed
         if changed:
-            self._join()
+            self.feasible = self._joined(self._answers)
+        self._open = self._followed = None
+        self._position = self._cluster.changes.position
         return True
 
     def _renew_pre_filters(self, pod: PodInfo, outdated: frozenset[str]) -> bool:
         """Rerun PreFilter where its state is no longer valid; False if its result changed fundamentally."""
-        self.renewed, counters = set(outdated), self._framework.pod_counters
+        self.renewed, counters = {*outdated, *self.renewed}, self._framework.pod_counters
         moving = self._framework.asked(self.state, pod).moving_pre_filters
         for plugin in asked_again(self._framework.pre_filter, moving, outdated):
-            counter = None if plugin.name in outdated else counters.get(plugin.name)
+            unsettled = plugin.name in outdated or plugin.name in self._unsettled
+            counter = None if unsettled else counters.get(plugin.name)
             if counter is not None and counter.filter_holds(self.state, pod):
                 continue
             if self.pre_filtered is not None and plugin.name in self.pre_filtered.narrowed_by:
@@ -255,6 +331,7 @@ class Filtering:
             else:
                 return False
             self.renewed.add(plugin.name)
+        self._unsettled.clear()
         return True
 
     def _attempt_pre_filter(self, plugin: PreFilterPlugin, pod: PodInfo) -> object:
@@ -321,21 +398,17 @@ class Filtering:
                     return False
                 self._answers[plugin.name] = answer
         self._without_reasons.clear()
+        self._behind = False
         return True
 
-    def _join(self) -> None:
+    def _joined(self, names: Iterable[str]) -> Mask:
+        """Rows that these plugins let pass."""
         feasible = self.examined
-        for rejections in self._answers.values():
+        for name in names:
+            rejections = self._answers[name]
             if rejections is not None:
                 feasible = feasible & ~rejections.mask
-        self.feasible = feasible
-
-    def _join_few(self, rows: list[int]) -> None:
-        masks = [rejections.mask for rejections in self._answers.values() if rejections is not None]
-        feasible = self.feasible.copy()
-        for row in rows:
-            feasible[row] = self.examined.item(row) and not any(mask.item(row) for mask in masks)
-        self.feasible = feasible
+        return feasible
 
     def _nodes_left_to(self, plugin: FilterPlugin) -> Nodes:
         """All nodes, with those marked as candidates that pass the plugins before this one."""

@@ -20,6 +20,8 @@ from stowplan.cluster.view import Nodes
 from stowplan.framework.status import Status
 
 if TYPE_CHECKING:
+    from collections.abc import Hashable
+
     import numpy.typing as npt
 
     from stowplan.cluster.objects import ObjectWatch
@@ -30,8 +32,6 @@ if TYPE_CHECKING:
 
 #: Up to this many changed rows are updated one by one as Python numbers, which is cheaper than array operations.
 FEW = 16
-#: So few rows change between two decisions that other evaluations are unlikely to have updated them already.
-_VERY_FEW = 4
 #: Maximum number of cached row states over all columns.
 _MAX_STATES = 1 << 17
 
@@ -41,8 +41,10 @@ class NodeSums:
 
     def __init__(self, framework: Framework) -> None:
         self._framework = framework
-        self._cluster = framework.handle.cluster
+        self.cluster = framework.handle.cluster
         self._columns: WeakValueDictionary[tuple[Any, ...], _Column] = WeakValueDictionary()
+        #: Joint results of several columns (`joint_sums.py`).
+        self.joint: WeakValueDictionary[Hashable, Any] = WeakValueDictionary()
         #: State of a row -> its number, used as a key in all columns.
         self._numbers: dict[tuple[Any, ...], int] = {}
         self._next_number = count()
@@ -69,7 +71,7 @@ class NodeSums:
 
     def states_of(self, rows: list[int]) -> list[int]:
         """The states of some rows, as numbers: rows with equal numbers have equal sums."""
-        cluster, states = self._cluster, self._states
+        cluster, states = self.cluster, self._states
         position = cluster.changes.position
         if position != self._position or self._generation != cluster.table.generation:
             changed = cluster.changes.since(self._position) if self._generation == cluster.table.generation else None
@@ -85,7 +87,7 @@ class NodeSums:
         if len(self._numbers) > _MAX_STATES:
             # Columns cache by these numbers, which are never reused.
             self._numbers.clear()
-        sums = self._cluster.table.sums(row)
+        sums = self.cluster.table.sums(row)
         found = self._numbers.get(sums)
         if found is None:
             found = self._numbers[sums] = next(self._next_number)
@@ -104,6 +106,7 @@ class _Column:
     __slots__ = (
         "__weakref__",
         "_cluster",
+        "_epoch",
         "_framework",
         "_generation",
         "_known",
@@ -125,24 +128,20 @@ class _Column:
         #: Generation of the nodes, and the lookup objects, that the values are valid for.
         self._generation = -1
         self._objects: ObjectWatch = framework.watch_objects(pod, plugin)
+        self._epoch = 0
         self._position = -1
         #: States of the rows if there are few of them; otherwise empty.
         self._states: list[int] = []
         #: State of a row -> its result.
         self._known: dict[int, Any] = {}
 
-    def few(self, rows: list[int], state: CycleState, pod: PodInfo) -> list[Any] | Status:
-        """The results for a few rows; if they are very few and have known states, the column is not updated."""
-        if (
-            len(rows) <= _VERY_FEW
-            and self._generation == self._cluster.table.generation
-            and not self._objects.changed()
-        ):
-            found = list(map(self._known.get, self._sums.states_of(rows)))
-            if None not in found:
-                return found
-        values = self.values(state, pod)
-        return values if isinstance(values, Status) else list(map(values.item, rows))
+    def epoch(self, pod: PodInfo) -> int:
+        """Changes when a lookup object changed that the results depend on; they are outdated then."""
+        if self._objects.changed():
+            # The set of looked-up objects may depend on those that changed.
+            self._objects, self._generation = self._framework.watch_objects(pod, self._plugin), -1
+            self._epoch += 1
+        return self._epoch
 
     def values(self, state: CycleState, pod: PodInfo) -> npt.NDArray[Any] | Status:
         """The results of all rows, for one of the pods with this question."""
@@ -164,9 +163,7 @@ class _Column:
         """Rows to recompute, None for all. A few rows with known states are updated here."""
         cluster = self._cluster
         changes, table = cluster.changes, cluster.table
-        if self._objects.changed():
-            # Which objects are looked up may depend on those that changed.
-            self._objects, self._generation = self._framework.watch_objects(pod, self._plugin), -1
+        self.epoch(pod)
         rows = changes.since(self._position) if self._generation == table.generation else None
         self._position = changes.position
         self._states = states = []

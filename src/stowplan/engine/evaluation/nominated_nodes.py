@@ -5,7 +5,7 @@ and the next equal one, few nominations and few of their nodes change. So the ve
 are recomputed whose nominations or pods changed, provided that the participating filters read nothing but the node
 being judged. The result is the same, bit for bit.
 
-Upstream: RunFilterPluginsWithNominatedPods in pkg/scheduler/framework/runtime/framework.go evaluates each node anew.
+Upstream: RunFilterPluginsWithNominatedPods in pkg/scheduler/framework/runtime/framework.go evaluates each node again.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """What can change in a cached evaluation while only pods change, computed once for all equal pods that follow.
 
 Most plugins' results depend on node objects only, or were skipped. A plan lists the others: plugins that count pods on
-any node, which report whether their results are valid, and the columns of those that read sums of a node's pods
-(`node_sums.py`). If the counters are unchanged, the few rows whose pods changed are looked up in these columns, and
-nothing else has to be done. If some plugin fits neither, there is no plan, and each plugin is checked.
+any node, which report whether their results are valid and are called again one by one if not, and the joint result of
+those that read sums of a node's pods (`joint_sums.py`), of which only the changed rows are read. If some plugin fits
+neither, there is no plan, and each plugin is checked.
 
 A plan is valid until the set of participating plugins changes; `Filtering` and `Scoring` then create a new one.
 """
@@ -12,16 +12,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+import numpy as np
+
+from stowplan.engine.evaluation.joint_sums import JointRefusals, JointScores
 from stowplan.framework.interface import CountsPods, Reads
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping, Sequence
+    from collections.abc import Collection, Mapping
+
+    import numpy.typing as npt
 
     from stowplan.cluster.pod_info import PodInfo
-    from stowplan.engine.evaluation.node_sums import RefusedColumn, ScoredColumn
+    from stowplan.engine.evaluation.node_sums import NodeSums
     from stowplan.engine.evaluation.score import Score
     from stowplan.framework.cycle_state import CycleState
-    from stowplan.framework.interface import FilterPlugin, Plugin, ScorePlugin
+    from stowplan.framework.interface import FilterPlugin, PreFilterPlugin, PreScorePlugin, ScorePlugin
     from stowplan.framework.rejections import Rejections
     from stowplan.framework.runtime.framework import Framework
 
@@ -29,9 +34,12 @@ if TYPE_CHECKING:
 class FilterPlan(NamedTuple):
     """The plan for PreFilter and Filter."""
 
-    counters: tuple[CountsPods, ...]
-    #: By the plugin's name.
-    columns: tuple[tuple[str, RefusedColumn], ...]
+    #: Each plugin in both of its roles.
+    counters: tuple[tuple[CountsPods, PreFilterPlugin], ...]
+    #: Plugins that read sums, their names, and their joint result.
+    by_sums: tuple[FilterPlugin, ...]
+    names: frozenset[str]
+    refused: JointRefusals
 
     @classmethod
     def of(
@@ -40,22 +48,27 @@ class FilterPlan(NamedTuple):
         state: CycleState,
         pod: PodInfo,
         answers: Mapping[str, Rejections | None],
-        column: Callable[[FilterPlugin, PodInfo], RefusedColumn],
+        sums: NodeSums,
     ) -> FilterPlan | None:
-        """`answers`: results of the participating plugins; `column`: returns a plugin's column."""
+        """`answers`: results of the participating plugins."""
         active = framework.active_filters(state)
-        counters = _counters(framework.asked(state, pod).moving_pre_filters)
-        if counters is None or not _listable(active, answers):
+        moving = framework.asked(state, pod).moving_pre_filters
+        counters = tuple((plugin, plugin) for plugin in moving if isinstance(plugin, CountsPods))
+        if len(counters) < len(moving) or not _listable(active, answers):
             return None
-        by_sums = (plugin for plugin in active if plugin.reads is Reads.NODE_SUMS)
-        return cls(counters, tuple((plugin.name, column(plugin, pod)) for plugin in by_sums))
+        by_sums = tuple(plugin for plugin in active if plugin.reads is Reads.NODE_SUMS)
+        columns = tuple(sums.refused(plugin, pod) for plugin in by_sums)
+        names = frozenset(plugin.name for plugin in by_sums)
+        return cls(counters, by_sums, names, JointRefusals.of(sums, columns))
 
 
 class ScorePlan(NamedTuple):
     """The plan for PreScore and Score."""
 
-    counters: tuple[CountsPods, ...]
-    columns: tuple[tuple[Score, ScoredColumn], ...]
+    counters: tuple[tuple[CountsPods, PreScorePlugin], ...]
+    #: Scores that read sums, and their joint result.
+    by_sums: tuple[Score, ...]
+    worth: JointScores
     #: Scores that also depend on the other feasible nodes.
     normalized: tuple[Score, ...]
 
@@ -66,17 +79,26 @@ class ScorePlan(NamedTuple):
         state: CycleState,
         pod: PodInfo,
         scores: Mapping[str, Score],
-        column: Callable[[ScorePlugin, PodInfo], ScoredColumn],
+        sums: NodeSums,
     ) -> ScorePlan | None:
-        active = framework.active_scores(state)
-        counters = _counters(framework.moving_pre_scores)
-        if counters is None or not _listable(active, scores):
+        active, moving = framework.active_scores(state), framework.moving_pre_scores
+        counters = tuple((plugin, plugin) for plugin in moving if isinstance(plugin, CountsPods))
+        if len(counters) < len(moving) or not _listable(active, scores):
             return None
         by_sums = [plugin for plugin in active if plugin.reads is Reads.NODE_SUMS]
         if any(plugin.normalizes or not plugin.in_range for plugin in by_sums):
             return None
-        columns = tuple((scores[plugin.name], column(plugin, pod)) for plugin in by_sums)
-        return cls(counters, columns, tuple(part for part in scores.values() if part.plugin.normalizes))
+        parts = tuple(scores[plugin.name] for plugin in by_sums)
+        columns = tuple(sums.scored(plugin, pod) for plugin in by_sums)
+        worth = JointScores.of(sums, columns, tuple(part.weight for part in parts))
+        return cls(counters, parts, worth, tuple(part for part in scores.values() if part.plugin.normalizes))
+
+    def worth_of_parts(self, rows: int) -> npt.NDArray[np.int64]:
+        """The sum of the single scores by sums."""
+        worth = np.zeros(rows, np.int64)
+        for part in self.by_sums:
+            worth += part.weighted
+        return worth
 
 
 def _listable(active: Collection[FilterPlugin | ScorePlugin], known: Mapping[str, object]) -> bool:
@@ -84,9 +106,3 @@ def _listable(active: Collection[FilterPlugin | ScorePlugin], known: Mapping[str
     if any(plugin.reads in (Reads.NODE_PODS, Reads.ANYTHING) for plugin in active):
         return False
     return {plugin.name for plugin in active} == known.keys()
-
-
-def _counters(moving: Sequence[Plugin]) -> tuple[CountsPods, ...] | None:
-    """The plugins that report whether their results are valid; None if some plugin cannot."""
-    found = tuple(plugin for plugin in moving if isinstance(plugin, CountsPods))
-    return found if len(found) == len(moving) else None

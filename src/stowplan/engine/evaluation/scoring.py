@@ -22,6 +22,8 @@ from stowplan.framework.runtime.metrics import measured
 from stowplan.framework.status import PROPAGATED, Code, Status, raised
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import numpy.typing as npt
 
     from stowplan.cluster.pod_info import PodInfo
@@ -86,6 +88,12 @@ class Scoring:
         #: What changing pods can affect; created on demand. None: each plugin has to be checked.
         self._plan: ScorePlan | None = None
         self._planned = False
+        #: Totals without the plan's scores by sums; None: not computed.
+        self._rest: Ints | None = None
+        #: Position in the change log of `ScorePlan.worth` up to which `_ranked` is current; None: not current.
+        self._followed: int | None = None
+        #: Whether `_totals` and the plan's scores by sums are out of date.
+        self._behind = False
         #: Rows whose scores are not up to date.
         self._dirty: list[int] | None = None
 
@@ -109,6 +117,8 @@ class Scoring:
             failed = self._run(pod, feasible)
         else:
             failed = self._update(pod, feasible)
+        if failed is None and self._behind:
+            failed = self._catch_up(pod)
         if failed is not None:
             self._scored = None
         return Scored(failed, self._ended_early, self._preparing, self._totals, self._ranked, self._scores)
@@ -122,33 +132,103 @@ class Scoring:
         """Whether the totals are up to date for these nodes."""
         return self._scored is feasible and self._dirty is not None and not self._dirty and not self._outdated
 
-    def follow(self, state: CycleState, pod: PodInfo, rows: list[int], feasible: Mask) -> bool:
-        """`run` if no counter and only a few rows' sums changed; False if not.
+    def follow(self, state: CycleState, pod: PodInfo, feasible: Mask) -> bool:
+        """`run` by the plan, if only sums, counted pods and feasible nodes changed; False if not.
 
-        Requires scores that are up to date except for these rows and the effects of a different set of feasible nodes.
+        Requires scores that are up to date except for these.
         """
         if not self._planned:
-            self._plan, self._planned = ScorePlan.of(self._framework, state, pod, self._scores, self._column), True
-        plan, moved = self._plan, feasible is not self._scored
-        if plan is None or state.plugin_times is not None:
+            self._plan, self._planned = ScorePlan.of(self._framework, state, pod, self._scores, self._sums), True
+            self._rest = self._followed = None
+        plan, before = self._plan, self._scored
+        if plan is None or before is None or state.plugin_times is not None:
             return False
-        for counter in plan.counters:
-            if not counter.score_holds(state, pod, moved):
-                return False
-        answers = [column.few(rows, state, pod) for _, column in plan.columns] if rows else ()
-        for (part, _), raws in zip(plan.columns, answers, strict=bool(rows)):
-            if isinstance(raws, Status):
-                return False
-            self._patch_few(part, rows, raws)
-        if moved:
-            self._state = state
-            for part in plan.normalized:
-                if self._renormalize(part, pod, feasible) is not None:
-                    return False
-            self._ranked, self._scored = self._only_feasible(feasible), feasible
-        else:
-            self._rank_few(rows, feasible)
+        self._state = state
+        if self._rest is None:
+            self._rest = self._totals - plan.worth_of_parts(len(self._totals))
+        rest, changed = self._rest, () if feasible is before else (feasible != before).nonzero()[0].tolist()
+        if not self._count_again(plan, pod, feasible, before, changed) or not plan.worth.update(state, pod):
+            return False
+        self._rank(plan, feasible, changed, whole=rest is not self._rest)
+        self._scored = feasible
         return True
+
+    def _count_again(self, plan: ScorePlan, pod: PodInfo, feasible: Mask, before: Mask, changed: Sequence[int]) -> bool:
+        """Update scores that count pods or depend on the set of feasible nodes; False if a full run is needed.
+
+        `changed`: rows whose feasibility changed.
+        """
+        state, moved, done = self._state, feasible is not before, set()
+        for counter, plugin in plan.counters:
+            if not counter.score_holds(state, pod, moved):
+                if not self._renew(plugin, pod, feasible):
+                    return False
+                done.add(plugin.name)
+        few = len(changed) <= FEW
+        for part in plan.normalized if changed else ():
+            if part.plugin.name in done or (
+                few and part.plugin.normalizes_by_bounds and part.bounds_hold(changed, before, feasible)
+            ):
+                continue
+            if not self._normalize_again(part, pod, feasible):
+                return False
+        return True
+
+    def _renew(self, plugin: PreScorePlugin, pod: PodInfo, feasible: Mask) -> bool:
+        """Call one plugin again, from PreScore on; False if it fails, or starts or stops skipping."""
+        nodes = Nodes(self._cluster)
+        nodes.candidates = feasible
+        answer = self._attempt_pre_score(plugin, pod, nodes)
+        part = self._scores.get(plugin.name)
+        if part is None and answer is not None and answer.code == Code.Skip:
+            return True
+        if part is not None and (answer is None or answer.code == Code.Success):
+            raw = self._framework.run_score(part.plugin, self._state, pod, nodes)
+            if not isinstance(raw, Status):
+                part.raw = raw
+                return self._normalize_again(part, pod, feasible)
+        # Its state is current, but its result was not used.
+        self._outdated |= {plugin.name}
+        return False
+
+    def _normalize_again(self, part: Score, pod: PodInfo, feasible: Mask) -> bool:
+        change = self._renormalized(part, pod, feasible)
+        if isinstance(change, Status):
+            return False
+        if change is not None:
+            assert self._rest is not None
+            self._rest, self._behind = self._rest + change, True
+        return True
+
+    def _rank(self, plan: ScorePlan, feasible: Mask, changed: Sequence[int], *, whole: bool) -> None:
+        """Update `_ranked` for rows whose sums or feasibility changed; `whole`: for all rows."""
+        worth, changes, rest = plan.worth.values, plan.worth.changes, self._rest
+        assert rest is not None
+        if self._followed == changes.position and not changed and not whole:
+            return
+        rows = None if whole or self._followed is None else changes.since(self._followed)
+        if rows is None or len(rows) + len(changed) > FEW:
+            self._ranked = np.where(feasible, worth + rest, INFEASIBLE)
+        else:
+            ranked = self._ranked
+            for row in (*rows, *changed):
+                ranked[row] = worth.item(row) + rest.item(row) if feasible.item(row) else INFEASIBLE
+        self._followed, self._behind = changes.position, True
+
+    def _catch_up(self, pod: PodInfo) -> Status | None:
+        """Update `_totals` and the single scores by sums, which `follow` does not maintain."""
+        assert self._plan is not None
+        assert self._rest is not None
+        totals = self._rest.copy()
+        for part in self._plan.by_sums:
+            raw = self._column(part.plugin, pod).values(self._state, pod)
+            if isinstance(raw, Status):
+                return raw
+            part.raw = part.normal = raw.copy()
+            part.weighted = part.raw * part.weight
+            totals += part.weighted
+        self._totals, self._behind = totals, False
+        return None
 
     def _run(self, pod: PodInfo, feasible: Mask) -> Status | None:
         nodes = Nodes(self._cluster)
@@ -158,7 +238,7 @@ class Scoring:
         if failed is not None:
             self._ended_early = True
             return failed
-        self._scores, self._planned = {}, False
+        self._scores, self._planned, self._behind = {}, False, False
         raws: list[tuple[ScorePlugin, Ints]] = []
         active = self._framework.active_scores(self._state)
         for plugin in active:
@@ -201,32 +281,29 @@ class Scoring:
         if not moved:
             self._scored = feasible
         rows, self._dirty = self._dirty, []
-        outdated, self._outdated = self._outdated, frozenset()
-        if not outdated and len(rows) <= FEW and self.follow(self._state, pod, rows, feasible):
+        if not self._outdated and self.follow(self._state, pod, feasible):
             return None
+        outdated, self._outdated = self._outdated, frozenset()
+        behind = self._behind
+        failed = self._catch_up(pod) if behind else None
+        if failed is not None:
+            return failed
+        self._rest = self._followed = None
         whole = Nodes(self._cluster)
         whole.candidates = feasible
         renewed, seconds = measured(self._metrics, self._renew_pre_scores, pod, whole, moved, outdated)
         self._preparing += seconds
         if not renewed:
             return self._run(pod, feasible)
-        everywhere = self._drop_skipped() or moved
-        few = len(rows) <= FEW
+        everywhere = self._drop_skipped() or moved or behind
         for plugin in self._framework.active_scores(self._state):
-            part = self._scores.get(plugin.name)
-            failed: Status | None = None
+            part, failed = self._scores.get(plugin.name), None
             if part is None or plugin.name in self._moved or plugin.reads is Reads.ANYTHING:
                 before = None if part is None else part.normal
                 failed = self._replace_score(plugin, pod, whole, feasible)
                 everywhere = everywhere or before is None or self._scores[plugin.name].normal is not before
             elif rows and plugin.reads in (Reads.NODE_SUMS, Reads.NODE_PODS):
-                if few and plugin.reads is Reads.NODE_SUMS and plugin.in_range and not plugin.normalizes:
-                    raws = self._column(plugin, pod).few(rows, self._state, pod)
-                    if isinstance(raws, Status):
-                        return raws
-                    self._patch_few(part, rows, raws)
-                else:
-                    failed = self._patch_score(part, pod, rows, feasible)
+                failed = self._patch_score(part, pod, rows, feasible)
                 everywhere = everywhere or plugin.normalizes
             elif moved and plugin.normalizes:
                 failed = self._renormalize(part, pod, feasible)
@@ -234,8 +311,6 @@ class Scoring:
                 return failed
         if everywhere:
             self._ranked = self._only_feasible(feasible)
-        elif few:
-            self._rank_few(rows, feasible)
         else:
             self._ranked[rows] = np.where(feasible[rows], self._totals[rows], INFEASIBLE)
         self._scored = feasible
@@ -303,18 +378,6 @@ class Scoring:
         part.weighted[rows] = weighted
         return None
 
-    def _patch_few(self, part: Score, rows: list[int], raws: list[int]) -> None:
-        """`_patch_score` for few rows and a plugin without normalization; numbers are cheaper than arrays."""
-        totals, weighted, weight = self._totals, part.weighted, part.weight
-        for row, raw in zip(rows, raws, strict=True):
-            totals[row] += raw * weight - weighted.item(row)
-            part.raw[row], weighted[row] = raw, raw * weight
-
-    def _rank_few(self, rows: list[int], feasible: Mask) -> None:
-        ranked, totals = self._ranked, self._totals
-        for row in rows:
-            ranked[row] = totals.item(row) if feasible.item(row) else INFEASIBLE
-
     def _score_rows(self, plugin: ScorePlugin, pod: PodInfo, rows: npt.NDArray[np.intp]) -> Ints | Status:
         if plugin.reads is Reads.NODE_SUMS:
             values = self._column(plugin, pod).values(self._state, pod)
@@ -328,14 +391,25 @@ class Scoring:
         return column
 
     def _renormalize(self, part: Score, pod: PodInfo, feasible: Mask) -> Status | None:
+        change = self._renormalized(part, pod, feasible)
+        if isinstance(change, Status):
+            return change
+        if change is not None:
+            self._totals += change
+        return None
+
+    def _renormalized(self, part: Score, pod: PodInfo, feasible: Mask) -> Ints | Status | None:
+        """Normalize a plugin's raw scores again; by how much its part of the totals changed, None: nowhere."""
+        part.bounds = None
         normal = self._framework.normalize(part.plugin, self._state, pod, part.raw, feasible)
         if isinstance(normal, Status):
             return normal
-        if normal is not part.normal:
-            weighted = normal * part.weight
-            self._totals += weighted - part.weighted
-            part.normal, part.weighted = normal, weighted
-        return None
+        if normal is part.normal:
+            return None
+        weighted = normal * part.weight
+        change: Ints = weighted - part.weighted
+        part.normal, part.weighted = normal, weighted
+        return change
 
     def _drop_skipped(self) -> bool:
         """Remove plugins whose PreScore now returns Skip; return whether there were any."""

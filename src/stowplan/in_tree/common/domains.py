@@ -7,6 +7,7 @@ domains is cheap, spreading them is not. An unchanged array stays the same objec
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -69,7 +70,7 @@ def normalized_by_domain(
     `rule` takes scores, the lowest and the highest. The result is shared and read-only.
     """
     codes = column.codes[: table.n]
-    present = _present(codes, column, table, state, feasible)
+    present = present_domains(column, table, state, feasible)
     if not len(present):
         return np.zeros(table.n, np.int64)
     among = raw.take(present)
@@ -90,14 +91,40 @@ def _bounds(values: Ints) -> tuple[int, int]:
     return min(few), max(few)
 
 
-def _present(
-    codes: npt.NDArray[np.intp], column: LabelColumn, table: NodeTable, state: CycleState, feasible: Mask
-) -> npt.NDArray[np.intp]:
-    """Codes of the domains with a feasible node."""
+@dataclass(slots=True, eq=False)
+class _Present:
+    """The domains that have a feasible node."""
+
+    feasible: Mask
+    codes: npt.NDArray[np.intp]
+    #: A feasible row of each domain if no node is in any other domain; otherwise empty.
+    witnesses: tuple[int, ...]
+
+    def still(self, feasible: Mask) -> bool:
+        """Whether other feasible nodes have the same domains; False if more than a few rows would have to be read."""
+        if not self.witnesses:
+            return False
+        for row in self.witnesses:
+            if not feasible.item(row):
+                return False
+        self.feasible = feasible
+        return True
+
+
+def present_domains(column: LabelColumn, table: NodeTable, state: CycleState, feasible: Mask) -> npt.NDArray[np.intp]:
+    """Codes of the domains that have a feasible node, ascending."""
     key = ("present", column.key)
-    found: tuple[Mask, npt.NDArray[np.intp]] | None = state.memo(key, table.generation)
+    found: _Present | None = state.memo(key, table.generation)
     # An evaluation keeps the same array while the feasible nodes do not change, and never modifies it.
-    if found is None or found[0] is not feasible:
-        here = np.bincount(codes, weights=feasible, minlength=column.size)
-        found = state.remember(key, table.generation, (feasible, np.flatnonzero(here)))
-    return found[1]
+    if found is None or (found.feasible is not feasible and not found.still(feasible)):
+        found = state.remember(key, table.generation, _find_present(column, table, feasible))
+    return found.codes
+
+
+def _find_present(column: LabelColumn, table: NodeTable, feasible: Mask) -> _Present:
+    codes = column.codes[: table.n]
+    present = np.flatnonzero(np.bincount(codes, weights=feasible, minlength=column.size))
+    in_use: int = table.memo(("domains in use", column.key), lambda: len(np.unique(codes[table.valid[: table.n]])))
+    if len(present) != in_use or in_use > _FEW:
+        return _Present(feasible, present, ())
+    return _Present(feasible, present, tuple(int(((codes == code) & feasible).argmax()) for code in present))

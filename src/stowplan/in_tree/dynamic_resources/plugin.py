@@ -136,7 +136,7 @@ class DynamicResources(
     short_name = "devices"
     # The claims' requirements are in the signature; everything else is lookup objects (`reads_objects`).
     reads = Reads.NODES
-    normalizes = True
+    normalizes = normalizes_by_bounds = True
 
     def __init__(self, args: Any, handle: Handle) -> None:
         super().__init__(args, handle)

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 #: claims fail; nodes to examine.
 _TRIED, _TRIED_ALTERNATIVES, _TRIED_TOGETHER, _TRIED_NODES = 4, 2, 3, 8
 
-ANEW = "A claim cannot be changed: make it anew, or change the template that it is made from."
+ANEW = "A claim cannot be changed: recreate it, or change the template that it is created from."
 
 
 class DeviceRemedy(Remedy):

@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from itertools import count
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -34,7 +34,13 @@ from stowplan.framework.interface import (
 )
 from stowplan.framework.rejections import Entry, Rejections
 from stowplan.framework.status import SKIP, Code, Reason, Status, error, unschedulable
-from stowplan.in_tree.common.domains import by_domain, normalized_by_domain, unused_raw, worth_normalizing
+from stowplan.in_tree.common.domains import (
+    by_domain,
+    normalized_by_domain,
+    present_domains,
+    unused_raw,
+    worth_normalizing,
+)
 from stowplan.in_tree.common.node_selection import required_node_affinity_mask, untolerated_mask
 from stowplan.in_tree.common.normalization import bounds_of, mapped
 from stowplan.in_tree.pod_topology_spread import hints
@@ -108,6 +114,19 @@ class _Domains:
     def of(self, sums: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
         """The sums of the domains with an eligible node."""
         return sums[1:] if self.all_codes else sums[self.codes]
+
+
+class _Prepared(NamedTuple):
+    """One constraint with everything that is constant for equal pods while no node changes."""
+
+    constraint: Constraint
+    domains: _Domains
+    #: Which pods it counts; None for none.
+    term: PodTerm | None
+    #: 1 if the constraint counts the pod itself.
+    self_match: int
+    #: Whether all keys are required; if not, a missing label is a domain of its own.
+    strict: bool
 
 
 @dataclass(eq=False)
@@ -298,17 +317,26 @@ class PodTopologySpread(
         lacking = missing if bool((missing & table.valid[: table.n]).any()) else None
         return _Domains(column, None if whole else eligible, found, len(found) == column.size - 1, lacking)
 
-    def _counter(self, constraint: Constraint, pod: PodInfo) -> int:
-        """The slot that counts matching pods; −1 if there is none."""
-        if constraint.selector.empty or constraint.selector.nothing:
-            # Parity: an empty selector counts no existing pod, though it matches the incoming one.
-            return -1
+    def _prepared(self, state: CycleState, pod: PodInfo, nodes: Nodes, action: str) -> list[_Prepared]:
+        """The pod's constraints of one kind, for it and its equals; raises SelectorError as `constraints` does."""
+        generation = nodes.table.generation
+        found: list[_Prepared] | None = state.memo(("spread", action), generation)
+        if found is None:
+            constraints = self.constraints(pod.shape, action)
+            # With system defaults a missing label is a domain of its own; otherwise all keys are required.
+            strict = action == HARD or bool(pod.shape.pod.spec.topology_spread_constraints) or not self._system
+            domains = self._domains(nodes, pod, constraints, all_keys=strict)
+            parts = [
+                _Prepared(c, d, _term(c, pod), int(c.counts(pod.shape)), strict)
+                for c, d in zip(constraints, domains, strict=True)
+            ]
+            found = state.remember(("spread", action), generation, parts)
+        return found
+
+    def _counter(self, term: PodTerm | None) -> int:
+        """The slot that counts pods; −1 if there is none."""
         cluster = self.handle.cluster
-        term: PodTerm | None = pod.shape.memo(("spread term", constraint.selector), 0)
-        if term is None:
-            term = PodTerm(((frozenset((pod.namespace,)), constraint.selector),), live_only=True)
-            pod.shape.remember(("spread term", constraint.selector), 0, term)
-        return cluster.matches.slot(term, cluster.pods)
+        return -1 if term is None else cluster.matches.slot(term, cluster.pods)
 
     def _version(self, slot: int) -> tuple[int, int]:
         return slot, self.handle.cluster.matches.versions[slot] if slot >= 0 else 0
@@ -347,15 +375,15 @@ class PodTopologySpread(
 
     def pre_filter(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> Status | None:
         try:
-            constraints = self.constraints(pod.shape, HARD)
+            prepared = self._prepared(state, pod, nodes, HARD)
         except SelectorError as e:
             return error(f"get constraints from pod: obtaining pod's hard topology spread constraints: {e}")
-        if not constraints:
+        if not prepared:
             return SKIP
         spreads, versions = [], []
-        for constraint, domains in zip(constraints, self._domains(nodes, pod, constraints, all_keys=True), strict=True):
-            slot = self._counter(constraint, pod)
-            spreads.append(_spread(constraint, domains, self._sums(slot, domains), int(constraint.counts(pod.shape))))
+        for part in prepared:
+            slot = self._counter(part.term)
+            spreads.append(_spread(part, self._sums(slot, part.domains)))
             versions.append(self._version(slot))
         state.write(PRE_FILTER_KEY, _FilterState(spreads, versions))
         return None
@@ -396,24 +424,18 @@ class PodTopologySpread(
 
     def pre_score(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> Status | None:
         try:
-            constraints = self.constraints(pod.shape, SOFT)
+            prepared = self._prepared(state, pod, nodes, SOFT)
         except SelectorError as e:
             return error(f"calculating preScoreState: obtaining pod's soft topology spread constraints: {e}")
-        if not constraints or not nodes.table.count:
+        if not prepared or not nodes.table.count:
             return SKIP
-        # With system defaults a missing label is a domain of its own; otherwise all keys are required.
-        strict = bool(pod.shape.pod.spec.topology_spread_constraints) or not self._system
         candidates = nodes.take(nodes.table.valid) if nodes.candidates is None else nodes.candidates
-        domains = self._domains(nodes, pod, constraints, all_keys=strict)
-        ignored = _ignored(domains, candidates) if strict else None
+        ignored = _ignored(prepared, candidates) if prepared[0].strict else None
         scored = candidates if ignored is None else candidates & ~ignored
-        slots = [self._counter(constraint, pod) for constraint in constraints]
-        parts = [
-            self._soft_part(constraint, domain, slot, scored, system=not strict)
-            for constraint, domain, slot in zip(constraints, domains, slots, strict=True)
-        ]
+        slots = [self._counter(part.term) for part in prepared]
+        parts = [self._soft_part(part, slot, scored, state) for part, slot in zip(prepared, slots, strict=True)]
         versions = [self._version(slot) for slot in slots]
-        first, column = parts[0], domains[0].column
+        first, column = parts[0], prepared[0].domains.column
         if len(parts) == 1 and first.codes is not None:
             # With one constraint, rounding per domain is sufficient.
             of_domain = _round(first.amounts)
@@ -426,18 +448,17 @@ class PodTopologySpread(
         state.write(PRE_SCORE_KEY, found)
         return None
 
-    def _soft_part(
-        self, constraint: Constraint, domains: _Domains, slot: int, scored: npt.NDArray[np.bool_], *, system: bool
-    ) -> _Part:
+    def _soft_part(self, part: _Prepared, slot: int, scored: npt.NDArray[np.bool_], state: CycleState) -> _Part:
         """One soft constraint's part of a node's sum."""
-        n = len(scored)
+        constraint, domains, system, n = part.constraint, part.domains, not part.strict, len(scored)
         codes = domains.column.codes[:n]
         if constraint.key == HOSTNAME:
             # Counted on the node itself, regardless of the inclusion policies.
             counts = self.handle.cluster.matches.counts[slot, :n] if slot >= 0 else np.zeros(n, np.int32)
             of_node = _amounts(counts, int(np.count_nonzero(scored)), constraint)
             return _Part(None, np.where(codes > 0, of_node, 0.0) if system else of_node)
-        sums, registered = _registered_sums(domains, self._sums(slot, domains), scored, system=system)
+        present = present_domains(domains.column, self.handle.cluster.table, state, scored)
+        sums, registered = _registered_sums(present, self._sums(slot, domains), system=system)
         empty = domains.column.code("") if system else 0
         if empty:
             # Parity: an empty value and a missing label are the same domain.
@@ -492,13 +513,21 @@ def _by_difference(raw: npt.NDArray[np.int64], low: int, high: int) -> npt.NDArr
     return 100 * (high + low - raw) // high
 
 
-def _spread(constraint: Constraint, domains: _Domains, sums: npt.NDArray[np.int64], self_match: int) -> _Spread:
-    lowest = lowest_code = 0
+def _term(constraint: Constraint, pod: PodInfo) -> PodTerm | None:
+    """Which existing pods a constraint counts; None for none."""
+    if constraint.selector.empty or constraint.selector.nothing:
+        # Parity: an empty selector counts no existing pod, though it matches the incoming one.
+        return None
+    return PodTerm(((frozenset((pod.namespace,)), constraint.selector),), live_only=True)
+
+
+def _spread(part: _Prepared, sums: npt.NDArray[np.int64]) -> _Spread:
+    lowest, lowest_code, domains = 0, 0, part.domains
     if len(domains.codes):
         values = domains.of(sums)
         at = int(values.argmin())
         lowest, lowest_code = int(values[at]), int(domains.codes[at])
-    return _Spread(constraint, domains, sums, lowest, lowest_code, self_match)
+    return _Spread(part.constraint, domains, sums, lowest, lowest_code, part.self_match)
 
 
 def _skewed(spread: _Spread, nodes: Nodes, state: CycleState) -> npt.NDArray[np.bool_] | None:
@@ -508,7 +537,7 @@ def _skewed(spread: _Spread, nodes: Nodes, state: CycleState) -> npt.NDArray[np.
     if spread.shift is None:
         lowest = 0 if few else spread.lowest
         over = spread.sums > constraint.max_skew - spread.self_match + lowest
-        return by_domain(over, column, nodes, state, "skewed") if over.any() else None
+        return by_domain(over, column, nodes, state, "skewed") if np.count_nonzero(over) else None
     codes = nodes.take(column.codes)
     here = spread.sums[codes] + nodes.take(spread.shift)
     if few:
@@ -542,12 +571,13 @@ def _entries(
     return entries
 
 
-def _ignored(domains: Sequence[_Domains], candidates: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_] | None:
-    """Rows that lack a key; None if no candidate does."""
+def _ignored(prepared: Sequence[_Prepared], candidates: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_] | None:
+    """Rows that lack a key; None when no candidate does."""
     lacking: npt.NDArray[np.bool_] | None = None
-    for domain in domains:
-        if domain.missing is not None:
-            lacking = domain.missing if lacking is None else lacking | domain.missing
+    for part in prepared:
+        missing = part.domains.missing
+        if missing is not None:
+            lacking = missing if lacking is None else lacking | missing
     return lacking if lacking is not None and bool((lacking & candidates).any()) else None
 
 
@@ -574,16 +604,16 @@ def _round(amounts: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
 
 
 def _registered_sums(
-    domains: _Domains, sums: npt.NDArray[np.int64], scored: npt.NDArray[np.bool_], *, system: bool
+    present: npt.NDArray[np.intp], sums: npt.NDArray[np.int64], *, system: bool
 ) -> tuple[npt.NDArray[np.int64], int]:
     """Matching pods by domain, for domains with a candidate; and the number of these domains.
 
     With system defaults, nodes without the label share a domain, which counts as one although it is not scored.
     """
-    codes = domains.column.codes[: len(scored)]
-    present = np.bincount(codes, weights=scored, minlength=domains.column.size) > 0
-    registered = int(np.count_nonzero(present[1:])) + int(system and present[0])
-    return np.where(present, sums, 0), registered
+    registered = np.zeros_like(sums)
+    registered[present] = sums.take(present)
+    without = len(present) and not present.item(0)
+    return registered, len(present) - int(without and not system)
 
 
 def _system_default(key: str, max_skew: int) -> TopologySpreadConstraint:

@@ -17,7 +17,7 @@ from stowplan.scenarios.definition.schema import ZONE
 from stowplan.scenarios.errors import Problems, ScenarioError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence, Set
 
     from stowplan.api.affinity import Taint
     from stowplan.api.changes import Change
@@ -43,6 +43,8 @@ class Group:
         self.name = spec.name
         self.price = spec.price
         self.names: dict[str, None] = {}
+        #: Zone -> how many of them are there.
+        self.in_zones: Counter[str] = Counter()
         #: Names are never reused.
         self.made = 0
         self.template = _template(spec)
@@ -56,11 +58,9 @@ class Group:
         labels = {HOSTNAME: name, **({ZONE: zone} if zone else {}), **self.template.metadata.labels}
         return replace(self.template, metadata=replace(self.template.metadata, name=name, uid=name, labels=labels))
 
-    def next_zone(
-        self, out: frozenset[str] = frozenset(), coming: Counter[str] | None = None, zones: Any = None
-    ) -> str:
-        """The zone with the fewest of its nodes; "" if it has no zones, or none that is not `out`."""
-        counts = Counter(zones or ()) + Counter(coming or ())
+    def next_zone(self, out: Set[str], coming: Counter[str] | None = None) -> str:
+        """Where the fewest of its nodes are; "" if it has no zones, or none that is not `out`."""
+        counts = self.in_zones if not coming else self.in_zones + coming
         open_zones = [zone for zone in self.spec.zones if zone not in out]
         return min(open_zones, key=lambda zone: (counts[zone], self.spec.zones.index(zone)), default="")
 
@@ -139,6 +139,7 @@ class Fleet:
             self._allocatable[resource] += sign * amount
         group = self.groups.get(self.group_of.get(node.metadata.name, ""))
         if group is not None:
+            group.in_zones[node.metadata.labels.get(ZONE, "")] += sign
             if sign > 0:
                 group.names[node.metadata.name] = None
             else:
@@ -181,8 +182,7 @@ class Fleet:
         return node.metadata.name
 
     def zone_for(self, group: Group, coming: Counter[str] | None = None) -> str:
-        zones = [self.zone_of(name) for name in group.names]
-        return group.next_zone(frozenset(self.zones_out), coming, zones)
+        return group.next_zone(self.zones_out, coming)
 
     def put(self, node: Node, group: str = "") -> None:
         if group:

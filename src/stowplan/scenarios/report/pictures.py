@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 WIDTH, HEIGHT = 720, 260
 _LEFT, _RIGHT, _TOP, _BOTTOM = 64, 12, 12, 34
+#: Characters left of the plot.
+_NAME_LENGTH = 9
 #: Number of series colors of a page.
 COLOURS = 8
 #: Height of a bar, and of the name above it, which is larger on a phone.
@@ -214,6 +216,11 @@ class _Scale:
             yield self._low + number * self._step
 
 
+def _end_of(name: str) -> str:
+    """What fits beside a row: names of nodes differ at their ends."""
+    return name if len(name) <= _NAME_LENGTH else f"…{name[1 - _NAME_LENGTH :]}"
+
+
 def heat(
     title: str, last: float, rows: Sequence[tuple[str, Sequence[int | None]]], time_text: Callable[[float], str]
 ) -> str:
@@ -237,7 +244,7 @@ def heat(
         text = escape(time_text(number * step))
         parts.append(f'<text class="time"{anchor} x="{x:.1f}" y="{bottom + 20:g}">{text}</text>')
     for name, y in ((rows[0][0], 14.0), (rows[-1][0], bottom)) if len(rows) > 1 else ():
-        parts.append(f'<text class="row" x="0" y="{y:g}">{escape(name[-9:])}</text>')
+        parts.append(f'<text class="row" x="0" y="{y:g}">{escape(_end_of(name))}</text>')
     return _svg(title, bottom + 28, parts)
 
 

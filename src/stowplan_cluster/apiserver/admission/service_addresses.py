@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from stowplan_cluster.apiserver.admission.cluster import List
     from stowplan_cluster.apiserver.objects import JsonObject
 
-_NETWORK = ipaddress.IPv4Network("10.96.0.0/12")
+_NETWORKS = {"IPv4": ipaddress.ip_network("10.96.0.0/12"), "IPv6": ipaddress.ip_network("fd00:10:96::/112")}
 #: The first addresses are reserved for Services that request a fixed one, such as DNS.
 _FIRST = 256
 _NODE_PORTS = range(30000, 32768)
@@ -33,16 +33,7 @@ def allocate_addresses(service: JsonObject, list_: List) -> None:
     if spec.get("type") not in ("ClusterIP", "NodePort", "LoadBalancer"):
         return
     place = f"{metadata.get('namespace', '')}/{metadata.get('name', '')}"
-    if spec.get("clusterIPs") and not spec.get("clusterIP"):
-        spec["clusterIP"] = spec["clusterIPs"][0]
-    if not spec.get("clusterIP"):
-        spec["clusterIP"] = _free_address(place, {stored.field("spec.clusterIP") for stored in list_("services")})
-    if not spec.get("clusterIPs"):
-        spec["clusterIPs"] = [spec["clusterIP"]]
-    if not spec.get("ipFamilies"):
-        spec["ipFamilies"] = ["IPv6" if ":" in spec["clusterIP"] else "IPv4"]
-    if not spec.get("ipFamilyPolicy"):
-        spec["ipFamilyPolicy"] = "SingleStack"
+    _allocate_cluster_addresses(spec, place, list_)
     wants_ports = spec["type"] == "NodePort" or (
         spec["type"] == "LoadBalancer" and spec.get("allocateLoadBalancerNodePorts") is not False
     )
@@ -50,11 +41,35 @@ def allocate_addresses(service: JsonObject, list_: List) -> None:
         _allocate_node_ports(spec["ports"], place, list_)
 
 
-def _free_address(place: str, taken: Container[str]) -> str:
-    count = _NETWORK.num_addresses - _FIRST - 1
+def _allocate_cluster_addresses(spec: JsonObject, place: str, list_: List) -> None:
+    """One of each family. A Service has IPv4 alone unless it names families or requires both."""
+    first = spec.get("clusterIP") or next(iter(spec.get("clusterIPs") or ()), "")
+    if not spec.get("ipFamilies"):
+        families = ["IPv6", "IPv4"] if ":" in first else ["IPv4", "IPv6"]
+        spec["ipFamilies"] = families if spec.get("ipFamilyPolicy") == "RequireDualStack" else families[:1]
+    if not spec.get("ipFamilyPolicy"):
+        spec["ipFamilyPolicy"] = "SingleStack" if len(spec["ipFamilies"]) == 1 else "RequireDualStack"
+    addresses = list(spec.get("clusterIPs") or ([first] if first else []))
+    if first != "None":
+        taken = _taken_addresses(list_) if len(addresses) < len(spec["ipFamilies"]) else set()
+        missing = (family for family in spec["ipFamilies"][len(addresses) :] if family in _NETWORKS)
+        addresses += [_free_address(place, taken, family) for family in missing]
+    spec["clusterIPs"] = addresses
+    if not spec.get("clusterIP") and addresses:
+        spec["clusterIP"] = addresses[0]
+
+
+def _taken_addresses(list_: List) -> set[str]:
+    specs = (stored.to_dict().get("spec") or {} for stored in list_("services"))
+    return {address for spec in specs for address in (spec.get("clusterIP", ""), *(spec.get("clusterIPs") or ()))}
+
+
+def _free_address(place: str, taken: Container[str], family: str) -> str:
+    network = _NETWORKS[family]
+    count = network.num_addresses - _FIRST - 1
     start = zlib.crc32(place.encode("utf-8", "surrogatepass")) % count
     for step in range(count):
-        address = str(_NETWORK[_FIRST + (start + step) % count])
+        address = str(network[_FIRST + (start + step) % count])
         if address not in taken:
             return address
     raise InternalError(f"failed to allocate IP {place}: range is full")

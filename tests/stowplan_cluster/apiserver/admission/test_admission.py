@@ -280,6 +280,21 @@ class TestServiceAddresses:
         assert cluster.create(self.service(clusterIP="None"))["spec"]["clusterIPs"] == ["None"]
         assert "clusterIP" not in cluster.create(self.service(type="ExternalName"))["spec"]
 
+    @pytest.mark.parametrize(
+        ("asked", "families", "policy"),
+        [
+            ({"ipFamilies": ["IPv6"]}, ["IPv6"], "SingleStack"),
+            ({"ipFamilies": ["IPv4", "IPv6"]}, ["IPv4", "IPv6"], "RequireDualStack"),
+            ({"ipFamilyPolicy": "RequireDualStack"}, ["IPv4", "IPv6"], "RequireDualStack"),
+            ({"ipFamilyPolicy": "PreferDualStack"}, ["IPv4"], "PreferDualStack"),
+        ],
+    )
+    def test_an_address_of_each_family(self, cluster, asked, families, policy):
+        spec = cluster.create(self.service(**asked))["spec"]
+        assert (spec["ipFamilies"], spec["ipFamilyPolicy"]) == (families, policy)
+        assert ["IPv6" if ":" in address else "IPv4" for address in spec["clusterIPs"]] == families
+        assert spec["clusterIP"] == spec["clusterIPs"][0]
+
     def test_node_ports_differ(self, cluster):
         ports = [port["nodePort"] for port in cluster.create(self.service(type="NodePort"))["spec"]["ports"]]
         assert len(set(ports)) == 2
