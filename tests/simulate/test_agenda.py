@@ -33,7 +33,7 @@ def test_now_goes_to_the_end_of_the_line_and_later_waits():
     agenda.put(3.0, "overdue")
     assert drained(agenda) == ["now", "overdue"]
     assert agenda.next == 11.0
-    agenda.advance()
+    agenda.go_on(inf, for_ticks=True)
     assert (agenda.now, drained(agenda), agenda.next) == (11.0, ["later"], inf)
 
 
@@ -41,7 +41,7 @@ def test_what_waited_for_a_moment_comes_before_what_comes_up_in_it():
     agenda = Agenda(0.0)
     agenda.put(1.0, "first")
     agenda.put(1.0, "second")
-    agenda.advance()
+    agenda.go_on(inf, for_ticks=True)
     agenda.put(1.0, "third")
     assert drained(agenda) == ["first", "second", "third"]
 
@@ -53,7 +53,7 @@ def test_changes_of_a_kind_and_moment_are_one_batch():
     agenda.put(1.0, "between")
     agenda.put(1.0, node)
     agenda.put(1.0, pods[1])
-    agenda.advance()
+    agenda.go_on(inf, for_ticks=True)
     agenda.put(1.0, pods[2])
     assert drained(agenda) == [Changes(Pod, pods), "between", Changes(Node, [node])]
 
@@ -85,10 +85,10 @@ def test_ticks_come_once_a_moment_and_are_counted_apart():
     assert agenda.only_wakes
     agenda.put(2.0, "real")
     assert not agenda.only_wakes
-    agenda.advance()
+    agenda.go_on(inf, for_ticks=True)
     assert drained(agenda) == [Tick()]
     agenda.wake(2.0)
-    agenda.advance()
+    agenda.go_on(inf, for_ticks=True)
     assert drained(agenda) == [Tick(), "real"]
     assert agenda.only_wakes
     assert agenda.next == inf
@@ -148,7 +148,7 @@ def test_a_sorted_list_says_the_same(script):
             else:
                 assert not due or due[0][0] > agenda.now
         elif not agenda.line and agenda.next < inf:
-            agenda.advance()
+            agenda.go_on(inf, for_ticks=True)
             assert agenda.now == min(at for at, _, _ in plain)
         assert agenda.next == min((at for at, _, _ in plain if at > agenda.now), default=inf)
         assert len(agenda.line) == sum(at <= agenda.now for at, _, _ in plain)

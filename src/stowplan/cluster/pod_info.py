@@ -16,6 +16,7 @@ from operator import attrgetter, is_
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 import msgspec
+from msgspec.structs import replace
 
 from stowplan.api.host_ports import host_ports
 from stowplan.api.images import normalized_image_name
@@ -134,6 +135,7 @@ class PodShape(Memos):
         self.id = id
         self.pod = pod
         self.namespace = pod.metadata.namespace or "default"
+        self.scheduler_name = scheduler_name_of(pod)
         self.labels = pod.metadata.labels
         self.priority = pod.spec.priority or 0
         #: Whether resources allocated by claims count, too (DRANodeAllocatableResources).
@@ -387,7 +389,12 @@ def _may_be_resized(status: PodStatus) -> bool:
 
 def _may_take_more(status: PodStatus) -> bool:
     """Whether the pod may use other resources than its spec says, according to its status."""
-    return _may_be_resized(status) or bool(status.node_allocatable_resource_claim_statuses)
+    return bool(
+        status.container_statuses
+        or status.init_container_statuses
+        or status.resources
+        or status.node_allocatable_resource_claim_statuses
+    )
 
 
 def claims_key(pod: Pod) -> bytes:
@@ -407,11 +414,14 @@ def is_copy(pod: Pod, other: Pod) -> bool:
         and mine.namespace == others.namespace
         and (pod.spec is other.spec or _is_copied_spec(pod.spec, other.spec))
         and not _may_take_more(pod.status)
-        and not _may_take_more(other.status)
+        and (pod.status is other.status or not _may_take_more(other.status))
     )
 
 
 def _is_copied_spec(spec: PodSpec, other: PodSpec) -> bool:
+    # Mostly it is the other but for the node; fields that are the same object are compared at once.
+    if spec == replace(other, node_name=spec.node_name):
+        return True
     if spec.volumes is not other.volumes or spec.resource_claims is not other.resource_claims:
         return False
     return all(map(is_, _of_spec(spec), _of_spec(other)))

@@ -193,6 +193,10 @@ class ClusterState:
         self._compiled_last = pod, shape
         return PodInfo(pod, shape)
 
+    def expect(self, info: PodInfo) -> None:
+        """The pod to be compiled next is this one."""
+        self._compiled_last = info.pod, info.shape
+
     def _shape_of_spec(self, pod: Pod) -> PodShape:
         """Pods created from a template may share the spec object, as in simulations."""
         known = self._specs.get(id(pod.spec))

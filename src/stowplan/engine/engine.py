@@ -27,7 +27,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from stowplan.api.types import Pod
-from stowplan.cluster.pod_info import scheduler_name_of
 from stowplan.cluster.state import ClusterState
 from stowplan.cluster.transaction import CopiedAtBeginning
 from stowplan.config import DEFAULT_FEATURES
@@ -145,6 +144,8 @@ class Engine:
         self.metrics = metrics
         #: The time of metrics is separate from the engine's.
         self._stopwatch = Stopwatch(meter, now)
+        #: Whether metrics or stories have a use for it.
+        self._timed = metrics is not None or settings.stories
         self._is_stopped = False
         self.state = ClusterState()
         self.state.counts_claims = features.enabled("DRANodeAllocatableResources")
@@ -419,7 +420,7 @@ class Engine:
         logged = _log.verbosity >= 3
         if logged:
             _log.v(4).info("About to try and schedule pod", pod=pod)
-        framework = self.frameworks.get(scheduler_name_of(pod.pod))
+        framework = self.frameworks.get(pod.shape.scheduler_name)
         if framework is None:
             name = pod.pod.spec.scheduler_name
             _log.error(f'profile not found for scheduler name "{name}"', "Error occurred", pod=pod)
@@ -430,9 +431,9 @@ class Engine:
             return
         if logged:
             _log.v(3).info("Attempting to schedule pod", pod=pod)
-        started = self._stopwatch.now()
+        started = self._stopwatch.now() if self._timed else 0.0
         suspended = self.suspended
-        if suspended.portions and suspended.portions.has_equal(framework, queued):
+        if suspended.portions.lines and suspended.portions.has_equal(framework, queued):
             suspended.begin_later(framework, queued, started=started)
         elif framework.suspends:
             suspended.begin(framework, queued, started=started)

@@ -116,11 +116,13 @@ class CycleState(Memos):
 
         State that pod extensions modify must have a `clone` method; other values are shared between the copies.
         """
-        copy = CycleState(asking=self.asking)
+        # Every attempt makes one: attributes are set once.
+        copy = object.__new__(CycleState)
+        copy._memos, copy.asking, copy.writer, copy._writers = {}, self.asking, "", {}
         copy._data = data = self._data.copy()
-        for key in self._cloning:
+        copy._cloning = self._cloning.copy()
+        for key in copy._cloning:
             data[key] = data[key].clone()
-            copy._cloning.add(key)
         copy.skip_filter, copy.skip_score = self.skip_filter, self.skip_score
         copy.plugin_times = self.plugin_times
         return copy

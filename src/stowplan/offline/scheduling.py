@@ -162,6 +162,8 @@ class Scheduling:
 
     def _all_of(self, infos: Sequence[PodInfo]) -> list[Decision]:
         time, decisions = self._time, self._decisions
+        if len(infos) == 1:
+            self._engine.state.expect(infos[0])
         time.submit(Changes(t.Pod, [Change(None, info.pod) for info in infos]))
         try:
             time.run()

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from stowplan.cluster.pod_info import scheduler_name_of
 from stowplan.framework.status import PROPAGATED, Code, Status, raised, well_formed
 from stowplan.klog import get_logger
 
@@ -36,7 +35,7 @@ class Gate:
 
     def gating_plugin(self, queued: QueuedPod) -> str:
         """Run PreEnqueue: name of the plugin that gates the pod; "" if none does."""
-        framework = self._frameworks.get(scheduler_name_of(queued.pod.pod))
+        framework = self._frameworks.get(queued.pod.shape.scheduler_name)
         if framework is None:
             return ""
         metrics = framework.metrics

@@ -75,11 +75,14 @@ class PodHeap:
         return None
 
     def pop(self) -> QueuedPod | None:
-        queued = self.peek()
-        if queued is not None:
-            heappop(self._heap)
-            del self.entries[queued.pod.key]
-        return queued
+        heap, entries = self._heap, self.entries
+        while heap:
+            head = heappop(heap)
+            key = head[3].pod.key
+            if entries.get(key) is head:
+                del entries[key]
+                return head[3]
+        return None
 
     def _drop_removed(self) -> None:
         if len(self._heap) > 2 * len(self.entries) + _SLACK:

@@ -5,15 +5,12 @@ Upstream: pkg/scheduler/framework/types.go (QueuedPodInfo).
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from enum import Enum
-from typing import TYPE_CHECKING
 
-from stowplan.cluster.pod_info import scheduler_name_of
+import msgspec
 
-if TYPE_CHECKING:
-    from stowplan.cluster.pod_info import PodInfo
-    from stowplan.framework.events import ClusterEvent
+from stowplan.cluster.pod_info import PodInfo
+from stowplan.framework.events import ClusterEvent
 
 
 class Place(Enum):
@@ -31,8 +28,7 @@ class Place(Enum):
 POPPED, DONE, REMOVED = "Popped", "Done", "Removed"
 
 
-@dataclass(slots=True, eq=False, kw_only=True)
-class QueuedPod:
+class QueuedPod(msgspec.Struct, kw_only=True, eq=False):
     """Owned by the queue, except while in flight: then the caller of `pop` fills in which plugins rejected it."""
 
     pod: PodInfo
@@ -50,9 +46,9 @@ class QueuedPod:
     #: When it first became active.
     initial_attempt_timestamp: float | None = None
     #: Plugins that rejected it in the last attempt, and those that gated it since.
-    unschedulable_plugins: set[str] = field(default_factory=set)
+    unschedulable_plugins: set[str] = msgspec.field(default_factory=set)
     #: Plugins that wait for something of their own before the pod can proceed.
-    pending_plugins: set[str] = field(default_factory=set)
+    pending_plugins: set[str] = msgspec.field(default_factory=set)
     #: The PreEnqueue plugin that gates it; "" if none does.
     gating_plugin: str = ""
     #: What that plugin registered for, in any profile.
@@ -73,7 +69,7 @@ class QueuedPod:
 
     @property
     def profile(self) -> str:
-        return scheduler_name_of(self.pod.pod)
+        return self.pod.shape.scheduler_name
 
     @property
     def failed_with_error(self) -> bool:

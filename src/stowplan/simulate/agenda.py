@@ -70,12 +70,7 @@ class Agenda:
         heap = self._heap
         if not heap or heap[0][0] > until or not (for_ticks or len(heap) > len(self._wakes)):
             return False
-        self.advance()
-        return True
-
-    def advance(self) -> None:
-        """Advance to the next time, which must exist."""
-        heap, line = self._heap, self.line
+        line = self.line
         self.now = now = heap[0][0]
         self._wakes.discard(now)
         while heap and heap[0][0] == now:
@@ -84,6 +79,7 @@ class Agenda:
                 self._line_up(item)
             else:
                 line.append(item)
+        return True
 
     def _line_up(self, item: Any) -> None:
         if type(item) is Change:

@@ -43,9 +43,22 @@ Key = tuple[str, str]
 _MODIFIED = "the object has been modified; please apply your changes to the latest version and try again"
 
 
+class _ByKind(dict[type[ApiStruct], Any]):
+    """Kind -> its objects, which `kept` makes when they are first asked for."""
+
+    def __init__(self, kept: Callable[[type[ApiStruct]], Any]) -> None:
+        super().__init__()
+        self._kept = kept
+
+    def __missing__(self, kind: type[ApiStruct]) -> Any:
+        found = self[kind] = self._kept(kind)
+        return found
+
+
 class ObjectStore:
     def __init__(self) -> None:
-        self._objects: dict[type[ApiStruct], dict[Key, Any]] = {}
+        #: What is like a dict of them, by kind.
+        self._objects = _ByKind(self._kept)
         #: The resource version of the last write.
         self.version = 0
         #: The conditions of pods that are bound at the current time, which most of them share.
@@ -68,22 +81,19 @@ class ObjectStore:
 
     def find(self, kind: type[T], namespace: str, name: str) -> T | None:
         """The object, or None."""
-        return cast("T | None", self._of(kind).get((namespace or _default_namespace(kind), name)))
+        return cast("T | None", self._objects[kind].get((namespace or _default_namespace(kind), name)))
 
     def list(self, kind: type[T], namespace: str = "") -> list[T]:
         """The objects of a kind, optionally in one namespace, in the order of an API server."""
-        objects = self._of(kind)
+        objects = self._objects[kind]
         return [objects[key] for key in sorted(objects) if not namespace or key[0] == namespace]
 
     def count(self, kind: type[ApiStruct]) -> int:
-        return len(self._of(kind))
+        return len(self._objects[kind])
 
-    def _of(self, kind: type[ApiStruct]) -> dict[Key, Any]:
-        """The objects of a kind; a subclass may return another mapping."""
-        found = self._objects.get(kind)
-        if found is None:
-            found = self._objects[kind] = {}
-        return found
+    def _kept(self, kind: type[ApiStruct]) -> Any:
+        """An empty mapping for the objects of a kind; a subclass may return something other than a dict."""
+        return {}
 
     # -- writing ------------------------------------------------------------------------------------------------------
 
@@ -102,7 +112,7 @@ class ObjectStore:
             self._check_name(kind, metadata)
         namespace = metadata.namespace or _default_namespace(kind)
         name = metadata.name or f"{metadata.generate_name}{self.version + 1:05}"
-        objects = self._of(kind)
+        objects = self._objects[kind]
         if (namespace, name) in objects:
             resource = resource_of(kind)
             raise already_exists(resource.plural, resource.group, name)
@@ -138,7 +148,7 @@ class ObjectStore:
         return self._replace(old, new)
 
     def bind(self, request: Bind, now: float, annotations: Mapping[str, str] | None = None) -> Change[Pod]:
-        pods = self._of(Pod)
+        pods = self._objects[Pod]
         key = request.namespace or "default", request.name
         old: Pod | None = pods.get(key)
         if old is None:
@@ -200,7 +210,7 @@ class ObjectStore:
 
     def end(self, kind: type[ApiStruct], namespace: str, name: str, uid: str) -> Change[Any] | None:
         """Remove the object with this UID, as its owner would, unless it has finalizers."""
-        old: Any = self._of(kind).get((namespace, name))
+        old: Any = self._objects[kind].get((namespace, name))
         if old is None or old.metadata.uid != uid:
             return None
         if not old.metadata.finalizers:
@@ -222,7 +232,7 @@ class ObjectStore:
 
     def _keep(self, obj: Any) -> Any:
         metadata = obj.metadata
-        self._of(type(obj))[metadata.namespace, metadata.name] = obj
+        self._objects[type(obj)][metadata.namespace, metadata.name] = obj
         return obj
 
     def _replace(self, old: Any, new: Any) -> Change[Any]:
@@ -241,7 +251,7 @@ class ObjectStore:
     def _remove(self, old: Any) -> Change[Any]:
         self.version += 1
         metadata = old.metadata
-        del self._of(type(old))[metadata.namespace, metadata.name]
+        del self._objects[type(old)][metadata.namespace, metadata.name]
         return Change(old, None)
 
     def _bound(self, conditions: tuple[PodCondition, ...], now: float) -> tuple[PodCondition, ...]:

@@ -27,18 +27,14 @@ class StateStore(ObjectStore):
         super().__init__()
         self._state = state
         self._names = names
-        self._views: dict[type[ApiStruct], _View] = {}
 
     def forget(self) -> None:
         """The engine has received everything that was written."""
-        for view in self._views.values():
+        for view in self._objects.values():
             view.written.clear()
 
-    def _of(self, kind: type[ApiStruct]) -> Any:
-        view = self._views.get(kind)
-        if view is None:
-            view = self._views[kind] = _View(self, kind)
-        return view
+    def _kept(self, kind: type[ApiStruct]) -> _View:
+        return _View(self, kind)
 
     def _remove(self, old: Any) -> Change[Any]:
         if type(old) is Pod:

@@ -5,19 +5,23 @@ A record has its stage and the object that advances it; what each stage does is 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from enum import Enum
 from typing import TYPE_CHECKING, Protocol
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
+import msgspec
 
-    from stowplan.engine.decision.attempt import Attempt
-    from stowplan.engine.outbox import Alarm, Outbox
-    from stowplan.framework.extender import Extender
-    from stowplan.framework.interface import RequestBinder
-    from stowplan.framework.requests import Outcome, Steps
-    from stowplan.framework.status import Status
-    from stowplan.framework.waiting_pods import PodInPreBind, WaitingPod
+from stowplan.engine.decision.attempt import Attempt
+from stowplan.engine.outbox import Alarm
+from stowplan.framework.extender import Extender
+from stowplan.framework.interface import RequestBinder
+from stowplan.framework.requests import Steps
+from stowplan.framework.status import Status
+from stowplan.framework.waiting_pods import PodInPreBind, WaitingPod
+
+if TYPE_CHECKING:
+    from stowplan.engine.outbox import Outbox
+    from stowplan.framework.requests import Outcome
 
 
 class Stage(Enum):
@@ -58,41 +62,27 @@ class Mover(Protocol):
     def woken(self, binding: Binding, /) -> None: ...
 
 
-class PluginCall:
+class PluginCall(msgspec.Struct, eq=False):
     """A PreBind, Bind or PostBind call in progress: a coroutine that the driver runs, a request, or steps.
 
     Also used for an extender that binds.
     """
 
-    __slots__ = (
-        "_woken_by",
-        "asleep_since",
-        "binder",
-        "binding",
-        "is_extenders",
-        "number",
-        "plugin",
-        "started",
-        "steps",
-        "writes",
-    )
-
-    def __init__(self, binding: Binding, plugin: str, *, is_extenders: bool = False) -> None:
-        self.binding = binding
-        #: The name of the plugin or extender.
-        self.plugin = plugin
-        self.is_extenders = is_extenders
-        self.steps: Steps | None = None
-        #: The binder whose request is in progress, if the call is only a request.
-        self.binder: RequestBinder | None = None
-        #: The effect that it waits for; 0 if none.
-        self.number = 0
-        #: Whether that effect is a write.
-        self.writes = False
-        self.started = 0.0
-        #: When it started to wait for objects or a time.
-        self.asleep_since = 0.0
-        self._woken_by: Alarm | None = None
+    binding: Binding
+    #: The name of the plugin or extender.
+    plugin: str
+    is_extenders: bool = False
+    steps: Steps | None = None
+    #: The binder whose request is in progress, if the call is only a request.
+    binder: RequestBinder | None = None
+    #: The effect that it waits for; 0 if none.
+    number: int = 0
+    #: Whether that effect is a write.
+    writes: bool = False
+    started: float = 0.0
+    #: When it started to wait for objects or a time.
+    asleep_since: float = 0.0
+    woken_by: Alarm | None = None
 
     def __str__(self) -> str:
         return f"call of {self.plugin} in the {self.binding}"
@@ -110,52 +100,35 @@ class PluginCall:
         self.binding.owner.call_woken(self.binding, self)
 
     def sleep(self, alarm: Alarm | None) -> None:
-        if self._woken_by is not None:
-            self._woken_by.cancel()
-        self._woken_by = alarm
+        if self.woken_by is not None:
+            self.woken_by.cancel()
+        self.woken_by = alarm
 
     def is_woken_by(self, alarm: Alarm) -> bool:
-        return alarm is self._woken_by
+        return alarm is self.woken_by
 
 
-class Binding:
+class Binding(msgspec.Struct, eq=False):
     """One pod's binding cycle."""
 
-    __slots__ = (
-        "attempt",
-        "begins",
-        "binders",
-        "calls",
-        "failed",
-        "groups",
-        "owner",
-        "problems",
-        "stage",
-        "started",
-        "stoppable",
-        "timer",
-        "waiting",
-    )
-
-    def __init__(self, owner: Mover, attempt: Attempt) -> None:
-        self.owner = owner
-        self.attempt = attempt
-        self.stage = Stage.BEGUN
-        #: When the current stage began, by the stopwatch.
-        self.started = 0.0
-        self.waiting: WaitingPod | None = None
-        self.timer: Alarm | None = None
-        #: PreBind plugins that have not run yet, group by group.
-        self.groups: list[tuple[str, ...]] = []
-        self.stoppable: PodInPreBind | None = None
-        self.calls: list[PluginCall] = []
-        #: Whether a group of PreBind plugins is being started.
-        self.begins = False
-        #: The failure that ends the current stage early.
-        self.failed: Status | None = None
-        #: The extenders and Bind plugins, or PostBind plugins, that have not run yet.
-        self.binders = _NOBODY
-        self.problems: list[str] = []
+    owner: Mover
+    attempt: Attempt
+    stage: Stage = Stage.BEGUN
+    #: When the current stage began, by the stopwatch.
+    started: float = 0.0
+    waiting: WaitingPod | None = None
+    timer: Alarm | None = None
+    #: PreBind plugins that have not run yet, group by group.
+    groups: list[tuple[str, ...]] = msgspec.field(default_factory=list)
+    stoppable: PodInPreBind | None = None
+    calls: list[PluginCall] = msgspec.field(default_factory=list)
+    #: Whether a group of PreBind plugins is being started.
+    begins: bool = False
+    #: The failure that ends the current stage early.
+    failed: Status | None = None
+    #: The extenders and Bind plugins, or PostBind plugins, that have not run yet.
+    binders: Iterator[str | Extender] = _NOBODY
+    problems: list[str] = msgspec.field(default_factory=list)
 
     def __str__(self) -> str:
         return f"binding of pod {self.attempt.pod.key}"

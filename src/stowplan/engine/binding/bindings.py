@@ -103,7 +103,8 @@ class Bindings:
         return sum(bool(b.calls) and all(call.is_asleep for call in b.calls) for b in self.under_way.values())
 
     def begin(self, attempt: Attempt) -> None:
-        self._metrics.binding_began()
+        if self._metrics.counts:
+            self._metrics.binding_began()
         pod, framework = attempt.pod, attempt.framework
         binding = self.under_way[pod.uid] = Binding(self, attempt)
         if attempt.goes_straight:
@@ -339,7 +340,9 @@ class Bindings:
 
     def _request_ended(self, binding: Binding, call: PluginCall, binder: RequestBinder, outcome: Outcome) -> None:
         try:
-            answer = well_formed(binder.bind_answer(outcome))
+            answer = binder.bind_answer(outcome)
+            if answer is not None:
+                answer = well_formed(answer)
         except PROPAGATED:
             raise
         except BaseException as e:
@@ -509,7 +512,8 @@ class Bindings:
             )
         if self._listener is not None:
             self._listener.bound(attempt)
-        self._metrics.scheduled(queued, profile=attempt.framework.profile_name, started=attempt.started)
+        if self._metrics.counts:
+            self._metrics.scheduled(queued, profile=attempt.framework.profile_name, started=attempt.started)
         if queued.was_flushed:
             _log.v(4).info(
                 "Pod scheduled after flush from unschedulablePods",
@@ -580,7 +584,8 @@ class Bindings:
         return True
 
     def _over(self, binding: Binding) -> None:
-        self._metrics.binding_ended()
+        if self._metrics.counts:
+            self._metrics.binding_ended()
         binding.stage = Stage.OVER
         uid = binding.attempt.pod.uid
         if self.under_way.get(uid) is binding:

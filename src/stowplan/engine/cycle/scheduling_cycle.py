@@ -89,7 +89,8 @@ class SchedulingCycle:
 
     def note(self, framework: Framework, queued: QueuedPod, decision: Decision, *, started: float) -> None:
         """Record the decision in metrics, stories and listeners."""
-        self._metrics.decided(started)
+        if self._metrics.counts:
+            self._metrics.decided(started)
         if self._stories.kept:
             seconds = self._metrics.now() - started
             self._stories.decided(

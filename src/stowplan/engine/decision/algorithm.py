@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from stowplan.cluster.pod_info import scheduler_name_of
 from stowplan.engine.decision.extender_words import refuse
 from stowplan.engine.evaluation.evaluation import Evaluation
 from stowplan.engine.evaluation.node_sums import NodeSums
@@ -188,7 +187,7 @@ class SchedulingAlgorithm:
 
     def framework_for(self, pod: PodInfo) -> Framework | None:
         """The profile of a pod."""
-        return self.frameworks.get(scheduler_name_of(pod.pod))
+        return self.frameworks.get(pod.shape.scheduler_name)
 
     def schedule(
         self, framework: Framework, pod: PodInfo, *, within: Rows | None = None, helped: bool = True

@@ -6,29 +6,27 @@ Upstream: pkg/scheduler/schedule_one.go (ScheduleResult), pkg/scheduler/framewor
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import msgspec
 
+from stowplan.cluster.pod_info import PodInfo
+from stowplan.framework.cycle_state import CycleState
 from stowplan.framework.diagnosis import histogram_text
+from stowplan.framework.runtime.framework import Framework
 from stowplan.framework.status import Code, Status
+from stowplan.queue.queued_pod import QueuedPod
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from stowplan.api.types import Pod
-    from stowplan.cluster.pod_info import PodInfo
-    from stowplan.framework.cycle_state import CycleState
     from stowplan.framework.eviction_plan import EvictionPlan
-    from stowplan.framework.runtime.framework import Framework
-    from stowplan.queue.queued_pod import QueuedPod
 
 _NOBODY: frozenset[str] = frozenset()
 
 
-@dataclass(slots=True, kw_only=True)
-class Attempt:
+class Attempt(msgspec.Struct, kw_only=True, eq=False):
     """A popped pod on its way to a node."""
 
     queued: QueuedPod
@@ -42,7 +40,7 @@ class Attempt:
     #: The attempt's own state, not shared.
     state: CycleState
     #: Permit plugins that make the pod wait -> timeout in seconds.
-    permit_timeouts: Mapping[str, float] = field(default_factory=dict)
+    permit_timeouts: Mapping[str, float] = msgspec.field(default_factory=dict)
     evaluated: int = 0
     feasible: int = 0
     #: Whether its binding cycle starts with Bind: there is no Permit wait, no PreBind work, and no metrics for either.

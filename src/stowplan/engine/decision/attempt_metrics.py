@@ -6,7 +6,7 @@ Upstream: pkg/scheduler/metrics/profile_metrics.go; observed at the same points 
 from __future__ import annotations
 
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from stowplan.framework.status import Code, Status
 
@@ -23,6 +23,9 @@ _MAX_ATTEMPTS_LABEL = 15
 
 class AttemptMetrics:
     """`now` is the queue's clock, because a pod's waiting time starts there."""
+
+    #: Whether anything is counted. What every pod goes through asks this first.
+    counts: ClassVar[bool] = True
 
     def __init__(self, metrics: SchedulerMetrics, *, now: Callable[[], float]) -> None:
         self._metrics = metrics
@@ -84,6 +87,8 @@ class AttemptMetrics:
 
 class NoAttemptMetrics(AttemptMetrics):
     """Counts nothing, but returns durations for stories."""
+
+    counts = False
 
     def __init__(self, *, now: Callable[[], float]) -> None:
         self.now = now

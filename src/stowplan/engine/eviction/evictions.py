@@ -107,7 +107,8 @@ class Evictions:
 
     def under_way(self, pod: PodInfo) -> bool:
         """Whether the pod has victims that are not evicted, or have not left yet."""
-        return self._is_under_way(pod.uid)
+        # PreEnqueue asks about every pod that comes.
+        return bool(self._preemptions) and self._is_under_way(pod.uid)
 
     def group_under_way(self, group: PodGroup) -> bool:
         """Whether the pod group has victims that are not evicted, or have not left yet."""

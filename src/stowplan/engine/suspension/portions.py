@@ -43,7 +43,7 @@ class Portions:
     def __init__(self, outbox: Outbox) -> None:
         self._outbox = outbox
         #: Equal pods -> their cycles, the running one first; the head of the line comes first.
-        self._lines: OrderedDict[Hashable, list[Work]] = OrderedDict()
+        self.lines: OrderedDict[Hashable, list[Work]] = OrderedDict()
         #: The cycle that is currently running.
         self._working: Work | None = None
         #: The effect that ends the pause; 0 if nothing is in line.
@@ -54,12 +54,9 @@ class Portions:
     def __str__(self) -> str:
         return "work in portions"
 
-    def __bool__(self) -> bool:
-        return bool(self._lines)
-
     def join(self, work: Work) -> None:
         """Append work for its next portion."""
-        cycles = self._lines.setdefault(work.line, [])
+        cycles = self.lines.setdefault(work.line, [])
         if work is self._working:
             cycles.insert(0, work)
         else:
@@ -68,17 +65,17 @@ class Portions:
 
     def has_equal(self, framework: Framework, queued: QueuedPod) -> bool:
         """Whether there is work for an equal pod."""
-        return key_of(framework, queued) in self._lines
+        return key_of(framework, queued) in self.lines
 
     def leave(self, work: Work) -> None:
         """Remove work; no-op if it is not in line."""
-        for key, cycles in self._lines.items():
+        for key, cycles in self.lines.items():
             if work in cycles:
                 cycles.remove(work)
                 if not cycles:
-                    del self._lines[key]
+                    del self.lines[key]
                 break
-        if not self._lines and self._pause:
+        if not self.lines and self._pause:
             self._outbox.withdraw(self._pause)
             self._pause = 0
 
@@ -86,21 +83,21 @@ class Portions:
         """The pause is over."""
         self._pause = 0
         self.taken += 1
-        key, cycles = next(iter(self._lines.items()))
+        key, cycles = next(iter(self.lines.items()))
         working = self._working = cycles.pop(0)
         if cycles:
-            self._lines.move_to_end(key)
+            self.lines.move_to_end(key)
         else:
-            del self._lines[key]
+            del self.lines[key]
         try:
             working.take_portion()
         finally:
             self._working = None
-        cycles = self._lines.get(key, [])
+        cycles = self.lines.get(key, [])
         if cycles and cycles[0] is not working:
             for cycle in tuple(cycles):
                 cycle.put_back()
-        if self._lines:
+        if self.lines:
             self._go_on_later()
 
     def _go_on_later(self) -> None:
@@ -110,12 +107,12 @@ class Portions:
     # -- invariants ---------------------------------------------------------------------------------------------------
 
     def __contains__(self, work: Work) -> bool:
-        return any(work in cycles for cycles in self._lines.values())
+        return any(work in cycles for cycles in self.lines.values())
 
     def problems(self) -> Iterator[str]:
         """Violated invariants between steps."""
-        if bool(self._pause) is not bool(self._lines):
-            yield f"{self}: {len(self._lines)} lines, and pause {self._pause}"
+        if bool(self._pause) is not bool(self.lines):
+            yield f"{self}: {len(self.lines)} lines, and pause {self._pause}"
         if self._pause and self._outbox.awaited.get(self._pause) is not self:
             yield f"{self}: pause {self._pause} has another waiter"
 
