@@ -78,7 +78,7 @@ def test_one_seed_proves_nothing(scenario, tmp_path):
     found = tuned(scenario, tmp_path / "out", space=PACKING, judged_seeds=1)
     assert found.record.judged[1].score.mean < 0
     assert found.record.verdict == NOT_BETTER
-    assert "one seed says nothing" in found.file.read_text()
+    assert "a single seed does not show the spread" in found.file.read_text()
 
 
 def test_what_is_judged_has_not_been_searched(scenario, tmp_path):

@@ -20,8 +20,13 @@ SPECS = {
     "NetworkPolicy": {"podSelector": {"matchLabels": {"app": "web"}}},
     "CronJob": {
         "schedule": "0 3 * * *",
-        "jobTemplate": {"spec": {"template": {"spec": {"containers": [{"name": "c", "image": "busybox"}]}}}},
+        "jobTemplate": {
+            "spec": {
+                "template": {"spec": {"containers": [{"name": "c", "image": "busybox"}], "restartPolicy": "Never"}}
+            }
+        },
     },
+    "IngressClass": {"controller": "example.com/ingress"},
     "HorizontalPodAutoscaler": {
         "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"},
         "maxReplicas": 7,
