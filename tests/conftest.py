@@ -93,6 +93,7 @@ FIRST = (
     "docs/test_site.py",
     "test_benchmarks.py",
     "chaos",
+    "live/test_soak.py",
     "cluster/test_rebuild.py",
     "api/test_hostile_files.py",
     "integration/test_hostile_files.py",

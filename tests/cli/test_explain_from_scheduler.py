@@ -229,7 +229,7 @@ def test_what_would_steer_a_terminal_is_taken_out(tmp_path, token, ca):
         ),
         (
             ["--from-scheduler", "https://x", "-n", "shop", "-l", "a=b"],
-            "-n, -l: a scheduler is asked about one pod or all",
+            "-n, -l: a scheduler can be asked about one pod or all pending pods",
         ),
         (["--token-file", "TOKEN"], "--token-file: for --from-scheduler only"),
         (["--insecure-skip-tls-verify", "-f", "x"], "--insecure-skip-tls-verify: for --from-scheduler only"),

@@ -8,7 +8,6 @@ import asyncio
 import inspect
 import json
 from copy import deepcopy
-from dataclasses import fields
 from random import Random
 
 import pytest
@@ -96,7 +95,7 @@ async def told(cluster, name, **query):
 
 def as_it_is(entry):
     """A copy of a queue's entry, but for its pod."""
-    others = {field.name: deepcopy(getattr(entry, field.name)) for field in fields(entry) if field.name != "pod"}
+    others = {name: deepcopy(getattr(entry, name)) for name in entry.__struct_fields__ if name != "pod"}
     return {**others, "pod": id(entry.pod)}
 
 

@@ -232,7 +232,7 @@ async def test_a_kind_that_is_not_listed_in_time_refuses_the_configuration():
         before = cluster.scheduler.configuration
         trying = asyncio.create_task(reconfigure(cluster, PLAIN))
         await turns()
-        with pytest.raises(RefusedConfigurationError, match="just being brought"):
+        with pytest.raises(RefusedConfigurationError, match="another configuration is being applied"):
             await reconfigure(cluster, PLAIN)
         await cluster.create(a_pod("p").obj())
         assert cluster.node_of("p"), "the configuration of before goes on deciding"

@@ -634,7 +634,7 @@ def test_stopping_early_keeps_what_is_done():
         ({"manifest": keeper("Deployment", replicas="x")}, "want a whole number"),
         ({"manifest": pod("much")}, "is not a quantity"),
         ({"file": "none.yaml"}, "none.yaml"),
-        ({"trace": {"format": "parquet"}}, "no trace format 'parquet'"),
+        ({"trace": {"format": "parquet"}}, "no such trace format: 'parquet'"),
     ],
     ids=str,
 )
