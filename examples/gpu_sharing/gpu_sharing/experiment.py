@@ -56,7 +56,6 @@ POLICIES = {
     "bestfit": Policy("BestFit", BestFitScore),
     "fgd": Policy("FGD", FGDScore, "fgd"),
 }
-PLUGINS = (GpuSharing, *(policy.score for policy in POLICIES.values()))
 
 
 def configuration(policy: Policy, *, kinds: Sequence[tuple[PodKind, int]], seed: int) -> dict[str, Any]:
@@ -120,9 +119,10 @@ def run(
     kinds = typical_kinds(pod.kind for pod in pods)
     # Without chance, ties go to the first node: `nodes` are in the order that is to decide.
     random = Random(seed).randrange(1 << 32)
-    config = configuration(POLICIES[policy], kinds=kinds, seed=random)
+    chosen = POLICIES[policy]
+    config = configuration(chosen, kinds=kinds, seed=random)
     # The plugins are ours: to limit the time of their calls would cost more than most of them take.
-    cluster = stowplan.Cluster((), config, plugins=PLUGINS, plugin_timeout=0)
+    cluster = stowplan.Cluster((), config, plugins=(GpuSharing, chosen.score), plugin_timeout=0)
     for node in load.nodes:
         cluster.add(node.manifest())
     typical = TypicalPods(kinds)

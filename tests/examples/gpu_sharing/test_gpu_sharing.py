@@ -24,8 +24,9 @@ def gpu_pod(name, milli, count=1, models=""):
 @pytest.fixture
 def make():
     """A cluster with the example's plugins; `policy` scores."""
-    from gpu_sharing.experiment import PLUGINS, POLICIES, configuration
+    from gpu_sharing.experiment import POLICIES, configuration
     from gpu_sharing.fragmentation import PodKind
+    from gpu_sharing.sharing import GpuSharing
 
     def make(*nodes, policy="bestfit"):
         config = configuration(
@@ -33,7 +34,7 @@ def make():
         )
         points = config["profiles"][0]["plugins"]
         points["preBind"] = {"enabled": [{"name": "GpuSharing"}]}
-        cluster = stowplan.Cluster((), config, plugins=PLUGINS)
+        cluster = stowplan.Cluster((), config, plugins=(GpuSharing, POLICIES[policy].score))
         for node in nodes:
             cluster.add(node.obj())
         return cluster
