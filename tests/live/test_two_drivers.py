@@ -1,7 +1,8 @@
 """One order of inputs through both drivers places every pod alike, at the same times and for the same reasons.
 
 Pods of three priorities come, wait behind gates and on Permit, fail in Reserve, PreBind and Bind, are deleted, finish,
-or are bound by somebody else; nodes come, go, are cordoned and tainted; the API server refuses some writes.
+are kept by finalizers, or are nominated or bound by somebody else; nodes come, go, are cordoned and tainted; the API
+server refuses some writes.
 """
 
 import asyncio
@@ -136,13 +137,15 @@ labels = st.one_of(
 )
 
 
-def new_pod(name, cpu, priority, labels, grace, gates):
+def new_pod(name, cpu, priority, labels, grace, gates, finalizers=()):
     spec = {"terminationGracePeriodSeconds": grace}
     if gates:
         spec["schedulingGates"] = [{"name": gate} for gate in gates]
     if priority:
         spec |= {"priorityClassName": {10: "low", 100: "high"}[priority], "priority": priority}
-    return Create(obj=convert(a_pod(name).requests(cpu=cpu).labels(labels).spec(**spec).obj(), Pod))
+    pod = a_pod(name).requests(cpu=cpu).labels(labels).spec(**spec).obj()
+    pod["metadata"]["finalizers"] = list(finalizers)
+    return Create(obj=convert(pod, Pod))
 
 
 def new_node(name, cpu):
@@ -163,6 +166,7 @@ created = st.builds(
     labels,
     st.sampled_from((0, 2)),
     st.sampled_from(((), (), (), ("a",))),
+    st.sampled_from(((), (), (), ("example.com/kept",))),
 )
 happens = st.one_of(
     created,
@@ -171,6 +175,8 @@ happens = st.one_of(
     st.builds(lambda name: Delete(kind=Pod, namespace="default", name=name), pods),
     st.builds(lambda name: patch(Pod, name, {"spec": {"schedulingGates": None}}), pods),
     st.builds(lambda name: patch(Pod, name, {"metadata": {"labels": {"new": "label"}}}), pods),
+    st.builds(lambda name: patch(Pod, name, {"metadata": {"finalizers": None}}), pods),
+    st.builds(lambda name, node: patch(Pod, name, {"status": {"nominatedNodeName": node}}, "status"), pods, nodes),
     st.builds(lambda name: patch(Pod, name, {"status": {"phase": "Succeeded"}}, "status"), pods),
     st.builds(lambda name, node: Bind(namespace="default", name=name, uid="", node=node), pods, nodes),
     st.builds(lambda name, allow: Word(name, "Holds", allow=allow), pods, st.booleans()),

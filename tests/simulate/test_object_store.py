@@ -268,9 +268,9 @@ def test_a_pod_that_runs_goes_after_its_grace(store):
         [again] = store.delete(delete(), NOW + 1, grace=grace)
         assert again.old is again.new, "it goes already"
     uid = there.metadata.uid
-    assert store.end(Pod, "default", "web", "another") is None
-    assert store.end(Pod, "default", "web", uid).new is None
-    assert store.end(Pod, "default", "web", uid) is None
+    assert store.end("default", "web", "another") is None
+    assert store.end("default", "web", uid).new is None
+    assert store.end("default", "web", uid) is None
 
 
 def test_a_terminating_pod_can_be_deleted_at_once(store):
@@ -308,12 +308,18 @@ def test_finalizers_keep_an_object_until_the_last_is_gone(store):
     assert written(store, freed) == Change(marked, None)
 
 
-def test_finalizers_keep_a_pod_beyond_its_grace(store):
+@pytest.mark.parametrize("is_deleted", [True, False])
+def test_a_pod_with_finalizers_has_finished_and_stays(store, is_deleted):
     there = created(store, convert({"metadata": {"name": "web", "finalizers": ["a"]}, "spec": {"nodeName": "n"}}, Pod))
-    store.delete(delete(), NOW, grace=30.0)
-    assert store.end(Pod, "default", "web", there.metadata.uid).new.metadata.deletion_grace_period_seconds == 0
+    if is_deleted:
+        store.delete(delete(), NOW, grace=30.0)
+    ended = store.end("default", "web", there.metadata.uid).new
+    assert (ended.status.phase, ended.metadata.deletion_grace_period_seconds) == (
+        ("Failed", 0) if is_deleted else ("Succeeded", None)
+    )
+    assert store.end("default", "web", there.metadata.uid) is None
     freed = Patch(kind=Pod, namespace="default", name="web", body={"metadata": {"finalizers": []}}, type_="merge")
-    assert written(store, freed).new is None
+    assert (written(store, freed).new is None) is is_deleted
 
 
 # -- patch: the store's part -------------------------------------------------------------------------------------------

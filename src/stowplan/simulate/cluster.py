@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 import msgspec
 
 from stowplan.api.changes import Change
-from stowplan.api.meta import ApiStruct
 from stowplan.api.pod import FINISHED, Pod
 from stowplan.api.port import Listing
 from stowplan.api.timestamps import parse_timestamp
@@ -26,6 +25,7 @@ from stowplan.simulate.volume_controllers import FOLLOWED, VolumeControllers
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
+    from stowplan.api.meta import ApiStruct
     from stowplan.framework.requests import Outcome
     from stowplan.simulate.agenda import Agenda
     from stowplan.simulate.latency import Latency
@@ -38,9 +38,8 @@ _DONE = Done()
 
 
 class Ending(msgspec.Struct, frozen=True):
-    """The deletion of an object by its owner, such as a kubelet."""
+    """The end of a pod, by its kubelet."""
 
-    kind: type[ApiStruct]
     namespace: str
     name: str
     uid: str
@@ -203,7 +202,7 @@ class SimulatedCluster:
 
     def _end_in(self, pod: Pod, seconds: float) -> None:
         metadata = pod.metadata
-        ending = Ending(Pod, metadata.namespace, metadata.name, metadata.uid)
+        ending = Ending(metadata.namespace, metadata.name, metadata.uid)
         self._agenda.put(self._agenda.now + seconds, ending)
 
     def take_over(self, pod: Pod) -> None:
@@ -217,7 +216,7 @@ class SimulatedCluster:
             self._end_in(pod, seconds if since is None else parse_timestamp(since) + seconds - now)
 
     def end(self, ending: Ending) -> None:
-        change = self._store.end(ending.kind, ending.namespace, ending.name, ending.uid)
+        change = self._store.end(ending.namespace, ending.name, ending.uid)
         if change is not None:
             self._tell(change)
 

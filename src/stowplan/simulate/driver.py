@@ -213,7 +213,7 @@ class VirtualTime:
     def end(self, pod: Pod) -> None:
         """End a running pod: delete it as its kubelet would; no-op if it is gone."""
         metadata = pod.metadata
-        self._cluster.end(Ending(type(pod), metadata.namespace, metadata.name, metadata.uid))
+        self._cluster.end(Ending(metadata.namespace, metadata.name, metadata.uid))
 
     def feed(self, requests: Iterable[tuple[float, Request | Call]]) -> None:
         """Schedule any number of requests with their times, in order; each is drawn when it is due."""

@@ -208,14 +208,20 @@ class ObjectStore:
         )
         return self._keep(_with_metadata(old, self._next_version(marked)))
 
-    def end(self, kind: type[ApiStruct], namespace: str, name: str, uid: str) -> Change[Any] | None:
-        """Remove the object with this UID, as its owner would, unless it has finalizers."""
-        old: Any = self._objects[kind].get((namespace, name))
+    def end(self, namespace: str, name: str, uid: str) -> Change[Pod] | None:
+        """End the pod with this UID as its kubelet does: it is gone, or has finished if it has finalizers."""
+        old: Pod | None = self._objects[Pod].get((namespace, name))
         if old is None or old.metadata.uid != uid:
             return None
-        if not old.metadata.finalizers:
+        metadata = old.metadata
+        if not metadata.finalizers:
             return self._remove(old)
-        return self._replace(old, _with_metadata(old, replace(old.metadata, deletion_grace_period_seconds=0)))
+        if old.status.phase in FINISHED:
+            return None
+        phase = "Succeeded"
+        if metadata.deletion_timestamp:
+            metadata, phase = replace(metadata, deletion_grace_period_seconds=0), "Failed"
+        return self._replace(old, replace(old, metadata=metadata, status=replace(old.status, phase=phase)))
 
     def restore(self, obj: ApiStruct) -> None:
         """Add an object with its original version; the next write has a later one."""

@@ -20,7 +20,7 @@ from stowplan.api.types import Namespace, Pod
 from stowplan.engine.effects import Wake
 from stowplan.framework.requests import Bind, Create, Delete, Patch, Read
 from stowplan.simulate.latency import Latency
-from stowplan.simulate.object_store import ObjectStore
+from stowplan.simulate.object_store import ObjectStore, runs
 from stowplan.timing.manual_time import ManualTime
 from support.live.live_scheduler import live
 from support.simulate.simulations import simulation
@@ -233,9 +233,9 @@ class Outside:
             await self._end(name, namespace)
 
     async def _end(self, name, namespace):
-        """Have a pod that was deleted end after its grace."""
+        """Have a pod that was deleted end after its grace, if it runs."""
         left = await self._left(name, namespace)
-        if left is not None and left.metadata.uid not in self._endings:
+        if left is not None and runs(left) and left.metadata.uid not in self._endings:
             ending = asyncio.create_task(self._ends(left))
             self._endings[left.metadata.uid] = ending
 
@@ -243,8 +243,12 @@ class Outside:
         await self.time.sleep(_grace(pod))
         metadata = pod.metadata
         left = await self._left(metadata.name, metadata.namespace)
-        if left is not None and left.metadata.uid == metadata.uid:
-            await self.api.delete(Pod, metadata.name, namespace=metadata.namespace, grace_period_seconds=0)
+        if left is not None and runs(left) and left.metadata.uid == metadata.uid:
+            # As a kubelet does: a pod that is deleted has finished first.
+            body = {"status": {"phase": "Failed"}}
+            where = {"namespace": metadata.namespace}
+            await self.api.patch(Pod, metadata.name, body, type_="merge", subresource="status", **where)
+            await self.api.delete(Pod, metadata.name, grace_period_seconds=0, **where)
 
     async def _left(self, name, namespace):
         pods = (await self.api.list(Pod, namespace=namespace)).items
