@@ -369,6 +369,15 @@ COUNTING = {
 
 
 @pytest.mark.usefixtures("rows_at_once")
+def test_single_scores_that_change_while_their_sum_does_not():
+    """A pod more or less moves NodeResourcesFit by one, and NodeResourcesBalancedAllocation by one the other way."""
+    cluster = [a_node(f"n{i}").zone("abc"[i % 3]).obj() for i in range(7)]
+    shapes = [COUNTING[name].obj() for name in ("another that avoids", "another")]
+    steps = [("place", 1), ("delete", 0), ("place", 0), ("place", 1), ("place", 0)]
+    play(World((cluster, [], [service("web", app="web")]), shapes), steps, None)
+
+
+@pytest.mark.usefixtures("rows_at_once")
 def test_reuse_of_pods_that_count_others():
     """Workloads of the usual kinds on a cluster with room, so that counters move and nothing else does."""
 

@@ -162,7 +162,7 @@ class History:
         if pod.metadata.deletion_timestamp:
             if pod.metadata.finalizers:
                 self._patch(pod.metadata.name, {"metadata": {"finalizers": None}})
-            self.hand.changed(self.store.end(Pod, "default", pod.metadata.name, pod.metadata.uid))
+            self.hand.changed(self.store.end("default", pod.metadata.name, pod.metadata.uid))
 
     # -- the scheduler ------------------------------------------------------------------------------------------------
 

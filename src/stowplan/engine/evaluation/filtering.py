@@ -204,9 +204,9 @@ class Filtering:
                 return False
             if self._followed != plan.refused.changes.position:
                 self._take_over(plan)
-            # The reasons may differ even if the same rows are refused.
+            # Even if the same rows are refused, it may be by other filters, and for other reasons.
             self._without_reasons |= plan.names
-            self._position = position
+            self._position, self._behind = position, True
         return True
 
     def _renew(self, plugin: PreFilterPlugin, pod: PodInfo) -> bool:
@@ -249,7 +249,6 @@ class Filtering:
                 feasible[row] = self._open.item(row) and not refused.item(row)
             self.feasible = feasible
         self._followed = changes.position
-        self._behind = True
 
     def _catch_up(self, pod: PodInfo) -> bool:
         """Update `_answers` of the filters by sums, which `follow` does not maintain; False on an error."""

@@ -150,7 +150,8 @@ class Scoring:
         if not self._count_again(plan, pod, feasible, before, changed) or not plan.worth.update(state, pod):
             return False
         self._rank(plan, feasible, changed, whole=rest is not self._rest)
-        self._scored = feasible
+        # Single scores may have changed even where their sum is the same.
+        self._scored, self._behind = feasible, True
         return True
 
     def _count_again(self, plan: ScorePlan, pod: PodInfo, feasible: Mask, before: Mask, changed: Sequence[int]) -> bool:
@@ -213,7 +214,7 @@ class Scoring:
             ranked = self._ranked
             for row in (*rows, *changed):
                 ranked[row] = worth.item(row) + rest.item(row) if feasible.item(row) else INFEASIBLE
-        self._followed, self._behind = changes.position, True
+        self._followed = changes.position
 
     def _catch_up(self, pod: PodInfo) -> Status | None:
         """Update `_totals` and the single scores by sums, which `follow` does not maintain."""
