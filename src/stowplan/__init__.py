@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from stowplan.config import ConfigError, Configuration
-    from stowplan.engine.decision.algorithm import Decision
+    from stowplan.engine.decision.decision import Decision
     from stowplan.explain.verdicts.verdict import Verdict
     from stowplan.in_tree.configuration import load_config
     from stowplan.inspection.frames import to_frame
@@ -53,7 +53,7 @@ _HOMES = {
     "ClusterError": "stowplan.offline",
     "ConfigError": "stowplan.config",
     "Configuration": "stowplan.config",
-    "Decision": "stowplan.engine.decision.algorithm",
+    "Decision": "stowplan.engine.decision.decision",
     "Effort": "stowplan.tuning.tune",
     "ScenarioError": "stowplan.scenarios.errors",
     "SimulationResult": "stowplan.scenarios.simulation",

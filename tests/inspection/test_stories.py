@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import stowplan
-from stowplan.engine.decision.algorithm import Decision
 from stowplan.engine.decision.attempt_outcome import attempt_outcome
+from stowplan.engine.decision.decision import Decision
 from stowplan.framework.status import Status, error, unschedulable
 from stowplan.inspection.records import SCHEMA_VERSION, document
 from stowplan.inspection.stories import Stories, time_text

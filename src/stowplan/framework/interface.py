@@ -455,7 +455,7 @@ class BindPlugin(Plugin):
 
 
 class RequestBinder(BindPlugin):
-    """Binds by one request and nothing else, so that who calls it needs no generator to wait in."""
+    """A Bind plugin that only sends one request, so that no generator is needed to wait for it."""
 
     @abstractmethod
     def bind_request(self, pod: PodInfo, node_name: str) -> Bind:

@@ -35,8 +35,8 @@ if TYPE_CHECKING:
     import os
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from stowplan.engine.decision.algorithm import Decision
     from stowplan.engine.decision.attempt import Attempt, Failure
+    from stowplan.engine.decision.decision import Decision
     from stowplan.engine.effects import Tell
     from stowplan.framework.interface import Plugin
     from stowplan.inspection.records import StoryRecord

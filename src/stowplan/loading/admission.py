@@ -15,6 +15,7 @@ import msgspec
 
 from stowplan.api.decode import is_namespaced
 from stowplan.api.policy import SYSTEM_PRIORITIES
+from stowplan.api.storage_classes import Candidate, default_class
 from stowplan.api.types import PersistentVolumeClaim, Pod, PriorityClass, StorageClass
 from stowplan.in_tree.common.annotations import STORAGE_CLASS
 
@@ -25,8 +26,6 @@ if TYPE_CHECKING:
     from stowplan.api.types import Container, PodSpec
 
 replace = msgspec.structs.replace
-
-_DEFAULT_CLASS = ("storageclass.kubernetes.io/is-default-class", "storageclass.beta.kubernetes.io/is-default-class")
 
 
 @dataclass
@@ -58,11 +57,8 @@ def admit(objects: Iterable[ApiStruct]) -> Admitted:
 
 
 def default_storage_class(classes: Iterable[StorageClass]) -> str | None:
-    """The name of the default class: the newest of several, ties broken by name."""
-    defaults = [c for c in classes if any(c.metadata.annotations.get(mark) == "true" for mark in _DEFAULT_CLASS)]
-    # RFC 3339 times in UTC sort as strings.
-    newest = max((c.metadata.creation_timestamp or "" for c in defaults), default="")
-    return min((c.metadata.name for c in defaults if (c.metadata.creation_timestamp or "") == newest), default=None)
+    about = (one.metadata for one in classes)
+    return default_class(Candidate(m.name, m.annotations, m.creation_timestamp) for m in about)
 
 
 def with_storage_class(claim: PersistentVolumeClaim, default: str | None) -> PersistentVolumeClaim:

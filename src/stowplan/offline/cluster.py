@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
     from stowplan.cluster.pod_info import PodInfo
     from stowplan.cluster.transaction import Transaction
-    from stowplan.engine.decision.algorithm import Decision
+    from stowplan.engine.decision.decision import Decision
     from stowplan.engine.settings import Chance
     from stowplan.engine.watched_kinds import WatchedKind
     from stowplan.explain.verdicts.group_verdict import GroupVerdict

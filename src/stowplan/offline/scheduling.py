@@ -10,7 +10,7 @@ from msgspec.structs import replace as replace_struct
 from stowplan.api import types as t
 from stowplan.api.changes import Change
 from stowplan.cluster.pod_info import group_key
-from stowplan.engine.decision.algorithm import Decision
+from stowplan.engine.decision.decision import Decision
 from stowplan.engine.groups.equal_pods import end_of_run, quorum_of, reserves_nothing
 from stowplan.engine.inputs import Cancelled, Changes, Rejected, Started, Stopped
 from stowplan.klog import get_logger

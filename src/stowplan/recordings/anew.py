@@ -41,8 +41,8 @@ if TYPE_CHECKING:
 
     from stowplan.cluster.state import ClusterState
     from stowplan.config import Configuration
-    from stowplan.engine.decision.algorithm import Decision
     from stowplan.engine.decision.attempt import Attempt, Failure
+    from stowplan.engine.decision.decision import Decision
     from stowplan.engine.effects import Effect
     from stowplan.engine.input_log.recording import Header
     from stowplan.engine.inputs import Input

@@ -117,14 +117,6 @@ class BlockRecord(Answer, frozen=True, kw_only=True):
     reason: str
 
 
-class LeftRecord(Answer, frozen=True, kw_only=True):
-    """A pod that does not move, and why."""
-
-    pod: str
-    node: str
-    reason: str
-
-
 class DrainRecord(Answer, frozen=True, kw_only=True):
     kind: str = "Drain"
     #: In the recommended order of draining.

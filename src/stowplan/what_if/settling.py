@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from stowplan.api.types import Pod
-    from stowplan.engine.decision.algorithm import Decision
+    from stowplan.engine.decision.decision import Decision
     from stowplan.offline import Cluster
 
 #: Limit for chains of preemptions.

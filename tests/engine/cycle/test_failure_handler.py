@@ -8,8 +8,8 @@ from msgspec.structs import replace
 from stowplan.api.types import PodCondition
 from stowplan.cluster.state import ClusterState
 from stowplan.engine.cycle.failure_handler import FailureHandler
-from stowplan.engine.decision.algorithm import NO_NODES
 from stowplan.engine.decision.attempt import Failure, refused_by_node
+from stowplan.engine.decision.decision import NO_NODES
 from stowplan.framework.status import Code, Status, error
 from stowplan.klog.logger import configure
 from stowplan.queue.queued_pod import QueuedPod

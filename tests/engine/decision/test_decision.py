@@ -5,7 +5,8 @@ from random import Random
 import pytest
 
 from stowplan.cluster.state import ClusterState
-from stowplan.engine.decision.algorithm import Decision, SchedulingAlgorithm
+from stowplan.engine.decision.algorithm import SchedulingAlgorithm
+from stowplan.engine.decision.decision import Decision
 from stowplan.framework.status import Code, Status
 from stowplan.plugins import NodeFilterPlugin, PostFilterPlugin, PostFilterResult, Reads, ShapeSigned, unschedulable
 from stowplan.testing import a_node, a_pod

@@ -29,6 +29,8 @@ from stowplan.framework.requests import Ask, Bind, Done, OddStepError, Request, 
 from stowplan.framework.runtime.binding import (
     OTHER_PRE_BIND_FAILED,
     PreFlight,
+    bind_answer,
+    bind_request,
     failure_at,
     pre_bind_groups,
     run_pre_bind_pre_flights,
@@ -44,7 +46,6 @@ from stowplan.framework.status import (
     described,
     error,
     raised,
-    unexpected,
     well_formed,
 )
 from stowplan.framework.waiting_pods import permit_outcome
@@ -326,28 +327,12 @@ class Bindings:
         call = PluginCall(binding, binder.name)
         call.binder, call.started = binder, binding.started
         binding.calls = [call]
-        try:
-            asked = binder.bind_request(attempt.pod, attempt.node_name)
-            if type(asked) is not Bind:
-                raise unexpected("a Bind", asked)
-        except PROPAGATED:
-            raise
-        except BaseException as e:
-            self._answered(binding, call, raised(e))
+        asked = bind_request(binder, attempt.pod, attempt.node_name)
+        if isinstance(asked, Status):
+            self._answered(binding, call, asked)
             return
         call.number, call.writes = self.outbox.ask(asked, call), True
         self.writes += 1
-
-    def _request_ended(self, binding: Binding, call: PluginCall, binder: RequestBinder, outcome: Outcome) -> None:
-        try:
-            answer = binder.bind_answer(outcome)
-            if answer is not None:
-                answer = well_formed(answer)
-        except PROPAGATED:
-            raise
-        except BaseException as e:
-            answer = raised(e)
-        self._answered(binding, call, answer)
 
     def _call(self, binding: Binding, call: PluginCall) -> None:
         attempt, point = binding.attempt, _POINTS[binding.stage]
@@ -437,7 +422,7 @@ class Bindings:
         self.writes -= call.writes
         call.writes, call.number = False, 0
         if call.binder is not None:
-            self._request_ended(binding, call, call.binder, outcome)
+            self._answered(binding, call, bind_answer(call.binder, outcome))
         elif call.steps is not None:
             self._step(binding, call, outcome)
         elif isinstance(outcome, Done):

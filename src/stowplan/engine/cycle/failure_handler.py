@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from stowplan.api.types import PodCondition
 from stowplan.cluster.pod_info import scheduler_name_of
-from stowplan.engine.decision.algorithm import NO_NODES
+from stowplan.engine.decision.decision import NO_NODES
 from stowplan.engine.decision.error_locations import LoggedLocations
 from stowplan.framework.status import Code
 from stowplan.klog import get_logger

@@ -24,8 +24,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from stowplan.cluster.state import ClusterState
-    from stowplan.engine.decision.algorithm import Decision, SchedulingAlgorithm
+    from stowplan.engine.decision.algorithm import SchedulingAlgorithm
     from stowplan.engine.decision.attempt_metrics import AttemptMetrics
+    from stowplan.engine.decision.decision import Decision
     from stowplan.engine.decision.decision_listener import DecisionListener
     from stowplan.engine.reporter import Reporter
     from stowplan.framework.runtime.framework import Framework

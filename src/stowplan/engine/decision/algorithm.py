@@ -10,19 +10,19 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from dataclasses import dataclass, field
-from html import escape
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from stowplan.engine.decision.decision import Decision, without_nodes
 from stowplan.engine.decision.extender_words import refuse
+from stowplan.engine.decision.post_filters import post_filtered, unheard, unhelped
 from stowplan.engine.evaluation.evaluation import Evaluation
 from stowplan.engine.evaluation.node_sums import NodeSums
 from stowplan.engine.evaluation.sampling import Found, Sampling
 from stowplan.engine.evaluation.scoring import INFEASIBLE
-from stowplan.framework.runtime.metrics import ended, timed
+from stowplan.framework.runtime.metrics import ended
 from stowplan.framework.status import Code, Status, promised
-from stowplan.inspection.frames import to_frame as frame_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -36,9 +36,8 @@ if TYPE_CHECKING:
     from stowplan.engine.evaluation.scoring import Scored
     from stowplan.framework.cycle_state import CycleState
     from stowplan.framework.diagnosis import Diagnosis
-    from stowplan.framework.eviction_plan import EvictionPlan
     from stowplan.framework.handle import Random
-    from stowplan.framework.interface import PostFilterPlugin, PostFilterResult
+    from stowplan.framework.interface import PostFilterResult
     from stowplan.framework.runtime.framework import Framework
 
     Rows = npt.NDArray[np.intp]
@@ -46,91 +45,9 @@ if TYPE_CHECKING:
 #: Attribute access on an Enum is slow.
 _SUCCESS, _ERROR = Code.Success, Code.Error
 
-NO_NODES = "no nodes available to schedule pods"
-POST_FILTERS_SKIPPED = "All PostFilter plugins are skipped"
-
 #: Limits of the number of cached evaluations; in between, the number of rows is limited, because each holds per-node
 #: arrays.
 _MIN_EVALUATIONS, _MAX_EVALUATIONS, _MAX_ROWS = 64, 256, 1 << 18
-
-
-# Not frozen: one is created per attempt, and creating a frozen one takes four times as long.
-@dataclass(slots=True, eq=False, repr=False)
-class Decision:
-    """The result of one attempt; read-only."""
-
-    pod: PodInfo
-    #: The chosen node; "" if there is none.
-    node_name: str = ""
-    #: Why there is none: a rejection or an error.
-    status: Status | None = None
-    diagnosis: Diagnosis | None = None
-    #: Results of PostFilter plugins, by plugin, in call order.
-    post_filter: tuple[tuple[str, PostFilterResult], ...] = ()
-    #: What plugins wrote in this attempt. Equal pods share it: clone before use.
-    state: CycleState | None = None
-    #: Number of evaluated nodes.
-    evaluated: int = 0
-    #: Number of nodes that the choice was made from.
-    feasible: int = 0
-
-    def __repr__(self) -> str:
-        if self.node_name:
-            return f"<Decision: {self.pod.key} goes to {self.node_name}>"
-        return f"<Decision: {self.pod.key} goes nowhere: {self.message}>"
-
-    def to_dict(self) -> dict[str, Any]:
-        """The decision as JSON-able data."""
-        return {
-            "pod": self.pod.key,
-            "node": self.node_name,
-            "message": self.message,
-            "plugins": sorted(self.diagnosis.unschedulable_plugins) if self.diagnosis is not None else [],
-            "nominatedNode": self.nominated_node_name or "",
-            "evaluatedNodes": self.evaluated,
-            "feasibleNodes": self.feasible,
-        }
-
-    def to_frame(self) -> Any:
-        """A pandas or polars data frame with one row; `stowplan.to_frame` takes a list of decisions."""
-        return frame_of([self])
-
-    def _repr_html_(self) -> str:
-        """An HTML table for notebooks. For scores and rejections of each node use `Cluster.explain`."""
-        cells = {**self.to_dict(), "plugins": ", ".join(sorted(self.unschedulable_plugins))}
-        rows = (f"<tr><th>{name}</th><td>{escape(str(value))}</td></tr>" for name, value in cells.items() if value)
-        return f"<table>{''.join(rows)}</table>"
-
-    @property
-    def message(self) -> str:
-        """The reference's message for an unschedulable pod; "" if there is a node."""
-        return "" if self.status is None else self.status.message
-
-    @property
-    def nominated_node_name(self) -> str | None:
-        """The node that preemption clears; "" removes the nomination, None keeps it."""
-        if not self.post_filter:
-            return ""
-        last = self.post_filter[-1][1]
-        if last.status.code in (Code.Unschedulable, Code.Pending):
-            # No result ended PostFilter, so the last one with a nomination wins.
-            said = (result.nominated_node_name for _, result in reversed(self.post_filter))
-            return next((name for name in said if name is not None), None)
-        decided = last.status.code in (Code.Success, Code.UnschedulableAndUnresolvable)
-        return last.nominated_node_name if decided else None
-
-    @property
-    def plan(self) -> EvictionPlan | None:
-        """The evictions that clear the nominated node; None if there are none."""
-        return self.post_filter[-1][1].plan if self.post_filter else None
-
-    @property
-    def unschedulable_plugins(self) -> frozenset[str]:
-        return frozenset() if self.diagnosis is None else self.diagnosis.unschedulable_plugins
-
-    @property
-    def pending_plugins(self) -> frozenset[str]:
-        return frozenset() if self.diagnosis is None else self.diagnosis.pending_plugins
 
 
 @dataclass(slots=True, eq=False)
@@ -414,8 +331,8 @@ class SchedulingAlgorithm:
             return Judged(Decision(pod, status=outcome.error, state=state))
         if outcome.diagnosis is not None:
             decision = post_filtered(framework, state, pod, outcome.diagnosis)
-            unheard = _unheard(framework, state, pod, outcome.diagnosis, decision)
-            return Judged(decision, outcome.diagnosis, outcome.feasible, unheard=unheard)
+            missing = unheard(framework, state, pod, outcome.diagnosis, decision)
+            return Judged(decision, outcome.diagnosis, outcome.feasible, unheard=missing)
         diagnosis, feasible = evaluation.diagnosis(outcome.refused), outcome.feasible
         if extenders is not None:
             feasible = self._left(extenders, diagnosis, feasible)
@@ -514,88 +431,7 @@ def scored_nodes(framework: Framework, evaluation: Evaluation, pod: PodInfo, fea
     return scored
 
 
-def without_nodes(pod: PodInfo) -> Decision:
-    """The decision if there are no nodes at all."""
-    return Decision(pod, status=Status(Code.UnschedulableAndUnresolvable, error=RuntimeError(NO_NODES)))
-
-
 def row_tried_first(cluster: ClusterState, pod: PodInfo) -> int | None:
     """The row of the pod's nominated node, which wins without scoring if it is feasible."""
     name = cluster.nominator.node_of(pod.uid) or pod.pod.status.nominated_node_name
     return cluster.table.row_of.get(name) if name else None
-
-
-def post_filtered(framework: Framework, state: CycleState, pod: PodInfo, diagnosis: Diagnosis) -> Decision:
-    """Run PostFilter for an unschedulable pod. For a question, plugins with side effects are skipped."""
-    plugins, run = framework.post_filter, _timed_post_filter
-    if state.asking:
-        plugins, run = framework.effect_free_post_filter, _run_post_filter
-    if not plugins:
-        return PostFilterAnswers().decision(state, pod, diagnosis)
-    state = state.clone()  # rejected equal pods share the state, but a plugin writes for this pod alone
-    return run(framework, plugins, state, pod, diagnosis).decision(state, pod, diagnosis)
-
-
-def unhelped(state: CycleState, pod: PodInfo, diagnosis: Diagnosis) -> Decision:
-    """The decision for an unschedulable pod without PostFilter."""
-    status = Status(Code.Unschedulable, (diagnosis.message(POST_FILTERS_SKIPPED),))
-    return Decision(pod, "", status, diagnosis, (), state, diagnosis.evaluated)
-
-
-def _unheard(
-    framework: Framework, state: CycleState, pod: PodInfo, diagnosis: Diagnosis, decision: Decision
-) -> tuple[tuple[str, PostFilterResult], ...]:
-    """Results of the PostFilter plugins after the last one that ran; those that might succeed are not called."""
-    plugins = framework.effect_free_post_filter[len(decision.post_filter) :]
-    if not decision.post_filter or decision.post_filter[-1][1].status.code != Code.Error:
-        return ()
-    answers = ((plugin.name, framework.run_post_filter(plugin, state, pod, diagnosis)) for plugin in plugins)
-    return tuple((name, answer) for name, answer in answers if answer.status.code != Code.Success)
-
-
-class PostFilterAnswers:
-    """Results of PostFilter plugins up to the one that ended the point, and their messages."""
-
-    def __init__(self) -> None:
-        self._results: list[tuple[str, PostFilterResult]] = []
-        self._messages: list[str] = []
-
-    def add(self, plugin: PostFilterPlugin, result: PostFilterResult) -> bool:
-        """Add a result; return whether it ends PostFilter."""
-        self._results.append((plugin.name, result))
-        if result.status.code == Code.Success:
-            return True
-        if result.status.code not in (Code.Unschedulable, Code.Pending):
-            final = result.status.code == Code.UnschedulableAndUnresolvable
-            self._messages = [result.status.message if final else str(result.status.cause)]
-            return True
-        self._messages += result.status.shown_reasons
-        return False
-
-    @property
-    def code(self) -> Code:
-        """The status code of the point, after at least one result."""
-        last = self._results[-1][1].status.code
-        if last == Code.Pending:
-            return Code.Unschedulable
-        return last if last in (Code.Success, Code.Unschedulable, Code.UnschedulableAndUnresolvable) else Code.Error
-
-    def decision(self, state: CycleState, pod: PodInfo, diagnosis: Diagnosis) -> Decision:
-        results = tuple(self._results)
-        succeeded = bool(results) and results[-1][1].status.code == Code.Success
-        text = diagnosis.message("" if succeeded else ", ".join(self._messages))
-        status = Status(Code.Unschedulable, (text,))
-        return Decision(pod, "", status, diagnosis, results, state, diagnosis.evaluated)
-
-
-def _run_post_filter(
-    framework: Framework, plugins: Sequence[PostFilterPlugin], state: CycleState, pod: PodInfo, diagnosis: Diagnosis
-) -> PostFilterAnswers:
-    answers = PostFilterAnswers()
-    for plugin in plugins:
-        if answers.add(plugin, framework.run_post_filter(plugin, state, pod, diagnosis)):
-            break
-    return answers
-
-
-_timed_post_filter = timed("PostFilter", lambda answers: answers.code)(_run_post_filter)

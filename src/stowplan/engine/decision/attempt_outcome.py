@@ -13,7 +13,7 @@ from stowplan.inspection.stories import LONGEST_TEXT, AttemptOutcome
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from stowplan.engine.decision.algorithm import Decision
+    from stowplan.engine.decision.decision import Decision
     from stowplan.framework.diagnosis import Diagnosis
 
 _MAX_VICTIMS = 10

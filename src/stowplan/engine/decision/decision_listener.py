@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from stowplan.engine.decision.algorithm import Decision
     from stowplan.engine.decision.attempt import Attempt, Failure
+    from stowplan.engine.decision.decision import Decision
     from stowplan.queue.queued_pod import QueuedPod
 
 

@@ -28,15 +28,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from stowplan.cluster.pod_info import PodInfo
-from stowplan.engine.decision.algorithm import (
-    Decision,
-    PostFilterAnswers,
-    row_tried_first,
-    scored_nodes,
-    unhelped,
-    without_nodes,
-)
+from stowplan.engine.decision.algorithm import row_tried_first, scored_nodes
+from stowplan.engine.decision.decision import Decision, without_nodes
 from stowplan.engine.decision.extender_words import SCORE_FACTOR, refusals_of, refuse
+from stowplan.engine.decision.post_filters import PostFilterAnswers, unhelped
 from stowplan.engine.evaluation.evaluation import Evaluation
 from stowplan.engine.evaluation.scoring import INFEASIBLE
 from stowplan.framework.extender import OvertakenError, answer_of

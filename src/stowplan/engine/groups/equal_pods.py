@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from stowplan.cluster.pod_info import PodInfo
-    from stowplan.engine.decision.algorithm import Decision, SchedulingAlgorithm
+    from stowplan.engine.decision.algorithm import SchedulingAlgorithm
+    from stowplan.engine.decision.decision import Decision
     from stowplan.framework.runtime.framework import Framework
     from stowplan.queue.queued_pod import QueuedPod
 

@@ -17,8 +17,8 @@ from stowplan.framework.status import SUCCESS, Code, Status, error
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from stowplan.engine.decision.algorithm import Decision
     from stowplan.engine.decision.attempt import Failure
+    from stowplan.engine.decision.decision import Decision
     from stowplan.framework.cycle_state import CycleState
     from stowplan.framework.eviction_plan import GroupEvictionPlan
     from stowplan.framework.runtime.framework import Framework

@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from stowplan.cluster.pod_info import PodInfo
-from stowplan.engine.decision.algorithm import Decision
+from stowplan.engine.decision.decision import Decision
 from stowplan.engine.groups.equal_pods import EqualPods
 from stowplan.engine.groups.group_trial import GroupTrial, InPlacements, TriedPod, rejected
 from stowplan.engine.groups.on_trial import OnTrial

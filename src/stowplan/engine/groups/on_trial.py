@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 
     from stowplan.cluster.state import ClusterState
     from stowplan.cluster.transaction import Transaction
-    from stowplan.engine.decision.algorithm import Decision, SchedulingAlgorithm
+    from stowplan.engine.decision.algorithm import SchedulingAlgorithm
+    from stowplan.engine.decision.decision import Decision
     from stowplan.engine.reporter import Reporter
     from stowplan.framework.runtime.framework import Framework
     from stowplan.queue.queued_pod import QueuedPod

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from stowplan.engine.cycle.reservation import reserve
-from stowplan.engine.decision.algorithm import Decision
+from stowplan.engine.decision.decision import Decision
 from stowplan.engine.decision.suspendable_algorithm import MAX_TRIES, Needs, SuspendableAlgorithm
 from stowplan.engine.groups.group_trial import GroupTrial, TriedPod, rejected
 from stowplan.engine.groups.on_trial import OnTrial

@@ -19,6 +19,7 @@ from numbers import Real
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from stowplan.framework.interface import PreBindPreFlightResult, awaited
+from stowplan.framework.requests import Bind
 from stowplan.framework.runtime.metrics import ended, timed, watched, watched_awaitable
 from stowplan.framework.status import (
     PROPAGATED,
@@ -41,8 +42,8 @@ if TYPE_CHECKING:
 
     from stowplan.cluster.pod_info import PodInfo
     from stowplan.framework.cycle_state import CycleState
-    from stowplan.framework.interface import PermitPlugin, PreBindPlugin, ReservePlugin
-    from stowplan.framework.requests import Steps
+    from stowplan.framework.interface import PermitPlugin, PreBindPlugin, RequestBinder, ReservePlugin
+    from stowplan.framework.requests import Outcome, Steps
     from stowplan.framework.runtime.framework import Framework
 
 _log = get_logger(__name__)
@@ -267,6 +268,29 @@ def steps_of(framework: Framework, point: str, name: str, state: CycleState, pod
     """Start a plugin's call as steps (see `framework.requests`)."""
     steps: Steps = getattr(framework.plugins[name], _METHODS[point])(state, pod, node_name)
     return steps
+
+
+def bind_request(binder: RequestBinder, pod: PodInfo, node_name: str) -> Bind | Status:
+    """The request of a Bind plugin that only sends one, or why there is none."""
+    try:
+        asked: object = binder.bind_request(pod, node_name)
+        if type(asked) is not Bind:
+            raise unexpected("a Bind", asked)
+        return asked
+    except PROPAGATED:
+        raise
+    except BaseException as e:
+        return raised(e)
+
+
+def bind_answer(binder: RequestBinder, outcome: Outcome) -> Status | None:
+    """The plugin's status for the outcome of its request."""
+    try:
+        return well_formed(binder.bind_answer(outcome))
+    except PROPAGATED:
+        raise
+    except BaseException as e:
+        return raised(e)
 
 
 # -- answers ----------------------------------------------------------------------------------------------------------

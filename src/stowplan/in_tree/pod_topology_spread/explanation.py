@@ -15,7 +15,9 @@ from stowplan.framework.explanations.formatting import joined, sentence
 from stowplan.framework.explanations.grouping import classes, split
 from stowplan.framework.explanations.inspection import mask_of
 from stowplan.framework.explanations.remedy import Remedy
-from stowplan.in_tree.pod_topology_spread.plugin import HARD, MISSING_LABEL, SKEWED, PodTopologySpread
+from stowplan.in_tree.pod_topology_spread.constraints import HARD
+from stowplan.in_tree.pod_topology_spread.plugin import PodTopologySpread
+from stowplan.in_tree.pod_topology_spread.skew import MISSING_LABEL, SKEWED
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -26,7 +28,7 @@ if TYPE_CHECKING:
     from stowplan.framework.explanations.explanation import Columns, Mask, Rows
     from stowplan.framework.explanations.inspection import Inspection
     from stowplan.framework.status import Reason
-    from stowplan.in_tree.pod_topology_spread.plugin import Constraint
+    from stowplan.in_tree.pod_topology_spread.constraints import Constraint
 
 
 class PodTopologySpreadExplanation(Explanation):

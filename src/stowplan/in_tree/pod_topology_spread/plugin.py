@@ -11,15 +11,13 @@ Upstream: pkg/scheduler/framework/plugins/podtopologyspread.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, replace
 from itertools import count
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from stowplan.api.selectors import Selector, SelectorError, compile_label_selector
-from stowplan.cluster.terms import PodTerm
 from stowplan.framework.interface import (
     CountsPods,
     EnqueueExtensions,
@@ -32,10 +30,9 @@ from stowplan.framework.interface import (
     ScorePlugin,
     SignPlugin,
 )
-from stowplan.framework.rejections import Entry, Rejections
-from stowplan.framework.status import SKIP, Code, Reason, Status, error, unschedulable
+from stowplan.framework.rejections import Rejections
+from stowplan.framework.status import SKIP, Status, error, unschedulable
 from stowplan.in_tree.common.domains import (
-    by_domain,
     normalized_by_domain,
     present_domains,
     unused_raw,
@@ -44,8 +41,18 @@ from stowplan.in_tree.common.domains import (
 from stowplan.in_tree.common.node_selection import required_node_affinity_mask, untolerated_mask
 from stowplan.in_tree.common.normalization import bounds_of, mapped
 from stowplan.in_tree.pod_topology_spread import hints
+from stowplan.in_tree.pod_topology_spread.amounts import (
+    Part,
+    ignored_rows,
+    registered_sums,
+    rounded,
+    rounded_sum,
+    weighted_counts,
+)
+from stowplan.in_tree.pod_topology_spread.constraints import HARD, SOFT, Constraint, Domains, Prepared, counted_term
 from stowplan.in_tree.pod_topology_spread.declaration import DECLARATION
 from stowplan.in_tree.pod_topology_spread.default_selector import default_selector
+from stowplan.in_tree.pod_topology_spread.skew import Spread, entries_of, skewed_rows, spread_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -55,6 +62,7 @@ if TYPE_CHECKING:
     from stowplan.api.types import TopologySpreadConstraint
     from stowplan.cluster.labels import LabelColumn
     from stowplan.cluster.pod_info import PodInfo, PodShape
+    from stowplan.cluster.terms import PodTerm
     from stowplan.cluster.view import Nodes
     from stowplan.framework.cycle_state import CycleState
     from stowplan.framework.events import ClusterEventWithHint
@@ -70,89 +78,13 @@ PRE_SCORE_KEY = "PreScorePodTopologySpread"
 HOSTNAME = "kubernetes.io/hostname"
 ZONE = "topology.kubernetes.io/zone"
 
-MISSING_LABEL = Reason(
-    "TopologyLabelMissing", "node(s) didn't match pod topology spread constraints (missing required label)"
-)
-SKEWED = Reason("TopologySkew", "node(s) didn't match pod topology spread constraints")
-
 #: Maximum number of remembered signatures; forgetting one only loses the sharing of results.
 _MAX_NUMBERS = 4096
-
-HARD, SOFT = "DoNotSchedule", "ScheduleAnyway"
-
-
-@dataclass(frozen=True, slots=True)
-class Constraint:
-    """A parsed constraint."""
-
-    max_skew: int
-    key: str
-    selector: Selector
-    min_domains: int
-    honor_affinity: bool
-    honor_taints: bool
-
-    def counts(self, shape: PodShape) -> bool:
-        """Whether the constraint's selector matches the pod itself."""
-        return self.selector.matches(shape.labels)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Domains:
-    """The domains of the nodes that count for a constraint; depends on node objects alone."""
-
-    column: LabelColumn
-    #: Rows that count; None for all rows (rows without the key have code 0, which is not a domain).
-    eligible: npt.NDArray[np.bool_] | None
-    #: Codes of the domains with an eligible node.
-    codes: npt.NDArray[np.intp]
-    #: Whether these are all codes except for 0, so that a slice can be used.
-    all_codes: bool
-    #: Rows without the key; None: there are none that matter.
-    missing: npt.NDArray[np.bool_] | None
-
-    def of(self, sums: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-        """The sums of the domains with an eligible node."""
-        return sums[1:] if self.all_codes else sums[self.codes]
-
-
-class _Prepared(NamedTuple):
-    """One constraint with everything that is constant for equal pods while no node changes."""
-
-    constraint: Constraint
-    domains: _Domains
-    #: Which pods it counts; None for none.
-    term: PodTerm | None
-    #: 1 if the constraint counts the pod itself.
-    self_match: int
-    #: Whether all keys are required; if not, a missing label is a domain of its own.
-    strict: bool
-
-
-@dataclass(eq=False)
-class _Spread:
-    """Filter's state for one hard constraint."""
-
-    constraint: Constraint
-    domains: _Domains
-    #: Matching pods by domain code.
-    sums: npt.NDArray[np.int64]
-    #: The lowest sum, and the code of its domain.
-    lowest: int
-    lowest_code: int
-    self_match: int
-    #: Pods added to (or removed from) each row in its hypothetical state; shape (rows,); None otherwise.
-    shift: npt.NDArray[np.int64] | None = None
-
-    def second_lowest(self) -> int:
-        """The lowest sum without the lowest domain."""
-        others = self.sums[self.domains.codes[self.domains.codes != self.lowest_code]]
-        return int(others.min()) if len(others) else 1 << 31
 
 
 @dataclass(eq=False)
 class _FilterState:
-    spreads: list[_Spread]
+    spreads: list[Spread]
     #: (slot, version) of the counters that this depends on.
     versions: list[tuple[int, int]]
 
@@ -160,14 +92,6 @@ class _FilterState:
         return _FilterState(
             [replace(s, shift=None if s.shift is None else s.shift.copy()) for s in self.spreads], self.versions
         )
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Part:
-    """One soft constraint's scores: by domain code if there are codes, otherwise by row."""
-
-    codes: npt.NDArray[np.intp] | None
-    amounts: npt.NDArray[np.float64]
 
 
 @dataclass(eq=False)
@@ -281,16 +205,16 @@ class PodTopologySpread(
 
     def _domains(
         self, nodes: Nodes, pod: PodInfo, constraints: tuple[Constraint, ...], *, all_keys: bool
-    ) -> list[_Domains]:
+    ) -> list[Domains]:
         """Eligible nodes and their domains per constraint; cached while no node changes."""
         # Pods of a template share the arrays, so that counters are summed once for all of them.
         key = ("spread domains", pod.shape.template, constraints, all_keys)
-        found: list[_Domains] = nodes.table.memo(key, lambda: self._find_domains(nodes, pod, constraints, all_keys))
+        found: list[Domains] = nodes.table.memo(key, lambda: self._find_domains(nodes, pod, constraints, all_keys))
         return found
 
     def _find_domains(
         self, nodes: Nodes, pod: PodInfo, constraints: tuple[Constraint, ...], all_keys: bool
-    ) -> list[_Domains]:
+    ) -> list[Domains]:
         table = nodes.table
         columns = [table.label(c.key) for c in constraints]
         having = table.valid[: table.n]
@@ -300,7 +224,7 @@ class PodTopologySpread(
 
     def _domain(
         self, nodes: Nodes, pod: PodInfo, c: Constraint, column: LabelColumn, having: npt.NDArray[np.bool_]
-    ) -> _Domains:
+    ) -> Domains:
         table = nodes.table
         eligible = having
         if c.honor_affinity and (matching := required_node_affinity_mask(table, pod)) is not None:
@@ -315,19 +239,19 @@ class PodTopologySpread(
         found = np.flatnonzero(present)
         missing = codes == 0
         lacking = missing if bool((missing & table.valid[: table.n]).any()) else None
-        return _Domains(column, None if whole else eligible, found, len(found) == column.size - 1, lacking)
+        return Domains(column, None if whole else eligible, found, len(found) == column.size - 1, lacking)
 
-    def _prepared(self, state: CycleState, pod: PodInfo, nodes: Nodes, action: str) -> list[_Prepared]:
+    def _prepared(self, state: CycleState, pod: PodInfo, nodes: Nodes, action: str) -> list[Prepared]:
         """The pod's constraints of one kind, for it and its equals; raises SelectorError as `constraints` does."""
         generation = nodes.table.generation
-        found: list[_Prepared] | None = state.memo(("spread", action), generation)
+        found: list[Prepared] | None = state.memo(("spread", action), generation)
         if found is None:
             constraints = self.constraints(pod.shape, action)
             # With system defaults a missing label is a domain of its own; otherwise all keys are required.
             strict = action == HARD or bool(pod.shape.pod.spec.topology_spread_constraints) or not self._system
             domains = self._domains(nodes, pod, constraints, all_keys=strict)
             parts = [
-                _Prepared(c, d, _term(c, pod), int(c.counts(pod.shape)), strict)
+                Prepared(c, d, counted_term(c, pod), int(c.counts(pod.shape)), strict)
                 for c, d in zip(constraints, domains, strict=True)
             ]
             found = state.remember(("spread", action), generation, parts)
@@ -341,7 +265,7 @@ class PodTopologySpread(
     def _version(self, slot: int) -> tuple[int, int]:
         return slot, self.handle.cluster.matches.versions[slot] if slot >= 0 else 0
 
-    def _sums(self, slot: int, domains: _Domains) -> npt.NDArray[np.int64]:
+    def _sums(self, slot: int, domains: Domains) -> npt.NDArray[np.int64]:
         """Matching pods on eligible nodes, by domain code."""
         if slot < 0:
             return np.zeros(domains.column.size, np.int64)
@@ -383,7 +307,7 @@ class PodTopologySpread(
         spreads, versions = [], []
         for part in prepared:
             slot = self._counter(part.term)
-            spreads.append(_spread(part, self._sums(slot, part.domains)))
+            spreads.append(spread_of(part, self._sums(slot, part.domains)))
             versions.append(self._version(slot))
         state.write(PRE_FILTER_KEY, _FilterState(spreads, versions))
         return None
@@ -411,14 +335,14 @@ class PodTopologySpread(
         masks = []
         for spread in found.spreads:
             missing = None if spread.domains.missing is None else nodes.take(spread.domains.missing)
-            skewed = _skewed(spread, nodes, state)
+            skewed = skewed_rows(spread, nodes, state)
             masks.append((spread.constraint, missing, skewed))
             for mask in (missing, skewed):
                 if mask is not None:
                     refused = mask if refused is None else refused | mask
         if refused is None or not refused.any():
             return None
-        return Rejections(refused, lambda: _entries(masks))
+        return Rejections(refused, lambda: entries_of(masks))
 
     # -- score --------------------------------------------------------------------------------------------------------
 
@@ -430,7 +354,7 @@ class PodTopologySpread(
         if not prepared or not nodes.table.count:
             return SKIP
         candidates = nodes.take(nodes.table.valid) if nodes.candidates is None else nodes.candidates
-        ignored = _ignored(prepared, candidates) if prepared[0].strict else None
+        ignored = ignored_rows(prepared, candidates) if prepared[0].strict else None
         scored = candidates if ignored is None else candidates & ~ignored
         slots = [self._counter(part.term) for part in prepared]
         parts = [self._soft_part(part, slot, scored, state) for part, slot in zip(prepared, slots, strict=True)]
@@ -438,27 +362,27 @@ class PodTopologySpread(
         first, column = parts[0], prepared[0].domains.column
         if len(parts) == 1 and first.codes is not None:
             # With one constraint, rounding per domain is sufficient.
-            of_domain = _round(first.amounts)
+            of_domain = rounded(first.amounts)
             if ignored is None and worth_normalizing(column, nodes.table):
                 found = _ScoreState(unused_raw(nodes.table), (column, of_domain), None, versions)
             else:
                 found = _ScoreState(of_domain.take(first.codes, mode="clip"), None, ignored, versions)
         else:
-            found = _ScoreState(_rounded(parts), None, ignored, versions)
+            found = _ScoreState(rounded_sum(parts), None, ignored, versions)
         state.write(PRE_SCORE_KEY, found)
         return None
 
-    def _soft_part(self, part: _Prepared, slot: int, scored: npt.NDArray[np.bool_], state: CycleState) -> _Part:
+    def _soft_part(self, part: Prepared, slot: int, scored: npt.NDArray[np.bool_], state: CycleState) -> Part:
         """One soft constraint's part of a node's sum."""
         constraint, domains, system, n = part.constraint, part.domains, not part.strict, len(scored)
         codes = domains.column.codes[:n]
         if constraint.key == HOSTNAME:
             # Counted on the node itself, regardless of the inclusion policies.
             counts = self.handle.cluster.matches.counts[slot, :n] if slot >= 0 else np.zeros(n, np.int32)
-            of_node = _amounts(counts, int(np.count_nonzero(scored)), constraint)
-            return _Part(None, np.where(codes > 0, of_node, 0.0) if system else of_node)
+            of_node = weighted_counts(counts, int(np.count_nonzero(scored)), constraint)
+            return Part(None, np.where(codes > 0, of_node, 0.0) if system else of_node)
         present = present_domains(domains.column, self.handle.cluster.table, state, scored)
-        sums, registered = _registered_sums(present, self._sums(slot, domains), system=system)
+        sums, registered = registered_sums(present, self._sums(slot, domains), system=system)
         empty = domains.column.code("") if system else 0
         if empty:
             # Parity: an empty value and a missing label are the same domain.
@@ -467,10 +391,10 @@ class PodTopologySpread(
             if slot >= 0:
                 counted = without if domains.eligible is None else without & domains.eligible
                 sums[empty] += int(self.handle.cluster.matches.counts[slot, :n][counted].sum())
-        amounts = _amounts(sums, registered, constraint)
+        amounts = weighted_counts(sums, registered, constraint)
         # Nodes without the key are not scored by it; without system defaults they are ignored entirely.
         amounts[0] = 0.0
-        return _Part(codes, amounts)
+        return Part(codes, amounts)
 
     def score(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> npt.NDArray[np.int64] | Status:
         found: _ScoreState | None = state.get(PRE_SCORE_KEY)
@@ -511,109 +435,6 @@ def _by_difference(raw: npt.NDArray[np.int64], low: int, high: int) -> npt.NDArr
     if high <= 0:
         return np.full(len(raw), 100, np.int64)
     return 100 * (high + low - raw) // high
-
-
-def _term(constraint: Constraint, pod: PodInfo) -> PodTerm | None:
-    """Which existing pods a constraint counts; None for none."""
-    if constraint.selector.empty or constraint.selector.nothing:
-        # Parity: an empty selector counts no existing pod, though it matches the incoming one.
-        return None
-    return PodTerm(((frozenset((pod.namespace,)), constraint.selector),), live_only=True)
-
-
-def _spread(part: _Prepared, sums: npt.NDArray[np.int64]) -> _Spread:
-    lowest, lowest_code, domains = 0, 0, part.domains
-    if len(domains.codes):
-        values = domains.of(sums)
-        at = int(values.argmin())
-        lowest, lowest_code = int(values[at]), int(domains.codes[at])
-    return _Spread(part.constraint, domains, sums, lowest, lowest_code, part.self_match)
-
-
-def _skewed(spread: _Spread, nodes: Nodes, state: CycleState) -> npt.NDArray[np.bool_] | None:
-    """Nodes on which the pod would exceed the constraint's skew; None: there are none."""
-    constraint, column = spread.constraint, spread.domains.column
-    few = len(spread.domains.codes) < constraint.min_domains
-    if spread.shift is None:
-        lowest = 0 if few else spread.lowest
-        over = spread.sums > constraint.max_skew - spread.self_match + lowest
-        return by_domain(over, column, nodes, state, "skewed") if np.count_nonzero(over) else None
-    codes = nodes.take(column.codes)
-    here = spread.sums[codes] + nodes.take(spread.shift)
-    if few:
-        floor: npt.NDArray[np.int64] | int = 0
-    else:
-        # The minimum in the node's hypothetical state: only its own domain changed.
-        others = np.where(codes == spread.lowest_code, spread.second_lowest(), spread.lowest)
-        registered = np.zeros(len(spread.sums), np.bool_)
-        registered[spread.domains.codes] = True
-        floor = np.where(registered[codes], np.minimum(others, here), spread.lowest)
-    over_here: npt.NDArray[np.bool_] = here + spread.self_match - floor > constraint.max_skew
-    return over_here
-
-
-def _entries(
-    masks: Sequence[tuple[Constraint, npt.NDArray[np.bool_] | None, npt.NDArray[np.bool_] | None]],
-) -> list[Entry]:
-    """The first failing constraint gives a node its reason; a missing key takes precedence over skew."""
-    entries: list[Entry] = []
-    refused: npt.NDArray[np.bool_] | None = None
-    for constraint, missing, skewed in masks:
-        skew = SKEWED.of(key=constraint.key, max_skew=constraint.max_skew)
-        kinds = (
-            (missing, Code.UnschedulableAndUnresolvable, MISSING_LABEL.of(key=constraint.key)),
-            (skewed, Code.Unschedulable, skew),
-        )
-        for mask, code, reason in kinds:
-            if mask is not None:
-                entries.append(Entry(mask if refused is None else mask & ~refused, code, reason))
-                refused = mask if refused is None else refused | mask
-    return entries
-
-
-def _ignored(prepared: Sequence[_Prepared], candidates: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_] | None:
-    """Rows that lack a key; None when no candidate does."""
-    lacking: npt.NDArray[np.bool_] | None = None
-    for part in prepared:
-        missing = part.domains.missing
-        if missing is not None:
-            lacking = missing if lacking is None else lacking | missing
-    return lacking if lacking is not None and bool((lacking & candidates).any()) else None
-
-
-def _rounded(parts: Sequence[_Part]) -> npt.NDArray[np.int64]:
-    """The rounded sum of the parts, added in the order of the constraints."""
-    total: npt.NDArray[np.float64] | None = None
-    for part in parts:
-        amounts = part.amounts if part.codes is None else part.amounts[part.codes]
-        total = amounts if total is None else total + amounts
-    assert total is not None
-    return _round(total)
-
-
-def _amounts(counts: npt.NDArray[Any], domains: int, constraint: Constraint) -> npt.NDArray[np.float64]:
-    """Counts weighted by the number of domains."""
-    found: npt.NDArray[np.float64] = counts * math.log(domains + 2) + float(constraint.max_skew - 1)
-    return found
-
-
-def _round(amounts: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
-    """Round half away from zero; no value is negative."""
-    rounded: npt.NDArray[np.int64] = np.floor(amounts + 0.5).astype(np.int64)
-    return rounded
-
-
-def _registered_sums(
-    present: npt.NDArray[np.intp], sums: npt.NDArray[np.int64], *, system: bool
-) -> tuple[npt.NDArray[np.int64], int]:
-    """Matching pods by domain, for domains with a candidate; and the number of these domains.
-
-    With system defaults, nodes without the label share a domain, which counts as one although it is not scored.
-    """
-    registered = np.zeros_like(sums)
-    registered[present] = sums.take(present)
-    without = len(present) and not present.item(0)
-    return registered, len(present) - int(without and not system)
 
 
 def _system_default(key: str, max_skew: int) -> TopologySpreadConstraint:

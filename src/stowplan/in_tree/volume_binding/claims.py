@@ -29,8 +29,6 @@ from stowplan.in_tree.common.csi_migration import TranslationError, migrated_aff
 from stowplan.in_tree.common.volume_claims import class_name_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from stowplan.api.affinity import NodeSelector
     from stowplan.api.meta import ResourceList
     from stowplan.cluster.pod_info import PodInfo
@@ -263,7 +261,3 @@ def size_in(amounts: ResourceList) -> int | None:
     """The requested storage in units of 10^-9 bytes."""
     amount = amounts.get(_STORAGE)
     return None if amount is None else parse_quantity(amount)
-
-
-def claim_keys(pod: PodInfo) -> Iterator[str]:
-    return (f"{pod.namespace}/{use.name}" for use in uses_of(pod))

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
     from stowplan.api.changes import Change
     from stowplan.api.pod import PodSpec
-    from stowplan.engine.decision.algorithm import Decision
     from stowplan.engine.decision.attempt import Attempt, Failure
+    from stowplan.engine.decision.decision import Decision
     from stowplan.queue.queued_pod import QueuedPod
 
 #: Causes of waiting other than plugins.

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from stowplan.api.quantity import parse_quantity
-from stowplan.api.timestamps import parse_timestamp
+from stowplan.api.storage_classes import Candidate, default_class
 from stowplan_cluster.apiserver.admission.cluster import Plugin, refusal
 from stowplan_cluster.apiserver.objects import metadata_of
 
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
 _CLAIMS, _VOLUMES = "persistentvolumeclaims", "persistentvolumes"
 _CLASSES = "storageclasses.storage.k8s.io"
-_DEFAULT_MARKS = ("storageclass.kubernetes.io/is-default-class", "storageclass.beta.kubernetes.io/is-default-class")
 _CLASS_ANNOTATION = "volume.beta.kubernetes.io/storage-class"
 CLAIM_FINALIZER, VOLUME_FINALIZER = "kubernetes.io/pvc-protection", "kubernetes.io/pv-protection"
 _FINALIZERS = {_CLAIMS: CLAIM_FINALIZER, _VOLUMES: VOLUME_FINALIZER}
@@ -37,22 +36,14 @@ class DefaultStorageClass(Plugin):
         spec = obj["spec"]
         if _CLASS_ANNOTATION in _annotations(obj) or spec.get("storageClassName") is not None:
             return
-        classes = [stored.to_dict() for stored in self._list(_CLASSES)]
-        marked = [found for found in classes if _is_default(found)]
-        if marked:
-            # The newest default class wins; ties are broken by name.
-            chosen = min(marked, key=lambda found: (-_created(found), found["metadata"]["name"]))
-            spec["storageClassName"] = chosen["metadata"]["name"]
+        chosen = default_class(_candidate(stored.to_dict()) for stored in self._list(_CLASSES))
+        if chosen is not None:
+            spec["storageClassName"] = chosen
 
 
-def _is_default(storage_class: JsonObject) -> bool:
-    annotations = _annotations(storage_class)
-    return any(annotations.get(mark) == "true" for mark in _DEFAULT_MARKS)
-
-
-def _created(obj: JsonObject) -> float:
-    created = obj["metadata"].get("creationTimestamp")
-    return parse_timestamp(created) if created else 0.0
+def _candidate(storage_class: JsonObject) -> Candidate:
+    metadata = storage_class["metadata"]
+    return Candidate(metadata["name"], _annotations(storage_class), metadata.get("creationTimestamp"))
 
 
 class StorageObjectInUseProtection(Plugin):

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from stowplan.api.storage_classes import is_default_class
 from stowplan_cluster.apiserver.tables.cells import (
     AGE,
     NAME,
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
 
 _MODES = {"ReadWriteOnce": "RWO", "ReadOnlyMany": "ROX", "ReadWriteMany": "RWX", "ReadWriteOncePod": "RWOP"}
 _BETA_CLASS = "volume.beta.kubernetes.io/storage-class"
-_DEFAULT_CLASS = ("storageclass.kubernetes.io/is-default-class", "storageclass.beta.kubernetes.io/is-default-class")
 
 
 def _access_modes(modes: Iterable[str] | None) -> str:
@@ -90,9 +90,8 @@ def _claim(obj: JsonObject, now: float) -> list[Cell]:
 
 def _storage_class(obj: JsonObject, now: float) -> list[Cell]:
     annotations = part(obj, "metadata", "annotations")
-    is_default = any(annotations.get(key) == "true" for key in _DEFAULT_CLASS)
     return [
-        f"{name_of(obj)} (default)" if is_default else name_of(obj),
+        f"{name_of(obj)} (default)" if is_default_class(annotations) else name_of(obj),
         obj.get("provisioner") or "",
         or_else(obj.get("reclaimPolicy"), "Delete"),
         or_else(obj.get("volumeBindingMode"), "Immediate"),

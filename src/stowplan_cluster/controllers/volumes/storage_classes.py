@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from stowplan.api.storage_classes import Candidate, default_class, is_default_class
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
@@ -17,26 +19,19 @@ CLASSES = "storageclasses.storage.k8s.io"
 #: The provisioner of classes without dynamic provisioning.
 NO_PROVISIONER = "kubernetes.io/no-provisioner"
 
-_DEFAULT = ("storageclass.kubernetes.io/is-default-class", "storageclass.beta.kubernetes.io/is-default-class")
-
 
 def waits_for_consumer(class_: JsonObject) -> bool:
     return class_.get("volumeBindingMode") == "WaitForFirstConsumer"
 
 
 def is_default(stored: Stored) -> bool:
-    annotations = stored.to_dict()["metadata"].get("annotations") or {}
-    return any(annotations.get(name) == "true" for name in _DEFAULT)
+    return is_default_class(_candidate(stored).annotations)
 
 
-def default_class(classes: Iterable[Stored]) -> str | None:
-    """The default class: the newest of several, ties broken by name."""
-    defaults = [stored for stored in classes if is_default(stored)]
-    # RFC 3339 times in UTC sort as strings.
-    newest = max((_created(stored) for stored in defaults), default="")
-    return min((stored.name for stored in defaults if _created(stored) == newest), default=None)
+def default_of(classes: Iterable[Stored]) -> str | None:
+    return default_class(map(_candidate, classes))
 
 
-def _created(stored: Stored) -> str:
-    created: str = stored.to_dict()["metadata"]["creationTimestamp"]
-    return created
+def _candidate(stored: Stored) -> Candidate:
+    metadata = stored.to_dict()["metadata"]
+    return Candidate(stored.name, metadata.get("annotations") or {}, metadata["creationTimestamp"])

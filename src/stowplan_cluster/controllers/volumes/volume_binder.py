@@ -27,7 +27,7 @@ from stowplan_cluster.controllers.events import NORMAL, WARNING
 from stowplan_cluster.controllers.volumes.storage_classes import (
     CLASSES,
     NO_PROVISIONER,
-    default_class,
+    default_of,
     is_default,
     waits_for_consumer,
 )
@@ -170,7 +170,7 @@ class VolumeBinder:
         if volume is not None:
             self._bind(volume.name, stored)
             return
-        default = default_class(self._client.store.list(CLASSES)) if name is None else None
+        default = default_of(self._client.store.list(CLASSES)) if name is None else None
         if default is not None:
             claim["spec"]["storageClassName"] = default
             self._client.update(stored, claim)

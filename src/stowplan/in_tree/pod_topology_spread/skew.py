@@ -1,0 +1,97 @@
+"""Filter: the nodes on which a pod would exceed the skew of a hard constraint."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from stowplan.framework.rejections import Entry
+from stowplan.framework.status import Code, Reason
+from stowplan.in_tree.common.domains import by_domain
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import numpy.typing as npt
+
+    from stowplan.cluster.view import Nodes
+    from stowplan.framework.cycle_state import CycleState
+    from stowplan.in_tree.pod_topology_spread.constraints import Constraint, Domains, Prepared
+
+MISSING_LABEL = Reason(
+    "TopologyLabelMissing", "node(s) didn't match pod topology spread constraints (missing required label)"
+)
+SKEWED = Reason("TopologySkew", "node(s) didn't match pod topology spread constraints")
+
+
+@dataclass(eq=False)
+class Spread:
+    """Filter's state for one hard constraint."""
+
+    constraint: Constraint
+    domains: Domains
+    #: Matching pods by domain code.
+    sums: npt.NDArray[np.int64]
+    #: The lowest sum, and the code of its domain.
+    lowest: int
+    lowest_code: int
+    self_match: int
+    #: Pods added to (or removed from) each row in its hypothetical state; shape (rows,); None otherwise.
+    shift: npt.NDArray[np.int64] | None = None
+
+    def second_lowest(self) -> int:
+        """The lowest sum without the lowest domain."""
+        others = self.sums[self.domains.codes[self.domains.codes != self.lowest_code]]
+        return int(others.min()) if len(others) else 1 << 31
+
+
+def spread_of(part: Prepared, sums: npt.NDArray[np.int64]) -> Spread:
+    lowest, lowest_code, domains = 0, 0, part.domains
+    if len(domains.codes):
+        values = domains.of(sums)
+        at = int(values.argmin())
+        lowest, lowest_code = int(values[at]), int(domains.codes[at])
+    return Spread(part.constraint, domains, sums, lowest, lowest_code, part.self_match)
+
+
+def skewed_rows(spread: Spread, nodes: Nodes, state: CycleState) -> npt.NDArray[np.bool_] | None:
+    """Nodes on which the pod would exceed the constraint's skew; None: there are none."""
+    constraint, column = spread.constraint, spread.domains.column
+    few = len(spread.domains.codes) < constraint.min_domains
+    if spread.shift is None:
+        lowest = 0 if few else spread.lowest
+        over = spread.sums > constraint.max_skew - spread.self_match + lowest
+        return by_domain(over, column, nodes, state, "skewed") if np.count_nonzero(over) else None
+    codes = nodes.take(column.codes)
+    here = spread.sums[codes] + nodes.take(spread.shift)
+    if few:
+        floor: npt.NDArray[np.int64] | int = 0
+    else:
+        # The minimum in the node's hypothetical state: only its own domain changed.
+        others = np.where(codes == spread.lowest_code, spread.second_lowest(), spread.lowest)
+        registered = np.zeros(len(spread.sums), np.bool_)
+        registered[spread.domains.codes] = True
+        floor = np.where(registered[codes], np.minimum(others, here), spread.lowest)
+    over_here: npt.NDArray[np.bool_] = here + spread.self_match - floor > constraint.max_skew
+    return over_here
+
+
+def entries_of(
+    masks: Sequence[tuple[Constraint, npt.NDArray[np.bool_] | None, npt.NDArray[np.bool_] | None]],
+) -> list[Entry]:
+    """The first failing constraint gives a node its reason; a missing key takes precedence over skew."""
+    entries: list[Entry] = []
+    refused: npt.NDArray[np.bool_] | None = None
+    for constraint, missing, skewed in masks:
+        skew = SKEWED.of(key=constraint.key, max_skew=constraint.max_skew)
+        kinds = (
+            (missing, Code.UnschedulableAndUnresolvable, MISSING_LABEL.of(key=constraint.key)),
+            (skewed, Code.Unschedulable, skew),
+        )
+        for mask, code, reason in kinds:
+            if mask is not None:
+                entries.append(Entry(mask if refused is None else mask & ~refused, code, reason))
+                refused = mask if refused is None else refused | mask
+    return entries
