@@ -37,11 +37,11 @@ def pod(i: int, scenario: str = "basic", prefix: str = "p", **spec: Any) -> dict
         "apiVersion": "v1",
         "kind": "Pod",
         "metadata": {"name": f"{prefix}-{i:06d}", "namespace": NAMESPACE, "uid": f"{prefix}-{i}", "labels": labels},
-        "spec": {"containers": [container], **_constraint(scenario, labels), **spec},
+        "spec": {"containers": [container], **constraint(scenario, labels), **spec},
     }
 
 
-def _constraint(scenario: str, labels: dict[str, str]) -> dict[str, Any]:
+def constraint(scenario: str, labels: dict[str, str]) -> dict[str, Any]:
     color = {"matchLabels": {"color": labels["color"]}}
     required, preferred = (
         "requiredDuringSchedulingIgnoredDuringExecution",

@@ -1,8 +1,9 @@
 """Counterfactuals at scale: seconds of an answer on a cluster that is loaded already.
 
-    python benchmarks/what_if.py [--nodes 5000] [--pods 50000]
+    python benchmarks/what_if.py [--nodes 5000] [--pods 50000] [--shape spread]
 
-Nodes are in three zones, and pods are those of fifty controllers. Each question is asked once more than it is timed.
+Nodes are in three zones, and pods are those of fifty controllers, or as their shape says. The best of three is printed;
+of `--times 1`, the first, which also compiles pods.
 """
 
 from __future__ import annotations
@@ -15,27 +16,108 @@ from typing import TYPE_CHECKING
 import shapes
 
 from stowplan import Cluster
-from stowplan.what_if import AddNodes, NodeKind, Remove, drain, fit, survive, what_if
+from stowplan.what_if import AddNodes, NodeKind, Remove, drain, fit, fit_group, survive, what_if
 from stowplan.what_if.survive import ZONE
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from typing import Any
 
-CONTROLLERS = 50
+CONTROLLERS, TEMPLATES = 50, 500
+PODS_OF_GROUP = 10
+SHAPES = ("plain", "templates", "spread", "affinity", "antiaffinity", "claims", "priorities", "groups")
+_CLAIMS = "resource.k8s.io/v1"
 
 
-def cluster_of(nodes: int, pods: int) -> Cluster:
-    objects = [shapes.node(i) for i in range(nodes)]
-    for i, node in enumerate(objects):
-        node["metadata"].setdefault("labels", {})[ZONE] = f"zone-{i % 3}"
+def cluster_of(shape: str, nodes: int, pods: int) -> Cluster:
+    # With priorities, nodes are full, so pods preempt.
+    objects = [shapes.node(i, cpu="1" if shape == "priorities" else "4") for i in range(nodes)]
+    names = [node["metadata"]["name"] for node in objects]
     for i in range(pods):
-        pod = shapes.pod(i)
-        name = f"web-{i % CONTROLLERS}"
-        owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": f"{name}-abc", "uid": name, "controller": True}
-        pod["metadata"]["ownerReferences"] = [owner]
-        pod["spec"]["nodeName"] = objects[i % nodes]["metadata"]["name"]
+        pod = pod_of(shape, i)
+        pod["spec"]["nodeName"] = names[i % nodes]
         objects.append(pod)
-    return Cluster(objects)
+    objects += beside(shape, names, pods)
+    gates = {"GenericWorkload": True, "GangScheduling": True} if shape == "groups" else None
+    return Cluster(objects, feature_gates=gates)
+
+
+def pod_of(shape: str, i: int) -> dict[str, Any]:
+    """A pod of a controller."""
+    scenario = shape if shape in shapes.SCENARIOS else "basic"
+    name = f"web-{i % (TEMPLATES if shape == 'templates' else CONTROLLERS)}"
+    pod = shapes.pod(i, scenario)
+    labels, spec = pod["metadata"]["labels"], pod["spec"]
+    labels["color"] = name
+    match shape:
+        case "templates":
+            # Each of them asks for something else, and half of them spread.
+            number = i % TEMPLATES
+            size = {"cpu": f"{100 + number}m", "memory": f"{500 + number}Mi"}
+            spec["containers"][0]["resources"] = {"requests": size}
+            if number % 2:
+                spec |= shapes.constraint("spread", labels)
+        case "spread" | "affinity" | "antiaffinity":
+            spec |= shapes.constraint(shape, labels)
+        case "priorities":
+            spec["priority"] = i % 10
+        case "claims":
+            spec["resourceClaims"] = [{"name": "gpu", "resourceClaimName": f"claim-{i}"}]
+        case "groups":
+            spec["schedulingGroup"] = {"podGroupName": f"train-{i // PODS_OF_GROUP}"}
+    owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": f"{name}-abc", "uid": name, "controller": True}
+    pod["metadata"]["ownerReferences"] = [owner]
+    return pod
+
+
+def beside(shape: str, nodes: list[str], pods: int) -> list[dict[str, Any]]:
+    """What the pods of a shape refer to."""
+    match shape:
+        case "claims":
+            devices = [f"gpu-{i}" for i in range(-(-pods // len(nodes)) + 2)]
+            kind = {"apiVersion": _CLAIMS, "kind": "DeviceClass", "metadata": {"name": "gpu"}, "spec": {}}
+            return [kind, *(slice_of(node, devices) for node in nodes), *(claim(i, nodes) for i in range(pods))]
+        case "groups":
+            groups = -(-pods // PODS_OF_GROUP)
+            return [group(i) for i in range(groups)]
+    return []
+
+
+def slice_of(node: str, devices: list[str]) -> dict[str, Any]:
+    pool = {"name": node, "generation": 1, "resourceSliceCount": 1}
+    spec = {
+        "driver": "gpu.example.com",
+        "nodeName": node,
+        "pool": pool,
+        "devices": [{"name": name} for name in devices],
+    }
+    return {"apiVersion": _CLAIMS, "kind": "ResourceSlice", "metadata": {"name": f"{node}-gpu"}, "spec": spec}
+
+
+def claim(i: int, nodes: list[str]) -> dict[str, Any]:
+    """It is allocated on the pod's node."""
+    request = {"name": "gpu", "exactly": {"deviceClassName": "gpu", "allocationMode": "ExactCount", "count": 1}}
+    node, pod = nodes[i % len(nodes)], shapes.pod(i)["metadata"]
+    result = {"request": "gpu", "driver": "gpu.example.com", "pool": node, "device": f"gpu-{i // len(nodes)}"}
+    fields = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node]}]}
+    allocation = {"devices": {"results": [result]}, "nodeSelector": {"nodeSelectorTerms": [fields]}}
+    user = {"resource": "pods", "name": pod["name"], "uid": pod["uid"]}
+    return {
+        "apiVersion": _CLAIMS,
+        "kind": "ResourceClaim",
+        "metadata": {"name": f"claim-{i}", "namespace": shapes.NAMESPACE, "uid": f"claim-{i}"},
+        "spec": {"devices": {"requests": [request]}},
+        "status": {"allocation": allocation, "reservedFor": [user]},
+    }
+
+
+def group(i: int) -> dict[str, Any]:
+    return {
+        "apiVersion": "scheduling.k8s.io/v1alpha2",
+        "kind": "PodGroup",
+        "metadata": {"name": f"train-{i}", "namespace": shapes.NAMESPACE, "uid": f"train-{i}"},
+        "spec": {"schedulingPolicy": {"gang": {"minCount": PODS_OF_GROUP}}},
+    }
 
 
 def timed(what: str, ask: Callable[[], object], times: int = 3) -> None:
@@ -52,25 +134,34 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--nodes", type=int, default=5_000)
     parser.add_argument("--pods", type=int, default=50_000)
+    parser.add_argument("--shape", choices=SHAPES, default="plain")
+    parser.add_argument("--times", type=int, default=3)
     options = parser.parse_args()
     logging.disable(logging.CRITICAL)
     began = time.perf_counter()
-    cluster = cluster_of(options.nodes, options.pods)
-    print(f"{options.nodes:,} nodes and {options.pods:,} pods, loaded in {time.perf_counter() - began:.1f} s")
-    plain = shapes.pod(10**6)
+    cluster = cluster_of(options.shape, options.nodes, options.pods)
+    told = f"{options.nodes:,} nodes and {options.pods:,} pods ({options.shape})"
+    print(f"{told}, loaded in {time.perf_counter() - began:.1f} s", flush=True)
+    questions(cluster, options.shape, options.times)
+
+
+def questions(cluster: Cluster, shape: str, times: int) -> None:
     names = list(cluster.state.table.row_of)
-    timed("fit: how many more", lambda: fit(cluster, plain))
-    many = fit(cluster, plain).fits + 10_000
-    timed(
-        "fit: 10,000 too many, nodes of one kind",
-        lambda: fit(cluster, plain, replicas=many, kinds=[NodeKind(names[0])]),
-    )
-    timed("fit: 100 replicas, placed by the scheduler", lambda: fit(cluster, plain, replicas=100))
-    timed("drain: one node", lambda: drain(cluster, names[:1]))
-    timed("drain: ten nodes", lambda: drain(cluster, names[:10]))
-    timed("survive: one node", lambda: survive(cluster, "node", only=names[0]))
-    timed("what-if: three nodes more, one less", lambda: what_if(cluster, AddNodes(3, names[0]), Remove(names[1])))
-    timed("survive: one zone", lambda: survive(cluster, ZONE, only="zone-0"), times=1)
+    (first, second) = names[:2]
+    if shape == "groups":
+        timed("fit: ten more groups", lambda: fit_group(cluster, f"{shapes.NAMESPACE}/train-0", replicas=10), times)
+    else:
+        asked = cluster.pod(f"{shapes.NAMESPACE}/{shapes.pod(1)['metadata']['name']}").pod
+        kinds = [NodeKind(name, 1.0) for name in names[:3]]
+        timed("fit: how many more", lambda: fit(cluster, asked), times)
+        timed("fit: 100 replicas", lambda: fit(cluster, asked, replicas=100), times)
+        many = fit(cluster, asked, replicas=1_000).fits + 100
+        timed("fit: 100 too many, nodes of three kinds", lambda: fit(cluster, asked, replicas=many, kinds=kinds), times)
+    timed("drain: one node", lambda: drain(cluster, [first]), times)
+    timed("drain: ten nodes", lambda: drain(cluster, names[:10]), times)
+    timed("survive: one node", lambda: survive(cluster, "node", only=first), times)
+    timed("what-if: three nodes more, one less", lambda: what_if(cluster, AddNodes(3, first), Remove(second)), times)
+    timed("survive: one zone", lambda: survive(cluster, ZONE, only="zone0"), times)
 
 
 if __name__ == "__main__":

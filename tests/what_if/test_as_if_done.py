@@ -7,42 +7,69 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from stowplan import Cluster
 from stowplan.api.affinity import Taint as TaintOfNode
 from stowplan.api.decode import decode_object
-from stowplan.api.types import Node, PersistentVolumeClaim, Pod
+from stowplan.api.device_claims import ResourceClaimStatus
+from stowplan.api.pod import PodResourceClaimStatus
+from stowplan.api.types import Node, PersistentVolumeClaim, Pod, ResourceClaim, ResourceSlice
 from stowplan.loading.unmade_claims import ephemeral_claims
+from stowplan.loading.unmade_devices import claim_for
 from stowplan.what_if import AddNodes, Label, NodeKind, Put, Remove, Scale, Taint, drain, fit, survive, what_if
 from stowplan.what_if.changes import Drain
 from stowplan.what_if.nodes import cordoned
 from stowplan.what_if.pods import Fate, copy_of, fate_of, made_anew, named, on_node
 from support.examples import examples
-from support.what_if.random_clusters import CONFIG, HOST, ZONE, a_cluster, a_shaped_pod, claims_of
+from support.plugins.devices import a_claim, exactly
+from support.what_if.random_clusters import HOST, ZONE, a_cluster, a_shaped_pod, claims_of
 
 RANDOM = st.randoms(use_true_random=False)
+DEVICE = decode_object(a_claim("c", exactly())).spec
+
+
+def with_claims(pod):
+    """The pod, and the claims that are made for it."""
+    made = [
+        claim_for(pod, entry.name, DEVICE) for entry in pod.spec.resource_claims if entry.resource_claim_template_name
+    ]
+    names = tuple(PodResourceClaimStatus(name="gpu", resource_claim_name=claim.metadata.name) for claim in made)
+    yield from (*ephemeral_claims(pod), *made)
+    yield replace(pod, status=replace(pod.status, resource_claim_statuses=names))
 
 
 def anew(pods):
     """Pods as their controllers make them again, with the claims that are made for them."""
     for pod in map(made_anew, pods):
-        yield from (*ephemeral_claims(pod), pod)
+        yield from with_claims(pod)
 
 
 def claims_gone(objects, pods):
-    """The objects without those that go with pods."""
-    owners = {pod.metadata.uid for pod in pods}
+    """The objects without those that go with pods; other claims are free once nobody uses them."""
+    gone = {pod.metadata.uid for pod in pods}
+    left = []
+    for obj in objects:
+        of_pod = isinstance(obj, PersistentVolumeClaim | ResourceClaim)
+        if of_pod and any(owner.uid in gone for owner in obj.metadata.owner_references):
+            continue
+        if isinstance(obj, ResourceClaim) and any(user.uid in gone for user in obj.status.reserved_for):
+            users = tuple(user for user in obj.status.reserved_for if user.uid not in gone)
+            obj = replace(obj, status=replace(obj.status, reserved_for=users) if users else ResourceClaimStatus())
+        left.append(obj)
+    return left
 
-    def goes(obj):
-        return isinstance(obj, PersistentVolumeClaim) and any(o.uid in owners for o in obj.metadata.owner_references)
 
-    return [obj for obj in objects if not goes(obj)]
+def in_order(cluster, pods):
+    """By priority; equal pods together."""
+    infos = [cluster.pod(f"default/{pod.metadata.name}") for pod in pods]
+    kinds = list(dict.fromkeys(info.shape.template for info in infos))
+    return sorted(infos, key=lambda info: (-info.priority, kinds.index(info.shape.template)))
 
 
 class Real:
     """A cluster whose scheduler runs for real; everybody that it evicts comes back."""
 
-    def __init__(self, objects):
-        self.cluster = Cluster(objects, CONFIG)
+    def __init__(self, drawn, objects):
+        self.drawn = drawn
+        self.cluster = drawn.cluster(objects)
         self.moves, self.stranded, self.displaced = [], set(), []
 
     def places(self, pods):
@@ -51,22 +78,30 @@ class Real:
         while pods:
             for obj in anew(pods):
                 self.cluster.add(obj)
-            pods = self._placed(sorted(pods, key=lambda pod: -(pod.spec.priority or 0)))
+            pods = self._placed(pods)
 
     def _placed(self, pods):
         before = {info.uid: info.pod for info in self.cluster.state.placed_pods()}
-        for pod in pods:
-            key = f"default/{pod.metadata.name}"
-            if self.cluster.engine.framework_for(self.cluster.pod(key)) is None:
-                self.stranded.add(key)
-                continue
-            (decision,) = self.cluster.schedule([key])
-            if decision.node_name:
-                self.moves.append((key, decision.node_name))
-                self.stranded.discard(key)
-            else:
-                self.stranded.add(key)
+        for keys in self._turns(pods):
+            for decision in self.cluster.schedule(keys):
+                if decision.node_name:
+                    self.moves.append((decision.pod.key, decision.node_name))
+                    self.stranded.discard(decision.pod.key)
+                else:
+                    self.stranded.add(decision.pod.key)
         return self._pushed_away(before)
+
+    def _turns(self, pods):
+        """One pod after the other, those of the group together."""
+        turns = {}
+        for info in in_order(self.cluster, pods):
+            if self.cluster.engine.framework_for(info) is None:
+                self.stranded.add(info.key)
+            elif self.drawn.gates and info.pod.spec.scheduling_group is not None:
+                turns.setdefault("group", []).append(info.key)
+            else:
+                turns[info.key] = [info.key]
+        return turns.values()
 
     def places_all(self):
         evicted = True
@@ -82,7 +117,7 @@ class Real:
         after = {info.uid for info in self.cluster.state.placed_pods()}
         gone = [pod for uid, pod in before.items() if uid not in after]
         self.displaced += [f"default/{pod.metadata.name}" for pod in gone]
-        self.cluster = Cluster(claims_gone(self.cluster.state.everything(), gone), CONFIG)
+        self.cluster = self.drawn.cluster(claims_gone(self.cluster.state.everything(), gone))
         return [pod for pod in gone if fate_of(pod) is Fate.COMES_BACK]
 
     def homes(self):
@@ -126,13 +161,18 @@ def more_nodes(objects, name, number):
         metadata = replace(node.metadata, name=added, uid=added, labels=labels)
         yield replace(node, metadata=metadata, spec=replace(node.spec, unschedulable=False))
         yield from (on_node(pod, added, f"{pod.metadata.name}-on-{added}") for pod in daemons)
+        for one in objects:
+            if isinstance(one, ResourceSlice) and one.spec.node_name == name:
+                pool = replace(one.spec.pool, name=added)
+                metadata = replace(one.metadata, name=added, uid=added)
+                yield replace(one, metadata=metadata, spec=replace(one.spec, node_name=added, pool=pool))
 
 
 @examples(150)
 @given(RANDOM)
 def test_what_if(random):
     drawn = a_cluster(random)
-    cluster = Cluster(drawn.objects, CONFIG)
+    cluster = drawn.cluster()
     objects = cluster.state.everything()
     name = random.choice(drawn.nodes)["metadata"]["name"]
     here = on(objects, name)
@@ -163,28 +203,29 @@ def test_what_if(random):
             # Whoever has a node comes first.
             models = sorted(mine, key=lambda pod: not pod.spec.node_name)[:1]
             fresh = [named(made_anew(pod), f"web-added-{len(mine)}") for pod in models]
-            late = [obj for pod in fresh for obj in (*ephemeral_claims(pod), pod)]
+            late = [obj for pod in fresh for obj in with_claims(pod)]
     before = cluster.state.dump()
     found = what_if(cluster, change)
     assert cluster.state.dump() == before
-    after = Real(real)
+    after = Real(drawn, real)
     # In the order in which they come.
     for obj in (*anew(pod for pod in back if fate_of(pod) is Fate.COMES_BACK), *late):
         after.cluster.add(obj)
     after.places_all()
-    usual = Real(objects).places_all()
+    usual = Real(drawn, objects).places_all()
     assert sorted(found.before.pending) == sorted(usual.cluster.pending()), kind
     assert sorted(found.after.pending) == sorted(after.cluster.pending()), kind
     homes, usually = after.homes(), usual.homes()
     assert found.placed == {key: node for key, node in homes.items() if key not in usually}, kind
 
 
-def placed_one_by_one(objects, pod, most):
+def placed_one_by_one(drawn, objects, pod, most):
     """Each copy in a cluster of its own."""
     nodes = []
     while len(nodes) < most:
         fresh = copy_of(pod, f"copy-{len(nodes)}")
-        cluster = Cluster([*objects, *ephemeral_claims(fresh)], CONFIG)
+        *claims, fresh = with_claims(fresh)
+        cluster = drawn.cluster([*objects, *claims])
         (decision,) = cluster.schedule([fresh])
         if not decision.node_name:
             break
@@ -203,38 +244,38 @@ def test_fit(random):
     if kind != "ephemeral":
         drawn.others += claims_of(pod, drawn, random)
     pod = decode_object(pod)
-    cluster = Cluster(drawn.objects, CONFIG)
+    cluster = drawn.cluster()
     objects = cluster.state.everything()
     model = random.choice(drawn.nodes)["metadata"]["name"]
     wanted = random.choice([None, 1, 3, 8])
     before = cluster.state.dump()
     found = fit(cluster, pod, replicas=wanted, kinds=None if wanted is None else [NodeKind(model)])
     assert cluster.state.dump() == before
-    nodes = placed_one_by_one(objects, pod, 60 if wanted is None else wanted)
+    nodes = placed_one_by_one(drawn, objects, pod, 60 if wanted is None else wanted)
     assert found.per_node == {node: nodes.count(node) for node in sorted(set(nodes))}, kind
     for add in found.nodes_to_add:
         for number, enough in ((add.count, True), (add.count - 1, False)):
             larger = [*objects, *more_nodes(objects, model, number)]
-            assert (len(placed_one_by_one(larger, pod, wanted)) == wanted) is enough, kind
+            assert (len(placed_one_by_one(drawn, larger, pod, wanted)) == wanted) is enough, kind
 
 
 @examples(80)
 @given(RANDOM)
 def test_drain(random):
     drawn = a_cluster(random)
-    cluster = Cluster(drawn.objects, CONFIG)
+    cluster = drawn.cluster()
     names = [node["metadata"]["name"] for node in random.sample(drawn.nodes, random.randint(1, 2))]
     found = drain(cluster, names)
     objects = cluster.state.everything()
     for name in names:
         objects = changed_node(objects, name, cordoned)
-    real = Real(objects)
+    real = Real(drawn, objects)
     blocked = {block.pod for block in found.blocked_by}
     for name in found.nodes:
         for pod in on(real.cluster.state.everything(), name):
             fate = fate_of(pod)
             if fate is not Fate.BELONGS_TO_NODE and f"default/{pod.metadata.name}" not in blocked:
-                real.cluster = Cluster(without(real.cluster.state.everything(), [pod]), CONFIG)
+                real.cluster = drawn.cluster(without(real.cluster.state.everything(), [pod]))
                 real.places([pod] if fate is Fate.COMES_BACK else [])
     assert [(move.pod, move.to) for move in found.moves] == real.moves
     assert {stranded.pod for stranded in found.stranded} == real.stranded
@@ -245,7 +286,7 @@ def test_drain(random):
 @given(RANDOM)
 def test_survive(random):
     drawn = a_cluster(random)
-    cluster = Cluster(drawn.objects, CONFIG)
+    cluster = drawn.cluster()
     objects = cluster.state.everything()
     by = random.choice(["node", ZONE])
     for loss in survive(cluster, by).losses:
@@ -256,7 +297,7 @@ def test_survive(random):
         }
         pods = [pod for name in sorted(lost) for pod in on(objects, name)]
         left = [obj for obj in without(objects, pods) if not (isinstance(obj, Node) and obj.metadata.name in lost)]
-        real = Real(left)
+        real = Real(drawn, left)
         real.places([pod for pod in pods if fate_of(pod) is Fate.COMES_BACK])
         assert {stranded.pod for stranded in loss.stranded} == real.stranded
         assert list(loss.displaced) == list(dict.fromkeys(real.displaced))

@@ -154,6 +154,59 @@ def test_unknown_names():
         fit(Cluster([node("a", "1")]), pod(cpu="2"), replicas=1, kinds=[NodeKind("x")])
     with pytest.raises(ClusterError, match="want 0 or more"):
         fit(Cluster(), pod(), replicas=-1)
+    with pytest.raises(ClusterError, match='node "x" not found'):
+        fit(Cluster([node("a", "1")]), pod(), replicas=1, kinds=[NodeKind("x")])
+
+
+def test_numbers_have_an_upper_bound():
+    with pytest.raises(ClusterError, match="want at most 100,000, got 1,000,000,000; without a number, as many as fit"):
+        fit(Cluster(), pod(), replicas=10**9)
+
+
+def test_of_pods_whose_nodes_depend_on_each_other_not_more_are_tried_than_takes_seconds(monkeypatch):
+    monkeypatch.setitem(fit.__globals__, "_MOST_UNASKED", 3)
+    monkeypatch.setattr("stowplan.what_if.added_nodes.MOST_TRIED", 3)
+    cluster = Cluster([node("n0", "4", "a"), pod("web", "1", **SPREAD)])
+    found = fit(cluster, "web")
+    assert (found.fits, found.limited_by, found.nodes_to_add) == (3, (), ())
+    assert found.notes == ("after 3 copies no more were tried: there may be room for others",)
+    found = fit(Cluster([node("n0", "1", "a"), pod("web", "1", **SPREAD)]), "web", replicas=4)
+    assert (found.fits, found.nodes_to_add) == (1, ())
+    assert "4 pods are more than 3" in found.notes[0]
+
+
+def test_new_nodes_have_the_limits_of_volumes_of_the_one_that_they_are_like():
+    limits = {"name": "csi.example.com", "nodeID": "a", "allocatable": {"count": 1}}
+    csi_node = {"apiVersion": "storage.k8s.io/v1", "kind": "CSINode", "metadata": {"name": "a"}}
+    csi = {"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": "csi"}}
+    csi |= {"provisioner": "csi.example.com", "volumeBindingMode": "WaitForFirstConsumer"}
+    claim = {"accessModes": ["ReadWriteOnce"], "storageClassName": "csi", "resources": {"requests": {"storage": "1Gi"}}}
+    scratch = {"name": "scratch", "ephemeral": {"volumeClaimTemplate": {"spec": claim}}}
+    cluster = Cluster([node("a"), csi_node | {"spec": {"drivers": [limits]}}, csi])
+    found = fit(cluster, pod(volumes=[scratch]), replicas=3, kinds=[NodeKind("a")])
+    assert (found.fits, [add.count for add in found.nodes_to_add]) == (1, [2])
+
+
+class TestMixes:
+    """Of pods whose nodes depend on each other."""
+
+    ZONES = (node("a1", "2", "a"), node("b1", "2", "b"), node("c1", "2", "c"))
+
+    def test_zones_that_pods_spread_over(self):
+        kinds = [NodeKind("a1", 1.0), NodeKind("b1", 2.0), NodeKind("c1", 1.0)]
+        found = fit(Cluster([*self.ZONES]), pod(**SPREAD), replicas=12, kinds=kinds)
+        assert (found.fits, found.nodes_to_add, found.cheapest) == (6, (), None)
+        assert (found.mix.nodes, found.mix.price) == ({"a1": 1, "b1": 1, "c1": 1}, 4.0)
+        assert found.notes[0] == "nodes like a1 alone would not make all of them fit"
+
+    def test_a_kind_in_each_zone_is_tried_if_none_is_given(self):
+        found = fit(Cluster([*self.ZONES]), pod(**SPREAD), replicas=18)
+        assert (found.mix.nodes, found.mix.price, found.notes) == ({"a1": 2, "b1": 2, "c1": 2}, None, ())
+
+    def test_what_suffices_alone_is_no_mix(self):
+        found = fit(Cluster([*self.ZONES]), pod(**SPREAD), replicas=7, kinds=[NodeKind("a1", 1.0), NodeKind("b1", 2.0)])
+        assert [(add.like, add.count) for add in found.nodes_to_add] == [("a1", 1), ("b1", 1)]
+        assert found.mix is None
 
 
 def test_its_document():
@@ -168,6 +221,7 @@ def test_its_document():
         "limitedBy": [{"plugin": "NodeResourcesFit", "reason": "Insufficient cpu", "nodes": 1, "zones": {}}],
         "nodesToAdd": [],
         "cheapest": None,
+        "mix": None,
         "notes": [],
     }
 

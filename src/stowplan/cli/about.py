@@ -59,18 +59,16 @@ _OPTIONS = (
 )
 
 
-_SCHEDULER = (
-    click.option(
-        "--from-scheduler",
-        metavar="URL",
-        help="Ask a running Stowplan scheduler at its secure port, https://host:10259: what it knows and would decide "
-        "now.",
-    ),
+def _from_scheduler(told: str) -> Callable[[Callable[..., Any]], Any]:
+    return click.option("--from-scheduler", metavar="URL", help=told)
+
+
+_ACCESS = (
     click.option(
         "--token-file",
         metavar="FILE",
         shell_complete=complete_file,
-        help="Authenticate with this token instead of the kubeconfig.",
+        help="Authenticate to the scheduler with this token instead of the kubeconfig.",
     ),
     click.option(
         "--certificate-authority",
@@ -82,9 +80,19 @@ _SCHEDULER = (
 )
 
 
+_ACCESS_NAMES = "--token-file, --certificate-authority and --insecure-skip-tls-verify"
+_OF_ITS_OWN = (
+    "--from-scheduler is about the scheduler's own configuration and its cluster: leave out -f, -R and the option of "
+    "the present configuration."
+)
+
+
 def a_scheduler(command: Callable[..., Any]) -> Any:
     """Options that select a running scheduler, and the credentials; `SchedulerEndpoint` takes their values."""
-    return reduce(lambda made, option: option(made), reversed(_SCHEDULER), command)
+    asked = _from_scheduler(
+        "Ask a running Stowplan scheduler at its secure port, https://host:10259: what it knows and would decide now."
+    )
+    return reduce(lambda made, option: option(made), reversed((asked, *_ACCESS)), command)
 
 
 def a_cluster(command: Callable[..., Any]) -> Any:
@@ -99,6 +107,11 @@ def about_a_cluster(config: str = "--config") -> Callable[[Callable[..., Any]], 
     options = (
         *_OPTIONS,
         config_option(config),
+        _from_scheduler(
+            "Answer as a running Stowplan scheduler would, at its secure port, https://host:10259: with its "
+            "configuration, and with the nodes of pods that it has not bound yet."
+        ),
+        *_ACCESS,
         click.option("-o", "--output", type=click.Choice(["text", "json", "yaml"]), default="text", show_default=True),
     )
     return lambda command: reduce(lambda made, option: option(made), reversed(options), command)
@@ -116,21 +129,45 @@ def cluster_of(
     groups: bool = False,
     events: EventsWanted | None = None,
     namespace: str | None = None,
+    from_scheduler: str | None = None,
+    token_file: str | None = None,
+    certificate_authority: str | None = None,
+    insecure_skip_tls_verify: bool = False,
 ) -> ClusterSource:
     """`groups`: the question is about a pod group, so groups are scheduled as groups in any case.
 
     `events`: whether to read Events of a live cluster; `namespace`: the default for names without one.
     """
-    found = _cluster_of(
-        files,
-        kubeconfig,
-        context,
-        config=config,
-        plugins=plugins,
-        recursive=recursive,
-        groups=groups or pod_groups,
-        events=events,
-    )
+    groups = groups or pod_groups
+    access = token_file or certificate_authority or insecure_skip_tls_verify
+    if from_scheduler is None and access:
+        raise click.UsageError(f"--from-scheduler is missing: {_ACCESS_NAMES} are for that.")
+    if from_scheduler is not None:
+        if files or recursive or config:
+            raise click.UsageError(_OF_ITS_OWN)
+        # The HTTP client is slow to import.
+        from stowplan.sources.running_scheduler import SchedulerEndpoint
+
+        endpoint = SchedulerEndpoint(
+            url=from_scheduler,
+            kubeconfig=kubeconfig,
+            context=context,
+            token_file=token_file,
+            certificate_authority=certificate_authority,
+            insecure=insecure_skip_tls_verify,
+        )
+        found = run(ClusterSource.of_scheduler(endpoint, plugins=plugins, groups=groups))
+    else:
+        found = _cluster_of(
+            files,
+            kubeconfig,
+            context,
+            config=config,
+            plugins=plugins,
+            recursive=recursive,
+            groups=groups,
+            events=events,
+        )
     if namespace is not None:
         found.namespace = namespace
     return found

@@ -13,9 +13,9 @@ from stowplan.cli.about import NAMESPACE, about_a_cluster, answer, cluster_of
 from stowplan.cli.shell_completion import complete_file, complete_node, complete_pod_or_file
 from stowplan.command_line.errors import InputError, reported
 from stowplan.sources.templates import KINDS, POD_GROUP, claim_templates_of, pod_in, pod_named
-from stowplan.what_if.fit import NodeKind
 from stowplan.what_if.fit import fit as how_many_fit
 from stowplan.what_if.group_fit import fit_group
+from stowplan.what_if.nodes import NodeKind
 from stowplan.what_if.text import fit_page, group_fit_page
 
 if TYPE_CHECKING:

@@ -15,6 +15,8 @@ from stowplan.sources.cluster_source import note
 from stowplan.sources.templates import named_object, template_in
 from stowplan.what_if.changes import AddNodes, Label, Put, Reconfigure, Remove, Scale, Taint
 from stowplan.what_if.comparison import what_if as compare
+from stowplan.what_if.nodes import MOST_NODES
+from stowplan.what_if.pods import MOST_REPLICAS
 from stowplan.what_if.text import what_if_page
 
 if TYPE_CHECKING:
@@ -24,14 +26,14 @@ if TYPE_CHECKING:
     from stowplan.what_if.changes import Change
 
 _EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
-#: More would be no question about a cluster.
-_MOST_REPLICAS = 100_000
 #: A node and a change of it.
 _PAIR = (str, str)
 
 
 @click.command("what-if", short_help="Which pods would get or lose a node if something changed.")
-@click.option("--add-nodes", type=click.IntRange(min=1), metavar="N", help="Add N nodes like the node of --like.")
+@click.option(
+    "--add-nodes", type=click.IntRange(1, MOST_NODES), metavar="N", help="Add N nodes like the node of --like."
+)
 @click.option(
     "--like",
     metavar="NODE",
@@ -152,8 +154,8 @@ def _scale(about: ClusterSource, text: str, files: Sequence[str], *, recursive: 
     name, equals, number = text.rpartition("=")
     if not (equals and number.isdecimal()):
         raise InputError(f"--scale {text}: want KIND/[NS/]NAME=N")
-    if int(number) > _MOST_REPLICAS:
-        raise InputError(f"--scale {text}: want at most {_MOST_REPLICAS:,} pods")
+    if int(number) > MOST_REPLICAS:
+        raise InputError(f"--scale {text}: want at most {MOST_REPLICAS:,} pods")
     kind, namespace, found = named_object(name, about.namespace)
     if kind == "Pod":
         raise InputError(f"--scale {text}: give its kind, as in deployment/{name}={number}")

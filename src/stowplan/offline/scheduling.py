@@ -98,10 +98,26 @@ class Scheduling:
             first = len(found)
             framework = self._cluster.framework_of(infos[first])
             run = infos[first : end_of_run(framework, infos, first)]
-            alike = len(run) > 1 and self._unnoticed(framework, run) and all(map(self._is_new, run))
-            together = self._together(framework, run) if alike else []
-            found += together
-            found += [self._one(info) for info in run[len(together) :]]
+            if self._unnoticed(framework, run) and all(map(self._is_new, run)):
+                found += self._run(framework, run)
+            else:
+                found += [self._one(info) for info in run]
+        return found
+
+    def _run(self, framework: Framework, infos: Sequence[PodInfo]) -> list[Decision]:
+        """Place equal pods without queue and bindings, which nobody would notice."""
+        found = self._together(framework, infos) if len(infos) > 1 else []
+        while len(found) < len(infos):
+            info = infos[len(found)]
+            decision = self._engine.algorithm.schedule(framework, info, helped=False)
+            if decision.node_name:
+                self._bind(decision)
+            else:
+                # PostFilter may help it.
+                decision = self._one(info)
+            found.append(decision)
+            if not decision.node_name:
+                found += self._engine.algorithm.refused(framework, decision, infos[len(found) :])
         return found
 
     def foreseen(self, infos: Sequence[PodInfo]) -> list[Decision] | None:
@@ -139,14 +155,16 @@ class Scheduling:
 
     def _together(self, framework: Framework, infos: Sequence[PodInfo]) -> list[Decision]:
         """Decide for as many of the first equal pods as possible together, and bind them."""
-        state = self._engine.state
         decisions = self._engine.algorithm.filled(framework, infos)
         for decision in decisions:
-            pod, info = decision.pod.pod, decision.pod
-            bound = replace_struct(pod, spec=replace_struct(pod.spec, node_name=decision.node_name))
-            state.add_pod(bound, shape=info.shape)
-            self._names.put(info.key, info.uid)
+            self._bind(decision)
         return decisions
+
+    def _bind(self, decision: Decision) -> None:
+        pod, info = decision.pod.pod, decision.pod
+        bound = replace_struct(pod, spec=replace_struct(pod.spec, node_name=decision.node_name))
+        self._engine.state.add_pod(bound, shape=info.shape)
+        self._names.put(info.key, info.uid)
 
     def _one(self, info: PodInfo) -> Decision:
         if info.node_name:

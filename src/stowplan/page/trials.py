@@ -27,6 +27,8 @@ from stowplan.page.plan import Plan, difference, plan_of
 from stowplan.serving.requests.messages import JSON, Response
 from stowplan.what_if.changes import AddNodes, Drain, Label, Put, Reconfigure, Remove, Scale, Taint
 from stowplan.what_if.comparison import what_if
+from stowplan.what_if.nodes import MOST_NODES
+from stowplan.what_if.pods import MOST_REPLICAS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -34,11 +36,9 @@ if TYPE_CHECKING:
     from stowplan.config import Configuration
     from stowplan.offline import Cluster
     from stowplan.serving.requests.messages import Request
-    from stowplan.what_if.changes import Change
+from stowplan.what_if.changes import Change
 
 _EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
-#: Upper limits for valid questions.
-_MOST_NODES, _MOST_REPLICAS = 10_000, 100_000
 
 
 class _Asked(msgspec.Struct, forbid_unknown_fields=True, rename="camel", kw_only=True):
@@ -135,7 +135,7 @@ def _as_document(old: Plan, new: Plan) -> dict[str, Any]:
 
 def _changes(asked: _Changes, cluster: Cluster) -> Iterator[Change]:
     for one in asked.add_nodes:
-        yield AddNodes(_within(one.count, _MOST_NODES, "addNodes: count"), one.like)
+        yield AddNodes(_within(one.count, MOST_NODES, "addNodes: count"), one.like)
     yield from map(Remove, asked.remove)
     yield from map(Drain, asked.drain)
     for label in asked.label:
@@ -146,7 +146,7 @@ def _changes(asked: _Changes, cluster: Cluster) -> Iterator[Change]:
         key = _given(taint.key, "taint: key")
         yield Taint(taint.node, key, effect="") if taint.remove else Taint(taint.node, key, taint.value, taint.effect)
     for scale in asked.scale:
-        replicas = _within(scale.replicas, _MOST_REPLICAS, "scale: replicas", least=0)
+        replicas = _within(scale.replicas, MOST_REPLICAS, "scale: replicas", least=0)
         yield Scale(scale.kind, scale.namespace, scale.name, replicas)
     if asked.manifests.strip():
         found = objects_of_files(["-"], io.BytesIO(asked.manifests.encode()), beside=cluster.state.everything())

@@ -5,13 +5,14 @@ from __future__ import annotations
 import sys
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 import msgspec
 
 from stowplan.api.pod import FINISHED
 from stowplan.api.types import Event, Pod, PodGroup, PriorityClass
+from stowplan.api.yaml_text import first_value
 from stowplan.cluster.pod_info import group_key
 from stowplan.command_line.errors import InputError
 from stowplan.command_line.named_plugins import named_plugins
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
     from stowplan.engine.engine import Engine
     from stowplan.inspection.records import GroupVerdictRecord
     from stowplan.loading.wanted_events import EventsWanted
+    from stowplan.sources.running_scheduler import SchedulerEndpoint
 
 _OTHER_CONFIG = "--config FILE names one that has"
 
@@ -112,7 +114,7 @@ class ClusterSource:
         *,
         kubeconfig: str | None,
         context: str | None,
-        config: str | None,
+        config: str | Mapping[str, Any] | None,
         plugins: Sequence[str],
         events: EventsWanted | None = None,
         groups: bool = False,
@@ -151,6 +153,29 @@ class ClusterSource:
         )
         if events is not None:
             await source._ask_beside(events.pod, kubeconfig=kubeconfig, context=context)
+        return source
+
+    @classmethod
+    async def of_scheduler(
+        cls, endpoint: SchedulerEndpoint, *, plugins: Sequence[str], groups: bool = False
+    ) -> ClusterSource:
+        """The live cluster of the kubeconfig, with a running scheduler's configuration and unbound decisions."""
+        from stowplan.sources.running_scheduler import fetch_decisions
+
+        text, unbound = await fetch_decisions(endpoint)
+        source = await cls.of_live_cluster(
+            kubeconfig=endpoint.kubeconfig,
+            context=endpoint.context,
+            config=first_value(text),
+            plugins=plugins,
+            groups=groups,
+        )
+        state = source.cluster.state
+        waiting = [key for key, node in unbound.items() if key in state.pending and node in state.table.row_of]
+        for key in waiting:
+            source.cluster.place(key, unbound[key])
+        if waiting:
+            note(f"as the scheduler has decided, though it has not bound them yet: {listed(waiting, 5)}")
         return source
 
     async def _ask_beside(self, name: str, *, kubeconfig: str | None, context: str | None) -> None:

@@ -41,6 +41,7 @@ from stowplan.inspection.records import (
     SchedulerRecord,
     VerdictRecord,
 )
+from stowplan.page.records import ConfigurationRecord
 from stowplan.timing.times import REAL_TIMES
 
 if TYPE_CHECKING:
@@ -118,7 +119,19 @@ async def on_permit_beside(*, kubeconfig: str | None, context: str | None) -> di
         found = await _fetch(connection, "/stowplan/pending", "", QueueRecord, limit=_MOST)
     except (InputError, ClientConfigError, CredentialsError):
         return {}
-    return {one.pod: one.node for one in msgspec.convert(found, QueueRecord).on_permit}
+    return _on_permit(found)
+
+
+async def fetch_decisions(endpoint: SchedulerEndpoint) -> tuple[str, dict[str, str]]:
+    """Its KubeSchedulerConfiguration as YAML, and the nodes of pods that it has not bound yet; raises InputError."""
+    connection = _connection(endpoint)
+    configuration = await _fetch(connection, "/stowplan/configuration", "", ConfigurationRecord)
+    pending = await _fetch(connection, "/stowplan/pending", "", QueueRecord, limit=_MOST)
+    return msgspec.convert(configuration, ConfigurationRecord).yaml, _on_permit(pending)
+
+
+def _on_permit(document: Mapping[str, Any]) -> dict[str, str]:
+    return {one.pod: one.node for one in msgspec.convert(document, QueueRecord).on_permit}
 
 
 async def check_scheduler(endpoint: SchedulerEndpoint) -> None:

@@ -14,9 +14,10 @@ pods were rejected. Nothing is evicted or changed anywhere.
 from stowplan.what_if.changes import AddNodes, Change, Label, Put, Reconfigure, Remove, Scale, Taint
 from stowplan.what_if.comparison import what_if
 from stowplan.what_if.drain import drain
-from stowplan.what_if.fit import NodeKind, fit
+from stowplan.what_if.fit import fit
 from stowplan.what_if.group_fit import fit_group
 from stowplan.what_if.group_relief import group_relief
+from stowplan.what_if.nodes import NodeKind
 from stowplan.what_if.survive import survive
 
 __all__ = [

@@ -14,8 +14,8 @@ from msgspec.structs import replace
 from stowplan.api.types import PodGroup, PodSchedulingGroup
 from stowplan.offline import ClusterError
 from stowplan.what_if.claims import with_own_claims
-from stowplan.what_if.fit import kinds_of
-from stowplan.what_if.nodes import NodeTemplate, fewest_nodes, node_named
+from stowplan.what_if.fit import check_replicas
+from stowplan.what_if.nodes import NodeTemplate, fewest_nodes, kinds_of, node_named
 from stowplan.what_if.pods import copy_of
 from stowplan.what_if.records import GroupFitRecord, NodesToAddRecord
 
@@ -24,10 +24,10 @@ if TYPE_CHECKING:
 
     from stowplan.api.types import Pod
     from stowplan.offline import Cluster
-    from stowplan.what_if.fit import NodeKind
+    from stowplan.what_if.nodes import NodeKind
 
-#: Maximum numbers of groups placed one after the other, if no number is requested, and of nodes added.
-MOST_GROUPS, MOST_NODES = 1_000, 1_000
+#: Maximum numbers of groups placed one after the other, and of nodes of a kind that are tried.
+MOST_GROUPS, _MOST_NODES = 1_000, 1_000
 
 
 def fit_group(
@@ -37,8 +37,7 @@ def fit_group(
 
     `kinds` of nodes to add for those that do not fit; None: those of the cluster.
     """
-    if replicas is not None and replicas < 0:
-        raise ClusterError(f"replicas: want 0 or more, got {replicas}")
+    check_replicas(replicas, MOST_GROUPS)
     if not cluster.engine.schedules_groups:
         raise ClusterError("feature_gates: GenericWorkload is off, pods of groups are scheduled one by one")
     question = _Question(cluster, group)
@@ -145,4 +144,4 @@ def _count_to_add(cluster: Cluster, question: _Question, template: NodeTemplate,
             return question.placed(wanted)[0] == wanted
 
     # With more than that, each new node would have one pod.
-    return fewest_nodes(all_fit, min(wanted * len(question.pods), MOST_NODES - 1))
+    return fewest_nodes(all_fit, min(wanted * len(question.pods), _MOST_NODES))

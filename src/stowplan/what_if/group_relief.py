@@ -15,8 +15,7 @@ from msgspec.structs import replace
 from stowplan.framework.explanations.formatting import count
 from stowplan.framework.status import Code
 from stowplan.inspection.records import ReliefRecord
-from stowplan.what_if.fit import kinds_among
-from stowplan.what_if.nodes import NodeTemplate, node_named
+from stowplan.what_if.nodes import NodeTemplate, kinds_among, node_named
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
+from dataclasses import dataclass
 from itertools import count as counted_from
 from itertools import islice
 from typing import TYPE_CHECKING
@@ -10,12 +11,12 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from stowplan.api.affinity import Taint
-from stowplan.api.types import ResourceSlice
+from stowplan.api.types import CSINode, ResourceSlice
 from stowplan.offline import ClusterError
 from stowplan.what_if.pods import Fate, fate_of, on_node
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Hashable, Iterable, Iterator
 
     from stowplan.api.types import Node, Pod
     from stowplan.cluster.pod_info import PodInfo
@@ -25,6 +26,10 @@ HOSTNAME = "kubernetes.io/hostname"
 _UNSCHEDULABLE = "node.kubernetes.io/unschedulable"
 #: Taints for conditions of a node, which a new node does not have.
 _OF_CONDITIONS = "node.kubernetes.io/"
+#: Maximum number of nodes that a question may add.
+MOST_NODES = 10_000
+#: Number of kinds of nodes that are tried by default.
+_KINDS = 5
 
 
 def node_like(node: Node, name: str) -> Node:
@@ -47,12 +52,12 @@ def cordoned(node: Node) -> Node:
 
 def fewest_nodes(suffice: Callable[[int], bool], most: int) -> int | None:
     """The lowest sufficient number of new nodes, found by doubling and bisection; None if `most` do not suffice."""
-    high = 1
+    low, high = 1, 1
     while not suffice(high):
-        if high > most:
+        if high >= most:
             return None
-        high *= 2
-    return bisect_left(range(high), True, high // 2 + 1, high, key=suffice)
+        low, high = high + 1, min(high * 2, most)
+    return bisect_left(range(high), True, low, high, key=suffice)
 
 
 def node_at(cluster: Cluster, row: int) -> Node:
@@ -81,10 +86,17 @@ def pods_on(cluster: Cluster, name: str) -> list[PodInfo]:
 class NodeTemplate:
     """A kind of node to add, with the pods and devices of each."""
 
-    def __init__(self, node: Node, pods: tuple[Pod, ...] = (), slices: tuple[ResourceSlice, ...] = ()) -> None:
+    def __init__(
+        self,
+        node: Node,
+        pods: tuple[Pod, ...] = (),
+        slices: tuple[ResourceSlice, ...] = (),
+        csi_node: CSINode | None = None,
+    ) -> None:
         self.node = node
         self._pods = pods
         self._slices = slices
+        self._csi_node = csi_node
 
     @classmethod
     def of(cls, cluster: Cluster, like: str | Node) -> NodeTemplate:
@@ -93,8 +105,9 @@ class NodeTemplate:
             return cls(like)
         pods = (info.pod for info in pods_on(cluster, like))
         daemons = tuple(pod for pod in pods if fate_of(pod) is Fate.BELONGS_TO_NODE)
-        slices = cluster.state.objects.all(ResourceSlice)
-        return cls(node_named(cluster, like), daemons, tuple(one for one in slices if one.spec.node_name == like))
+        objects = cluster.state.objects
+        slices = tuple(one for one in objects.all(ResourceSlice) if one.spec.node_name == like)
+        return cls(node_named(cluster, like), daemons, slices, objects.get(CSINode, like))
 
     def add_to(self, cluster: Cluster, count: int) -> list[str]:
         """Add nodes to the cluster and return their names."""
@@ -103,6 +116,8 @@ class NodeTemplate:
         names = list(islice((name for name in free if name not in there), count))
         for name in names:
             cluster.add(node_like(self.node, name))
+            if self._csi_node is not None:
+                cluster.add(replace(self._csi_node, metadata=replace(self._csi_node.metadata, name=name, uid="")))
             for pod in self._pods_on(name):
                 cluster.add(pod)
             for one in self._slices:
@@ -119,6 +134,45 @@ def _slice_like(one: ResourceSlice, node_name: str) -> ResourceSlice:
     metadata = replace(one.metadata, name=f"{one.metadata.name}-on-{node_name}", uid="", owner_references=())
     pool = replace(one.spec.pool, name=f"{one.spec.pool.name}-on-{node_name}")
     return replace(one, metadata=metadata, spec=replace(one.spec, node_name=node_name, pool=pool))
+
+
+@dataclass(frozen=True)
+class NodeKind:
+    """A kind of node that can be added."""
+
+    #: The name of an existing node, or a Node.
+    like: str | Node
+    price: float | None = None
+
+    @property
+    def name(self) -> str:
+        return self.like if isinstance(self.like, str) else self.like.metadata.name
+
+    def check(self, cluster: Cluster) -> None:
+        """Raise ClusterError if there is no such node."""
+        if isinstance(self.like, str):
+            node_named(cluster, self.like)
+
+
+def kinds_of(cluster: Cluster) -> list[NodeKind]:
+    """A node of each existing size, the most frequent first."""
+    return kinds_among(nodes_of(cluster))
+
+
+def kinds_per_zone(cluster: Cluster) -> list[NodeKind]:
+    """A node of each existing size in each zone, the most frequent first."""
+    return kinds_among(nodes_of(cluster), distinguished_by=zone_of)
+
+
+def kinds_among(nodes: Iterable[Node], *, distinguished_by: Callable[[Node], str] = lambda node: "") -> list[NodeKind]:
+    """A node of each size among some nodes, the most frequent first."""
+    sizes: dict[Hashable, list[str]] = {}
+    for node in nodes:
+        size = tuple(sorted((resource, str(amount)) for resource, amount in node.status.allocatable.items()))
+        kind = size, node.spec.taints, distinguished_by(node)
+        sizes.setdefault(kind, []).append(node.metadata.name)
+    frequent = sorted(sizes.values(), key=len, reverse=True)
+    return [NodeKind(names[0]) for names in frequent[:_KINDS]]
 
 
 def zone_of(node: Node) -> str:

@@ -13,6 +13,8 @@ from stowplan.api.pod import PodStatus
 if TYPE_CHECKING:
     from stowplan.api.types import Pod
 
+#: Maximum number of pods that a question may be about.
+MOST_REPLICAS = 100_000
 #: Marks static pods.
 _MIRROR = "kubernetes.io/config.mirror"
 

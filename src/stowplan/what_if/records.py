@@ -47,10 +47,11 @@ class NodesToAddRecord(Answer, frozen=True, kw_only=True):
 
 
 class MixRecord(Answer, frozen=True, kw_only=True):
-    """The cheapest combination of nodes that would make all pods fit."""
+    """A combination of nodes that would make all pods fit."""
 
     nodes: dict[str, int]
-    price: float
+    #: None: not all of them have one.
+    price: float | None
 
 
 class FitRecord(Answer, frozen=True, kw_only=True):
@@ -68,7 +69,11 @@ class FitRecord(Answer, frozen=True, kw_only=True):
     #: For pods that do not fit: one entry per requested kind of node, the fewest (or cheapest) first. Kinds that do not
     #: help are left out.
     nodes_to_add: tuple[NodesToAddRecord, ...]
+    #: With prices, the nodes that cost least, if each node of a kind takes the same number of pods.
     cheapest: MixRecord | None = None
+    #: Otherwise, if no kind suffices alone: nodes of several kinds with which all fit. None of them can be left out,
+    #: but another combination may cost less.
+    mix: MixRecord | None = None
     notes: tuple[str, ...] = ()
 
 

@@ -17,8 +17,7 @@ from msgspec.structs import replace
 from stowplan.framework.explanations.formatting import count
 from stowplan.inspection.records import ReliefRecord
 from stowplan.what_if.claims import let_go
-from stowplan.what_if.fit import kinds_of
-from stowplan.what_if.nodes import NodeTemplate, node_named
+from stowplan.what_if.nodes import NodeTemplate, kinds_of, node_named
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

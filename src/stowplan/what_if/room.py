@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from stowplan.cluster.pod_info import PodInfo
     from stowplan.framework.cycle_state import CycleState
     from stowplan.framework.diagnosis import Diagnosis
+    from stowplan.framework.interface import FilterPlugin
     from stowplan.framework.runtime.framework import Framework
     from stowplan.offline import Cluster
 
@@ -76,14 +77,37 @@ def room_for(cluster: Cluster, info: PodInfo) -> Room | None:
     return Room(copies, tuple(limits))
 
 
+def most_room_for(cluster: Cluster, info: PodInfo) -> npt.NDArray[np.int64] | None:
+    """Upper bounds of the number of copies per table row, whatever other nodes have; None if unknown."""
+    framework = cluster.framework_of(info)
+    _, outcome = cluster.algorithm.filtered(framework, info)
+    if outcome.error is not None or outcome.state is None or _claims_devices(framework, outcome.state, info):
+        return None
+    # Further filters only reject more.
+    state = outcome.state.clone()
+    alone = {plugin.name for plugin in framework.filter if _judges_nodes_alone(plugin)}
+    state.skip_filter = state.skip_filter | {plugin.name for plugin in framework.filter} - alone
+    copies = np.zeros(cluster.state.table.n, np.int64)
+    rows = np.flatnonzero(cluster.state.table.valid[: cluster.state.table.n])
+    rows = rows[_Search(cluster, framework, state, info, rows).take_one()]
+    if len(rows):
+        copies[rows] = _Search(cluster, framework, state, info, rows).copies()
+    return copies
+
+
 def _independent(framework: Framework, state: CycleState, info: PodInfo) -> bool:
-    if any(_CLAIMS in plugin.reads_objects(info) for plugin in framework.active_filters(state)):
-        # The devices for the next copy depend on those of this one.
+    if _claims_devices(framework, state, info) or framework.handle.extenders():
         return False
-    return not framework.handle.extenders() and all(
-        plugin.reads in (Reads.NODES, Reads.NODE_SUMS) and type(plugin).__module__.startswith(_IN_TREE)
-        for plugin in framework.active_filters(state)
-    )
+    return all(map(_judges_nodes_alone, framework.active_filters(state)))
+
+
+def _claims_devices(framework: Framework, state: CycleState, info: PodInfo) -> bool:
+    """Whether the devices for the next copy depend on those of this one."""
+    return any(_CLAIMS in plugin.reads_objects(info) for plugin in framework.active_filters(state))
+
+
+def _judges_nodes_alone(plugin: FilterPlugin) -> bool:
+    return plugin.reads in (Reads.NODES, Reads.NODE_SUMS) and type(plugin).__module__.startswith(_IN_TREE)
 
 
 def limits_of(diagnosis: Diagnosis) -> list[Limit]:
@@ -102,6 +126,9 @@ class _Search:
         self._rows = rows
         self._requests = cluster.state.vector_of(info.shape)[:, np.newaxis]
         self._non_zero = np.array(info.shape.non_zero_used, np.int64)[:, np.newaxis]
+
+    def take_one(self) -> npt.NDArray[np.bool_]:
+        return self._takes(np.ones(len(self._rows), np.int64))
 
     def copies(self) -> npt.NDArray[np.int64]:
         """Bisection on all nodes together: `low` copies fit, `high` do not."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from stowplan.api.meta import controller_of
 from stowplan.preemption.victims import lower_priority_pods
 from stowplan.what_if.claims import let_go, uses_claims, with_own_claims
 from stowplan.what_if.pods import Fate, fate_of, made_anew
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from stowplan.api.types import Pod
+    from stowplan.cluster.pod_info import PodInfo
     from stowplan.engine.decision.decision import Decision
     from stowplan.offline import Cluster
 
@@ -49,8 +51,7 @@ class Settling:
             if not ours:
                 return
             before = self._placed([pod.pod for pod in ours])
-            ours.sort(key=lambda pod: -pod.priority)
-            self._note(self._cluster.places([pod.key for pod in ours]))
+            self._note(self._cluster.places([pod.key for pod in _in_order(ours)]))
             keys = self._evicted(before)
 
     def foresee(self, pods: Sequence[Pod]) -> bool:
@@ -99,6 +100,19 @@ class Settling:
         back = [pod for pod in gone if fate_of(pod) is Fate.COMES_BACK]
         let_go(self._cluster, (pod for pod in gone if pod not in back))
         return put_back(self._cluster, back)
+
+
+def _in_order(pods: Sequence[PodInfo]) -> list[PodInfo]:
+    """By priority; equal pods together, controller by controller: their decisions share results."""
+    templates: dict[object, int] = {}
+    controllers: dict[str, int] = {}
+
+    def place(info: PodInfo) -> tuple[int, int, int]:
+        owner = controller_of(info.pod.metadata)
+        template = templates.setdefault(info.shape.template, len(templates))
+        return -info.priority, template, controllers.setdefault("" if owner is None else owner.uid, len(controllers))
+
+    return sorted(pods, key=place)
 
 
 def put_back(cluster: Cluster, pods: Iterable[Pod]) -> list[str]:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
         FitRecord,
         GroupFitRecord,
         LossRecord,
+        MixRecord,
         SideRecord,
         StrandedRecord,
         SurviveRecord,
@@ -50,8 +51,10 @@ def fit_page(record: FitRecord) -> list[Block]:
         ]
         blocks += _filled_table(("NODES", "LIKE", "PODS EACH", "PRICE"), added, {0, 2, 3})
     if record.cheapest is not None:
-        mix = ", ".join(f"{number:,} like {name}" for name, number in record.cheapest.nodes.items())
-        blocks.append(Line(f"cheapest: {mix}, {_money(record.cheapest.price)} in all", indent=2))
+        blocks.append(Line(f"cheapest: {_mix(record.cheapest)}", indent=2))
+    if record.mix is not None:
+        blocks += [] if record.nodes_to_add else [Line(), Line((("Nodes that would make all of them fit", "head"),))]
+        blocks.append(Line(f"together: {_mix(record.mix)}", indent=2))
     return blocks + _notes(record.notes)
 
 
@@ -215,6 +218,11 @@ def _notes(notes: Sequence[str]) -> list[Block]:
 
 def _style(good: bool) -> str:
     return "good" if good else "pending"
+
+
+def _mix(record: MixRecord) -> str:
+    nodes = ", ".join(f"{number:,} like {name}" for name, number in record.nodes.items())
+    return nodes if record.price is None else f"{nodes}, {_money(record.price)} in all"
 
 
 def _money(price: float | None) -> str:

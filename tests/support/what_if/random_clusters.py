@@ -1,11 +1,15 @@
-"""Random small clusters with what pods can hang on: volumes, preemption, profiles, gates, budgets, images, groups.
+"""Random small clusters with what pods can hang on: volumes, devices, preemption, profiles, gates, budgets, images, pod
+groups, extenders; in any combination.
 
 `a_cluster` draws one with a `random.Random`, so that a property test can take Hypothesis' own.
 """
 
-from dataclasses import dataclass
+from collections import defaultdict
+from dataclasses import dataclass, field
 
+from stowplan import Cluster
 from stowplan.testing import a_node, a_pod
+from support.plugins.devices import a_claim, a_class, a_device, a_slice, allocation, exactly
 
 ZONE, HOST = "topology.kubernetes.io/zone", "kubernetes.io/hostname"
 WEB = {"matchLabels": {"app": "web"}}
@@ -26,6 +30,16 @@ CONFIG = {
         },
     ],
 }
+GROUP_GATES = {"GenericWorkload": True, "GangScheduling": True}
+EXTENDER = {
+    "urlPrefix": "http://extender.example",
+    "filterVerb": "filter",
+    "prioritizeVerb": "prioritize",
+    "weight": 2,
+    "nodeCacheCapable": True,
+}
+GPU = [{"name": "gpu", "resourceClaimTemplateName": "t"}]
+SHARED_GPU = [{"name": "gpu", "resourceClaimName": "shared-gpu"}]
 
 SHAPES = {
     "plain": lambda pod, random: pod,
@@ -44,6 +58,10 @@ SHAPES = {
     "tolerant": lambda pod, random: pod.tolerates("k"),
     "volume": lambda pod, random: pod.claims_volume(f"claim-of-{pod.obj()['metadata']['name']}"),
     "one writer": lambda pod, random: pod.claims_volume("shared"),
+    "device": lambda pod, random: pod.spec(resourceClaims=GPU),
+    "shared device": lambda pod, random: pod.spec(resourceClaims=SHARED_GPU),
+    "gang": lambda pod, random: pod.spec(schedulingGroup={"podGroupName": "train"}),
+    "important gang": lambda pod, random: pod.priority(5).spec(schedulingGroup={"podGroupName": "train"}),
     "ephemeral": lambda pod, random: pod.volume("scratch", ephemeral={"volumeClaimTemplate": {"spec": _claim_spec()}}),
 }
 
@@ -53,20 +71,49 @@ class Drawn:
     nodes: list
     pods: list
     others: list
+    #: The arguments of `Cluster` besides objects.
+    config: dict = field(default_factory=lambda: CONFIG)
+    gates: dict = field(default_factory=dict)
+    #: Node -> names of free devices.
+    devices: dict = field(default_factory=lambda: defaultdict(list))
 
     @property
     def objects(self):
         return [*self.nodes, *self.pods, *self.others]
 
+    def cluster(self, objects=None):
+        given = self.objects if objects is None else objects
+        return Cluster(given, self.config, feature_gates=self.gates, call_extender=extended)
+
+
+def extended(url, body):
+    """An extender that keeps some pods off a node, and prefers another."""
+    if url.endswith("/prioritize"):
+        return [{"Host": name, "Score": 10 if name.startswith("n0") else 0} for name in body["NodeNames"]]
+    web = body["Pod"]["metadata"].get("labels", {}).get("app") == "web"
+    refused = ["n1"] if web else []
+    kept = [name for name in body["NodeNames"] if name not in refused]
+    return {"NodeNames": kept, "FailedNodes": dict.fromkeys(refused, "not mine")}
+
 
 def a_cluster(random):
     drawn = Drawn([], [], _classes(random))
+    if random.random() < 0.3:
+        drawn.config = CONFIG | {"extenders": [EXTENDER]}
+    if random.random() < 0.4:
+        drawn.gates = GROUP_GATES
+    drawn.others += [a_class(), _group(random)]
     for i in range(random.randint(2, 5)):
         drawn.nodes.append(_a_node(f"n{i}", "abc"[i % 3], random))
+        if number := random.choice([0, 0, 1, 2]):
+            drawn.devices[f"n{i}"] = [f"g{j}" for j in range(number)]
+            drawn.others.append(a_slice(f"n{i}", *map(a_device, drawn.devices[f"n{i}"]), nodeName=f"n{i}"))
     for i in range(random.randint(0, 10)):
         pod, kind = a_shaped_pod(f"p{i}", random)
         if kind != "gated" and random.random() < 0.7:
-            pod["spec"]["nodeName"] = random.choice(drawn.nodes)["metadata"]["name"]
+            name = random.choice(drawn.nodes)["metadata"]["name"]
+            if "resourceClaims" not in pod["spec"] or drawn.devices[name]:
+                pod["spec"]["nodeName"] = name
         elif random.random() < 0.1:
             pod["status"] = {"nominatedNodeName": random.choice(drawn.nodes)["metadata"]["name"]}
         drawn.pods.append(pod)
@@ -89,6 +136,8 @@ def a_shaped_pod(name, random):
 
 def claims_of(pod, drawn, random):
     """Claims and volumes for a pod; those of a pod on a node are bound to volumes of its zone."""
+    if "resourceClaims" in pod["spec"]:
+        yield from _device_claims(pod, drawn)
     zones = {node["metadata"]["name"]: node["metadata"]["labels"][ZONE] for node in drawn.nodes}
     zone = zones.get(pod["spec"].get("nodeName", ""))
     known = {obj["metadata"]["name"] for obj in drawn.others}
@@ -104,6 +153,39 @@ def claims_of(pod, drawn, random):
             if random.random() < 0.5:
                 yield _volume(f"pv-{name}", random.choice("abc"))
             yield _claim(name, owner, bound=False, storage_class=random.choice(["local", "csi"]))
+
+
+def _device_claims(pod, drawn):
+    """A pod on a node takes one of its devices, or the shared one."""
+    name, node = pod["metadata"]["name"], pod["spec"].get("nodeName", "")
+    shared = pod["spec"]["resourceClaims"] == SHARED_GPU
+    if shared:
+        known = [obj for obj in drawn.others if obj["metadata"]["name"] == "shared-gpu"]
+        if known:
+            # Whoever comes second waits for a decision.
+            pod["spec"].pop("nodeName", None)
+            return
+    else:
+        pod["status"] = {"resourceClaimStatuses": [{"name": "gpu", "resourceClaimName": f"{name}-gpu"}]}
+    status, owner = {}, {"apiVersion": "v1", "kind": "Pod", "name": name, "uid": name, "controller": True}
+    if node:
+        status = allocation(drawn.devices[node].pop(), pool=node)
+        status["allocation"]["nodeSelector"] = {
+            "nodeSelectorTerms": [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node]}]}]
+        }
+        status["reservedFor"] = [{"resource": "pods", "name": name, "uid": name}]
+    owners = {} if shared else {"ownerReferences": [owner]}
+    yield a_claim("shared-gpu" if shared else f"{name}-gpu", exactly(), status=status, **owners)
+
+
+def _group(random):
+    gang = {"gang": {"minCount": random.randint(1, 3)}}
+    return {
+        "apiVersion": "scheduling.k8s.io/v1alpha2",
+        "kind": "PodGroup",
+        "metadata": {"name": "train", "namespace": "default", "uid": "train"},
+        "spec": {"schedulingPolicy": gang if random.random() < 0.8 else {"basic": {}}},
+    }
 
 
 def _a_node(name, zone, random):
