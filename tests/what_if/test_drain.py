@@ -78,6 +78,56 @@ def test_a_budget_without_a_status_is_worked_out(spec, blocked):
     assert "default/web" in found.notes[0]
 
 
+def unready(made):
+    made["status"] = {"conditions": [{"type": "Ready", "status": "False"}]}
+    return made
+
+
+@pytest.mark.parametrize(
+    ("ready", "policy", "status", "blocked"),
+    [
+        pytest.param(True, "AlwaysAllow", (1, 2), 1, id="only pods that are not Ready"),
+        pytest.param(False, "AlwaysAllow", (1, 2), 0, id="always"),
+        pytest.param(False, "IfHealthyBudget", (1, 2), 1, id="the budget is not met"),
+        pytest.param(False, "IfHealthyBudget", (2, 2), 0, id="the budget is met"),
+        pytest.param(False, None, (2, 2), 0, id="by default as well"),
+    ],
+)
+def test_pods_that_are_not_ready_go_by_the_policy_of_the_budget(ready, policy, status, blocked):
+    held = budget(allowed=0) | {}
+    held["spec"] |= {"unhealthyPodEvictionPolicy": policy} if policy else {}
+    held["status"] |= {"currentHealthy": status[0], "desiredHealthy": status[1]}
+    web = owned(pod("web-0", nodeName="a"))
+    found = drain(Cluster([node("a"), node("b"), web if ready else unready(web), held]), ["a"])
+    assert len(found.blocked_by) == blocked
+
+
+def test_pods_that_are_not_ready_do_not_count_as_healthy_where_a_budget_is_computed():
+    """Two of three are wanted, and two are Ready: none of them may go, the third may."""
+    pods = [owned(pod(f"web-{i}", nodeName="a")) for i in range(3)]
+    found = drain(Cluster([node("a"), node("b"), *pods[:2], unready(pods[2]), budget(minAvailable=2)]), ["a"])
+    assert [block.pod for block in found.blocked_by] == ["default/web-0", "default/web-1"]
+    assert [move.pod for move in found.moves] == ["default/web-2"]
+
+
+@pytest.mark.parametrize(("share", "blocked"), [("30%", 0), ("66%", 0), ("67%", 3), ("0%", 0)])
+def test_shares_are_rounded_up(share, blocked):
+    """As by the disruption controller: 67 % of three are three."""
+    pods = [owned(pod(f"web-{i}", nodeName="a")) for i in range(3)]
+    found = drain(Cluster([node("a"), node("b"), *pods, budget(minAvailable=share)]), ["a"])
+    assert len(found.blocked_by) == blocked
+
+
+def test_what_kubectl_drain_asks_options_for():
+    scratch = owned(pod("web-0", nodeName="a", volumes=[{"name": "scratch", "emptyDir": {}}]))
+    daemon = owned(pod("d", nodeName="a", volumes=[{"name": "scratch", "emptyDir": {}}]), "DaemonSet", "d")
+    found = drain(Cluster([node("a"), node("b"), scratch, daemon, pod("bare", nodeName="a")]), ["a"])
+    assert (found.empty_dir, found.lost, found.stay) == (("default/web-0",), ("default/bare",), 1)
+    told = " ".join(found.notes)
+    assert all(f"kubectl drain asks for --{option}" in told for option in ("force", "delete-emptydir-data"))
+    assert "--ignore-daemonsets" in told
+
+
 def test_two_budgets_block_each_eviction():
     more = budget("more", 5) | {}
     more["spec"] = {"selector": {"matchLabels": {"app": "web"}}}

@@ -9,6 +9,8 @@ class PodDisruptionBudgetSpec(ApiStruct, frozen=True, kw_only=True):
     selector: LabelSelector | None = None
     min_available: Int32 | str | None = None
     max_unavailable: Int32 | str | None = None
+    #: None: IfHealthyBudget.
+    unhealthy_pod_eviction_policy: str | None = None
 
 
 class PodDisruptionBudgetStatus(ApiStruct, frozen=True, kw_only=True):

@@ -1,6 +1,6 @@
 """Volume sources of pods and persistent volumes, and the claim spec.
 
-Sources that the scheduler does not read (configMap, emptyDir, hostPath, ...) are not declared, so a volume of such a
+Sources that the scheduler does not read (configMap, hostPath, ...) are not declared, so a volume of such a
 kind decodes to one with a name and no source.
 """
 
@@ -109,6 +109,10 @@ class ImageVolumeSource(ApiStruct, frozen=True, kw_only=True):
     pull_policy: str = ""
 
 
+class EmptyDirVolumeSource(ApiStruct, frozen=True, kw_only=True):
+    """Scheduling ignores it, but its data is lost when the pod leaves its node."""
+
+
 class Volume(ApiStruct, frozen=True, kw_only=True):
     name: str = ""
     persistent_volume_claim: PersistentVolumeClaimVolumeSource | None = None
@@ -124,6 +128,7 @@ class Volume(ApiStruct, frozen=True, kw_only=True):
     portworx_volume: PortworxVolumeSource | None = None
     csi: CSIVolumeSource | None = None
     image: ImageVolumeSource | None = None
+    empty_dir: EmptyDirVolumeSource | None = None
 
 
 class CSIPersistentVolumeSource(ApiStruct, frozen=True, kw_only=True):

@@ -328,10 +328,10 @@ def _claim_names(pod: Pod) -> tuple[str, ...]:
 
 
 def _has_source(volume: Volume) -> bool:
-    """Whether a volume has a source that some plugin reads; config maps and projected tokens are not."""
+    """Whether a volume has a source that some plugin reads; empty directories, config maps and tokens are not."""
     if volume.persistent_volume_claim is not None:
         return True
-    return any(getattr(volume, f) is not None for f in volume.__struct_fields__ if f != "name")
+    return any(getattr(volume, f) is not None for f in volume.__struct_fields__ if f not in ("name", "empty_dir"))
 
 
 _encoder = msgspec.msgpack.Encoder(decimal_format="number")

@@ -2,6 +2,8 @@
 
 A budget's status has the number of allowed disruptions. If there is none, as in manifests, it is computed from the
 matching pods. An evicted pod counts against its budgets until its replacement has a node.
+
+Pods that are not Ready are evicted without counting if the budget's policy is AlwaysAllow, or the budget is met.
 """
 
 from __future__ import annotations
@@ -28,22 +30,20 @@ class Budgets:
         self.worked_out: list[str] = []
         self._known: list[tuple[str, str, Selector]] = []
         self._left: dict[str, int] = {}
+        #: Budgets that do not count pods that are not Ready.
+        self._lets_unhealthy_go: set[str] = set()
         for budget, selector in _readable(cluster):
             name = f"{budget.metadata.namespace or 'default'}/{budget.metadata.name}"
             self._known.append((name, budget.metadata.namespace or "default", selector))
-            self._left[name] = self._allowed(cluster, name, budget, selector)
-
-    def _allowed(self, cluster: Cluster, name: str, budget: PodDisruptionBudget, selector: Selector) -> int:
-        if budget.status != _UNKNOWN:
-            return budget.status.disruptions_allowed
-        self.worked_out.append(name)
-        namespace = budget.metadata.namespace or "default"
-        healthy = sum(_matches(info, namespace, selector) for info in cluster.state.placed_pods())
-        waiting = sum(_matches(info, namespace, selector) for info in cluster.state.pending.values())
-        spec, expected = budget.spec, healthy + waiting
-        if spec.max_unavailable is not None:
-            return healthy - (expected - _share(spec.max_unavailable, expected))
-        return healthy - _share(1 if spec.min_available is None else spec.min_available, expected)
+            if budget.status == _UNKNOWN:
+                self.worked_out.append(name)
+                status = _computed_status(cluster, budget, selector)
+            else:
+                status = budget.status
+            self._left[name] = status.disruptions_allowed
+            met = status.current_healthy >= status.desired_healthy > 0
+            if met or budget.spec.unhealthy_pod_eviction_policy == "AlwaysAllow":
+                self._lets_unhealthy_go.add(name)
 
     def of(self, info: PodInfo) -> list[str]:
         """The budgets that cover a pod."""
@@ -55,18 +55,21 @@ class Budgets:
         if len(found) > 1:
             return ", ".join(found), "a pod with more than one disruption budget cannot be evicted"
         for name in found:
-            if self._left[name] <= 0:
+            if self._left[name] <= 0 and not self._goes_uncounted(name, info):
                 return name, "the budget allows no disruption now"
         return None
 
+    def _goes_uncounted(self, name: str, info: PodInfo) -> bool:
+        return name in self._lets_unhealthy_go and not _is_healthy(info)
+
     def evicted(self, pod: PodInfo) -> None:
         for name in self.of(pod):
-            self._left[name] -= 1
+            self._left[name] -= not self._goes_uncounted(name, pod)
 
     def back(self, pod: PodInfo) -> None:
         """The recreated pod has a node: return its disruption to its budgets."""
         for name in self.of(pod):
-            self._left[name] += 1
+            self._left[name] += not self._goes_uncounted(name, pod)
 
 
 def _readable(cluster: Cluster) -> Iterator[tuple[PodDisruptionBudget, Selector]]:
@@ -78,6 +81,29 @@ def _readable(cluster: Cluster) -> Iterator[tuple[PodDisruptionBudget, Selector]
             continue
         if not selector.nothing:
             yield budget, selector
+
+
+def _computed_status(cluster: Cluster, budget: PodDisruptionBudget, selector: Selector) -> PodDisruptionBudgetStatus:
+    """The status of a budget in files, as the disruption controller would compute it."""
+    namespace, state = budget.metadata.namespace or "default", cluster.state
+    healthy = sum(_is_healthy(info) for info in state.placed_pods() if _matches(info, namespace, selector))
+    expected = sum(_matches(info, namespace, selector) for info in (*state.placed_pods(), *state.pending.values()))
+    spec = budget.spec
+    if spec.max_unavailable is not None:
+        desired = max(0, expected - _share(spec.max_unavailable, expected))
+    else:
+        desired = _share(1 if spec.min_available is None else spec.min_available, expected)
+    return PodDisruptionBudgetStatus(
+        disruptions_allowed=max(0, healthy - desired),
+        current_healthy=healthy,
+        desired_healthy=desired,
+        expected_pods=expected,
+    )
+
+
+def _is_healthy(info: PodInfo) -> bool:
+    """Whether a placed pod is Ready; one without the condition, as in manifests, counts as if it were."""
+    return all(condition.status == "True" for condition in info.pod.status.conditions if condition.type == "Ready")
 
 
 def _matches(info: PodInfo, namespace: str, selector: Selector) -> bool:

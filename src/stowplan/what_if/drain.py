@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from stowplan.api.meta import controller_of
+from stowplan.framework.explanations.formatting import listed
 from stowplan.offline import ClusterError
 from stowplan.what_if.budgets import Budgets
 from stowplan.what_if.claims import let_go
@@ -22,6 +24,9 @@ if TYPE_CHECKING:
 
     from stowplan.cluster.pod_info import PodInfo
     from stowplan.offline import Cluster
+
+#: Pods that a note names.
+_NAMED = 5
 
 
 def drain(cluster: Cluster, nodes: Sequence[str], *, rolling: int | None = None) -> DrainRecord:
@@ -42,9 +47,11 @@ class _Drain:
         self._stranded: dict[str, StrandedRecord] = {}
         self._blocks: list[BlockRecord] = []
         self._lost: list[str] = []
+        self._empty_dir: list[str] = []
         self._displaced: dict[str, None] = {}
         self._waited: dict[str, None] = {}
         self._stay = 0
+        self._of_daemon_sets = False
 
     def run(self, names: list[str], rolling: int | None) -> DrainRecord:
         order = sorted(names, key=self._trouble)
@@ -59,6 +66,7 @@ class _Drain:
             stranded=tuple(self._stranded.values()),
             blocked_by=tuple(self._blocks),
             lost=tuple(self._lost),
+            empty_dir=tuple(self._empty_dir),
             stay=self._stay,
             displaced=tuple(self._displaced),
             notes=tuple(self._notes()),
@@ -94,7 +102,11 @@ class _Drain:
         fate = fate_of(info.pod)
         if fate is Fate.BELONGS_TO_NODE:
             self._stay += 1
+            controller = controller_of(info.pod.metadata)
+            self._of_daemon_sets |= controller is not None and controller.kind == "DaemonSet"
             return
+        if fate is not Fate.LEAVING and any(volume.empty_dir is not None for volume in info.pod.spec.volumes):
+            self._empty_dir.append(info.key)
         refusal = self._budgets.refusal(info) if fate is not Fate.LEAVING else None
         if refusal is not None:
             budget, why = refusal
@@ -130,6 +142,11 @@ class _Drain:
             notes.append(f"found a node only once one that was drained came back: {pods}")
         if self._lost:
             notes.append("pods without a controller are lost: kubectl drain asks for --force before it deletes them")
+        if self._empty_dir:
+            pods = listed(self._empty_dir, _NAMED)
+            notes.append(f"the data in emptyDir volumes is lost, kubectl drain asks for --delete-emptydir-data: {pods}")
+        if self._of_daemon_sets:
+            notes.append("pods of DaemonSets stay: kubectl drain asks for --ignore-daemonsets")
         return notes
 
 

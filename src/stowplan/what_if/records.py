@@ -131,6 +131,8 @@ class DrainRecord(Answer, frozen=True, kw_only=True):
     blocked_by: tuple[BlockRecord, ...]
     #: Pods without a controller, which are not recreated.
     lost: tuple[str, ...]
+    #: Evicted pods whose data in emptyDir volumes is lost.
+    empty_dir: tuple[str, ...]
     #: Number of pods that stay on their node, such as those of a DaemonSet.
     stay: int
     #: Pods elsewhere that pods of these nodes would preempt, whether or not they find another node.
