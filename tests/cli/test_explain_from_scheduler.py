@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import textwrap
 import threading
 from contextlib import contextmanager
 from dataclasses import replace
@@ -10,11 +11,14 @@ import pytest
 import yaml
 from click.testing import CliRunner
 
+from stowplan import Cluster
 from stowplan.cli.main import cli
 from stowplan.config.features import with_chosen
 from stowplan.daemon.pages import SchedulerPages
-from stowplan.inspection.records import SCHEMA_VERSION
+from stowplan.inspection.records import SCHEMA_VERSION, OnPermitRecord, QueueRecord, encoded
+from stowplan.page.records import ConfigurationRecord
 from stowplan.serving.requests.messages import Response
+from stowplan.sources.cluster_source import ClusterSource
 from stowplan.testing import a_node, a_pod
 from support.http.kubeconfigs import a_kubeconfig, write_kubeconfig
 from support.live.live_scheduler import live
@@ -115,6 +119,76 @@ def test_as_data(tmp_path, token, ca, output):
     found = json.loads(result.output) if output == "json" else yaml.safe_load(result.output)
     assert (found["node"], found["currentNode"], found["totals"].keys()) == ("n1", "n1", {"n1"})
     assert found["scheduler"]["story"]["steps"][-1]["what"] == "bound"
+
+
+class TestWhatIf:
+    """The other commands read the objects of the kubeconfig's cluster themselves."""
+
+    CONFIG = """
+        apiVersion: kubescheduler.config.k8s.io/v1
+        kind: KubeSchedulerConfiguration
+        profiles:
+        - schedulerName: default-scheduler
+          pluginConfig:
+          - name: NodeResourcesFit
+            args: {scoringStrategy: {type: MostAllocated, resources: [{name: cpu, weight: 1}]}}
+    """
+
+    @pytest.fixture
+    def asked(self, tmp_path, token, ca, monkeypatch):
+        """Runs a command about a scheduler that packs, and has a pod that waits on Permit."""
+
+        async def of_live_cluster(*, config, **options):
+            nodes = [a_node(name).allocatable(cpu="4", memory="8Gi", pods="9").obj() for name in ("n1", "n2")]
+            owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "w", "uid": "w", "controller": True}
+            pods = [a_pod(name).requests(cpu="1").obj() for name in ("waits", "other")]
+            for pod in pods:
+                pod["metadata"]["ownerReferences"] = [owner]
+            return ClusterSource(Cluster([*nodes, *pods], config), {}, live=True)
+
+        monkeypatch.setattr(ClusterSource, "of_live_cluster", of_live_cluster)
+
+        def page(record):
+            return lambda request: Response(encoded(record))
+
+        waiting = QueueRecord(
+            counts={}, pods=(), left_out=0, on_permit=(OnPermitRecord(pod="default/waits", node="n2"),)
+        )
+        configuration = ConfigurationRecord(profiles=(), yaml=textwrap.dedent(self.CONFIG))
+        pages = {"/stowplan/configuration": page(configuration), "/stowplan/pending": page(waiting)}
+
+        def run(*words):
+            with scheduler(tmp_path, **pages) as url:
+                access = ("--from-scheduler", url, "--token-file", token, "--certificate-authority", ca)
+                return CliRunner().invoke(cli, [*map(str, (*words, *access))], prog_name="stowplan")
+
+        return run
+
+    def test_its_configuration_and_its_decisions(self, asked):
+        ran = asked("what-if", "--scale", "replicaset/w=3")
+        assert ran.exit_code == 0, ran.output
+        assert "as the scheduler has decided, though it has not bound them yet: default/waits" in ran.output
+        # It packs next to the pod that waits on Permit.
+        assert "  default/w-added-2  n2\n" in ran.output
+
+    def test_a_pod_that_waits_on_permit_leaves_with_its_node(self, asked):
+        assert "  default/waits  n2    n1\n" in asked("drain", "n2").output
+
+    @pytest.mark.parametrize(
+        ("words", "says"),
+        [
+            (["fit", "waits", "-f", "x.yaml"], "leave out -f"),
+            (["survive", "--config", "x.yaml"], "leave out -f"),
+            (["what-if", "--base-config", "x.yaml"], "leave out -f"),
+        ],
+    )
+    def test_what_it_has_of_its_own(self, asked, words, says):
+        ran = asked(*words)
+        assert (ran.exit_code, says in ran.output) == (2, True)
+
+    def test_access_is_for_a_scheduler(self, token):
+        ran = CliRunner().invoke(cli, ["survive", "--token-file", str(token)], prog_name="stowplan")
+        assert (ran.exit_code, "--from-scheduler is missing" in ran.output) == (2, True)
 
 
 def test_without_a_question_it_is_what_waits_and_what_was_decided(tmp_path, token, ca):

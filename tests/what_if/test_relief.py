@@ -1,5 +1,7 @@
 """What would help most: each answer is what the scheduler does once the change has been made for real."""
 
+import copy
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -8,6 +10,7 @@ from stowplan.offline import Cluster
 from stowplan.testing import a_node, a_pod
 from stowplan.what_if.nodes import node_like, node_named
 from stowplan.what_if.relief import relief
+from support.examples import examples
 
 NODES = st.lists(st.integers(1, 8), min_size=1, max_size=4)
 PODS = st.lists(st.tuples(st.integers(1, 12), st.sampled_from(["", "ssd"])), min_size=1, max_size=8)
@@ -46,6 +49,65 @@ def placed_with(cluster, keys, like, number):
     for i in range(number):
         grown.add(node_like(node_named(cluster, like), f"new-{i}"))
     return sum(1 for decision in grown.schedule(keys) if decision.node_name)
+
+
+MIXED = st.lists(st.tuples(st.integers(1, 8), st.booleans(), st.booleans(), st.booleans()), min_size=1, max_size=4)
+
+
+@examples(60)
+@given(MIXED, PODS)
+def test_each_suggestion_places_what_it_says_once_it_is_done(nodes, pods):
+    """Nodes are too small, lack a label, are tainted or cordoned. Each suggestion is carried out in another cluster."""
+    objects = {}
+    for i, (cpu, ssd, tainted, cordoned) in enumerate(nodes):
+        made = a_node(f"n{i}").allocatable(cpu=str(cpu), pods="10")
+        made = made.labels(disk="ssd") if ssd else made
+        made = made.tainted("k") if tainted else made
+        objects[f"n{i}"] = (made.unschedulable() if cordoned else made).obj()
+    for i, (cpu, disk) in enumerate(pods):
+        made = a_pod(f"p{i}").requests(cpu=str(cpu))
+        objects[f"p{i}"] = (made.node_selector(disk=disk) if disk else made).obj()
+    cluster = Cluster(objects.values())
+    groups = groups_of(cluster)
+    refused = [key for group in groups if group.is_refused for key in group.keys]
+    found = relief(cluster, groups)
+    assert [one.pods for one in found] == sorted((one.pods for one in found), reverse=True)
+    for one in found:
+        meant = [key.partition("/")[2] for group in groups if suggested(group, one) for key in group.keys]
+        done = copy.deepcopy(objects)
+        for change in one.changes:
+            carry_out(change, done, meant)
+        placed = Cluster(done.values()).schedule(refused)
+        assert sum(1 for decision in placed if decision.node_name) == one.pods, one.text
+
+
+def suggested(group, record):
+    suggestions = group.verdict.suggestions() if group.is_refused else ()
+    return any(suggestion.changes_data == record.changes for suggestion in suggestions)
+
+
+def carry_out(change, done, pods):
+    """Change the objects as somebody who reads the suggestion would; `pods`: those that it was made for."""
+    match change:
+        case {"kind": "addNodes", "nodes": number, "like": like}:
+            for i in range(number):
+                fresh = done[f"new-{i}"] = copy.deepcopy(done[like])
+                fresh["metadata"]["name"] = f"new-{i}"
+                fresh["spec"] = {**fresh.get("spec", {}), "unschedulable": False}
+        case {"kind": "cordon", "uncordon": names}:
+            for name in names:
+                done[name]["spec"]["unschedulable"] = False
+        case {"kind": "taints", "tolerate": [{"key": key, "effect": effect}]}:
+            for name in pods:
+                done[name]["spec"]["tolerations"] = [{"key": key, "operator": "Exists", "effect": effect}]
+        case {"kind": "nodeAffinity", "drop": ["nodeSelector disk=ssd"]}:
+            for name in pods:
+                del done[name]["spec"]["nodeSelector"]
+        case {"kind": "resources", "requests": requests}:
+            for name in pods:
+                done[name]["spec"]["containers"][0]["resources"]["requests"] |= requests
+        case _:
+            raise AssertionError(change)
 
 
 @given(NODES, PODS)
