@@ -22,7 +22,7 @@ from stowplan.serving.requests.messages import Response
 from stowplan.timing.times import RealTimes
 from support.examples import times
 from support.http.certificates import make_ca, make_client_certificate
-from support.serving.secure_port import Door, connected, secure_server, trusting, with_settings
+from support.serving.secure_port import FakeAccess, connected, secure_server, trusting, with_settings
 
 PIECES = (
     b"GET /healthz HTTP/1.1\r\n",
@@ -468,16 +468,16 @@ async def test_any_certificate_comes_through_unverified(tmp_path):
     cert, key = tmp_path / "me.crt", tmp_path / "me.key"
     cert.write_bytes(made.certificate + make_ca("somebody").certificate)
     key.write_bytes(made.key)
-    door = Door()
-    async with secure_server(PAGES, door=door) as server:
+    access = FakeAccess()
+    async with secure_server(PAGES, access=access) as server:
         async with await connected(server, tls=trusting(cert=cert, key=key)) as client:
             await client.ask("/healthz")
         async with await connected(server) as client:
             await client.ask("/healthz")
-    shown = [ssl.DER_cert_to_PEM_cert(der).encode() for der in door.peers[0].certificates]
+    shown = [ssl.DER_cert_to_PEM_cert(der).encode() for der in access.peers[0].certificates]
     assert shown[0] == made.certificate
     assert len(shown) == 2
-    assert door.peers[1].certificates == ()
+    assert access.peers[1].certificates == ()
 
 
 @on_both_loops
@@ -487,7 +487,7 @@ async def test_a_session_is_not_resumed_without_its_certificate(version, tmp_pat
     cert, key = tmp_path / "me.crt", tmp_path / "me.key"
     cert.write_bytes(made.certificate)
     key.write_bytes(made.key)
-    tls, door = trusting(cert=cert, key=key), Door()
+    tls, access = trusting(cert=cert, key=key), FakeAccess()
     tls.maximum_version = version
 
     def ask(port, session):
@@ -497,11 +497,11 @@ async def test_a_session_is_not_resumed_without_its_certificate(version, tmp_pat
                 pass
             return sock.session, sock.session_reused
 
-    async with secure_server(PAGES, door=door) as server:
+    async with secure_server(PAGES, access=access) as server:
         session, _ = await asyncio.to_thread(ask, server.port, None)
         _, reused = await asyncio.to_thread(ask, server.port, session)
     assert not reused
-    assert [len(peer.certificates) for peer in door.peers] == [1, 1]
+    assert [len(peer.certificates) for peer in access.peers] == [1, 1]
 
 
 @settings(deadline=None, max_examples=times(60), suppress_health_check=list(HealthCheck))

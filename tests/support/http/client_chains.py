@@ -87,7 +87,7 @@ def client(issuer, name="alice", groups=(), **options):
     return issue(subject, issuer, **{"ca": False, "usages": [CLIENT_AUTH], **options})
 
 
-class Believed:
+class TrustedAuthorities:
     """Authorities that a test says."""
 
     def __init__(self, *authorities):
