@@ -4,11 +4,13 @@ On both event loops, as each has transports of its own.
 """
 
 import asyncio
+import gc
 import inspect
 import logging
 import random
 import socket
 import ssl
+import weakref
 from contextlib import suppress
 
 import pytest
@@ -459,6 +461,28 @@ async def test_who_asks_often_holds_nothing():
                 assert (await one.answer())[0] == 200
         await unharmed(server)
         assert server._http.heads_bytes == 0
+
+
+@pytest.mark.parametrize(
+    "sent", [b"", HEAD, HEAD + b"\r\n\r\n", b"\x00" * 100], ids=["nothing", "part", "all", "nonsense"]
+)
+@on_both_loops
+async def test_what_a_client_sent_is_freed_with_its_connection(sent):
+    """Not at the next garbage collection: until then, clients that come and go would use up the memory."""
+    async with secure_server(PAGES) as server:
+        gc.disable()
+        try:
+            async with await connected(server, plain=sent.startswith(b"\x00")) as client:
+                await answers(server)
+                open_ones = [weakref.ref(connection) for connection in server._connections]
+                await client.send(sent)
+                await answers(server)
+                client.writer.transport.abort()
+            await unharmed(server)
+            assert open_ones
+            assert all(connection() is None for connection in open_ones)
+        finally:
+            gc.enable()
 
 
 @on_both_loops
