@@ -24,6 +24,8 @@ from stowplan.serving.requests.messages import Response
 from stowplan.timing.times import RealTimes
 from support.examples import times
 from support.http.certificates import make_ca, make_client_certificate
+from support.http.client_chains import authority, key_with_a_long_exponent
+from support.http.client_chains import client as issued_client
 from support.serving.secure_port import Door, connected, secure_server, trusting, with_settings
 
 PIECES = (
@@ -502,6 +504,23 @@ async def test_any_certificate_comes_through_unverified(tmp_path):
     assert shown[0] == made.certificate
     assert len(shown) == 2
     assert door.peers[1].certificates == ()
+
+
+@pytest.mark.parametrize("place", ["its own", "its issuer's"])
+async def test_a_key_that_takes_long_to_check_ends_the_handshake(place, tmp_path):
+    """10 ms for each signature, in a chain of eighty, would hold up everybody's handshakes."""
+    slow = key_with_a_long_exponent()
+    issuer = authority("slow", key=None if place == "its own" else slow)
+    shown = issued_client(issuer, key=slow if place == "its own" else None)
+    file = tmp_path / "client.pem"
+    file.write_bytes(shown.pem + issuer.pem + shown.key_pem)
+    door = Door()
+    async with secure_server(PAGES, door=door) as server:
+        with suppress(OSError, ssl.SSLError, asyncio.IncompleteReadError):
+            async with await connected(server, tls=trusting(cert=file, key=file)) as client:
+                await client.ask("/healthz")
+        assert not door.peers
+        await unharmed(server)
 
 
 @on_both_loops
