@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     from stowplan.engine.decision.attempt import Attempt, Failure
     from stowplan.engine.decision.decision import Decision
-    from stowplan.engine.effects import Tell
+    from stowplan.engine.effects import EmitEvent
     from stowplan.framework.interface import Plugin
     from stowplan.inspection.records import StoryRecord
     from stowplan.queue.queued_pod import QueuedPod
@@ -207,7 +207,7 @@ class LiveCluster:
         )
         return [to_dict(event) for event in sorted(found, key=lambda event: event.event_time or "")]
 
-    def _tell_users(self, tell: Tell) -> None:
+    def _tell_users(self, tell: EmitEvent) -> None:
         for request in self._events.told(tell, self._time.now):
             self._time.write(request)
 

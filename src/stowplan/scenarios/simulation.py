@@ -373,7 +373,7 @@ class Simulation:
             if isinstance(obj, Node):
                 self.fleet.put(obj)
             elif isinstance(obj, Pod):
-                comes_back = fate_of(obj) is Fate.COMES_BACK
+                comes_back = fate_of(obj) is Fate.RECREATED
                 owner = controller_of(obj.metadata)
                 origin = Origin(workload="" if owner is None else owner.name, owner=adopted if comes_back else None)
                 uid = obj.metadata.uid or f"{obj.metadata.namespace}/{obj.metadata.name}"

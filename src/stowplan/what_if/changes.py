@@ -23,7 +23,7 @@ from stowplan.offline import ClusterError
 from stowplan.offline.names import near_names
 from stowplan.what_if.claims import let_go, with_own_claims
 from stowplan.what_if.nodes import NodeTemplate, node_named, pods_on
-from stowplan.what_if.pods import Fate, fate_of, made_anew, named
+from stowplan.what_if.pods import Fate, fate_of, named, recreated
 from stowplan.what_if.settling import put_back
 
 if TYPE_CHECKING:
@@ -173,7 +173,7 @@ class Scale(Change):
             raise ClusterError(f"{self.text}: it has no pod in this cluster to make others like{near}")
         for name in islice(self._names(mine), max(0, self.replicas - len(mine))):
             assert model is not None
-            fresh = named(made_anew(model), name)
+            fresh = named(recreated(model), name)
             cluster.add(with_own_claims(cluster, fresh, model))
         # Pending pods are removed first, then the newest; for a StatefulSet those with the highest ordinals.
         _forget(cluster, reversed(mine[self.replicas :]))
@@ -283,5 +283,5 @@ def _take_off(cluster: Cluster, infos: Iterable[PodInfo]) -> None:
     leaving = [(info.key, info.pod) for info in list(infos)]
     for key, _ in leaving:
         cluster.evict(key)
-    put_back(cluster, (pod for _, pod in leaving if fate_of(pod) is Fate.COMES_BACK))
+    put_back(cluster, (pod for _, pod in leaving if fate_of(pod) is Fate.RECREATED))
     let_go(cluster, (pod for _, pod in leaving))

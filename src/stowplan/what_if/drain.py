@@ -105,7 +105,7 @@ class _Drain:
         if fate is Fate.LOST:
             self._lost.append(info.key)
             let_go(self._cluster, [info.pod])
-        elif fate is Fate.COMES_BACK:
+        elif fate is Fate.RECREATED:
             self._settle(info, node)
 
     def _settle(self, info: PodInfo, node: str) -> None:
@@ -134,4 +134,4 @@ class _Drain:
 
 
 def _is_evicted(info: PodInfo) -> bool:
-    return fate_of(info.pod) in (Fate.COMES_BACK, Fate.LOST)
+    return fate_of(info.pod) in (Fate.RECREATED, Fate.LOST)

@@ -38,7 +38,7 @@ def group_relief(cluster: Cluster, verdict: GroupVerdict) -> list[ReliefRecord]:
     Extenders are skipped.
     """
     best = verdict.best
-    if best is None or verdict.pod_group is None or verdict.anew or (best.works and not best.waiting):
+    if best is None or verdict.pod_group is None or verdict.judged_as_pending or (best.works and not best.waiting):
         return []
     if verdict.min_count is not None and verdict.total < verdict.min_count:
         # Pods of the gang are missing; it does not wait for room.

@@ -84,7 +84,7 @@ def _loss(cluster: Cluster, lost: str, names: list[str]) -> LossRecord:
         fates = {info.key: fate_of(info.pod) for info in pods}
         for name in names:
             state.remove_node(name)
-        back = [info.pod for info in pods if fates[info.key] is Fate.COMES_BACK]
+        back = [info.pod for info in pods if fates[info.key] is Fate.RECREATED]
         settling = Settling(cluster)
         # Pods on removed nodes do not count anywhere, so they need not be removed to see where their copies go.
         if not settling.foresee(back):

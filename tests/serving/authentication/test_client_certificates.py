@@ -36,7 +36,7 @@ from support.http.client_chains import (
     DAY,
     NOW,
     SERVER_AUTH,
-    Believed,
+    TrustedAuthorities,
     authority,
     client,
     issue,
@@ -98,9 +98,9 @@ def sequence(body):
     return b"\x30" + length + body
 
 
-def certificates(*believed, uid_allowed=True, expiration=None):
+def certificates(*trusted, uid_allowed=True, expiration=None):
     return ClientCertificates(
-        Believed(*believed), wall_clock=lambda: START, uid_allowed=uid_allowed, expiration=expiration
+        TrustedAuthorities(*trusted), wall_clock=lambda: START, uid_allowed=uid_allowed, expiration=expiration
     )
 
 
@@ -109,7 +109,7 @@ async def identified(method, *presented):
 
 
 @pytest.mark.parametrize(
-    ("presented", "believed"),
+    ("presented", "trusted"),
     [
         pytest.param([client(ROOT)], [ROOT], id="signed by the authority"),
         pytest.param([client(LINK), LINK], [ROOT], id="by way of a link that is presented"),
@@ -129,8 +129,8 @@ async def identified(method, *presented):
         pytest.param([client(CONSTRAINED), CONSTRAINED], [ROOT], id="without names that constraints are about"),
     ],
 )
-async def test_believed(presented, believed):
-    assert (await identified(certificates(*believed), *presented)).name == "alice"
+async def test_believed(presented, trusted):
+    assert (await identified(certificates(*trusted), *presented)).name == "alice"
 
 
 async def test_what_is_believed_itself_needs_nobody_who_vouches_for_it():
@@ -142,7 +142,7 @@ EXPIRED = "x509: certificate has expired or is not yet valid: current time 2027-
 
 
 @pytest.mark.parametrize(
-    ("presented", "believed", "why"),
+    ("presented", "trusted", "why"),
     [
         pytest.param([client(OTHER_ROOT)], [ROOT], UNKNOWN_AUTHORITY, id="another key behind the authority's name"),
         pytest.param([client(LINK)], [ROOT], UNKNOWN_AUTHORITY, id="the link is not presented"),
@@ -173,9 +173,9 @@ EXPIRED = "x509: certificate has expired or is not yet valid: current time 2027-
         pytest.param([LINK, client(LINK)], [OTHER_ROOT], UNKNOWN_AUTHORITY, id="the client's own comes second"),
     ],
 )
-async def test_not_believed(presented, believed, why):
+async def test_not_believed(presented, trusted, why):
     with pytest.raises(Rejected) as caught:
-        await identified(certificates(*believed), *presented)
+        await identified(certificates(*trusted), *presented)
     identifier = f"verifying certificate SN={presented[0].certificate.serial_number}, SKID=, AKID= failed: "
     assert str(caught.value) == identifier + why
 
@@ -368,7 +368,7 @@ async def test_certificates_are_read_one_at_a_time(monkeypatch):
         return parsed(der)
 
     monkeypatch.setattr(client_certificates, "parsed", noted)
-    clients = ClientCertificates(Believed(ROOT), wall_clock=lambda: START, uid_allowed=False)
+    clients = ClientCertificates(TrustedAuthorities(ROOT), wall_clock=lambda: START, uid_allowed=False)
     peer = Peer((client(ROOT).der,), "127.0.0.1")
     loop_turns = asyncio.create_task(turning())
     users = await asyncio.gather(*(clients.identify(NO_HEADERS, peer) for _ in range(20)))

@@ -98,7 +98,7 @@ def key_with_a_long_exponent():
     return rsa.RSAPrivateNumbers(*factors, rsa.RSAPublicNumbers(exponent, numbers.public_numbers.n)).private_key()
 
 
-class Believed:
+class TrustedAuthorities:
     """Authorities that a test says."""
 
     def __init__(self, *authorities):

@@ -12,7 +12,7 @@ from stowplan.api.api_errors import ApiError
 from stowplan.api.changes import Change
 from stowplan.client.errors import OutcomeUnknown
 from stowplan.config import load_config
-from stowplan.engine.effects import Cancel, RunPlugin, Tell, Wake, Withdraw
+from stowplan.engine.effects import Cancel, EmitEvent, RunPlugin, Wake, Withdraw
 from stowplan.engine.engine import SCHEDULE, TICK, Engine
 from stowplan.engine.inputs import Answer, Changes, Started
 from stowplan.engine.settings import EngineSettings
@@ -99,7 +99,7 @@ class EngineByHand:
         match action:
             case Wake():
                 self._tick_at = min(self._tick_at, action.at)
-            case Tell():
+            case EmitEvent():
                 self.told.append(action)
             case Cancel():
                 self.cancelled[action.number] = action.why

@@ -16,7 +16,7 @@ from stowplan.api.changes import Change
 from stowplan.api.types import Node, Pod
 from stowplan.cluster.pod_info import scheduler_name_of
 from stowplan.config import DEFAULT_FEATURES, load_config
-from stowplan.engine.effects import Cancel, Tell, Wake, Withdraw
+from stowplan.engine.effects import Cancel, EmitEvent, Wake, Withdraw
 from stowplan.engine.engine import SCHEDULE, TICK, Engine
 from stowplan.engine.inputs import Adopted, Answer, Changes, Offered, Started
 from stowplan.engine.settings import EngineSettings
@@ -114,7 +114,7 @@ class DrivenEngine:
             case Withdraw():
                 self.withdrawn.append(action.number)
                 self.under_way.pop(action.number, None)
-            case Tell():
+            case EmitEvent():
                 self.told.append(action)
             case Wake() | Cancel():
                 pass

@@ -5,7 +5,7 @@ from contextlib import contextmanager
 
 from stowplan.api.decode import DecodeError
 from stowplan.client.errors import OutcomeUnknown
-from stowplan.engine.effects import Tell, Wake, Withdraw
+from stowplan.engine.effects import EmitEvent, Wake, Withdraw
 from stowplan.engine.outbox import Outbox
 from stowplan.framework.requests import Done, Refused, Unknown
 
@@ -76,7 +76,7 @@ class ScriptedEffects:
     def _carry_out(self, number, action):
         if isinstance(action, Wake):
             self._wakes.append(action.at)
-        elif isinstance(action, Tell):
+        elif isinstance(action, EmitEvent):
             self.told.append(action)
         elif isinstance(action, Withdraw):
             self.under_way.pop(action.number, None)
