@@ -22,7 +22,7 @@ from stowplan.api.decode import (
     validation_errors,
 )
 from stowplan.api.file_documents import TOO_DEEP, UnreadableError, documents_of
-from stowplan.api.manifest_folders import SUFFIXES, manifest_files
+from stowplan.api.manifest_folders import SUFFIXES, first_of, manifest_files
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -32,8 +32,6 @@ if TYPE_CHECKING:
 _STDIN = "-"
 _URLS = ("http://", "https://")
 _DEFAULT_NAMESPACE = "default"
-#: Maximum number of objects or files that a note names.
-_NAMED = 3
 
 
 class LoadError(ValueError):
@@ -119,12 +117,6 @@ def load_manifests(
     return found
 
 
-def _first(names: Sequence[str]) -> str:
-    """The first names, and the number of the others."""
-    left = len(names) - _NAMED
-    return ", ".join(names) if left <= 1 else f"{', '.join(names[:_NAMED])} and {left:,} more"
-
-
 def _raise(errors: Sequence[str]) -> None:
     if errors:
         raise LoadError(errors)
@@ -167,18 +159,18 @@ class _Reader:
     def notes(self) -> Iterator[str]:
         yield from self.skipped
         if self.not_objects:
-            yield f"skipped what has neither apiVersion nor kind: {_first(list(map(str, self.not_objects)))}"
+            yield f"skipped what has neither apiVersion nor kind: {first_of(self.not_objects)}"
         if self.replaced:
-            yield f"given more than once, the last one is used, as with kubectl apply: {_first(self.replaced)}"
+            yield f"given more than once, the last one is used, as with kubectl apply: {first_of(self.replaced)}"
 
     def _read_directory(self, directory: Path) -> None:
         folder = manifest_files(directory, recursive=self.recursive)
         if not folder.files:
             hint = "" if self.recursive or not any(map(Path.is_dir, directory.iterdir())) else "; -R reads its folders"
             nothing = f"{directory}: a directory without {', '.join('*' + s for s in SUFFIXES)} files{hint}"
-            self.errors += folder.skipped or [nothing]
+            self.errors += [f"{directory}: {note}" for note in folder.skipped()] or [nothing]
             return
-        self.skipped += folder.skipped
+        self.skipped += folder.skipped()
         before = self.seen, len(self.errors)
         self.in_directory = True
         for path in folder.files:
@@ -257,8 +249,9 @@ class _Loader:
     unread: list[tuple[Mapping[str, Any], Source]] = field(default_factory=list)
     #: Number of skipped objects by (kind, apiVersion).
     skipped: Counter[tuple[str, str]] = field(default_factory=Counter)
-    #: Number of objects by generateName.
-    named: Counter[str] = field(default_factory=Counter)
+    #: Number of objects by generateName, and the names that were made of it.
+    prefixes: Counter[str] = field(default_factory=Counter)
+    named: list[str] = field(default_factory=list)
 
     def notes(self) -> Iterator[str]:
         total = self.skipped.total()
@@ -272,37 +265,40 @@ class _Loader:
         if any(kind == "KubeSchedulerConfiguration" for kind, _ in self.skipped):
             yield "a KubeSchedulerConfiguration is no object of a cluster: give it as the configuration, --config FILE"
         if self.named:
-            names = [f"{prefix}{number + 1}" for prefix, total in self.named.items() for number in range(total)]
-            yield f"made names from generateName, as kubectl create does: {_first(names)}"
+            yield f"made names from generateName, as kubectl create does: {first_of(self.named)}"
 
     def add(self, raw: Mapping[str, Any], source: Source) -> None:
         try:
-            self._add(self._named(raw), source)
+            named = self._named(raw)
+            if self._add(named, source) and named is not raw:
+                self.named.append(named["metadata"]["name"])
         except RecursionError:
             self.errors.append(f"{source}: {TOO_DEEP}")
 
-    def _add(self, raw: Mapping[str, Any], source: Source) -> None:
+    def _add(self, raw: Mapping[str, Any], source: Source) -> bool:
+        """Whether somebody reads it."""
         try:
             obj = decode_object(raw)
         except UnknownKindError as error:
             if error.kind in self.kept:
                 self.others.append(raw)
                 self.other_sources.append(source)
-                return
+                return True
             self.skipped[error.kind, error.api_version] += 1
             if _has_metadata(raw) and not raw["metadata"].get("uid"):
                 self.unread.append((raw, source))
-            return
+            return False
         except DecodeError as error:
             self.errors.append(f"{source}: {_name_of(raw)}{error}{_quoting(error)}")
-            return
+            return False
         self.errors += (f"{source}: {_name_of(raw)}{error}" for error in validation_errors(obj))
         if not cast("Any", obj).metadata.name:
             self.errors.append(f"{source}: {raw['kind']}: metadata.name: missing")
-            return
+            return False
         self.objects.append(obj)
         self.raw.append(raw)
         self.sources.append(source)
+        return True
 
     def _named(self, raw: Mapping[str, Any]) -> Mapping[str, Any]:
         """The object with a name if it only has a generateName."""
@@ -310,8 +306,8 @@ class _Loader:
         prefix = metadata.get("generateName") if isinstance(metadata, dict) and not metadata.get("name") else None
         if not isinstance(prefix, str) or not prefix:
             return raw
-        self.named[prefix] += 1
-        return {**raw, "metadata": {**raw["metadata"], "name": f"{prefix}{self.named[prefix]}"}}
+        self.prefixes[prefix] += 1
+        return {**raw, "metadata": {**raw["metadata"], "name": f"{prefix}{self.prefixes[prefix]}"}}
 
 
 def _quoting(error: DecodeError) -> str:

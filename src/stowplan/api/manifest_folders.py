@@ -17,7 +17,7 @@ import yaml
 from stowplan.api.yaml_text import HostileYamlError, first_value
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
 SUFFIXES = (".yaml", ".yml", ".json")
 _CHART = "Chart.yaml"
@@ -32,11 +32,34 @@ _NOT_RESOURCES = (
 )
 
 
+#: Maximum number of places that a note names.
+_NAMED = 3
+
+
 @dataclass(slots=True)
 class ManifestFiles:
     files: list[Path] = field(default_factory=list)
-    #: Notes for the user.
-    skipped: list[str] = field(default_factory=list)
+    charts: list[Path] = field(default_factory=list)
+    kustomizations: list[Path] = field(default_factory=list)
+    patches: list[Path] = field(default_factory=list)
+
+    def skipped(self) -> list[str]:
+        """Notes for the user."""
+        notes = []
+        if self.kustomizations:
+            what = "kustomizations, `kubectl kustomize DIRECTORY` builds what one says"
+            notes.append(f"skipped {what}: {first_of(self.kustomizations)}")
+        if self.patches:
+            notes.append(f"skipped what kustomizations change objects with: {first_of(self.patches)}")
+        if self.charts:
+            notes.append(f"skipped Helm charts, `helm template DIRECTORY` renders one: {first_of(self.charts)}")
+        return notes
+
+
+def first_of(places: Sequence[object]) -> str:
+    """The first ones, and the number of the others."""
+    names, left = [str(place) for place in places], len(places) - _NAMED
+    return ", ".join(names) if left <= 1 else f"{', '.join(names[:_NAMED])} and {left:,} more"
 
 
 def manifest_files(directory: Path, *, recursive: bool) -> ManifestFiles:
@@ -45,21 +68,20 @@ def manifest_files(directory: Path, *, recursive: bool) -> ManifestFiles:
     patches: set[Path] = set()
     for folder, folders, names in os.walk(directory):
         here = Path(folder)
+        folders.sort()
         if _CHART in names:
-            found.skipped.append(f"{here}: skipped, `helm template {here}` renders this chart")
+            found.charts.append(here)
             folders.clear()
             continue
         kustomizations = [here / name for name in _KUSTOMIZATION if name in names]
-        for path in kustomizations:
-            found.skipped.append(f"{path}: skipped, `kubectl kustomize {here}` builds what it says")
-            patches.update(_files_besides_resources(path))
+        found.kustomizations += kustomizations
+        patches.update(*map(_files_besides_resources, kustomizations))
         paths = (here / name for name in names if name.endswith(SUFFIXES))
         found.files += (path for path in paths if path not in kustomizations and path.is_file())
         if not recursive:
             break
-    left_out = sorted(path for path in found.files if path.resolve() in patches) if patches else []
-    found.skipped += (f"{path}: skipped, a kustomization changes objects with it" for path in left_out)
-    found.files = sorted(set(found.files).difference(left_out))
+    found.patches = sorted(path for path in found.files if path.resolve() in patches) if patches else []
+    found.files = sorted(set(found.files).difference(found.patches))
     return found
 
 

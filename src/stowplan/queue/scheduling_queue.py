@@ -367,7 +367,7 @@ class SchedulingQueue:
             self._in_flight.record(Happened(PROFILE_SWAPPED, None, None))
         for queued in sorted(self.pending(), key=lambda queued: queued.arrival):
             if queued.profile in swapped:
-                self._places.judge_anew(queued, PROFILE_SWAPPED.label)
+                self._places.requeue_with_changed_plugins(queued, PROFILE_SWAPPED.label)
             else:
                 queued.gating_plugin_events = self._requeueing.events_of(queued.gating_plugin)
 

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, get_args
 import msgspec
 
 from stowplan.api.api_errors import ApiError, NotFound
-from stowplan.engine.effects import Cancel, Effect, Pause, RunPlugin, Tell, Wake, Withdraw
+from stowplan.engine.effects import Cancel, Effect, EmitEvent, Pause, RunPlugin, Wake, Withdraw
 from stowplan.engine.engine import SCHEDULE
 from stowplan.engine.inputs import Answer, Changes, Input, Schedule, Started
 from stowplan.framework.requests import Ask, Bind, Create, Delete, Done, Patch, Read, Refused, Request, Update
@@ -107,7 +107,7 @@ class VirtualTime:
         start: float = 0.0,
         latency: Latency = NO_LATENCY,
         kinds: Collection[type[ApiStruct]] | None = None,
-        tell: Callable[[Tell], object] | None = None,
+        tell: Callable[[EmitEvent], object] | None = None,
         ask: Callable[[Ask], Outcome] | None = None,
         runs_for: Callable[[Pod], float | None] | None = None,
         binds_volumes_after: float | None = None,
@@ -147,7 +147,7 @@ class VirtualTime:
         #: Set this to True to stop the clock; events of the current time are still processed.
         self.halted = False
         self._begin: dict[type[Any], Callable[[Effect], None]] = {
-            Tell: self._tell,
+            EmitEvent: self._tell,
             Wake: self._wake,
             Cancel: self._cancel,
             Withdraw: self._withdraw,

@@ -37,7 +37,7 @@ def resumed(engine: Engine, dump: EngineDump, **options: Any) -> VirtualTime:
     for _, obj in objects_of(dump):
         store.restore(obj)
     time = VirtualTime(engine, store, start=dump.now, **options)
-    time.resume(dump.outbox.told, [placed.pod for placed in dump.state.placements.pods if not placed.assumed])
+    time.resume(dump.outbox.next_wake, [placed.pod for placed in dump.state.placements.pods if not placed.assumed])
     for request in _unheard_of(dump, store):
         time.write(request)
     return time

@@ -17,13 +17,13 @@ from stowplan.api.policy import PodDisruptionBudget
 from stowplan.api.port import Unreachable
 from stowplan.api.types import Node, Pod
 from stowplan.client.errors import OutcomeUnknown, StreamSilent
-from stowplan.engine.effects import Tell
+from stowplan.engine.effects import EmitEvent
 from stowplan.engine.input_log.recording import (
     LINES_AT_A_TIME,
     SECONDS_AT_A_TIME,
-    BrokenOff,
     Entry,
     Header,
+    InterruptedCall,
     Recording,
     RecordingError,
     Replay,
@@ -39,6 +39,7 @@ from stowplan.engine.inputs import (
     Changes,
     Closing,
     Declined,
+    EventEmitted,
     Input,
     Offered,
     Rejected,
@@ -47,7 +48,6 @@ from stowplan.engine.inputs import (
     Started,
     Stopped,
     Tick,
-    Told,
     WallClock,
 )
 from stowplan.engine.written_objects import LAST_APPLIED
@@ -79,7 +79,7 @@ def read(lines):
 def repeated(input_):
     """As it is read."""
     (entry,) = read(Lines((input_, 7.25)))
-    assert (entry.now, entry.broken_off) == (7.25, ())
+    assert (entry.now, entry.interrupted) == (7.25, ())
     assert type(entry.input) is type(input_)
     return entry.input
 
@@ -98,7 +98,9 @@ REFERENCE = ObjectReference(api_version="v1", kind="Pod", namespace="default", n
 
 
 def told(**more):
-    return Told(Tell(profile="profile", regarding=REFERENCE, reason="Reason", action="Action", note="note", **more))
+    return EventEmitted(
+        EmitEvent(profile="profile", regarding=REFERENCE, reason="Reason", action="Action", note="note", **more)
+    )
 
 
 # -- inputs ------------------------------------------------------------------------------------------------------------
@@ -185,7 +187,7 @@ def test_the_same_name_of_another_kind_is_another_object():
 
 
 def test_what_was_broken_off_comes_with_its_input():
-    calls = (BrokenOff(2, "too long"), BrokenOff(5, "too long, too"))
+    calls = (InterruptedCall(2, "too long"), InterruptedCall(5, "too long, too"))
     assert read(Lines((Schedule(), 1.0, list(calls)))) == [Entry(1.0, Schedule(), calls)]
 
 

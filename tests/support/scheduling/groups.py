@@ -30,8 +30,8 @@ def a_group(name="g", *, gang=None, topology=None, mode=None, priority=None):
 
 
 @contextmanager
-def undone_exactly():
-    """Compares the whole cluster before and after every trial, in each placement and around each wait."""
+def check_exact_undo():
+    """Checks that every trial restores the whole cluster exactly, in each placement and around each wait."""
     opened, undone = OnTrial.open, OnTrial.undo
     before = {}
 

@@ -219,7 +219,7 @@ class Bindings:
         self._next_group(binding)
 
     def _next_group(self, binding: Binding) -> None:
-        while binding.groups and not binding.is_broken_off and not binding.calls:
+        while binding.groups and not binding.is_aborted and not binding.calls:
             self._begin_group(binding, binding.groups.pop(0))
         if not binding.calls:
             self._prepared(binding)
@@ -228,7 +228,7 @@ class Bindings:
         calls = [PluginCall(binding, plugin) for plugin in plugins]
         binding.calls, binding.begins = calls, True
         for call in tuple(calls):
-            if binding.is_broken_off:
+            if binding.is_aborted:
                 # By an earlier call of the group, which failed at once.
                 calls.remove(call)
             else:

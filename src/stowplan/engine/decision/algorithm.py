@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from stowplan.engine.decision.decision import Decision, without_nodes
-from stowplan.engine.decision.extender_words import refuse
+from stowplan.engine.decision.extender_results import refuse
 from stowplan.engine.decision.post_filters import post_filtered, unheard, unhelped
 from stowplan.engine.evaluation.evaluation import Evaluation
 from stowplan.engine.evaluation.node_sums import NodeSums
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from stowplan.cluster.pod_info import PodInfo
     from stowplan.cluster.state import ClusterState
-    from stowplan.engine.decision.extender_words import ExtenderWords
+    from stowplan.engine.decision.extender_results import ExtenderResults
     from stowplan.engine.evaluation.evaluation import Outcome
     from stowplan.engine.evaluation.scoring import Scored
     from stowplan.framework.cycle_state import CycleState
@@ -185,7 +185,7 @@ class SchedulingAlgorithm:
         if outcome.seen < nodes:
             self.sampling.saw(outcome.seen * len(pods), listed=None if within is None else len(within))
         if framework.metrics is not None:
-            framework.metrics.refused_alike(len(pods), helped=bool(answers))
+            framework.metrics.equal_pods_refused(len(pods), helped=bool(answers))
         return [
             Decision(pod, "", like.status, like.diagnosis, like.post_filter, like.state, like.evaluated) for pod in pods
         ]
@@ -317,7 +317,7 @@ class SchedulingAlgorithm:
     # -- questions
     # --------------------------------------------------------------------------------------------------------
 
-    def judge(self, framework: Framework, pod: PodInfo, extenders: ExtenderWords | None = None) -> Judged:
+    def judge(self, framework: Framework, pod: PodInfo, extenders: ExtenderResults | None = None) -> Judged:
         """Decide for a question, with every node and the result of every plugin; see `CycleState.asking`.
 
         There is no sampling (and its position does not change), no sharing with equal pods, and no randomness.
@@ -354,7 +354,7 @@ class SchedulingAlgorithm:
         return Judged(decision, diagnosis, feasible, scored, nominated, points)
 
     def _left(
-        self, extenders: ExtenderWords, diagnosis: Diagnosis, feasible: npt.NDArray[np.bool_]
+        self, extenders: ExtenderResults, diagnosis: Diagnosis, feasible: npt.NDArray[np.bool_]
     ) -> npt.NDArray[np.bool_]:
         """The rows that pass the extenders; their rejections are added to the diagnosis."""
         table = self.cluster.table
@@ -365,7 +365,7 @@ class SchedulingAlgorithm:
         refuse(diagnosis, table.names, np.flatnonzero(feasible & ~left), extenders.refused, narrowed=extenders.narrowed)
         return left
 
-    def _points(self, extenders: ExtenderWords, feasible: npt.NDArray[np.bool_]) -> dict[str, npt.NDArray[np.int64]]:
+    def _points(self, extenders: ExtenderResults, feasible: npt.NDArray[np.bool_]) -> dict[str, npt.NDArray[np.int64]]:
         """Extender -> its addition to the scores; a single node is not scored."""
         table = self.cluster.table
         rows = np.flatnonzero(feasible).tolist()

@@ -30,7 +30,7 @@ import numpy as np
 from stowplan.cluster.pod_info import PodInfo
 from stowplan.engine.decision.algorithm import row_tried_first, scored_nodes
 from stowplan.engine.decision.decision import Decision, without_nodes
-from stowplan.engine.decision.extender_words import SCORE_FACTOR, refusals_of, refuse
+from stowplan.engine.decision.extender_results import SCORE_FACTOR, refusals_of, refuse
 from stowplan.engine.decision.post_filters import PostFilterAnswers, unhelped
 from stowplan.engine.evaluation.evaluation import Evaluation
 from stowplan.engine.evaluation.scoring import INFEASIBLE
@@ -203,7 +203,7 @@ class _Try:
         """Whether the search ended with the node that is tried first."""
         return tried is not None and self._evaluated == 1 and self._names == [self._cluster.table.names[tried]]
 
-    def _judge_anew(self) -> None:
+    def _evaluate_again(self) -> None:
         """Keep the nodes that still fit the pod; raise if there are none."""
         algorithm, framework, pod, table = self._algorithm, self._framework, self._pod, self._cluster.table
         self._evaluation = evaluation = algorithm.evaluation(framework, pod)
@@ -250,7 +250,7 @@ class _Try:
                 text = "Skipping extender as it returned error and has ignorable flag set"
                 _log.info(text, extender=extender.name, err=str(e))
             if self._names:
-                self._judge_anew()
+                self._evaluate_again()
 
     def _leave(self, filtered: Filtered) -> None:
         self._refused |= refusals_of(filtered)
@@ -296,7 +296,7 @@ class _Try:
             best = self._cluster.table.names[int(totals.argmax())]
             points, moved = yield from self._ask_prioritizers(extenders, lambda: best)
             if moved:
-                self._judge_anew()
+                self._evaluate_again()
                 if len(self._names) == 1:
                     return self._names[0]
                 totals = self._totals().copy()

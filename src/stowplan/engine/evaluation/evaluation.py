@@ -138,7 +138,7 @@ class Evaluation:
         if not filtering.follow(pod):
             rows = self._changed_rows()
             if rows is None or not filtering.renew(pod, rows, within=None, outdated=_NOTHING):
-                # The full run that follows asks all plugins anew.
+                # The full run that follows calls all plugins again.
                 self._generation = -1
                 return None
         feasible, count = filtering.feasible, found.feasible_count

@@ -32,7 +32,7 @@ class Stage(Enum):
     ASKING = "asking"
     ASLEEP = "asleep"
     PORTIONS = "portions"
-    ANEW = "anew"
+    RESTARTING = "restarting"
     OVER = "over"
 
 

@@ -12,7 +12,7 @@ the most important first; a pod that needs another extender, or none, does not w
     asking     requests are in progress
     asleep     a PostFilter plugin waits for a time, or for objects to change
     portions   a plugin has more work to do, and continues after other pods had their turns (`portions`)
-    anew       the cycle was aborted, and restarts before the step ends
+    restarting the cycle was aborted, and restarts before the step ends
 
 When a cycle is aborted, its requests are withdrawn, and late answers are ignored. The reasons:
 
@@ -212,7 +212,7 @@ class SuspendedCycles:
         self._free(cycle)
 
     def _free(self, cycle: SuspendedCycle) -> None:
-        """Tell the queue that the room reserved for a pod is available again."""
+        """EmitEvent the queue that the room reserved for a pod is available again."""
         pod, held = cycle.queued.pod, cycle.held or ()
         placed = self._state.placed(cycle.uid)
         for node_name in sorted(held):
@@ -268,7 +268,7 @@ class SuspendedCycles:
                 _, turn, following = heappop(line)
                 if following.turn == turn:
                     self._let_ask(following, asks)
-                    following.stage = Stage.ANEW
+                    following.stage = Stage.RESTARTING
                     self.outbox.soon(following)
             if not line:
                 del self._lines[asks]
@@ -290,8 +290,8 @@ class SuspendedCycles:
     def woken(self, cycle: SuspendedCycle) -> None:
         if cycle.stage is Stage.ASLEEP:
             self._go_on(cycle, cycle.rise())
-        elif cycle.stage is Stage.ANEW:
-            self._begin_anew(cycle)
+        elif cycle.stage is Stage.RESTARTING:
+            self._restart(cycle)
 
     # -- work in portions ---------------------------------------------------------------------------------------------
 
@@ -339,14 +339,14 @@ class SuspendedCycles:
         self._over(cycle)
         self._parts.queue.done(cycle.uid)
 
-    def _break_off_for_anew(self, cycle: SuspendedCycle, why: str) -> None:
+    def _abort_to_restart(self, cycle: SuspendedCycle, why: str) -> None:
         """Abort a cycle and restart it at the end of the step, when all changes of the step are known."""
-        if cycle.stage is not Stage.ANEW:
+        if cycle.stage is not Stage.RESTARTING:
             self._break_off(cycle, why)
-            cycle.stage = Stage.ANEW
+            cycle.stage = Stage.RESTARTING
             self.outbox.soon(cycle)
 
-    def _begin_anew(self, cycle: SuspendedCycle) -> None:
+    def _restart(self, cycle: SuspendedCycle) -> None:
         newest = self._state.pending.by_uid(cycle.uid)
         del self.under_way[cycle.uid]
         if newest is None or self._settler.skips(cycle.framework, newest):
@@ -370,13 +370,13 @@ class SuspendedCycles:
             elif change.new.spec.node_name:
                 self._end(cycle, "the pod was bound by another client")
             elif not asks_the_same(cycle.queued.pod, self._state.pending.by_uid(cycle.uid)):
-                self._break_off_for_anew(cycle, "the pod has changed")
+                self._abort_to_restart(cycle, "the pod has changed")
 
     def plugins_switched(self) -> None:
         """Plugins were switched on or off."""
         for cycle in tuple(self.under_way.values()):
             if cycle.switched_off != cycle.framework.switched_off:
-                self._break_off_for_anew(cycle, "plugins were switched off or on")
+                self._abort_to_restart(cycle, "plugins were switched off or on")
 
     def profiles_swapped(self, profiles: Mapping[str, Framework]) -> None:
         """These profiles are active from now on."""

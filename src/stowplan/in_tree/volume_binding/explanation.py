@@ -119,9 +119,9 @@ class VolumeBindingExplanation(Explanation):
         if state.selected_node is not None and state.selected_node != self.inspection.names[row]:
             return f"for claim {_name(claim)} a volume is being made on node {state.selected_node}"
         wanted = state.wanted
-        return f"claim {_name(claim)} wants {_wanted_text(wanted)}: {self._tried(wanted)}, and {self._unmade(wanted)}"
+        return f"claim {_name(claim)} wants {_wanted_text(wanted)}: {self._tried(wanted)}, and {self._made(wanted)}"
 
-    def _unmade(self, wanted: Wanted) -> str:
+    def _made(self, wanted: Wanted) -> str:
         storage_class = self._objects.get(StorageClass, wanted.class_name)
         if storage_class is None or not self._plugin.provisioning.makes(storage_class):
             return "none is made for the class"
