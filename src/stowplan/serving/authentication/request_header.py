@@ -16,7 +16,7 @@ from urllib.parse import unquote_to_bytes
 from multidict import CIMultiDict, CIMultiDictProxy
 
 from stowplan.api.users import UserInfo
-from stowplan.serving.authentication.client_certificates import common_name, parsed, verify_aside
+from stowplan.serving.authentication.client_certificates import common_name, parsed, verify_in_thread
 from stowplan.serving.user import Rejected, readable
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ class FrontProxy:
         authorities = self._authorities.current()
         if not peer.certificates or not authorities:
             return None
-        await verify_aside(peer.certificates, authorities, now=self._wall_clock())
+        await verify_in_thread(peer.certificates, authorities, now=self._wall_clock())
         names = self.headers()
         proxy = common_name(parsed(peer.certificates[0]))
         if names.allowed_names and proxy not in names.allowed_names:

@@ -177,7 +177,7 @@ class TlsConnection(asyncio.Protocol):
             return
         # It signs, which is slow and can be triggered by anyone. The connection is not used otherwise meanwhile.
         self._tcp.pause_reading()
-        self._step = asyncio.get_running_loop().run_in_executor(_shaker(), self._tls.do_handshake)
+        self._step = asyncio.get_running_loop().run_in_executor(_handshake_executor(), self._tls.do_handshake)
         self._step.add_done_callback(self._stepped)
 
     def _stepped(self, step: asyncio.Future[None]) -> None:
@@ -345,7 +345,7 @@ class TlsTransport(asyncio.Transport):
 
 
 @cache
-def _shaker() -> ThreadPoolExecutor:
+def _handshake_executor() -> ThreadPoolExecutor:
     """One thread for all handshakes, so that many of them delay neither the lease nor responses."""
     return ThreadPoolExecutor(1, "TLS handshakes")
 
