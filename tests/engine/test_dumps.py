@@ -21,7 +21,7 @@ from stowplan.queue.queued_pod import Place
 from stowplan.testing import a_node, a_pod
 from support.examples import examples, times
 from support.scheduling.engine_by_hand import START, EngineByHand
-from support.scheduling.engine_histories import History, chosen_deeds, deeds
+from support.scheduling.engine_histories import History, actions, random_actions
 
 
 class Twin:
@@ -69,8 +69,8 @@ def twin_of(hand):
 def played(history, done, *, quiet_from):
     """Have everything done, with a twin from the first quiet moment on after so many deeds."""
     twin = None
-    for i, (deed, *arguments) in enumerate(done):
-        history.goes_on(deed, *arguments)
+    for i, (action, *arguments) in enumerate(done):
+        history.apply(action, *arguments)
         if twin is None and i >= quiet_from:
             if i % 3 == 0:
                 # Else there is nearly always something under way.
@@ -80,19 +80,19 @@ def played(history, done, *, quiet_from):
 
 
 @examples(100)
-@given(deeds=st.lists(deeds(), min_size=10, max_size=80), extenders=st.booleans(), quiet_from=st.integers(0, 40))
-def test_who_goes_on_from_a_dump_does_the_same(deeds, extenders, quiet_from):
+@given(actions=st.lists(actions(), min_size=10, max_size=80), extenders=st.booleans(), quiet_from=st.integers(0, 40))
+def test_who_goes_on_from_a_dump_does_the_same(actions, extenders, quiet_from):
     history = History(extenders=extenders)
-    twin = played(history, deeds, quiet_from=quiet_from)
+    twin = played(history, actions, quiet_from=quiet_from)
     event("dumped" if twin else "never quiet")
-    history.ends_well()
+    history.check_final_state()
 
 
 @pytest.mark.parametrize("seed", range(times(10)))
 def test_long_histories(seed):
     chance, history = Random(seed), History(extenders=seed % 2 == 1)
-    twin = played(history, chosen_deeds(chance, 300), quiet_from=chance.randrange(150))
-    history.ends_well()
+    twin = played(history, random_actions(chance, 300), quiet_from=chance.randrange(150))
+    history.check_final_state()
     assert twin is not None
     assert twin.effects > 50
 

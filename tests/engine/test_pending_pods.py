@@ -13,7 +13,7 @@ from stowplan.testing import a_node, a_pod
 from support.examples import examples
 from support.observing.metrics import scheduler_metrics
 from support.scheduling.engine_parts import parts
-from support.scheduling.queues import Room
+from support.scheduling.queues import QueueHarness
 from support.scheduling.worlds import struct
 
 NAMES = ("a", "b", "theirs")
@@ -32,11 +32,11 @@ class World:
     """An API, and a scheduler that hears of it."""
 
     def __init__(self):
-        self.room = Room()
-        self.state, self.queue = self.room.state, self.room.queue
+        self.harness = QueueHarness()
+        self.state, self.queue = self.harness.state, self.harness.queue
         self.handlers = EventHandlers(
             parts(state=self.state, queue=self.queue),
-            algorithm=SimpleNamespace(frameworks=self.room.frameworks),
+            algorithm=SimpleNamespace(frameworks=self.harness.frameworks),
             statuses=SimpleNamespace(observe=lambda pod: None, forget=lambda uid: None),
             durations=scheduler_metrics().event_handling_duration_seconds,
             now=lambda: 0.0,

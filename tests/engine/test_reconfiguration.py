@@ -24,7 +24,7 @@ from stowplan.queue.queued_pod import Place
 from stowplan.testing import a_node, a_pod
 from support.plugins.answering_plugins import answering, configuration, profile
 from support.scheduling.engines import DrivenEngine
-from support.scheduling.outside import Outside
+from support.scheduling.fake_extender import FakeExtender
 from support.scheduling.worlds import struct
 
 NOBODY = configuration(profile())
@@ -263,7 +263,7 @@ def test_a_binding_ends_with_the_plugins_that_it_began_with():
 
 @pytest.mark.parametrize("overlaps", [False, True])
 def test_a_cycle_that_waits_for_an_extender_is_broken_off(overlaps):
-    extender = Outside("e", filters=True)
+    extender = FakeExtender("e", filters=True)
     plugin = refusing()
     engine = DrivenEngine(node(), config=NOBODY, plugins=[plugin], extenders=[extender], overlaps=overlaps)
     engine.create(a_pod("p"))
@@ -278,7 +278,7 @@ def test_a_cycle_that_waits_for_an_extender_is_broken_off(overlaps):
 
 
 def test_a_cycle_of_a_profile_that_stays_goes_on():
-    extender = Outside("e", filters=True)
+    extender = FakeExtender("e", filters=True)
     engine = DrivenEngine(node(), config=configuration(profile(), profile("other")), extenders=[extender])
     engine.create(a_pod("p"), a_pod("q").scheduler("other"))
     engine.swap(configuration(profile(), profile("third")))
@@ -289,7 +289,7 @@ def test_a_cycle_of_a_profile_that_stays_goes_on():
 
 def test_a_broken_off_pod_passes_the_new_gates():
     plugin = gating()
-    engine = DrivenEngine(node(), config=NOBODY, plugins=[plugin], extenders=[Outside("e", filters=True)])
+    engine = DrivenEngine(node(), config=NOBODY, plugins=[plugin], extenders=[FakeExtender("e", filters=True)])
     engine.create(a_pod("p").labels(gated="yes"))
     engine.swap(configuration(profile(preEnqueue=[plugin])))
     assert engine.engine.queue.get("default/p").gated
@@ -432,7 +432,7 @@ def test_whatever_happens_no_pod_is_lost(seed):
         configuration(profile(permit=[wait]), profile("other", preEnqueue=[gate]), podMaxBackoffSeconds=3),
         configuration(profile("other", permit=[wait]), podInitialBackoffSeconds=4),
     ]
-    extender = Outside("e", filters=True, only="asks")
+    extender = FakeExtender("e", filters=True, only="asks")
     engine = DrivenEngine(
         node(cpu=50), config=choices[1], plugins=[refuse, gate, wait], extenders=[extender], overlaps=bool(seed % 2)
     )

@@ -8,9 +8,9 @@ from stowplan.engine.inputs import Closing, Started, Stopped
 from stowplan.engine.validation import InvalidStateError
 from stowplan.framework.status import SUCCESS
 from stowplan.testing import a_node, a_pod
-from support.plugins.moody_plugins import World, plugins_of
+from support.plugins.switchable_plugins import PluginSwitches, plugins_of
 from support.scheduling.engine_by_hand import EngineByHand
-from support.scheduling.outside import Outside
+from support.scheduling.fake_extender import FakeExtender
 
 STRANGER = object()
 
@@ -21,8 +21,8 @@ def pinned(name, node):
 
 def busy_engine(*, validates):
     """An engine with a pod, named after it, in each stage that it can be in."""
-    extenders = [Outside("e", filters=True, only="asks")]
-    hand = EngineByHand(*plugins_of(World()), extenders=extenders, validates=validates)
+    extenders = [FakeExtender("e", filters=True, only="asks")]
+    hand = EngineByHand(*plugins_of(PluginSwitches()), extenders=extenders, validates=validates)
     hand.create(
         a_node("n").allocatable(cpu=10), a_node("m").allocatable(cpu=1), pinned("victim", "m").requests(cpu=1).on("m")
     )

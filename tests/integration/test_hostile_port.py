@@ -7,7 +7,7 @@ from itertools import cycle
 
 import pytest
 
-from support.chaos.program import Witness, make_nodes
+from support.chaos.witness import Witness, make_nodes
 from support.processes.scheduler_process import ADMIN, kube_scheduler
 from support.processes.servers import SERVER_KINDS, assets, embedded_server, real_server
 
@@ -73,7 +73,7 @@ def test_pods_arrive_among_hostile_clients(server, tmp_path):
             # Nobody waits for hostile clients to end: those of before are all still there.
             witness.until_bound(*names)
             assert scheduler.ask("/healthz")[::2] == (200, "ok")
-        witness.all_are_bound_but()
+        witness.check_all_bound_except()
         assert "leaderElection ok" in scheduler.ask("/healthz?verbose", who=ADMIN)[2]
         # A real API server has a lease of its own beside the scheduler's.
         holders = {holder for holder, _, lease in witness.records if holder and lease.endswith("kube-scheduler")}

@@ -9,9 +9,9 @@ from stowplan.queue.in_flight import InFlight, InFlightEvent
 from stowplan.queue.queued_pod import QueuedPod
 from stowplan.testing import a_pod
 from support.examples import examples
-from support.scheduling.queues import Room
+from support.scheduling.queues import QueueHarness
 
-ROOM = Room()
+ROOM = QueueHarness()
 PODS = [QueuedPod(pod=ROOM.info(a_pod(f"p{i}")), timestamp=0.0, arrival=i) for i in range(8)]
 ACTION = st.tuples(st.sampled_from(("put", "put", "discard", "pop")), st.integers(0, 7), st.integers(0, 3))
 

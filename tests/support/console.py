@@ -120,7 +120,7 @@ def _script(arguments):
     return code, output.getvalue(), output.getvalue()
 
 
-def agrees(shown, output):
+def output_matches(shown, output):
     parts = [re.escape(part) for part in re.split(rf"^\s*{LEFT_OUT}\n", shown, flags=re.MULTILINE)]
     return re.fullmatch("(?:.*\n)*".join(parts), output) is not None
 
@@ -142,7 +142,7 @@ def unknown_options(command):
 
 
 @contextlib.contextmanager
-def readers_folder():
+def examples_copy():
     """A copy of examples/ as the current folder, at a terminal's usual width."""
     with tempfile.TemporaryDirectory() as folder:
         shutil.copytree(ROOT / "examples", folder, dirs_exist_ok=True)
@@ -188,7 +188,7 @@ def rewritten(markdown):
             text += f"$ {command.line}\n" + (output if shows else command.shown)
         return f"```console\n{text}```"
 
-    with readers_folder():
+    with examples_copy():
         return _BLOCK.sub(block, markdown)
 
 

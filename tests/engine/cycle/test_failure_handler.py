@@ -15,7 +15,7 @@ from stowplan.klog.logger import configure
 from stowplan.queue.queued_pod import QueuedPod
 from stowplan.testing import a_node, a_pod
 from support.observing.metrics import attempt_metrics
-from support.scheduling.kept_reports import KeptReports
+from support.scheduling.recording_reporter import RecordingReporter
 from support.scheduling.worlds import struct
 
 REJECTED = Status(Code.Unschedulable, ("no room",))
@@ -42,7 +42,7 @@ class Room:
             queue=self,
             statuses=SimpleNamespace(write=self._written),
             metrics=attempt_metrics(),
-            reporter=KeptReports(self.reports),
+            reporter=RecordingReporter(self.reports),
         )
         handle = SimpleNamespace(event_recorder=SimpleNamespace(event=self._told))
         self.framework = SimpleNamespace(profile_name="default-scheduler", handle=handle)

@@ -11,7 +11,7 @@ from stowplan.framework.interface import PreEnqueuePlugin
 from stowplan.queue.queued_pod import Place
 from stowplan.testing import a_node, a_pod
 from support.scheduling.engine_by_hand import EngineByHand
-from support.scheduling.outside import Outside
+from support.scheduling.fake_extender import FakeExtender
 from support.scheduling.worlds import struct
 
 CATEGORIES = (
@@ -64,14 +64,18 @@ EVERYTHING = {"filters": True, "prioritizes": True, "preempts": True}
 @pytest.mark.parametrize(
     ("extender", "room", "missing"),
     [
-        pytest.param(Outside("e", **EVERYTHING), {}, {"e": words("filter and prioritize")}, id="with nodes to choose"),
-        pytest.param(Outside("e", prioritizes=True), {"nodes": 1}, {}, id="points do not matter for a single node"),
-        pytest.param(Outside("e", **EVERYTHING), {"nodes": 1}, {"e": words("filter")}, id="a single node"),
-        pytest.param(Outside("e", **EVERYTHING), {"pods": 0}, {"e": words("preempt")}, id="no node"),
-        pytest.param(Outside("e", filters=True), {"pods": 0}, {}, id="nothing is left to be filtered"),
-        pytest.param(Outside("e", only="mine", filters=True), {}, {"e": words("filter")}, id="it is interested"),
-        pytest.param(Outside("e", only="yours", **EVERYTHING), {}, {}, id="it is not interested"),
-        pytest.param(Outside("e", **EVERYTHING), {"nodes": 0}, {}, id="the attempt would fail before"),
+        pytest.param(
+            FakeExtender("e", **EVERYTHING), {}, {"e": words("filter and prioritize")}, id="with nodes to choose"
+        ),
+        pytest.param(
+            FakeExtender("e", prioritizes=True), {"nodes": 1}, {}, id="points do not matter for a single node"
+        ),
+        pytest.param(FakeExtender("e", **EVERYTHING), {"nodes": 1}, {"e": words("filter")}, id="a single node"),
+        pytest.param(FakeExtender("e", **EVERYTHING), {"pods": 0}, {"e": words("preempt")}, id="no node"),
+        pytest.param(FakeExtender("e", filters=True), {"pods": 0}, {}, id="nothing is left to be filtered"),
+        pytest.param(FakeExtender("e", only="mine", filters=True), {}, {"e": words("filter")}, id="it is interested"),
+        pytest.param(FakeExtender("e", only="yours", **EVERYTHING), {}, {}, id="it is not interested"),
+        pytest.param(FakeExtender("e", **EVERYTHING), {"nodes": 0}, {}, id="the attempt would fail before"),
     ],
 )
 def test_extenders_that_an_attempt_would_ask_are_named(extender, room, missing):
@@ -84,7 +88,7 @@ def test_extenders_that_an_attempt_would_ask_are_named(extender, room, missing):
 
 
 def test_an_extender_that_cannot_say_what_interests_it_is_named():
-    class Odd(Outside):
+    class Odd(FakeExtender):
         def is_interested(self, pod):
             raise RuntimeError("odd")
 

@@ -142,7 +142,7 @@ def test_the_log_says_how_a_pod_was_turned_back(world, state, level, text, who):
 def test_the_log_says_who_is_spared(world):
     boss, victims = world.pending("boss"), world.placed("a", "b")
     world.delete("b", grace=30)
-    world.hear()
+    world.deliver_changes()
     world.calls.refusals["patch", "a"] = NotFound('pods "a" not found')
     with logged() as found:
         world.preempt(boss, victims[0], world.info("b"))
@@ -189,10 +189,10 @@ def test_a_victim_that_is_gone(world, request_, heard):
     boss, (victim,) = world.pending("boss"), world.placed("v")
     world.calls.held.add((request_, "v"))
     world.preempt(boss, victim)
-    world.reach(*({"patch": ("patch", "v"), "delete": ("delete", "v", victim.uid)}[request_]))
+    world.run_until(*({"patch": ("patch", "v"), "delete": ("delete", "v", victim.uid)}[request_]))
     world.delete("v")
     if heard:
-        world.hear()
+        world.deliver_changes()
     world.calls.held.clear()
     world.settle()
     assert (world.recorder.events, world.reports) == ([], [])
@@ -225,12 +225,12 @@ def test_another_pod_of_the_victims_name_is_spared(world):
 
 def is_gone(world):
     world.delete("v")
-    world.hear()
+    world.deliver_changes()
 
 
 def terminates_by_itself(world):
     world.delete("v", grace=30)
-    world.hear()
+    world.deliver_changes()
 
 
 def is_forgotten(world):
@@ -269,8 +269,8 @@ def test_the_last_victim_waits_for_all_others(world):
     boss, victims = world.pending("boss"), world.placed("a", "b", "c")
     world.calls.held.add(("delete", "b"))
     world.preempt(boss, *victims)
-    world.reach("delete", "a", victims[0].uid)
-    world.reach("delete", "b", victims[1].uid)
+    world.run_until("delete", "a", victims[0].uid)
+    world.run_until("delete", "b", victims[1].uid)
     assert ("patch", "c") not in world.calls.log
     world.calls.held.clear()
     world.settle()
@@ -282,7 +282,7 @@ def test_the_last_victim_waits_for_all_others(world):
 def test_victims_whose_deletion_has_begun_are_left_alone(world):
     boss, victims = world.pending("boss"), world.placed("a", "b")
     world.delete("b", grace=30)
-    world.hear()
+    world.deliver_changes()
     world.preempt(boss, victims[0], world.info("b"))
     world.settle()
     assert world.evicted() == ["a"]
@@ -292,7 +292,7 @@ def test_with_all_victims_terminating_there_is_nothing_to_do(world):
     boss = world.pending("boss")
     world.placed("a")
     world.delete("a", grace=30)
-    world.hear()
+    world.deliver_changes()
     world.preempt(boss, world.info("a"))
     world.settle()
     assert (world.calls.log, len(world.evictions), world.evictions.under_way(boss)) == ([], 0, False)
@@ -304,8 +304,8 @@ def test_the_first_failure_spares_who_has_not_begun(world):
     world.calls.refusals = {("patch", "v00"): REFUSED}
     world.calls.held.add(("patch", "v01"))
     world.preempt(boss, *victims)
-    world.reach("patch", "v01")
-    world.let(next(call for call in world.calls.under_way if call.name == "v02"))
+    world.run_until("patch", "v01")
+    world.complete(next(call for call in world.calls.under_way if call.name == "v02"))
     world.settle()
     begun = {call[1] for call in world.calls.log}
     assert begun == set(names[:MAX_CONCURRENT_EVICTIONS])
@@ -364,7 +364,7 @@ def test_other_nominations_stay(world):
     world.state.nominator.add(elsewhere, "n2")
     gone = lesser_pod(world, "gone")
     world.delete("gone")
-    world.hear()
+    world.deliver_changes()
     world.preempt(world.pending("boss"), *world.placed("v"))
     world.settle()
     assert [call[1] for call in world.calls.log] == ["v", "v"]
@@ -421,11 +421,11 @@ def test_the_preemptor_is_held_back_until_its_last_victim_is_seen_to_leave(world
     world.preempt(boss, *victims)
     assert world.evictions.under_way(boss), "not begun"
     assert not world.evictions.under_way(other)
-    world.reach("delete", "b", victims[1].uid)
-    world.hear()
+    world.run_until("delete", "b", victims[1].uid)
+    world.deliver_changes()
     assert world.evictions.under_way(boss), "the last victim is being deleted"
     world.delete("b", grace=30)
-    world.hear()
+    world.deliver_changes()
     assert not world.evictions.under_way(boss), "somebody else was quicker"
     world.calls.held.clear()
     world.settle()
@@ -436,11 +436,11 @@ def test_news_of_the_last_victim_may_come_before_news_of_the_others(world):
     boss, victims = world.pending("boss"), world.placed("a", "b")
     world.calls.held.add(("delete", "b"))
     world.preempt(boss, *victims)
-    world.reach("delete", "b", victims[1].uid)
+    world.run_until("delete", "b", victims[1].uid)
     world.delete("b")
     world.state.remove_pod(victims[1].uid)
     assert world.evictions.under_way(boss), "the first is not seen to leave"
-    world.hear()
+    world.deliver_changes()
     assert not world.evictions.under_way(boss)
 
 
@@ -450,7 +450,7 @@ def test_what_is_only_deleted_but_not_seen_to_leave_still_holds_back(world):
     world.preempt(boss, *victims)
     world.settle()
     assert world.evictions.under_way(boss)
-    world.hear()
+    world.deliver_changes()
     assert not world.evictions.under_way(boss)
     assert len(world.evictions) == 0
 
@@ -459,7 +459,7 @@ def test_the_gate_opens_when_the_last_victim_is_gone_for_good(world):
     boss, (victim,) = world.pending("boss"), world.placed("v")
     world.calls.held.add(("delete", "v"))
     world.preempt(boss, victim)
-    world.reach("delete", "v", victim.uid)
+    world.run_until("delete", "v", victim.uid)
     is_gone(world)
     assert not world.evictions.under_way(boss)
     world.calls.held.clear()
@@ -480,9 +480,9 @@ def test_a_new_preemption_of_the_same_pod_outlives_the_end_of_the_old_one(world)
     boss, (first, second) = world.pending("boss"), world.placed("a", "b")
     world.calls.held.add(("patch", "a"))
     world.preempt(boss, first)
-    world.reach("patch", "a")
+    world.run_until("patch", "a")
     world.delete("a")
-    world.hear()
+    world.deliver_changes()
     world.calls.held.add(("delete", "b"))
     world.preempt(boss, second)
     world.calls.held.remove(("patch", "a"))
@@ -500,7 +500,7 @@ def test_a_preemption_is_forgotten_as_soon_as_its_victims_are_seen_to_leave(worl
     world.settle()
     assert len(world.evictions) == 3
     assert len(list(world.leaving.listeners)) == 6
-    world.hear()
+    world.deliver_changes()
     assert len(world.evictions) == 0, "nobody had to ask"
     assert not list(world.leaving.listeners)
 
@@ -510,7 +510,7 @@ def test_a_preemption_is_forgotten_as_soon_as_its_victims_are_seen_to_leave(worl
 
 def boss_is_gone(world):
     world.delete("boss")
-    world.hear()
+    world.deliver_changes()
 
 
 def boss_terminates(world):
@@ -527,7 +527,7 @@ def boss_was_replaced(world):
 
 def boss_is_bound(world):
     world.cluster.registry.bind("default", "boss", BINDING)
-    world.hear()
+    world.deliver_changes()
 
 
 BINDING = {
@@ -578,7 +578,7 @@ def test_a_preemption_is_called_off_between_condition_and_deletion(world, meanwh
     boss, (victim,) = world.pending("boss"), world.placed("v")
     world.calls.held.add(("patch", "v"))
     world.preempt(boss, victim)
-    world.reach("patch", "v")
+    world.run_until("patch", "v")
     meanwhile(world)
     world.calls.held.clear()
     world.settle()
@@ -591,7 +591,7 @@ def test_a_preemption_is_called_off_before_the_last_victim(world, meanwhile):
     boss, victims = world.pending("boss"), world.placed("a", "b", "c")
     world.calls.held.add(("delete", "b"))
     world.preempt(boss, *victims)
-    world.reach("delete", "b", victims[1].uid)
+    world.run_until("delete", "b", victims[1].uid)
     meanwhile(world)
     world.calls.held.clear()
     world.settle()
@@ -650,6 +650,6 @@ def test_what_is_known_of_refusals_goes_with_the_pod(world):
     world.calls.refusals["delete", "a"] = REFUSED
     refused(world, boss, victims, 1)
     world.delete("boss")
-    world.hear()
+    world.deliver_changes()
     refused(world, world.pending("other"), victims, 1)
     assert list(world.evictions._refusals) == [world.info("other").uid]

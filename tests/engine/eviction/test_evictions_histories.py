@@ -124,7 +124,7 @@ class History:
             self.assume(f"assumed-{i}", where)
         for name in PREEMPTORS:
             self.create_preemptor(name)
-        self.world.hear()
+        self.world.deliver_changes()
 
     def create_preemptor(self, name):
         manifest = a_manifest(name, priorityClassName=name.partition("-")[0])
@@ -208,13 +208,13 @@ class History:
         for which, fate in self.draw(st.lists(ANSWERS, min_size=1, max_size=6)):
             if not self.calls.under_way:
                 return
-            self.let(self.calls.under_way[which % len(self.calls.under_way)], FATES.get(fate, {}))
+            self.complete(self.calls.under_way[which % len(self.calls.under_way)], FATES.get(fate, {}))
 
     def carry_out(self):
         for call in self.calls.under_way[: self.draw(st.integers(1, MAX_CONCURRENT_EVICTIONS))]:
-            self.let(call)
+            self.complete(call)
 
-    def let(self, call, fate=MappingProxyType({})):
+    def complete(self, call, fate=MappingProxyType({})):
         """Let a call through, or not; of what the server itself says of pods that are gone nobody complains."""
         for outcomes, error in fate.items():
             getattr(self.calls, outcomes)[call.key] = error
@@ -233,7 +233,7 @@ class History:
 
     def news_come(self):
         before = [info.uid for info in self.state.placed_pods()]
-        self.world.hear()
+        self.world.deliver_changes()
         self.left({uid for uid in before if self.state.placed(uid) is None})
         self.step()
 
@@ -399,7 +399,7 @@ class History:
         """Once the API server answers and the news come, nothing is left, and no preemptor sleeps for ever."""
         for _ in range(2000):
             if self.calls.under_way:
-                self.let(self.calls.under_way[0])
+                self.complete(self.calls.under_way[0])
             elif any(self.world.outbox.alarms):
                 self.time_passes()
         left = self.under_way(), self.evictions.plans_under_way, self.evictions.delayed_retries

@@ -13,7 +13,7 @@ from stowplan.testing import a_pod
 from support.examples import times
 from support.plugins.answering_plugins import configuration, profile
 from support.scheduling.engines import DrivenEngine
-from support.scheduling.groups import a_group, condition, member, node, nodes_of, undone_exactly
+from support.scheduling.groups import a_group, check_exact_undo, condition, member, node, nodes_of
 from support.scheduling.worlds import struct
 
 GATES = {"GenericWorkload": True, "GangScheduling": True}
@@ -343,7 +343,7 @@ def test_never_a_part_of_a_gang(sizes, gangs, order, bound_to_rack):
         (g, member(f"g{g}-{i}", f"g{g}", str(cpu))) for g, (_, count, cpu) in enumerate(gangs) for i in range(count)
     ]
     order.shuffle(pods)
-    with undone_exactly(), live_cluster(*nodes, *groups, feature_gates=PLACED) as cluster:
+    with check_exact_undo(), live_cluster(*nodes, *groups, feature_gates=PLACED) as cluster:
         for _, pod in pods:
             cluster.create(pod)
             cluster.engine.validate()

@@ -14,7 +14,7 @@ from stowplan.framework.status import Code
 from stowplan.live_testing import Latency, live_cluster
 from stowplan.testing import a_pod
 from support.examples import times
-from support.scheduling.groups import a_group, condition, member, node, nodes_of, undone_exactly
+from support.scheduling.groups import a_group, check_exact_undo, condition, member, node, nodes_of
 
 GATES = {"GenericWorkload": True, "GangScheduling": True, "WorkloadAwarePreemption": True}
 
@@ -441,7 +441,7 @@ def test_gangs_that_preempt_each_other_come_to_rest(sizes, gangs, alone, order, 
     ]
     pods += [low(f"alone{i}", priority=0) for i in range(alone)]
     order.shuffle(pods)
-    with undone_exactly(), cluster_of(*nodes, *groups, latency=Latency(deletions=lambda pod: grace)) as cluster:
+    with check_exact_undo(), cluster_of(*nodes, *groups, latency=Latency(deletions=lambda pod: grace)) as cluster:
         for pod in pods:
             cluster.create(pod)
         # Time for backoffs, victims' ends, and those that follow.

@@ -15,8 +15,8 @@ from stowplan.framework.unfinished import unfinished
 from stowplan.testing import a_node, a_pod
 from support.plugins.answering_plugins import answering, configuration, profile
 from support.scheduling.engines import DrivenEngine
-from support.scheduling.groups import a_group, undone_exactly
-from support.scheduling.outside import Outside
+from support.scheduling.fake_extender import FakeExtender
+from support.scheduling.groups import a_group, check_exact_undo
 from support.scheduling.worlds import struct
 
 FEATURES = with_chosen({"GenericWorkload": True, "GangScheduling": True})
@@ -173,8 +173,8 @@ def test_portions_change_nothing(portions, cpus, wanted, least, seed, variant):
     if variant == "preemption":
         options |= {"features": WHOLE}
     if variant == "extender":
-        options |= {"extenders": [Outside("e", filters=True)]}
-    with undone_exactly():
+        options |= {"extenders": [FakeExtender("e", filters=True)]}
+    with check_exact_undo():
         assert outcome(portions, cpus, wanted, **options) == outcome(0, cpus, wanted, **options)
 
 

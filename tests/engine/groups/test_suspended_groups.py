@@ -17,8 +17,8 @@ from stowplan.testing import a_node, a_pod
 from support.examples import times
 from support.plugins.answering_plugins import configuration
 from support.scheduling.engines import DrivenEngine
-from support.scheduling.groups import a_group, undone_exactly
-from support.scheduling.outside import Outside
+from support.scheduling.fake_extender import FakeExtender
+from support.scheduling.groups import a_group, check_exact_undo
 from support.scheduling.worlds import struct
 
 FEATURES = with_chosen({"GenericWorkload": True, "GangScheduling": True})
@@ -36,7 +36,7 @@ def nodes(*names, cpu=1, **labels):
 
 
 def driven(*objects, extenders=None, gang=2, features=FEATURES, topology=None, **options):
-    extenders = [Outside("e", filters=True)] if extenders is None else extenders
+    extenders = [FakeExtender("e", filters=True)] if extenders is None else extenders
     group = struct(a_group("g", gang=gang, topology=topology))
     return DrivenEngine(group, *objects, extenders=extenders, features=features, **options)
 
@@ -107,7 +107,7 @@ def test_an_extender_that_fails_fails_the_group():
 
 
 def test_nobody_else_is_tried_while_a_group_asks():
-    engine = driven(*nodes("n1", "n2"), extenders=[Outside("e", filters=True, only="slow")])
+    engine = driven(*nodes("n1", "n2"), extenders=[FakeExtender("e", filters=True, only="slow")])
     engine.create(member("a").labels(slow="yes"), member("b").labels(slow="yes"), a_pod("p").requests(cpu=1))
     assert engine.suspended() == []
     assert engine.bound == {}
@@ -118,7 +118,7 @@ def test_nobody_else_is_tried_while_a_group_asks():
 
 
 def test_where_no_extender_is_interested_nothing_waits():
-    engine = driven(*nodes("n1", "n2"), extenders=[Outside("e", filters=True, only="slow")])
+    engine = driven(*nodes("n1", "n2"), extenders=[FakeExtender("e", filters=True, only="slow")])
     engine.create(member("a"), member("b"))
     assert sorted(engine.bound) == ["a", "b"]
 
@@ -208,7 +208,7 @@ def test_preemption_asks_extenders_for_each_pod():
         *nodes("n1", "n2"),
         *(a_pod(f"v-{name}").requests(cpu=1).on(name).priority(1) for name in ("n1", "n2")),
     ]
-    engine = driven(*full, extenders=[Outside("e", preempts=True)])
+    engine = driven(*full, extenders=[FakeExtender("e", preempts=True)])
     engine.create(member("a"), member("b"))
     settled(engine)
     asked = engine.question("e")
@@ -227,7 +227,7 @@ class TestPreemptionAsAWhole:
     def full(self, *names, extenders=None, **options):
         pods = [a_pod(f"v-{name}").requests(cpu=1).on(name).priority(1) for name in names]
         group = struct(a_group("g", gang=2, priority=10))
-        extenders = [Outside("e", filters=True, preempts=True)] if extenders is None else extenders
+        extenders = [FakeExtender("e", filters=True, preempts=True)] if extenders is None else extenders
         engine = DrivenEngine(group, *nodes(*names), *pods, extenders=extenders, features=WHOLE, **options)
         engine.create(member("a"), member("b"))
         return engine
@@ -315,8 +315,8 @@ def test_victims_are_the_same_where_an_extender_leaves_every_node(cpus, wanted, 
         answered(engine)
         return engine.bound, sorted(engine.notes()), evicted(engine)
 
-    with undone_exactly():
-        assert outcome([Outside("e", filters=True)]) == outcome([])
+    with check_exact_undo():
+        assert outcome([FakeExtender("e", filters=True)]) == outcome([])
 
 
 def test_placements_are_tried_one_after_the_other():
@@ -355,12 +355,14 @@ def test_an_extender_that_leaves_every_node_changes_nothing(cpus, wanted, least,
         answered(engine)
         return engine.bound, sorted(engine.notes())
 
-    with undone_exactly():
-        assert outcome([Outside("e", filters=True)]) == outcome([])
+    with check_exact_undo():
+        assert outcome([FakeExtender("e", filters=True)]) == outcome([])
 
 
 def test_questions_are_asked_in_groups_of_one():
-    engine = driven(*nodes("n1", "n2"), extenders=[Outside("e1", filters=True), Outside("e2", prioritizes=True)])
+    engine = driven(
+        *nodes("n1", "n2"), extenders=[FakeExtender("e1", filters=True), FakeExtender("e2", prioritizes=True)]
+    )
     engine.create(member("a"), member("b"))
     engine.answer("e1", ["n1", "n2"])
     settled(engine)

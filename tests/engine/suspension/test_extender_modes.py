@@ -9,7 +9,7 @@ from stowplan.queue.queued_pod import Place
 from stowplan.testing import a_node, a_pod
 from support.plugins.answering_plugins import configuration, profile
 from support.scheduling.engines import DrivenEngine
-from support.scheduling.outside import Outside
+from support.scheduling.fake_extender import FakeExtender
 from support.scheduling.worlds import struct
 
 
@@ -19,7 +19,7 @@ def rooms(*names, pods=110, cpu=4):
 
 def asked(extender="e", **points):
     """An extender that pods with the label `asks` interest."""
-    return Outside(extender, only="asks", **points)
+    return FakeExtender(extender, only="asks", **points)
 
 
 def asking(name):
@@ -156,7 +156,7 @@ def test_the_most_important_of_those_that_line_up_is_next():
 
 
 def test_a_full_extender_is_no_matter_to_the_pods_of_another_one():
-    other = Outside("other", filters=True, only="other")
+    other = FakeExtender("other", filters=True, only="other")
     engine = overlapping(*rooms("n1", pods=1000, cpu=1000), extenders=[asked(filters=True), other])
     engine.create(*(asking(f"p{i}") for i in range(MAX_CYCLES + 1)))
     engine.create(asking("both").labels(asks="yes", other="yes"), a_pod("q").labels(other="yes"))

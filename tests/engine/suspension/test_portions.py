@@ -14,7 +14,7 @@ from stowplan.queue.queued_pod import Place
 from stowplan.testing import a_node, a_pod
 from support.plugins.answering_plugins import answering, configuration, profile
 from support.scheduling.engines import DrivenEngine
-from support.scheduling.outside import Outside
+from support.scheduling.fake_extender import FakeExtender
 
 NO = Rejections(np.ones(1, np.bool_), (Entry(np.ones(1, np.bool_), Code.Unschedulable, Reason("No", "no")),))
 
@@ -156,7 +156,7 @@ def test_when_pods_are_tried_no_more_the_work_ends():
 
 
 def test_profiles_with_extenders_work_in_portions_too():
-    slow = Slow(2, extenders=[Outside("e", filters=True)])
+    slow = Slow(2, extenders=[FakeExtender("e", filters=True)])
     slow.create("p")
     slow.go_on()
     assert slow.driven.questions() == []

@@ -24,7 +24,7 @@ from stowplan.testing import a_node, a_pod
 from support.plugins.answering_plugins import configuration, profile
 from support.plugins.raised import in_short
 from support.scheduling.engines import DrivenEngine
-from support.scheduling.outside import Outside
+from support.scheduling.fake_extender import FakeExtender
 from support.scheduling.worlds import struct
 
 LOST = OutcomeUnknown("the answer was lost")
@@ -50,9 +50,9 @@ def rooms(*names, pods=110):
 
 def driven(*objects, filters=(), prioritizes=(), preempts=(), **options):
     extenders = [
-        *(Outside(name, filters=True) for name in filters),
-        *(Outside(name, prioritizes=True) for name in prioritizes),
-        *(Outside(name, preempts=True) for name in preempts),
+        *(FakeExtender(name, filters=True) for name in filters),
+        *(FakeExtender(name, prioritizes=True) for name in prioritizes),
+        *(FakeExtender(name, preempts=True) for name in preempts),
         *options.pop("extenders", ()),
     ]
     return DrivenEngine(*objects, extenders=extenders, **options)
@@ -85,7 +85,7 @@ def test_extenders_are_asked_one_after_the_other_about_what_is_left():
 
 
 def test_other_pods_are_tried_while_one_waits():
-    engine = driven(*rooms("n1"), extenders=[Outside("e", filters=True, only="slow")])
+    engine = driven(*rooms("n1"), extenders=[FakeExtender("e", filters=True, only="slow")])
     engine.create(a_pod("slow").labels(slow="yes"), *(a_pod(f"p{i}") for i in range(5)))
     assert sorted(engine.bound) == ["p0", "p1", "p2", "p3", "p4"]
     engine.answer("e", ["n1"])
@@ -137,7 +137,7 @@ def test_a_filter_that_fails_fails_the_attempt(answer, text):
 
 @pytest.mark.parametrize(("answer", "text"), FAILURES)
 def test_an_ignorable_filter_that_fails_is_skipped(answer, text):
-    engine = driven(*rooms("n1"), extenders=[Outside("e", filters=True, ignorable=True)])
+    engine = driven(*rooms("n1"), extenders=[FakeExtender("e", filters=True, ignorable=True)])
     engine.create(a_pod("p"))
     engine.answer("e", answer)
     assert engine.bound == {"p": "n1"}
@@ -221,7 +221,7 @@ def test_points_are_added_to_the_scores():
 def test_extenders_are_asked_side_by_side_and_weighed():
     engine = DrivenEngine(
         *rooms("n1", "n2"),
-        extenders=[Outside("e1", prioritizes=True, weight=3), Outside("e2", prioritizes=True, weight=1)],
+        extenders=[FakeExtender("e1", prioritizes=True, weight=3), FakeExtender("e2", prioritizes=True, weight=1)],
     )
     engine.create(a_pod("p"))
     assert len(engine.questions()) == 2
@@ -317,7 +317,7 @@ def test_a_preempt_that_fails_evicts_nobody(answer, text):
 
 
 def test_an_ignorable_preempt_that_fails_leaves_the_candidates():
-    engine = driven(*full("n1"), extenders=[Outside("e", preempts=True, ignorable=True)])
+    engine = driven(*full("n1"), extenders=[FakeExtender("e", preempts=True, ignorable=True)])
     engine.create(a_pod("p").priority(10))
     engine.answer("e", Unreachable("gone"))
     assert deletions(engine) == ["v-n1"]
@@ -526,7 +526,7 @@ def test_a_question_that_cannot_be_made_fails_the_attempt(monkeypatch):
     def no(self, pod, nodes):
         raise ValueError("no question")
 
-    monkeypatch.setattr(Outside, "filter_question", no)
+    monkeypatch.setattr(FakeExtender, "filter_question", no)
     engine = driven(*rooms("n1"), filters=["e"])
     engine.create(a_pod("p"))
     assert engine.notes() == ["no question"]
@@ -536,7 +536,7 @@ def test_interest_that_cannot_be_told_fails_the_attempt(monkeypatch):
     def no(self, pod):
         raise ValueError("no idea")
 
-    monkeypatch.setattr(Outside, "is_interested", no)
+    monkeypatch.setattr(FakeExtender, "is_interested", no)
     engine = driven(*rooms("n1"), filters=["e"])
     engine.create(a_pod("p"))
     assert [in_short(note) for note in engine.notes()] == ["no idea"]

@@ -11,7 +11,7 @@ from support.api.manifests import node, pod
 from support.api.tampered_api import Held, Tampered
 from support.live.http_scheduler import scheduled
 from support.plugins.answering_plugins import answering, configuration, profile
-from support.scheduling.left_behind import check, failed, nothing_under_way
+from support.scheduling.failed_attempts import check, failed, nothing_in_flight
 
 WAIT = Status(Code.Wait)
 PARALLEL = PreBindPreFlightResult(allow_parallel=True)
@@ -140,7 +140,7 @@ async def test_the_first_failure_stops_its_group(api_server, namespace):
         assert plugins[2].log == ["C.pre_bind_pre_flight"]
         expected = failed('running PreBind plugin "A": bad', announced=True)
         await check(c, "web", c.objects.made("pods", "web"), expected)
-        assert nothing_under_way(c)
+        assert nothing_in_flight(c)
 
 
 # -- preemption -------------------------------------------------------------------------------------------------------
@@ -185,7 +185,7 @@ async def test_a_pod_that_waits_on_permit_gives_way(api_server, namespace):
         await preempted(c, "web")
         await c.advance(3.0)
         assert await c.node_of("boss") == "n1"
-        assert nothing_under_way(c)
+        assert nothing_in_flight(c)
         assert c.api.verbs("web").count("delete") == 0
 
 
@@ -205,7 +205,7 @@ async def test_a_pod_in_pre_bind_gives_way(api_server, namespace):
         await preempted(c, "web")
         await c.advance(3.0)
         assert await c.node_of("boss") == "n1"
-        assert nothing_under_way(c)
+        assert nothing_in_flight(c)
 
 
 async def test_a_pod_whose_binding_is_under_way_is_deleted(api_server, namespace):
@@ -223,7 +223,7 @@ async def test_a_pod_whose_binding_is_under_way_is_deleted(api_server, namespace
         await c.advance(3.0)
         assert await c.node_of("boss") == "n1"
         assert (await c.events("web", reason="Preempted"))[0]["note"].endswith(" on node n1")
-        assert nothing_under_way(c)
+        assert nothing_in_flight(c)
         assert c.place("web") == ""
 
 

@@ -10,7 +10,7 @@ from support.api.manifests import node, pod
 from support.api.tampered_api import Held, Tampered, raising
 from support.live.http_scheduler import scheduled
 from support.plugins.answering_plugins import answering, configuration, profile
-from support.scheduling.left_behind import nothing_under_way
+from support.scheduling.failed_attempts import nothing_in_flight
 
 WAIT = Status(Code.Wait)
 
@@ -62,7 +62,7 @@ async def test_an_update_while_it_is_bound(api_server, namespace):
         held.let_go()
         await c.settle()
         assert await c.node_of("web") == "n1"
-        assert nothing_under_way(c)
+        assert nothing_in_flight(c)
         (placed,) = c.scheduler.state.placed_pods()
         assert placed.pod.metadata.labels["new"] == "yes"
 
@@ -85,7 +85,7 @@ async def test_a_deletion_while_it_is_bound(api_server, namespace):
         held.let_go()
         await c.settle()
         assert a.log.count("A.unreserve") == 1
-        assert nothing_under_way(c)
+        assert nothing_in_flight(c)
         assert [info.pod.metadata.name for info in c.scheduler.state.placed_pods()] == ["other"]
         (event,) = await c.events("web")
         assert event["note"] == 'running Bind plugin "DefaultBinder": pods "web" not found'
@@ -105,7 +105,7 @@ async def test_a_deletion_that_takes_long_while_it_is_bound(api_server, namespac
         assert c.place("web") == ""
         held.let_go()
         await c.settle()
-        assert nothing_under_way(c)
+        assert nothing_in_flight(c)
         # The API server refuses to bind what is going; when its turn comes, it is left alone.
         assert c.place("web") == "ERROR_BACKOFF"
         await c.advance(2.0)
@@ -132,7 +132,7 @@ async def test_a_deletion_while_it_is_in_the_queue(api_server, namespace, place)
         assert c.queued("web") is None
         assert made["metadata"]["uid"] not in {q.pod.uid for q in c.scheduler.queue.pending()}
         await c.advance(30.0)
-        assert nothing_under_way(c)
+        assert nothing_in_flight(c)
 
 
 @pytest.mark.parametrize("answer", [(unschedulable("no"), 0.0), RuntimeError("oops")], ids=["sleeping", "backing-off"])
@@ -166,7 +166,7 @@ async def test_somebody_else_binds_it_elsewhere_while_it_waits(api_server, names
         await c.pods(large("other"))
         assert await c.node_of("other") == "n1"
         await c.advance(5.0)
-        assert nothing_under_way(c)
+        assert nothing_in_flight(c)
         assert len(c.scheduler.state.placed_pods()) == 2
         assert c.place("web") == ""
         assert a.log.count("A.unreserve") == 1
@@ -188,7 +188,7 @@ async def test_another_of_its_name_while_it_is_bound(api_server, namespace):
         await c.settle()
         assert first["metadata"]["uid"] != second["metadata"]["uid"]
         assert (await c.pod("web"))["metadata"]["uid"] == second["metadata"]["uid"]
-        assert nothing_under_way(c)
+        assert nothing_in_flight(c)
         uids = [call.options["uid"] for call in c.api.calls if call.verb == "bind"]
         assert uids == [first["metadata"]["uid"], second["metadata"]["uid"]]
         (event,) = [e for e in await c.events("web") if e["regarding"]["uid"] == second["metadata"]["uid"]]
@@ -210,7 +210,7 @@ async def test_another_of_its_name_waits_when_it_fails(api_server, namespace):
         await c.settle()
         assert c.queued("web").pod.uid == second["metadata"]["uid"]
         assert c.queued("web").attempts == 1
-        assert nothing_under_way(c)
+        assert nothing_in_flight(c)
         notes = {e["regarding"]["uid"]: e["note"] for e in await c.events("web")}
         assert notes == {second["metadata"]["uid"]: "0/1 nodes are available: 1 no."}
         assert first["metadata"]["uid"] not in notes
@@ -228,7 +228,7 @@ async def test_its_node_goes_while_it_is_bound(api_server, namespace):
         held.let_go()
         await c.settle()
         assert await c.node_of("web") == "n1"
-        assert nothing_under_way(c)
+        assert nothing_in_flight(c)
         (placed,) = c.scheduler.state.placed_pods()
         assert placed.node_name == "n1"
         # When the node comes back, its pods are counted.
@@ -250,7 +250,7 @@ async def test_its_node_goes_and_the_binding_fails(api_server, namespace):
         held.let_go()
         await c.settle()
         assert c.place("web") == "ERROR_BACKOFF"
-        assert nothing_under_way(c)
+        assert nothing_in_flight(c)
         await c.nodes(node("n2"))
         await c.advance(2.0)
         assert await c.node_of("web") == "n2"

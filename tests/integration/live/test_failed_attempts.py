@@ -15,7 +15,7 @@ from support.api.manifests import node, pod
 from support.api.tampered_api import Tampered, raising
 from support.live.http_scheduler import scheduled
 from support.plugins.answering_plugins import answering, configuration, profile
-from support.scheduling.left_behind import check, failed, nominated, nothing_under_way, rejected
+from support.scheduling.failed_attempts import check, failed, nominated, nothing_in_flight, rejected
 
 WAIT = Status(Code.Wait)
 PENDING = Status(Code.Pending, ("later",))
@@ -195,7 +195,7 @@ async def test_a_pod_that_every_bind_plugin_leaves_to_the_next_is_tried_again_si
     async with scheduled(api_server, namespace, before=before, wrap=Tampered, **made) as c:
         assert c.place("web") == "ERROR_BACKOFF"
         assert c.api.calls == []
-        assert nothing_under_way(c)
+        assert nothing_in_flight(c)
         made["plugins"][0].answers["bind"] = None
         await c.advance(2.0)
         # It has said that it bound the pod, and we believe it.
@@ -215,7 +215,7 @@ async def test_several_reserve_plugins_give_back_in_reverse(api_server, namespac
         await c.pods(pod("web"))
         assert log == ["A.reserve", "B.reserve", "C.unreserve", "B.unreserve", "A.unreserve"]
         assert c.queued("web").unschedulable_plugins == {"B"}
-        assert nothing_under_way(c)
+        assert nothing_in_flight(c)
 
 
 @pytest.mark.parametrize("answer", [(unschedulable("no"), 0.0), OOPS], ids=["rejected", "error"])
@@ -226,7 +226,7 @@ async def test_what_was_reserved_is_given_back_when_permit_fails(api_server, nam
     async with scheduled(api_server, namespace, config=config, plugins=[a, b], before=[("nodes", node("n1"))]) as c:
         await c.pods(pod("web"))
         assert log == ["A.reserve", "B.reserve", "B.permit", "B.unreserve", "A.unreserve"]
-        assert nothing_under_way(c)
+        assert nothing_in_flight(c)
 
 
 async def test_a_failure_after_a_rejection_counts_anew(api_server, namespace):

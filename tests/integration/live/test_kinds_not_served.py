@@ -10,7 +10,7 @@ from stowplan.live.scheduler import SchedulerSettings
 from support.api.manifests import budget, node, pod
 from support.live.http_scheduler import scheduled
 from support.scheduling.attempts import asking, labelled
-from support.scheduling.preempting import CLASSES, leaving, nodes, placed, pods, wanting
+from support.scheduling.preempting import CLASSES, leaving, nodes, pending_pod, placed, pods
 
 DEVICES = (t.ResourceClaim, t.ResourceSlice, t.DeviceClass)
 CLAIMS = "no new claims to deallocate"
@@ -114,12 +114,12 @@ async def test_what_a_plugin_can_do_without(api_server, namespace):
     ]
     async with scheduled(api_server, namespace, before=before, wrap=older(t.PodDisruptionBudget)) as c:
         assert True in enabled(c, "DefaultPreemption")
-        await c.pods(wanting())
+        await c.pods(pending_pod())
         assert await leaving(c, "a", "b") == {"a"}
     async with scheduled(api_server, namespace, before=before, wrap=older(t.PodDisruptionBudget)) as c:
         c.api.hidden.clear()
         await c.advance(60.0)
         await c.until(lambda: not c.scheduler.informers.missing)
         await c.settle()
-        await c.pods(wanting())
+        await c.pods(pending_pod())
         assert await leaving(c, "a", "b") == {"b"}

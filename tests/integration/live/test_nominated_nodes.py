@@ -9,14 +9,14 @@ from support.api.tampered_api import Held, Tampered, raising
 from support.live.http_scheduler import scheduled
 from support.plugins.answering_plugins import answering, configuration, profile
 from support.scheduling.attempts import asking, attempts, labelled, moves, on
-from support.scheduling.left_behind import nominated
-from support.scheduling.preempting import CLASSES, nodes, nominated_node, placed, pods, wanting
+from support.scheduling.failed_attempts import nominated
+from support.scheduling.preempting import CLASSES, nodes, nominated_node, pending_pod, placed, pods
 
 ZONE = "topology.kubernetes.io/zone"
 
 
 def nominated_pod(name="web", node_name="n1", **more):
-    return {**wanting(name, **more), "status": {"nominatedNodeName": node_name}}
+    return {**pending_pod(name, **more), "status": {"nominatedNodeName": node_name}}
 
 
 def spec_of(made, **spec):
@@ -151,7 +151,7 @@ async def test_a_nomination_keeps_others_away(api_server, namespace):
 
 def large(name="web", priority="more"):
     """A pod that no node can take, so that nominations are a matter of its status."""
-    return wanting(name, "64", priority)
+    return pending_pod(name, "64", priority)
 
 
 def in_mind(c, name="web"):
@@ -234,7 +234,7 @@ async def test_a_nomination_that_the_api_does_not_learn_of_stays_in_mind(api_ser
             return await (failing(call, go_on) if call.name == "web" else go_on())
 
         c.api.instead["patch"] = not_for_web
-        await c.pods(wanting())
+        await c.pods(pending_pod())
         assert in_mind(c) == "n1"
         assert (await c.pod("web"))["status"].get("nominatedNodeName", "") == ""
         await c.objects.patch("pods", "web", {"metadata": {"labels": {"x": "y"}}})

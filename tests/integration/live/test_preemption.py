@@ -10,8 +10,8 @@ from support.api.tampered_api import Held, Tampered, raising
 from support.live.http_scheduler import scheduled
 from support.plugins.answering_plugins import answering, configuration, profile
 from support.scheduling.attempts import asking, attempts, moves, sized
-from support.scheduling.left_behind import is_now, written
-from support.scheduling.preempting import CLASSES, leaving, nodes, nominated_node, placed, pods, wanting
+from support.scheduling.failed_attempts import condition_time, is_now
+from support.scheduling.preempting import CLASSES, leaving, nodes, nominated_node, pending_pod, placed, pods
 
 NO_CLAIMS = "no new claims to deallocate, preemption: "
 TERMINATING = "not eligible due to a terminating pod on the nominated node."
@@ -36,7 +36,7 @@ async def message(c, name="web"):
 async def test_what_becomes_of_a_victim(api_server, namespace):
     async with running(api_server, namespace, *pods(placed("victim"))) as c:
         before = c.objects.made("pods", "victim")
-        await c.pods(wanting())
+        await c.pods(pending_pod())
         preemptor = c.objects.made("pods", "web")["metadata"]
 
         assert await c.condition("victim", "DisruptionTarget") == {
@@ -46,7 +46,7 @@ async def test_what_becomes_of_a_victim(api_server, namespace):
             "message": "default-scheduler: preempting to accommodate a higher priority pod",
             "observedGeneration": before["metadata"]["generation"],
             "lastProbeTime": None,
-            "lastTransitionTime": written(c),
+            "lastTransitionTime": condition_time(c),
         }
         found = await c.pod("victim")
         # The victim's own grace period counts.
@@ -71,7 +71,7 @@ async def test_what_becomes_of_a_victim(api_server, namespace):
 async def test_what_becomes_of_the_preemptor(api_server, namespace):
     """It waits, nominated its node, until the victim is really gone."""
     async with running(api_server, namespace, *pods(placed("victim"))) as c:
-        await c.pods(wanting())
+        await c.pods(pending_pod())
         condition = await c.condition("web")
         assert (condition["reason"], condition["status"]) == ("Unschedulable", "False")
         assert condition["message"] == "0/1 nodes are available: 1 Insufficient cpu."
@@ -96,7 +96,7 @@ async def test_what_becomes_of_the_preemptor(api_server, namespace):
 async def test_a_victim_without_grace_leaves_at_once(api_server, namespace):
     victim = placed("victim", terminationGracePeriodSeconds=0)
     async with running(api_server, namespace, *pods(victim)) as c:
-        await c.pods(wanting())
+        await c.pods(pending_pod())
         await c.until(lambda: c.node_of("web"))
         assert await leaving(c, "victim") == {"victim"}
 
@@ -105,7 +105,7 @@ async def test_victims_that_still_leave(api_server, namespace):
     """Nobody else is made to leave meanwhile, and the nomination stays."""
     more = [*nodes(node("n2")), *pods(placed("victim"), placed("other", node_name="n2", priority="some"))]
     async with running(api_server, namespace, *more) as c:
-        await c.pods(wanting())
+        await c.pods(pending_pod())
         assert await leaving(c, "victim", "other") == {"victim"}
         await c.nodes(tainted("n3"))
         assert len(attempts(c, "web")) == 2
@@ -120,7 +120,7 @@ async def test_a_nomination_that_cannot_be_kept_any_more(api_server, namespace):
     """The nominated node got a taint: the pod makes room elsewhere, whoever is still leaving there."""
     more = [*nodes(node("n2")), *pods(placed("victim"), placed("other", node_name="n2", priority="some"))]
     async with running(api_server, namespace, *more) as c:
-        await c.pods(wanting())
+        await c.pods(pending_pod())
         taint = {"key": "t", "effect": "NoSchedule"}
         await c.objects.patch("nodes", "n1", {"spec": {"taints": [taint]}})
         await c.settle()
@@ -135,7 +135,7 @@ async def test_somebody_who_leaves_anyway_is_no_victim(api_server, namespace):
     """The node is nominated, and nobody is told to leave who was told before."""
     async with running(api_server, namespace, *pods(placed("victim"))) as c:
         await c.objects.delete("pods", "victim", grace=None)
-        await c.pods(wanting())
+        await c.pods(pending_pod())
         assert await nominated_node(c) == "n1"
         assert c.api.verbs("victim") == []
         assert await c.events("victim") == []
@@ -149,7 +149,7 @@ async def test_somebody_who_leaves_anyway_is_no_victim(api_server, namespace):
 
 async def test_a_polite_pod_keeps_its_nomination(api_server, namespace):
     """preemptionPolicy Never: nobody leaves, and a nomination that is there is not touched."""
-    polite = {**wanting(priority="polite"), "status": {"nominatedNodeName": "n1"}}
+    polite = {**pending_pod(priority="polite"), "status": {"nominatedNodeName": "n1"}}
     async with running(api_server, namespace, *pods(placed("victim"), polite)) as c:
         text = f"0/1 nodes are available: 1 Insufficient cpu. {NO_CLAIMS}not eligible due to preemptionPolicy=Never."
         assert await message(c) == text
@@ -178,7 +178,7 @@ async def test_a_polite_pod_keeps_its_nomination(api_server, namespace):
 )
 async def test_no_candidates(api_server, namespace, there, cpu, tail):
     """Then an earlier nomination is taken back."""
-    web = {**wanting(cpu=cpu), "status": {"nominatedNodeName": "n1"}}
+    web = {**pending_pod(cpu=cpu), "status": {"nominatedNodeName": "n1"}}
     async with running(api_server, namespace, *nodes(tainted("n2")), *pods(*there, web)) as c:
         text = "0/2 nodes are available: 1 Insufficient cpu, 1 node(s) had untolerated taint(s)."
         assert await message(c) == f"{text} {NO_CLAIMS}0/2 nodes are available: {tail}"
@@ -196,7 +196,7 @@ def three_victims():
 async def test_the_last_victim_leaves_last(api_server, namespace):
     async with running(api_server, namespace, *three_victims()) as c:
         slow = c.api.instead["delete"] = _SlowFor("v0")
-        await c.objects.create("pods", wanting(cpu="4"))
+        await c.objects.create("pods", pending_pod(cpu="4"))
         await slow.waiting.wait()
         await c.until(lambda: len([call for call in c.api.calls if call.verb == "delete"]) == 2)
         # The least important of all is not touched before the others are through.
@@ -222,14 +222,14 @@ class _SlowFor(Held):
 async def test_nobody_leaves_in_vain(api_server, namespace):
     """Of those who could leave, the more important ones stay if that is enough."""
     async with running(api_server, namespace, *three_victims()) as c:
-        await c.pods(wanting(cpu="2"))
+        await c.pods(pending_pod(cpu="2"))
         assert await leaving(c, "v0", "v1", "v2") in ({"v1"}, {"v2"})
         assert c.api.verbs("v0") == []
 
 
 async def test_the_pod_is_tried_with_each_victim_that_is_gone(api_server, namespace):
     async with running(api_server, namespace, *three_victims()) as c:
-        await c.pods(wanting(cpu="4"))
+        await c.pods(pending_pod(cpu="4"))
         await c.objects.delete("pods", "v0")
         await c.settle()
         assert await message(c) == f"0/1 nodes are available: 1 Insufficient cpu. {NO_CLAIMS}{TERMINATING}"
@@ -247,7 +247,7 @@ async def test_the_gate(api_server, namespace):
     """A pod whose victims are still to be told is not tried; after that, only pods that leave open its gate."""
     async with running(api_server, namespace, *pods(placed("victim"))) as c:
         held = c.api.instead["delete"] = Held()
-        await c.objects.create("pods", wanting())
+        await c.objects.create("pods", pending_pod())
         await held.waiting.wait()
         await c.objects.create("nodes", node("n2"))
         await c.until(lambda: c.queued("web").gating_plugin == "DefaultPreemption")
@@ -266,7 +266,7 @@ async def test_the_gate(api_server, namespace):
 
 async def test_the_gate_is_open_once_the_victims_are_told(api_server, namespace):
     async with running(api_server, namespace, *pods(placed("victim"))) as c:
-        await c.pods(wanting())
+        await c.pods(pending_pod())
         await c.nodes(node("n2"))
         # It was nominated n1, but n2 is free now.
         assert await c.node_of("web") == "n2"
@@ -277,7 +277,7 @@ async def test_a_deletion_that_fails(api_server, namespace):
     """The pod is tried again at once, and makes room again."""
     async with running(api_server, namespace, *pods(placed("victim"))) as c:
         c.api.instead["delete"] = raising(Forbidden("not today"), times=1)
-        await c.pods(wanting())
+        await c.pods(pending_pod())
         assert moves(c, "web")[-2:] == [("active", "ForceActivate"), ("unschedulable", "ScheduleAttemptFailure")]
         assert len(attempts(c, "web")) == 2
         assert c.api.verbs("victim").count("delete") == 2
@@ -298,7 +298,7 @@ async def test_a_failure_spares_the_last_victim(api_server, namespace):
             return await go_on()
 
         c.api.instead["delete"] = first_fails
-        await c.pods(wanting(cpu="4"))
+        await c.pods(pending_pod(cpu="4"))
         first, other, *_ = [call.name for call in c.api.calls if call.verb == "delete"]
         assert {first, other} in ({"v0", "v1"}, {"v0", "v2"})
         # The pod goes on when it hears that the other one leaves, or at the latest when that one has left.
@@ -313,7 +313,7 @@ async def test_a_failure_spares_the_last_victim(api_server, namespace):
 async def test_a_condition_that_cannot_be_written_spares_the_victim(api_server, namespace):
     async with running(api_server, namespace, *pods(placed("victim"))) as c:
         c.api.instead["patch"] = _failing_for("victim", Forbidden("not today"))
-        await c.pods(wanting())
+        await c.pods(pending_pod())
         assert c.api.verbs("victim")[:3] == ["patch", "patch", "delete"]
         assert len(attempts(c, "web")) == 2
         assert await leaving(c, "victim") == {"victim"}
@@ -337,7 +337,7 @@ async def test_a_victim_that_is_gone_already(api_server, namespace):
             return await go_on()
 
         c.api.instead["delete"] = late
-        await c.pods(wanting())
+        await c.pods(pending_pod())
         await c.until(lambda: c.node_of("web"))
         assert await c.events("victim") == []
 
@@ -349,10 +349,10 @@ async def test_lesser_nominations_are_taken_back(api_server, namespace):
     big = nodes(sized(node("n2"), cpu="8"))
     there = pods(placed("first", node_name="n2"), placed("second", node_name="n2", priority="some"))
     async with running(api_server, namespace, *big, *there, *pods(placed("rest", "4", priority="most"))) as c:
-        await c.pods(wanting("lesser", "4", "more"))
+        await c.pods(pending_pod("lesser", "4", "more"))
         assert await nominated_node(c, "lesser") == "n2"
         assert await leaving(c, "first", "second") == {"first"}
-        await c.pods(wanting("web", "7"))
+        await c.pods(pending_pod("web", "7"))
         assert await leaving(c, "first", "second") == {"first", "second"}
         assert await nominated_node(c, "web") == "n2"
         assert await nominated_node(c, "lesser") == ""
@@ -370,8 +370,8 @@ async def test_equal_nominations_stay(api_server, namespace):
     """And leave no room: the second preemptor makes its own."""
     there = pods(placed("first", "2"), placed("second", "2"))
     async with running(api_server, namespace, *there) as c:
-        await c.pods(wanting("one", "2"))
-        await c.pods(wanting("two", "2"))
+        await c.pods(pending_pod("one", "2"))
+        await c.pods(pending_pod("two", "2"))
         assert await leaving(c, "first", "second") == {"first", "second"}
         assert await nominated_node(c, "one") == await nominated_node(c, "two") == "n1"
         assert {"status": {"nominatedNodeName": None}} not in c.api.status_patches("one")
@@ -387,7 +387,7 @@ async def test_equal_nominations_stay(api_server, namespace):
 async def test_the_preemptors_scheduler_is_named(api_server, namespace):
     config = configuration(profile("first"), profile("second"))
     async with running(api_server, namespace, *pods(placed("victim")), config=config) as c:
-        await c.pods(wanting(schedulerName="second"))
+        await c.pods(pending_pod(schedulerName="second"))
         condition = await c.condition("victim", "DisruptionTarget")
         assert condition["message"] == "second: preempting to accommodate a higher priority pod"
         (event,) = await c.events("victim")
@@ -397,7 +397,7 @@ async def test_the_preemptors_scheduler_is_named(api_server, namespace):
 async def test_a_profile_without_preemption(api_server, namespace):
     """There is no suffix, and a nomination is taken back."""
     config = configuration(profile(without={"postFilter": ["*"]}))
-    web = {**wanting(), "status": {"nominatedNodeName": "n1"}}
+    web = {**pending_pod(), "status": {"nominatedNodeName": "n1"}}
     async with running(api_server, namespace, *pods(placed("victim"), web), config=config) as c:
         assert await message(c) == "0/1 nodes are available: 1 Insufficient cpu."
         assert await nominated_node(c) == ""
@@ -408,7 +408,7 @@ async def test_a_plugin_behind_preemption_is_not_asked_when_it_helps(api_server,
     a = answering("A")
     config = configuration(profile(postFilter=[a]))
     async with running(api_server, namespace, *pods(placed("victim")), config=config, plugins=[a]) as c:
-        await c.pods(wanting())
+        await c.pods(pending_pod())
         assert "A.post_filter" not in a.log
         await c.pods(asking(pod("other"), cpu="3"))
         assert "A.post_filter" in a.log

@@ -6,7 +6,7 @@ from support.api.manifests import budget, node
 from support.live.http_scheduler import scheduled
 from support.plugins.answering_plugins import configuration, profile
 from support.scheduling.attempts import labelled, sized
-from support.scheduling.preempting import CLASSES, leaving, nodes, nominated_node, placed, pods, wanting
+from support.scheduling.preempting import CLASSES, leaving, nodes, nominated_node, pending_pod, placed, pods
 
 EARLY, LATE, LATEST = (f"2026-01-0{day}T00:00:00Z" for day in (1, 2, 3))
 TWO = [*CLASSES, *nodes(node("n1"), node("n2"))]
@@ -39,7 +39,7 @@ async def preempted(server, namespace, before, budgets=(), web=None, everybody=(
             name = made["metadata"]["name"]
             await c.objects.patch("poddisruptionbudgets", name, {"status": status}, subresource="status")
         await c.settle()
-        await c.pods(web or wanting())
+        await c.pods(web or pending_pod())
         return await nominated_node(c), await leaving(c, *everybody)
 
 
@@ -109,7 +109,7 @@ async def test_budgets(api_server, namespace, there, budgets, expected):
 async def test_on_one_node_who_is_guarded_stays(api_server, namespace):
     """Even if it is the less important one."""
     before = [*CLASSES, *nodes(node("n1")), *pods(guarded("a", "2"), placed("b", "2", priority="some"))]
-    web = wanting(cpu="2")
+    web = pending_pod(cpu="2")
     assert await preempted(api_server, namespace, before, [allowing(0)], web, "ab") == ("n1", {"b"})
 
 
@@ -158,7 +158,7 @@ CHOICES = [
 async def test_nodes(api_server, namespace, there, expected):
     everybody = [p["metadata"]["name"] for p in there]
     for before in (there, there[::-1]):
-        found = await preempted(api_server, namespace, [*TWO, *pods(*before)], web=wanting(), everybody=everybody)
+        found = await preempted(api_server, namespace, [*TWO, *pods(*before)], web=pending_pod(), everybody=everybody)
         assert found == expected
 
 
@@ -176,7 +176,7 @@ VICTIMS = [
 async def test_victims(api_server, namespace, there, cpu, expected):
     before = [*CLASSES, *nodes(node("n1")), *pods(*there)]
     everybody = [p["metadata"]["name"] for p in there]
-    found = await preempted(api_server, namespace, before, web=wanting(cpu=cpu), everybody=everybody)
+    found = await preempted(api_server, namespace, before, web=pending_pod(cpu=cpu), everybody=everybody)
     assert found == ("n1", expected)
 
 
@@ -184,11 +184,11 @@ async def test_room_that_is_nominated_is_no_room(api_server, namespace):
     """A node that was made free for one pod is not the next one's."""
     before = [*TWO, *pods(placed("a"), placed("b", node_name="n2", priority="some"))]
     async with scheduled(api_server, namespace, before=before) as c:
-        await c.pods(wanting("first"))
-        await c.pods(wanting("second"))
+        await c.pods(pending_pod("first"))
+        await c.pods(pending_pod("second"))
         assert (await nominated_node(c, "first"), await nominated_node(c, "second")) == ("n1", "n2")
         assert await leaving(c, "a", "b") == {"a", "b"}
-        await c.pods(wanting("third"))
+        await c.pods(pending_pod("third"))
         assert await nominated_node(c, "third") == ""
         for name in "ab":
             await c.objects.delete("pods", name)
@@ -204,7 +204,7 @@ async def test_only_some_nodes_are_tried(api_server, namespace):
     small = [node(f"n{i}") for i in range(1, 6)]
     there = [placed(f"v{i}", node_name=f"n{i}") for i in range(1, 6)]
     async with scheduled(api_server, namespace, config=config, before=[*CLASSES, *nodes(*small), *pods(*there)]) as c:
-        await c.pods(wanting())
+        await c.pods(pending_pod())
         names = [f"v{i}" for i in range(1, 6)]
         chosen = await nominated_node(c)
         assert await leaving(c, *names) == {f"v{chosen[1:]}"}

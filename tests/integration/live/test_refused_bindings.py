@@ -12,7 +12,7 @@ from support.api.manifests import node, pod
 from support.api.tampered_api import Held, Tampered, raising
 from support.live.http_scheduler import scheduled
 from support.plugins.answering_plugins import answering, configuration, profile
-from support.scheduling.left_behind import check, failed, nominated, nothing_under_way
+from support.scheduling.failed_attempts import check, failed, nominated, nothing_in_flight
 
 WAIT = Status(Code.Wait)
 TRIED = 'running Bind plugin "DefaultBinder": '
@@ -38,7 +38,7 @@ async def test_a_binding_that_fails_is_tried_again(api_server, namespace, error)
 
     async with scheduled(api_server, namespace, config=config, before=before, wrap=wrap) as c:
         await check(c, "web", c.objects.made("pods", "web"), failed(f"{TRIED}{error}"))
-        assert nothing_under_way(c)
+        assert nothing_in_flight(c)
         await c.advance(1.0)
         # In the second of its expiry it still backs off.
         assert c.place("web") == "ERROR_BACKOFF"
@@ -61,7 +61,7 @@ async def test_a_pod_that_somebody_else_binds_meanwhile(api_server, namespace):
         await c.pods(pod("web"))
         (placed,) = c.scheduler.state.placed_pods()
         assert (placed.node_name, c.place("web")) == ("n2", "")
-        assert nothing_under_way(c)
+        assert nothing_in_flight(c)
         (event,) = await c.events("web")
         text = 'Operation cannot be fulfilled on pods/binding "web": pod web is already assigned to node "n2"'
         assert (event["reason"], event["note"]) == ("FailedScheduling", TRIED + text)
@@ -82,7 +82,7 @@ async def test_a_pod_that_is_gone(api_server, namespace):
         await c.pods(pod("web"))
         assert c.place("web") == ""
         assert not c.scheduler.state.placed_pods()
-        assert nothing_under_way(c)
+        assert nothing_in_flight(c)
         (event,) = await c.events("web")
         assert (event["reason"], event["note"]) == ("FailedScheduling", f'{TRIED}pods "web" not found')
         assert c.api.status_patches("web") == []
@@ -101,7 +101,7 @@ async def test_a_binding_that_worked_although_its_answer_was_lost(api_server, na
         await c.pods(pod("web"))
         (placed,) = c.scheduler.state.placed_pods()
         assert (placed.node_name, c.place("web")) == ("n1", "")
-        assert nothing_under_way(c)
+        assert nothing_in_flight(c)
         assert [e["reason"] for e in await c.events("web")] == ["FailedScheduling"]
         assert (await c.condition("web"))["status"] == "True"
         await c.advance(30.0)
@@ -116,7 +116,7 @@ async def test_a_binding_that_worked_is_heard_of_late(api_server, namespace):
         await c.pods(pod("web"))
         (placed,) = c.scheduler.state.placed_pods()
         assert (placed.node_name, c.place("web")) == ("n1", "")
-        assert nothing_under_way(c)
+        assert nothing_in_flight(c)
         await c.advance(30.0)
         assert c.api.verbs("web").count("bind") == 1
 
@@ -224,7 +224,7 @@ async def test_order(api_server, namespace, points, answers, rejection):
         else:
             assert done == [("move", "web", "n1", []), requeue]
         assert log.count("A.unreserve") == 1
-        assert nothing_under_way(c)
+        assert nothing_in_flight(c)
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from support.api.manifests import node, pod
 from support.api.tampered_api import Held, Tampered
 from support.live.http_scheduler import scheduled
 from support.plugins.answering_plugins import answering, configuration, profile
-from support.scheduling.left_behind import nothing_under_way
+from support.scheduling.failed_attempts import nothing_in_flight
 
 WAIT = Status(Code.Wait)
 
@@ -27,7 +27,7 @@ async def test_a_pod_that_is_being_deleted(api_server, namespace):
         asked = len(a.log)
         await c.advance(2.0)
         assert c.place("web") == ""
-        assert nothing_under_way(c)
+        assert nothing_in_flight(c)
         assert len(a.log) == asked
         event = (await c.events("web"))[-1]
         assert event["note"] == f"skip schedule deleting pod: {namespace}/web"
@@ -83,7 +83,7 @@ async def test_a_pod_of_an_unknown_profile(api_server, namespace, caplog):
         found = await c.scheduler.frameworks["default-scheduler"].handle.api.get(Pod, "web", namespace=namespace)
         c.scheduler.queue.add(c.scheduler.state.pod_info(found))
         await c.settle()
-        assert nothing_under_way(c)
+        assert nothing_in_flight(c)
         assert c.place("web") == ""
         assert c.api.calls == []
         assert "profile not found for scheduler name" in caplog.text

@@ -11,7 +11,7 @@ from support.api.tampered_api import Held, Tampered, raising
 from support.live.http_scheduler import scheduled
 from support.plugins.answering_plugins import answering, configuration, profile
 from support.plugins.raised import in_short
-from support.scheduling.left_behind import nominated, nothing_under_way, written
+from support.scheduling.failed_attempts import condition_time, nominated, nothing_in_flight
 
 
 def refusing(api_server, namespace, *, before=(), wrap=Tampered, **answers):
@@ -38,7 +38,7 @@ async def again(c, name="web"):
 def full(c, message, **more):
     condition = {
         "lastProbeTime": None,
-        "lastTransitionTime": written(c),
+        "lastTransitionTime": condition_time(c),
         "message": message,
         "observedGeneration": 1,
         "reason": "Unschedulable",
@@ -73,7 +73,7 @@ async def test_the_same_again_sends_nothing(api_server, namespace):
 async def test_other_words_send_only_these(api_server, namespace):
     async with refusing(api_server, namespace) as c:
         await c.pods(pod("web"))
-        since = written(c)
+        since = condition_time(c)
         say(c, "not yet")
         await c.advance(3.0)
         await again(c)
@@ -236,4 +236,4 @@ async def test_what_an_attempt_had_to_say_does_not_come_after_the_binding(api_se
         assert c.api.verbs("web") == ["patch", "bind"]
         assert await c.node_of("web") == "n1"
         assert (await c.condition("web"))["status"] == "True"
-        assert nothing_under_way(c)
+        assert nothing_in_flight(c)

@@ -11,7 +11,7 @@ from support.api.manifests import node, pod
 from support.api.tampered_api import Tampered
 from support.live.http_scheduler import scheduled
 from support.plugins.answering_plugins import answering, configuration, profile
-from support.scheduling.left_behind import is_now
+from support.scheduling.failed_attempts import is_now
 
 UUID = r"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}"
 

@@ -9,7 +9,7 @@ from support.api.manifests import node, pod
 from support.api.tampered_api import Held, Tampered, raising
 from support.live.http_scheduler import scheduled
 from support.plugins.answering_plugins import answering, configuration, profile
-from support.scheduling.left_behind import check, nothing_under_way, rejected
+from support.scheduling.failed_attempts import check, nothing_in_flight, rejected
 
 WAIT = Status(Code.Wait)
 
@@ -44,7 +44,7 @@ async def test_a_pod_that_is_allowed_is_bound(api_server, namespace):
         the_pod(c).allow("A")
         await c.settle()
         assert await c.node_of("web") == "n1"
-        assert nothing_under_way(c)
+        assert nothing_in_flight(c)
         # Where it goes was said when the wait began, and nothing after.
         assert c.api.status_patches("web") == [{"status": {"nominatedNodeName": "n1"}}]
         assert [e["reason"] for e in await c.events("web")] == ["Scheduled"]
@@ -65,7 +65,7 @@ async def test_a_pod_that_is_rejected(api_server, namespace):
         expected = rejected("0/1 nodes are available: 1 not today.", "A", announced=True)
         await check(c, "web", c.objects.made("pods", "web"), expected)
         assert log == ["A.reserve", "A.permit", "A.unreserve"]
-        assert nothing_under_way(c)
+        assert nothing_in_flight(c)
         assert c.api.status_patches("web")[1]["status"]["nominatedNodeName"] is None
 
 
@@ -91,7 +91,7 @@ async def test_a_pod_whose_time_is_up(api_server, namespace, seconds, shown):
         assert c.place("web") == "UNSCHEDULABLE"
         assert c.queued("web").unschedulable_plugins == {"A"}
         assert (await c.pod("web"))["status"].get("nominatedNodeName") is None
-        assert nothing_under_way(c)
+        assert nothing_in_flight(c)
 
 
 async def test_all_plugins_must_allow_it(api_server, namespace):
@@ -148,7 +148,7 @@ async def test_deletion_while_waiting(api_server, namespace):
         await c.objects.delete("pods", "web")
         await c.settle()
         assert c.place("web") == ""
-        assert nothing_under_way(c)
+        assert nothing_in_flight(c)
         assert not c.scheduler.state.placed_pods()
         (event,) = await c.events("web")
         assert (event["reason"], event["note"]) == ("FailedScheduling", "0/1 nodes are available: 1 removed.")
@@ -167,7 +167,7 @@ async def test_a_deletion_that_takes_long(api_server, namespace):
         await c.objects.delete("pods", "web")
         await c.settle()
         assert (c.place("web"), c.queued("web").unschedulable_plugins) == ("UNSCHEDULABLE", {""})
-        assert nothing_under_way(c)
+        assert nothing_in_flight(c)
         await c.advance(20.0)
         assert [e["note"] for e in await c.events("web")] == ["0/1 nodes are available: 1 removed."]
         await c.objects.patch("pods", "web", {"metadata": {"finalizers": None}})
@@ -206,7 +206,7 @@ async def test_a_preflight_that_fails_ends_the_wait(api_server, namespace):
         await c.pods(pod("web"))
         assert c.place("web") == "ERROR_BACKOFF"
         assert (await c.condition("web"))["message"] == 'running PreBindPreFlight "A": bad'
-        assert nothing_under_way(c)
+        assert nothing_in_flight(c)
         assert c.api.status_patches("web")[0]["status"].keys() == {"conditions"}
 
 
@@ -233,4 +233,4 @@ async def test_it_may_be_decided_before_the_api_was_told(api_server, namespace):
         held.let_go()
         await c.settle()
         assert c.api.verbs("web") == ["patch", "bind"]
-        assert nothing_under_way(c)
+        assert nothing_in_flight(c)

@@ -106,6 +106,6 @@ class FaultyApi:
             raise Unreachable("the test cut the line")
 
 
-async def yields(rounds):
+async def yield_control(rounds):
     for _ in range(rounds):
         await asyncio.sleep(0)

@@ -7,7 +7,7 @@ import pytest
 AXE = Path(__file__).parents[3] / "page" / "node_modules" / "axe-core" / "axe.min.js"
 
 
-def findings(page):
+def violations(page):
     """What it finds, each in a line; to be called in a tab that is opened with `bypass_csp=True`."""
     if not AXE.exists():
         pytest.skip("axe-core is not installed: `make page` installs it")

@@ -114,5 +114,5 @@ def pods_arriving(cluster, every=0.02):
         thread.join(30)
 
 
-def told(what, gap):
+def report_gap(what, gap):
     print(f"\n{what}: {gap:.2f} s without a binding, {gap / DURATION:.2f} lease periods")

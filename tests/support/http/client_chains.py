@@ -5,10 +5,11 @@ from __future__ import annotations
 import datetime
 from dataclasses import dataclass
 from itertools import count
+from math import gcd
 
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from stowplan.timing.manual_time import START
@@ -24,7 +25,7 @@ _SERIALS = count(1000)
 @dataclass(frozen=True)
 class Issued:
     certificate: x509.Certificate
-    key: ec.EllipticCurvePrivateKey
+    key: ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey
 
     @property
     def der(self):
@@ -87,7 +88,17 @@ def client(issuer, name="alice", groups=(), **options):
     return issue(subject, issuer, **{"ca": False, "usages": [CLIENT_AUTH], **options})
 
 
-class Believed:
+def key_with_a_long_exponent():
+    """A key for RSA whose public exponent is as long as its modulus, so that checking a signature takes long."""
+    numbers = rsa.generate_private_key(65537, 2048).private_numbers()
+    order = (numbers.p - 1) * (numbers.q - 1)
+    exponent = next(e for e in range(order // 2 | 1, order, 2) if gcd(e, order) == 1)
+    d = pow(exponent, -1, order)
+    factors = numbers.p, numbers.q, d, rsa.rsa_crt_dmp1(d, numbers.p), rsa.rsa_crt_dmq1(d, numbers.q), numbers.iqmp
+    return rsa.RSAPrivateNumbers(*factors, rsa.RSAPublicNumbers(exponent, numbers.public_numbers.n)).private_key()
+
+
+class TrustedAuthorities:
     """Authorities that a test says."""
 
     def __init__(self, *authorities):

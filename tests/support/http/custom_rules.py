@@ -450,7 +450,7 @@ def definition(name, schema):
     }
 
 
-class Asking:
+class CaseRunner:
     """Puts the cases to an API server."""
 
     def __init__(self, target):

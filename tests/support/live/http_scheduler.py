@@ -81,7 +81,7 @@ class Objects:
         #: Kind -> the newest version that we made.
         self.versions = {}
         #: (kind, namespace, name) -> the version as of which an object is as the test wants it.
-        self.births = {}
+        self.created_versions = {}
         #: UID -> kind of what we deleted and were not told a version of.
         self.deleted = {}
 
@@ -109,7 +109,7 @@ class Objects:
         """Create one dict; what takes several steps is heard of when it is whole."""
         namespace = obj["metadata"].get("namespace") or self.namespace
         key = (obj["kind"], namespace if "{ns}" in PATHS[plural] else "", obj["metadata"].get("name", ""))
-        whole = self.births[key] = asyncio.get_running_loop().create_future()
+        whole = self.created_versions[key] = asyncio.get_running_loop().create_future()
         try:
             made = await self._create(plural, obj, namespace)
         except BaseException:
@@ -194,15 +194,15 @@ class Objects:
             await asyncio.sleep(0)
 
 
-class Heard:
+class TrackingApi:
     """An Api that notes how far each watch has been read, and keeps to itself what the test has not finished.
 
     What the scheduler does itself is heard of as well: `unheard` says of what it has not been yet.
     """
 
-    def __init__(self, api, births):
+    def __init__(self, api, created_versions):
         self._api = api
-        self._births = births
+        self._births = created_versions
         #: Kind -> the newest version that the scheduler made.
         self._written = {}
         #: UIDs of the pods that it had bound, or deleted, and of those that are told to be so.
@@ -247,7 +247,7 @@ class Heard:
         await self._api.delete(kind, name, uid=uid, **options)
         self._leaving.add(uid)
 
-    def unheard(self):
+    def unseen(self):
         behind = {kind: v for kind, v in self._written.items() if self.versions.get(kind, v) < v}
         bound, leaving = self._bound - self._seen_bound, self._leaving - self._seen_leaving
         return behind | dict.fromkeys(bound, "bound") | dict.fromkeys(leaving, "leaving")
@@ -275,7 +275,7 @@ class Heard:
 
 
 class Scheduled:
-    def __init__(self, server, objects, heard, api, scheduler, time, running):
+    def __init__(self, server, objects, tracking, api, scheduler, time, running):
         self.server = server
         #: What the scheduler takes for the API: what `wrap` made of it.
         self.api = api
@@ -283,7 +283,7 @@ class Scheduled:
         self.namespace = objects.namespace
         self.scheduler = scheduler
         self.time = time
-        self._heard = heard
+        self._tracking = tracking
         self._running = running
 
     # what a test does
@@ -357,8 +357,8 @@ class Scheduled:
             calm = calm + 1 if not self._waiting_for() and not self.scheduler.busy else 0
 
     def _waiting_for(self):
-        heard, gone = self._heard.versions, self._heard.deleted
-        waiting = self._heard.unheard()
+        heard, gone = self._tracking.versions, self._tracking.deleted
+        waiting = self._tracking.unseen()
         waiting |= {kind: v for kind, v in self.objects.versions.items() if kind in heard and heard[kind] < v}
         return waiting | {uid: kind for uid, kind in self.objects.deleted.items() if kind in heard and uid not in gone}
 
@@ -422,11 +422,11 @@ async def scheduled(
             await objects.create(plural, obj)
         connection = connect_from_flags(kubeconfig=str(server.kubeconfig))
         async with HttpApi.open(connection, client_settings=UNLIMITED, agent=AGENT) as http, AsyncExitStack() as stack:
-            heard = Heard(http, objects.births)
-            api = heard if wrap is None else wrap(heard)
+            tracking = TrackingApi(http, objects.created_versions)
+            api = tracking if wrap is None else wrap(tracking)
             async with asyncio.timeout(PATIENCE), run_in_background(_retried(time)):
                 parts = await stack.enter_async_context(opened(api, time, **options))
-            found = Scheduled(server, objects, heard, api, *parts)
+            found = Scheduled(server, objects, tracking, api, *parts)
             await found.settle()
             yield found
     finally:

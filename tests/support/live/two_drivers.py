@@ -27,12 +27,12 @@ from support.simulate.simulations import simulation
 
 START = 1024.0
 #: Turns of the event loop without a step of the engine after which nothing more happens at a moment.
-CALM = 20
+QUIET_TURNS = 20
 #: Label of a pod -> the requests about it that are refused, as often as the label says.
 REFUSED = {"refuse-bind": Bind, "refuse-patch": Patch, "refuse-delete": Delete}
 
 
-class Word:
+class PermitDecision:
     """Somebody lets a pod that waits on Permit go, or turns it away."""
 
     def __init__(self, pod, plugin, *, allow):
@@ -41,7 +41,7 @@ class Word:
     def __repr__(self):
         return f"{'allow' if self.allow else 'reject'} {self.pod}"
 
-    def say(self, engine):
+    def apply(self, engine):
         waiting = next((one for one in engine.waiting_pods if one.pod.pod.metadata.name == self.pod), None)
         if waiting is None:
             return
@@ -114,7 +114,7 @@ class Run:
 
     def __init__(self):
         #: After each thing that was done: what was to be seen of pods.
-        self.pictures = []
+        self.snapshots = []
         #: What the engine wanted done, but for being woken.
         self.effects = []
         #: What was refused to somebody outside.
@@ -126,10 +126,10 @@ class Run:
     def follows(self, effects, now):
         self.steps += 1
         if self.queue is None:
-            self.effects += [_told(effect, now) for effect in effects if not isinstance(effect.action, Wake)]
+            self.effects += [_comparable(effect, now) for effect in effects if not isinstance(effect.action, Wake)]
 
     def look(self, pods):
-        self.pictures.append({pod.metadata.name: _pictured(pod) for pod in pods})
+        self.snapshots.append({pod.metadata.name: _pod_state(pod) for pod in pods})
 
     def end(self, engine):
         self.queue = {key: (queued.place.name, queued.attempts) for key, queued in _queued(engine)}
@@ -139,13 +139,13 @@ def _queued(engine):
     return ((key, engine.queue.get(key)) for key in sorted(engine.state.pending) if engine.queue.get(key) is not None)
 
 
-def _told(effect, now):
+def _comparable(effect, now):
     """An effect, but for its number and for versions of objects: each API server counts writes of its own."""
     text = re.sub(r'"resourceVersion":"\d+",?|^{"number":\d+,', "", effect.encoded().decode())
     return f"{now - START:.9f} {text}"
 
 
-def _pictured(pod):
+def _pod_state(pod):
     """Where it is, or why it is pending."""
     return (
         pod.metadata.uid,
@@ -315,15 +315,15 @@ class _Settling:
 
     async def __call__(self):
         calm, steps = 0, self._run.steps
-        while calm < CALM or self._cluster.scheduler.engine.wants_turn:
+        while calm < QUIET_TURNS or self._cluster.scheduler.engine.wants_turn:
             await asyncio.sleep(0)
             calm = calm + 1 if steps == self._run.steps else 0
             steps = self._run.steps
 
 
 async def _do(outside, api, cluster, what, run):
-    if isinstance(what, Word):
-        what.say(cluster.scheduler.engine)
+    if isinstance(what, PermitDecision):
+        what.apply(cluster.scheduler.engine)
         return what
     if isinstance(what, Create):
         api.refusals.learn(what.obj)
@@ -384,8 +384,8 @@ def run_simulated(recorded, *, plugins, config, scale, seed, rest):
 
 
 def _repeat(time, engine, store, what, run):
-    if isinstance(what, Word):
-        what.say(engine)
+    if isinstance(what, PermitDecision):
+        what.apply(engine)
         return
     if isinstance(what, Create):
         store.refusals.learn(what.obj)

@@ -14,7 +14,7 @@ from stowplan.framework.runtime.binding import call_plugin
 from stowplan.framework.status import error
 from stowplan.framework.waiting_pods import PodsInPreBind, WaitingPods
 from stowplan.inspection.stories import NoStories
-from support.scheduling.kept_reports import KeptReports
+from support.scheduling.recording_reporter import RecordingReporter
 
 
 class _Calls(Bindings):
@@ -29,7 +29,7 @@ class _Calls(Bindings):
             waiting_pods=WaitingPods(now=lambda: 0.0),
             pods_in_pre_bind=PodsInPreBind(),
             stories=NoStories(),
-            reporter=KeptReports(self.problems),
+            reporter=RecordingReporter(self.problems),
         )
         # Something of the status is always under way, so that Bind does not follow PreBind.
         statuses = SimpleNamespace(withdraw=lambda uid, listener: True)

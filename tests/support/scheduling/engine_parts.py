@@ -6,7 +6,7 @@ from stowplan.engine.outbox import Outbox
 from stowplan.engine.parts import Parts
 from stowplan.framework.waiting_pods import PodsInPreBind, WaitingPods
 from stowplan.inspection.stories import Stories
-from support.scheduling.kept_reports import KeptReports
+from support.scheduling.recording_reporter import RecordingReporter
 
 
 def parts(*, reports=None, **given):
@@ -22,6 +22,6 @@ def parts(*, reports=None, **given):
         "pods_in_pre_bind": PodsInPreBind(),
         "leaving": LeavingPods(),
         "stories": Stories(now=now),
-        "reporter": KeptReports(reports),
+        "reporter": RecordingReporter(reports),
     }
     return Parts(**(made | given))

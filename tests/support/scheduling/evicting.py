@@ -23,7 +23,7 @@ from stowplan_cluster.apiserver.embedded import EmbeddedApi
 from support.api.embedded import Api as Cluster
 from support.api.embedded import pod as a_manifest
 from support.observing.metrics import scheduler_metrics
-from support.scheduling.kept_reports import KeptReports
+from support.scheduling.recording_reporter import RecordingReporter
 from support.scheduling.scripted_effects import as_outcome
 from support.scheduling.worlds import struct
 
@@ -172,7 +172,7 @@ class World:
             waiting_pods=self.waiting_pods,
             pods_in_pre_bind=self.pods_in_pre_bind,
             leaving=self.leaving,
-            reporter=KeptReports(self.reports),
+            reporter=RecordingReporter(self.reports),
             queue=None,
         )
         #: None: patches are asked of `calls`.
@@ -195,13 +195,13 @@ class World:
             self.cluster.patch(
                 "pods", "default", name, {"status": {"nominatedNodeName": nominated}}, subresource="status"
             )
-        self.hear()
+        self.deliver_changes()
         return self.info(name)
 
     def placed(self, *names, node="n1"):
         for name in names:
             self.cluster.create("pods", a_manifest(name, nodeName=node))
-        self.hear()
+        self.deliver_changes()
         return tuple(self.info(name) for name in names)
 
     def assumed(self, name, node="n1"):
@@ -214,7 +214,7 @@ class World:
 
     # What the scheduler knows
 
-    def hear(self):
+    def deliver_changes(self):
         """Let the scheduler hear all that has happened."""
         pods = {stored.uid: decode_json(stored.data, Pod) for stored in self.cluster.store.list("pods", "")}
         known = [info.uid for info in (*self.state.placed_pods(), *self.state.pending.values())]
@@ -259,25 +259,25 @@ class World:
     def problems(self):
         return [*self.evictions.problems(), *([] if self.statuses is None else self.statuses.problems())]
 
-    def let(self, call):
+    def complete(self, call):
         """Let a call through: its answer is a step."""
         call.answer(self.calls.carry_out(call))
         self.end_step()
 
-    def reach(self, *call):
+    def run_until(self, *call):
         """Go on until a call has been made."""
         self.end_step()
         while call not in self.calls.log:
             ready = self.calls.ready()
             assert ready, f"{call} was not made: {self.calls.log}"
-            self.let(ready[0])
+            self.complete(ready[0])
 
     def settle(self):
         """Go on until nothing is left to do but what is held, time included."""
         self.end_step()
         while True:
             while ready := self.calls.ready():
-                self.let(ready[0])
+                self.complete(ready[0])
             alarms = sorted(alarm.at for alarm in self.outbox.alarms)
             if not alarms:
                 return

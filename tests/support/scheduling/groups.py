@@ -30,7 +30,7 @@ def a_group(name="g", *, gang=None, topology=None, mode=None, priority=None):
 
 
 @contextmanager
-def undone_exactly():
+def check_exact_undo():
     """Compares the whole cluster before and after every trial, in each placement and around each wait."""
     opened, undone = PlacementTrial.open, PlacementTrial.undo
     before = {}

@@ -23,7 +23,7 @@ CLASSES = [
 ]
 
 
-def wanting(name="web", cpu="3", priority="most", **spec):
+def pending_pod(name="web", cpu="3", priority="most", **spec):
     """A pod that waits."""
     return asking(pod(name, priorityClassName=priority, **spec), cpu=cpu)
 

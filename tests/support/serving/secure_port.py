@@ -36,7 +36,7 @@ LOCAL = ServingSettings(bind_address="127.0.0.1", port=0, certificate=_pair())
 
 
 @dataclass
-class Door:
+class FakeAccess:
     """Lets everybody in but those with a wrong token, and to every path but the forbidden ones."""
 
     forbidden: tuple[str, ...] = ()
@@ -60,9 +60,11 @@ class Door:
 
 
 @asynccontextmanager
-async def secure_server(pages, *, settings=LOCAL, door=None, times=REAL_TIMES, listener=None, grace=5.0):
-    door = door or Door()
-    server = SecureServer(settings, pages=pages, authenticator=door, authorizer=door, times=times, listener=listener)
+async def secure_server(pages, *, settings=LOCAL, access=None, times=REAL_TIMES, listener=None, grace=5.0):
+    access = access or FakeAccess()
+    server = SecureServer(
+        settings, pages=pages, authenticator=access, authorizer=access, times=times, listener=listener
+    )
     await server.start()
     try:
         yield server

@@ -26,16 +26,16 @@ CONFIG = {
     "kind": "KubeSchedulerConfiguration",
     "profiles": [
         {"schedulerName": "default-scheduler"},
-        {"schedulerName": "hesitant", "plugins": {"multiPoint": {"enabled": [{"name": "Hesitates"}]}}},
+        {"schedulerName": "delaying", "plugins": {"multiPoint": {"enabled": [{"name": "Delaying"}]}}},
     ],
 }
 
 
-def hesitates(sleep):
+def delaying_plugin(sleep):
     """A plugin that makes pods wait on Permit and takes its time in PreBind, where their annotations say so."""
 
-    class Hesitates(PermitPlugin, PreBindPlugin, ShapeSigned):
-        name = "Hesitates"
+    class Delaying(PermitPlugin, PreBindPlugin, ShapeSigned):
+        name = "Delaying"
 
         def permit(self, state, pod, node_name):
             seconds = pod.pod.metadata.annotations.get(WAITS)
@@ -47,14 +47,14 @@ def hesitates(sleep):
         async def pre_bind(self, state, pod, node_name):
             await sleep(_seconds(pod))
 
-    return Hesitates
+    return Delaying
 
 
 def _seconds(pod):
     return float(pod.pod.metadata.annotations.get(PREPARES, 0))
 
 
-def first_objects():
+def initial_objects():
     classes = [
         {
             "apiVersion": "scheduling.k8s.io/v1",
@@ -171,7 +171,7 @@ class Changes:
         if chance() < 0.15:
             pod.scheduler(FOREIGN)
         elif chance() < 0.3:
-            pod.scheduler("hesitant")
+            pod.scheduler("delaying")
             if chance() < 0.5:
                 pod.annotations({WAITS: choice(("1", "5", "20"))})
             if chance() < 0.5:
@@ -257,9 +257,9 @@ class Changes:
             return False
         pod = self.random.choice(waiting)
         if self.random.random() < 0.7:
-            pod.allow("Hesitates")
+            pod.allow("Delaying")
         else:
-            pod.reject("Hesitates", "the test says no")
+            pod.reject("Delaying", "the test says no")
         return True
 
     # -- nodes

@@ -10,7 +10,7 @@ from stowplan.cluster.objects import STORED
 from stowplan.cluster.state import ClusterState
 from stowplan.queue.queued_pod import Place
 from support.scheduling.dump import dump
-from support.soak.changes import CONFIG, FOREIGN, HOST, ZONE, hesitates
+from support.soak.changes import CONFIG, FOREIGN, HOST, ZONE, delaying_plugin
 
 KEYS = (ZONE, HOST, "disk")
 FINISHED = ("Succeeded", "Failed")
@@ -159,9 +159,9 @@ def nothing_is_under_way(scheduler):
     assert scheduler.queue.counts()["active"] == scheduler.queue.counts()["backoff"] == 0
 
 
-def every_pod_is_bound_or_truthfully_pending(api, scheduler):
+def every_pod_is_bound_or_rightly_pending(api, scheduler):
     """Of the pods that are ours; what is pending fits nowhere, by the judgement of a scheduler that starts anew."""
-    cluster = stowplan.Cluster(structs(api), CONFIG, plugins=[hesitates(None)])
+    cluster = stowplan.Cluster(structs(api), CONFIG, plugins=[delaying_plugin(None)])
     pending = {}
     for pod in (stored.to_dict() for stored in api.store.list("pods", "")):
         ours = pod["spec"]["schedulerName"] != FOREIGN and pod["status"].get("phase") not in FINISHED
@@ -184,7 +184,7 @@ def every_pod_is_bound_or_truthfully_pending(api, scheduler):
     return len(pending)
 
 
-def nothing_was_left_untold(api, watcher):
+def every_outcome_is_reported(api, watcher):
     """Where no request fails, every outcome is in the API: conditions of those that wait, Events of the others."""
     for pod in (stored.to_dict() for stored in api.store.list("pods", "")):
         metadata = pod["metadata"]

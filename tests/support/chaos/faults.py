@@ -31,7 +31,7 @@ REFUSALS = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class Weather:
+class Faults:
     """What goes wrong; of nothing that is not named here."""
 
     #: Verb -> (share of requests, names of REFUSALS).
@@ -58,17 +58,17 @@ def refusing(share, *ways, verbs=EVERYTHING):
     return dict.fromkeys(verbs, (share, ways))
 
 
-FAIR = Weather(refuses={})
+NO_FAULTS = Faults(refuses={})
 
 
-class WeatherApi:
+class FaultInjectingApi:
     def __init__(self, api, random, time):
         self._api = api
         self._random = random
         self._time = time
         self._cut = asyncio.Event()
         self._cut_by = ""
-        self.weather = FAIR
+        self.faults = NO_FAULTS
         self.fates = Counter()
         #: UIDs of pods that nobody knew for a while whether they were bound.
         self.in_doubt = set()
@@ -92,20 +92,20 @@ class WeatherApi:
     # -- requests
 
     async def _request(self, verb, call):
-        weather, random = self.weather, self._random
-        if weather.slow:
-            await self._time.sleep(weather.slow / 2)
-        self._refuse(weather, verb)
+        faults, random = self.faults, self._random
+        if faults.slow:
+            await self._time.sleep(faults.slow / 2)
+        self._refuse(faults, verb)
         answer = await call()
-        if weather.slow:
-            await self._time.sleep(weather.slow / 2)
-        if verb in weather.losing and weather.loses and random.random() < weather.loses:
+        if faults.slow:
+            await self._time.sleep(faults.slow / 2)
+        if verb in faults.losing and faults.loses and random.random() < faults.loses:
             self.fates[f"{verb}: answer lost"] += 1
             raise OutcomeUnknown("the test lost the answer")
         return answer
 
-    def _refuse(self, weather, verb):
-        share, ways = weather.refuses.get(verb, (0.0, ()))
+    def _refuse(self, faults, verb):
+        share, ways = faults.refuses.get(verb, (0.0, ()))
         if share and self._random.random() < share:
             way = self._random.choice(ways)
             self.fates[f"{verb}: {way}"] += 1
@@ -138,7 +138,7 @@ class WeatherApi:
         return await self._request("get", lambda: self._api.get(*args, **options))
 
     async def list(self, kind, *, limit=0, **options):
-        limit = min(limit or self.weather.page, self.weather.page or limit)
+        limit = min(limit or self.faults.page, self.faults.page or limit)
         listing = await self._request("list", lambda: self._api.list(kind, limit=limit, **options))
         if not options.get("continue_"):
             self.unread = {key for key in self.unread if key[0] is not kind}
@@ -153,17 +153,17 @@ class WeatherApi:
     # -- watches
 
     async def watch(self, kind, **options):
-        if self.weather.slow:
-            await self._time.sleep(self.weather.slow)
-        self._refuse(self.weather, "watch")
+        if self.faults.slow:
+            await self._time.sleep(self.faults.slow)
+        self._refuse(self.faults, "watch")
         async with aclosing(self._api.watch(kind, **options)) as stream:
             while True:
-                while self.weather.silent:
+                while self.faults.silent:
                     await self._until_cut()
                 event = await self._next(stream)
                 if event is None:
                     return
-                if self.weather.silent:
+                if self.faults.silent:
                     # It was on its way.
                     await self._until_cut()
                 yield self._told(kind, event)
@@ -201,7 +201,7 @@ class WeatherApi:
         return WatchEvent("BAD", event.resource_version, bad=_bad(event.object))
 
     def _unreadable(self, kind, obj):
-        share = self.weather.unreadable
+        share = self.faults.unreadable
         if not share or self._random.random() >= share:
             return False
         self.fates["unreadable"] += 1

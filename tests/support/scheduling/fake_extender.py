@@ -3,7 +3,7 @@
 from stowplan.framework.extender import Extender, Filtered, Victims
 
 
-class Outside(Extender):
+class FakeExtender(Extender):
     """Asked with names of nodes, or of nodes with their victims.
 
     It answers a filter with the names that are left, or `{"kept": […], "failed": {…}, "unresolvable": {…}}`; a

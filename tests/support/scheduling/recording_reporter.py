@@ -3,7 +3,7 @@
 from stowplan.engine.reporter import Reporter
 
 
-class KeptReports(Reporter):
+class RecordingReporter(Reporter):
     def __init__(self, reports=None):
         """`reports`: a list to keep them in."""
         self.reports = [] if reports is None else reports

@@ -53,14 +53,14 @@ class Witness(Cluster):
                 while line := answer.readline():
                     event = json.loads(line)
                     if event["type"] == "ERROR":
-                        version = self._seen_at_once(path, see, nodes)
+                        version = self._relist(path, see, nodes)
                         break
                     see(event["type"], event["object"], nodes)
                     version = event["object"]["metadata"]["resourceVersion"]
             connection.close()
             time.sleep(0.02)
 
-    def _seen_at_once(self, path, see, nodes):
+    def _relist(self, path, see, nodes):
         """What happened while nobody could tell."""
         connection = self._connect(5)
         connection.request("GET", path, headers=self._headers)
@@ -95,19 +95,19 @@ class Witness(Cluster):
     def pending(self):
         return {name for name, node in self.nodes_of_pods().items() if not node}
 
-    def pending_as_last_heard(self):
+    def pending_by_watch(self):
         return set(self._created) - {name for _, name, _ in tuple(self.bound)}
 
     def condition(self, name):
         conditions = self.get(f"{PODS}/{name}").get("status", {}).get("conditions", [])
         return next((one for one in conditions if one["type"] == "PodScheduled"), None)
 
-    def start_over(self):
+    def reset(self):
         self.delete_all_pods()
         self._created.clear()
         self.bound.clear()
 
-    def all_are_bound_but(self, *waiting):
+    def check_all_bound_except(self, *waiting):
         """Each once, and what waits has been on no node."""
         assert not self.wrong
         names = [name for _, name, _ in self.bound]
@@ -128,25 +128,25 @@ def make_nodes(server, number):
         server.kubectl("patch", "node", name, "--type=merge", "-p", '{"spec":{"taints":null}}')
 
 
-def entries(scheduler):
+def log_entries(scheduler):
     """Of the log that are whole."""
     for line in scheduler.log.read_text(errors="replace").splitlines():
         with suppress(ValueError):
             yield json.loads(line)
 
 
-def views_agree(witness, scheduler):
+def dump_matches_cluster(witness, scheduler):
     """By what the program says of itself when it is asked by a signal: its nodes, their pods, and its queue."""
     witness.until(lambda: _view(scheduler) == _truth(witness), seconds=30)
 
 
 def _view(scheduler):
-    before = len(list(entries(scheduler)))
+    before = len(list(log_entries(scheduler)))
     scheduler.process.send_signal(signal.SIGUSR2)
     deadline = time.monotonic() + 20
     while True:
         assert time.monotonic() < deadline, "the dump does not come"
-        new = list(entries(scheduler))[before:]
+        new = list(log_entries(scheduler))[before:]
         if any(entry["msg"] == "Dump of scheduling queue" for entry in new):
             break
         time.sleep(0.05)
@@ -172,7 +172,7 @@ def _truth(witness):
     return nodes, queued, []
 
 
-def says_why_it_waits(witness, scheduler, name, why):
+def explains_pending(witness, scheduler, name, why):
     """In its condition and in its story."""
     condition = witness.until(lambda: witness.condition(name), seconds=30)
     assert (condition["status"], condition["reason"]) == ("False", "Unschedulable")

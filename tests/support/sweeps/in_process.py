@@ -3,7 +3,7 @@
 from concurrent.futures import ThreadPoolExecutor
 
 
-class Here:
+class InProcessWorkers:
     def __init__(self, number=None):
         pass
 

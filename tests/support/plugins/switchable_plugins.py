@@ -23,30 +23,30 @@ from stowplan.plugins import (
 )
 
 #: What plugins do that may refuse a pod: whether a pod is let through, refused, or met with an error.
-MOODS = ("yes", "no", "error")
+ANSWER_NAMES = ("yes", "no", "error")
 ANSWERS = {"yes": None, "no": unschedulable("no"), "error": error("broken")}
 
 
-class World:
+class PluginSwitches:
     """What the plugins go by, apart from a pod's labels."""
 
     def __init__(self):
         #: Labels of pods that are kept out of the queue.
-        self.closed = set()
+        self.closed_gates = set()
         self.reserve = self.permit = self.prepare = "yes"
         #: Whether pods that want to wait on Permit do.
-        self.patient = True
+        self.permit_waits = True
         #: Which nodes extenders leave: all, some or none.
         self.extenders_leave = "all"
 
-    def be_kind(self):
-        self.closed.clear()
+    def accept_everything(self):
+        self.closed_gates.clear()
         self.reserve = self.permit = self.prepare = "yes"
-        self.patient = False
+        self.permit_waits = False
         self.extenders_leave = "all"
 
 
-def plugins_of(world):
+def plugins_of(switches):
     """Plugins that gate, reserve, make wait and prepare; what a pod wants is in its labels."""
 
     class Woken(EnqueueExtensions):
@@ -57,21 +57,21 @@ def plugins_of(world):
         name = "Gate"
 
         def pre_enqueue(self, pod):
-            return unresolvable("closed") if world.closed & pod.labels.keys() else None
+            return unresolvable("closed") if switches.closed_gates & pod.labels.keys() else None
 
     class Doorman(Woken, ReservePlugin, PermitPlugin):
         name = "Doorman"
 
         def reserve(self, state, pod, node_name):
-            return ANSWERS[world.reserve]
+            return ANSWERS[switches.reserve]
 
         def unreserve(self, state, pod, node_name):
             pass
 
         def permit(self, state, pod, node_name):
-            if world.patient and "wait" in pod.labels:
+            if switches.permit_waits and "wait" in pod.labels:
                 return Status(Code.Wait), 5.0
-            return ANSWERS[world.permit], 0.0
+            return ANSWERS[switches.permit], 0.0
 
     class Preparer(Woken, PreBindPlugin):
         """In steps."""
@@ -92,7 +92,7 @@ def plugins_of(world):
             if "patch" in pod.labels:
                 body = {"metadata": {"annotations": {"prepared": node_name}}}
                 yield Patch(kind=Pod, namespace="default", name=pod.pod.metadata.name, body=body, type_="merge")
-            return ANSWERS[world.prepare]
+            return ANSWERS[switches.prepare]
 
     class Runner(Woken, PreBindPlugin, PostBindPlugin):
         """As coroutines, which let those go that wait on Permit, and have pending pods tried."""
@@ -105,7 +105,7 @@ def plugins_of(world):
         async def pre_bind(self, state, pod, node_name):
             for waiting in self.handle.waiting_pods:
                 waiting.allow("Doorman")
-            return ANSWERS[world.prepare]
+            return ANSWERS[switches.prepare]
 
         async def post_bind(self, state, pod, node_name):
             self.handle.activate(list(self.handle.cluster.pending.values()))

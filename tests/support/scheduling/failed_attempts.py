@@ -9,7 +9,7 @@ from support.plugins.raised import in_short
 
 
 @dataclass(frozen=True, kw_only=True)
-class Left:
+class ExpectedFailure:
     """What is left behind."""
 
     reason: str
@@ -25,7 +25,7 @@ class Left:
 
 
 def rejected(message, *plugins, pending=(), **more):
-    return Left(
+    return ExpectedFailure(
         reason="Unschedulable",
         message=message,
         place="UNSCHEDULABLE",
@@ -36,14 +36,14 @@ def rejected(message, *plugins, pending=(), **more):
 
 
 def failed(message, reason="SchedulerError", **more):
-    return Left(reason=reason, message=message, place="ERROR_BACKOFF", counts=(0, 1), **more)
+    return ExpectedFailure(reason=reason, message=message, place="ERROR_BACKOFF", counts=(0, 1), **more)
 
 
 def nominated(name="web", node_name="n9", **spec):
     return {**pod(name, **spec), "status": {"nominatedNodeName": node_name}}
 
 
-def written(cluster):
+def condition_time(cluster):
     """How conditions write the moment at which the scheduler's clock stands."""
     return datetime.fromtimestamp(cluster.scheduler.clock(), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
@@ -74,7 +74,7 @@ async def check(cluster, name, before, expected):
         "message": expected.message,
         "observedGeneration": metadata["generation"],
         "lastProbeTime": None,
-        "lastTransitionTime": written(cluster),
+        "lastTransitionTime": condition_time(cluster),
     }
     assert found["status"].get("nominatedNodeName", "") == expected.nominated
     assert cluster.scheduler.state.nominator.node_of(metadata["uid"]) == expected.nominated
@@ -106,7 +106,7 @@ async def check(cluster, name, before, expected):
     assert not event.get("related")
 
 
-def nothing_under_way(cluster):
+def nothing_in_flight(cluster):
     """Whether no attempt has left anything behind in memory: in flight, assumed, waiting, being prepared."""
     scheduler = cluster.scheduler
     assert not scheduler.queue.in_flight()
