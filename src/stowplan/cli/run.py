@@ -260,7 +260,7 @@ async def _schedule(
         async with (
             _watched(job.watched, scheduler),
             _answering(own, job, scheduler) as told,
-            event_loop.beside(others),
+            event_loop.run_in_background(others),
         ):
             ready = partial(_ready, scheduler, job.connection)
             await until_stopped(scheduler, stopped, on_ready=lambda: click.echo("\n".join([ready(), *told])))
@@ -274,7 +274,7 @@ async def _watched(file: WatchedFile | None, scheduler: Scheduler) -> AsyncItera
         yield
         return
     watch = watching(file, scheduler, count=lambda result: None, times=REAL_TIMES)
-    async with event_loop.beside(watch.run()):
+    async with event_loop.run_in_background(watch.run()):
         with on_hangup(watch):
             yield
 

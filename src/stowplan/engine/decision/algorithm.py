@@ -22,7 +22,7 @@ from stowplan.engine.evaluation.node_sums import NodeSums
 from stowplan.engine.evaluation.sampling import Found, Sampling
 from stowplan.engine.evaluation.scoring import INFEASIBLE
 from stowplan.framework.runtime.metrics import ended
-from stowplan.framework.status import Code, Status, declared_by_plugin
+from stowplan.framework.status import Code, Status, declares
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -177,7 +177,7 @@ class SchedulingAlgorithm:
         outcome = self.evaluation(framework, like.pod).stands(like.diagnosis, pods)
         plugins = {plugin.name: plugin for plugin in framework.post_filter}
         answers = [(plugins[name], result) for name, result in like.post_filter]
-        if outcome is None or not all(declared_by_plugin(lambda p=p, r=r: p.repeats(r, pods)) for p, r in answers):  # type: ignore[misc]
+        if outcome is None or not all(declares(lambda p=p, r=r: p.repeats(r, pods)) for p, r in answers):  # type: ignore[misc]
             return []
         for plugin, result in answers:
             plugin.repeated(result, pods)

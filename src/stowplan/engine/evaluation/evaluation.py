@@ -32,7 +32,7 @@ from stowplan.engine.evaluation.nominated_nodes import NominatedNodes
 from stowplan.engine.evaluation.object_watches import ObjectWatches
 from stowplan.engine.evaluation.scoring import Scoring
 from stowplan.framework.interface import Reads
-from stowplan.framework.status import Status, declared_by_plugin
+from stowplan.framework.status import Status, declares
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -237,7 +237,7 @@ class Evaluation:
         for plugin in self._framework.moving_pre_filters:
             counter = counters.get(plugin.name)
             if counter is None:
-                holds = declared_by_plugin(lambda plugin=plugin: all(plugin.skips(shape) for shape in shapes))  # type: ignore[misc]
+                holds = declares(lambda plugin=plugin: all(plugin.skips(shape) for shape in shapes))  # type: ignore[misc]
             else:
                 holds = counter.filter_holds(filtering.state, pod)
             if not holds:

@@ -20,7 +20,7 @@ import numpy as np
 from stowplan.cluster.hypothetical import HypotheticalNodes
 from stowplan.engine.evaluation.scoring import INFEASIBLE
 from stowplan.framework.interface import Reads
-from stowplan.framework.status import Status, declared_by_plugin
+from stowplan.framework.status import Status, declares
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
@@ -178,9 +178,7 @@ def affects_only_own_node(framework: Framework, state: CycleState, pod: PodInfo,
     counters = framework.pod_counters
     for plugin in framework.moving_pre_filters:
         counter = counters.get(plugin.name)
-        if counter is None and not declared_by_plugin(
-            lambda plugin=plugin: all(plugin.skips(shape) for shape in shapes)
-        ):  # type: ignore[misc]
+        if counter is None and not declares(lambda plugin=plugin: all(plugin.skips(shape) for shape in shapes)):  # type: ignore[misc]
             return False
     if any(plugin.name not in counters for plugin in framework.moving_pre_scores):
         return False
@@ -189,4 +187,4 @@ def affects_only_own_node(framework: Framework, state: CycleState, pod: PodInfo,
     scores = framework.active_scores(state)
     if any(plugin.reads in _OTHERWISE or (plugin.reads is _SUMS and plugin.normalizes) for plugin in scores):
         return False
-    return declared_by_plugin(lambda: all(counter.untouched_by(state, pod, shapes) for counter in counters.values()))
+    return declares(lambda: all(counter.untouched_by(state, pod, shapes) for counter in counters.values()))

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from stowplan.cluster.pod_info import group_key
 from stowplan.framework.runtime.binding import run_permit
-from stowplan.framework.status import Code, Status, declared_by_plugin
+from stowplan.framework.status import Code, Status, declares
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -103,9 +103,7 @@ def end_of_run(framework: Framework, pods: Sequence[PodInfo], first: int) -> int
 def reserves_nothing(framework: Framework, pods: Sequence[PodInfo]) -> bool:
     """Whether Reserve has nothing to do for any of these pods."""
     shapes = {pod.shape for pod in pods}
-    return declared_by_plugin(
-        lambda: all(plugin.reserves_nothing(shape) for plugin in framework.reserve for shape in shapes)
-    )
+    return declares(lambda: all(plugin.reserves_nothing(shape) for plugin in framework.reserve for shape in shapes))
 
 
 def quorum_of(framework: Framework, pod: PodInfo) -> int | None:
@@ -113,7 +111,7 @@ def quorum_of(framework: Framework, pod: PodInfo) -> int | None:
     found = 0
     for plugin in framework.permit:
         quorum: list[int | None] = []
-        if not declared_by_plugin(lambda plugin=plugin, quorum=quorum: quorum.append(plugin.quorum(pod)) is None):  # type: ignore[misc]
+        if not declares(lambda plugin=plugin, quorum=quorum: quorum.append(plugin.quorum(pod)) is None):  # type: ignore[misc]
             return None
         if quorum[0] is None or (quorum[0] and found):
             # With two plugins the status changes when the first one approves.
