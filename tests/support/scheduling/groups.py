@@ -31,7 +31,7 @@ def a_group(name="g", *, gang=None, topology=None, mode=None, priority=None):
 
 @contextmanager
 def check_exact_undo():
-    """Compares the whole cluster before and after every trial, in each placement and around each wait."""
+    """Checks that every trial restores the whole cluster exactly, in each placement and around each wait."""
     opened, undone = PlacementTrial.open, PlacementTrial.undo
     before = {}
 
