@@ -104,7 +104,13 @@ class Progress:
 
 @dataclass
 class SimulationResult:
-    """The results of a simulation."""
+    """The results of a simulation.
+
+    Examples:
+        >>> found = simulate_scenario("tuning/batch.yaml", decisions=False)
+        >>> len(found.series) > 10
+        True
+    """
 
     summary: SummaryRecord
     series: list[SampleRow]
@@ -142,6 +148,14 @@ def simulate_scenario(
     `config` and `seed` override the scenario's; `plugins` are classes in addition to its own. With `folder`, rows are
     written there continuously; otherwise they are kept, unless `decisions` is False. `progress` is called periodically,
     and may `stop` the simulation.
+
+    Examples:
+        >>> job = a_pod("job").requests(cpu="2").obj()
+        >>> batch = {"name": "batch", "manifest": job, "rate": "1/m", "lifetime": "30m"}
+        >>> nodes = {"name": "general", "count": 2, "capacity": {"cpu": 8, "memory": "32Gi", "pods": 110}}
+        >>> found = simulate_scenario({"duration": "2h", "cluster": {"groups": [nodes]}, "workloads": [batch]})
+        >>> found.summary.arrived, found.summary.waits.longest > 60
+        (121, True)
     """
     simulation = Simulation(scenario, config=config, seed=seed, plugins=plugins)
     # Before results of an earlier run in the folder are deleted.

@@ -33,14 +33,19 @@ class WorkersError(RuntimeError):
 class Workers(Protocol):
     """A source of executors. A broken one is replaced by the next."""
 
-    def executor(self) -> AbstractContextManager[Executor]: ...
+    def executor(self) -> AbstractContextManager[Executor]:
+        """A new executor, closed at the end of the context."""
 
     def parallel(self, executor: Executor) -> int:
         """The number of concurrent tasks in one of these executors."""
 
 
 class Processes:
-    """Processes of this machine."""
+    """Processes of this machine.
+
+    Examples:
+        >>> tune_scenario("week.yaml", folder=Path("tuned"), workers=Processes(4))  # doctest: +SKIP
+    """
 
     def __init__(self, number: int | None = None) -> None:
         """`number` of None: one per core that this process may use."""
@@ -69,6 +74,9 @@ class Dask:
 
     When a worker dies, Dask runs its tasks elsewhere, and gives up those that kill several workers
     (`distributed.scheduler.allowed-failures`).
+
+    Examples:
+        >>> tune_scenario("week.yaml", folder=Path("tuned"), workers=Dask("tcp://scheduler:8786"))  # doctest: +SKIP
     """
 
     def __init__(self, address: str) -> None:

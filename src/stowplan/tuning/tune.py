@@ -55,7 +55,12 @@ _BASELINE = "baseline"
 
 @dataclass(kw_only=True)
 class TuningResult:
-    """The result of a search."""
+    """The result of a search.
+
+    Examples:
+        >>> load_config(found.configuration)  # doctest: +SKIP
+        <Configuration: profile default-scheduler>
+    """
 
     record: TuningRecord
     #: The best trial's complete configuration for kube-scheduler; None: no trial is done. `record.verdict` says whether
@@ -67,10 +72,15 @@ class TuningResult:
 
 @dataclass(frozen=True, kw_only=True)
 class Effort:
-    """The amount of simulation."""
+    """The amount of simulation.
+
+    Examples:
+        >>> Effort(trials=100, judged_seeds=8).share
+        0.6
+    """
 
     trials: int = 40
-    #: Share of the time that is used for the search.
+    #: The share of the time that is used for the search.
     share: float = 0.6
     #: Number of seeds per trial, and per evaluated configuration.
     seeds: int = 2
@@ -103,6 +113,13 @@ def tune_scenario(
 
     `config` is the baseline, instead of the scenario's own; `plugins` are MODULE:CLASS, so that workers can import
     them. Ctrl-C ends it early: finished trials are kept, and `resume` continues.
+
+    Needs the extra `tune`. In a script, call it below `if __name__ == "__main__":`, because trials run in processes.
+
+    Examples:
+        >>> found = tune_scenario("week.yaml", objective="cost", folder=Path("tuned"))  # doctest: +SKIP
+        >>> found.record.verdict, found.file  # doctest: +SKIP
+        ('better', PosixPath('tuned/tuned.yaml'))
     """
     effort = effort or Effort()
     setup = set_up(scenario, config=config, space=space, objective=objective, plugins=plugins, seed=seed)

@@ -31,6 +31,10 @@ def what_if(cluster: Cluster, *changes: Change, look: Look = _ignored) -> WhatIf
     """Compare the cluster with and without the changes, which are made in order.
 
     `look` gets the cluster before and after, each with pending pods scheduled; it must not keep any references.
+
+    Examples:
+        >>> what_if(cluster, AddNodes(1, "gpu-a1"), Taint("gpu-a1-like-1", "nvidia.com/gpu", effect="")).placed
+        {'ml/notebook': 'gpu-a1-like-1'}
     """
     homes = _homes(cluster)
     before = _side(cluster, (), look)
