@@ -13,7 +13,7 @@ import stowplan
 from stowplan.engine.decision.algorithm import SchedulingAlgorithm
 from stowplan.engine.evaluation import sampling
 from stowplan.engine.groups import equal_pods as equal_pods_module
-from stowplan.engine.groups.equal_pods import EqualPods, Together
+from stowplan.engine.groups.equal_pods import EqualPods, JointDecisions
 from stowplan.framework.interface import PermitPlugin, ReservePlugin
 from stowplan.framework.status import Code, Status, error
 from stowplan.testing import a_node, a_pod
@@ -173,7 +173,7 @@ def scheduled(cluster):
 
 
 def one_by_one(patch):
-    patch.setattr(EqualPods, "decided", lambda *_: Together())
+    patch.setattr(EqualPods, "decided", lambda *_: JointDecisions())
     patch.setattr(SchedulingAlgorithm, "refused", lambda *_, **__: [])
 
 

@@ -52,7 +52,7 @@ from stowplan.engine.inputs import (
 )
 from stowplan.engine.written_objects import LAST_APPLIED
 from stowplan.framework.requests import Done, Refused, Unknown
-from stowplan.framework.runtime.binding import PluginGaveUpError
+from stowplan.framework.runtime.binding import PluginCancelledItselfError
 from stowplan.framework.status import Code, Status, error, unschedulable
 from stowplan.in_tree.registry import in_tree_registry
 from stowplan.testing import a_node, a_pod
@@ -211,7 +211,7 @@ def described(problem):
         Conflict("it says no", code=418),
         Unreachable("no route"),
         DecodeError(field="spec.nodeName", message="expected a string"),
-        PluginGaveUpError(),
+        PluginCancelledItselfError(),
         RuntimeError("bug"),
     ],
     ids=repr,
