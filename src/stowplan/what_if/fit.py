@@ -43,13 +43,20 @@ def fit(
     kinds: Sequence[NodeKind] | None = None,
     claim_templates: Mapping[str, ResourceClaimSpec] = MappingProxyType({}),
 ) -> FitRecord:
-    """`replicas`: how many are wanted, at most 100,000; None: as many as fit.
+    """How many more copies of a pod fit, where, and what keeps the next one off.
+
+    `replicas`: how many are wanted, at most 100,000; None: as many as fit.
 
     `kinds` of nodes to add for those that do not fit; None: those of the cluster. Without `replicas`, a note says how
     many pods another node of each given kind would take.
 
     `claim_templates`: specs of ResourceClaimTemplates by `namespace/name`, in addition to those that pods of the
     cluster have claims from.
+
+    Examples:
+        >>> found = fit(cluster, "shop/web-7b748b6c55-b5rzm", replicas=20, kinds=[NodeKind("node-a1", price=0.2)])
+        >>> found.fits, found.per_node, found.limited_by[0].reason
+        (2, {'node-b2': 1, 'node-c1': 1}, 'Insufficient cpu')
     """
     check_replicas(replicas, MOST_REPLICAS)
     info = cluster.pod(pod)

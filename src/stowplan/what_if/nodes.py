@@ -138,7 +138,12 @@ def _slice_like(one: ResourceSlice, node_name: str) -> ResourceSlice:
 
 @dataclass(frozen=True)
 class NodeKind:
-    """A kind of node that can be added."""
+    """A kind of node that can be added.
+
+    Examples:
+        >>> NodeKind("node-a1", price=0.2).name
+        'node-a1'
+    """
 
     #: The name of an existing node, or a Node.
     like: str | Node

@@ -1,7 +1,7 @@
-"""Random small clusters with what pods can hang on: volumes, devices, preemption, profiles, gates, budgets, images, pod
-groups, extenders; in any combination.
+"""Random small clusters with everything that may affect a move: volumes, devices, preemption, profiles, gates, budgets,
+images, pod groups, extenders; in any combination.
 
-`a_cluster` draws one with a `random.Random`, so that a property test can take Hypothesis' own.
+`a_cluster` draws one with a `random.Random`, so that a property test can use Hypothesis'.
 """
 
 from collections import defaultdict
