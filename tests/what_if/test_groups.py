@@ -4,7 +4,7 @@ import pytest
 
 import stowplan
 from stowplan.testing import a_node, a_pod
-from stowplan.what_if import AddNodes, NodeKind, drain, fit_group, what_if
+from stowplan.what_if import AddNodes, NodeKind, drain, fit, fit_group, what_if
 
 GATES = {"GenericWorkload": True, "GangScheduling": True, "TopologyAwareWorkloadScheduling": True}
 RACK = "example.com/rack"
@@ -98,3 +98,13 @@ def test_pods_of_a_gang_that_are_named_together_are_placed_together():
     cluster = cluster_of(node("n1"), *members(2), group(2))
     assert [decision.node_name for decision in cluster.schedule(["t0"])] == [""]
     assert [decision.node_name for decision in cluster.schedule(["t1", "t0"])] == ["n1", "n1"]
+
+
+def test_copies_of_a_pod_of_a_gang_join_it_one_by_one():
+    found = fit(cluster_of(node("n1"), *members(2), group(2)), "t0")
+    assert found.fits == 0
+    assert found.notes == ("copies join pod group train one by one; podgroup/train counts whole groups",)
+    placed = members(2)
+    for pod in placed:
+        pod["spec"]["nodeName"] = "n1"
+    assert fit(cluster_of(node("n1"), node("n2"), *placed, group(2)), "t0").per_node == {"n2": 2}

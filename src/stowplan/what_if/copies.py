@@ -34,19 +34,19 @@ class Copies:
         self, cluster: Cluster, pod: Pod, claim_templates: Mapping[str, ResourceClaimSpec] = MappingProxyType({})
     ) -> None:
         self._cluster = cluster
-        self._pod = pod
+        self.pod = pod
         self._claim_templates = claim_templates
         self._made = 0
 
     def another(self) -> Pod:
         self._made += 1
-        fresh = copy_of(self._pod, f"{self._pod.metadata.name}-copy-{self._made}")
-        return with_own_claims(self._cluster, fresh, self._pod, self._claim_templates)
+        fresh = copy_of(self.pod, f"{self.pod.metadata.name}-copy-{self._made}")
+        return with_own_claims(self._cluster, fresh, self.pod, self._claim_templates)
 
     def place(self, most: int) -> PlacedCopies:
         placed = PlacedCopies([])
         # Pods of a group that are named together would be placed together.
-        limit = _BATCH if self._pod.spec.scheduling_group is None else 1
+        limit = _BATCH if self.pod.spec.scheduling_group is None else 1
         batch = 1
         while placed.rejected is None and len(placed.nodes) < most:
             for decision in self._tried(min(batch, most - len(placed.nodes))):

@@ -120,6 +120,10 @@ class _Found:
 def _answer(cluster: Cluster, copies: Copies, wanted: int | None) -> _Found:
     """Evaluate the cluster as it is, within the caller's transaction."""
     found = _Found()
+    group = copies.pod.spec.scheduling_group
+    if group is not None and cluster.engine.schedules_groups:
+        name = group.pod_group_name
+        found.notes.append(f"copies join pod group {name} one by one; podgroup/{name} counts whole groups")
     room = room_for(cluster, cluster.pod(copies.another()))
     found.independent = room is not None
     if room is None or (wanted is not None and int(room.copies.sum()) > wanted):

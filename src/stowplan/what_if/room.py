@@ -62,6 +62,9 @@ def room_for(cluster: Cluster, info: PodInfo) -> Room | None:
     evaluation, outcome = cluster.algorithm.filtered(framework, info)
     if outcome.error is not None or outcome.state is None:
         return None
+    if info.pod.spec.scheduling_group is not None and cluster.engine.schedules_groups:
+        # Whether one of a gang is placed depends on the others.
+        return None
     if cluster.state.nominator or not _independent(framework, outcome.state, info):
         return None
     copies = np.zeros(cluster.state.table.n, np.int64)
