@@ -1,6 +1,6 @@
-"""CEL rules of custom resources: every server says the same of the same definitions and objects.
+"""CEL rules of custom resources: every server has the same results for the same definitions and objects.
 
-`rules_of_custom_resources.json` has what kube-apiserver 1.36.2 says; a real server is held to it, too.
+`rules_of_custom_resources.json` has the results of kube-apiserver 1.36.2; a real server is checked against it, too.
 """
 
 import json

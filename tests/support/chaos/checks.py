@@ -1,4 +1,4 @@
-"""What must hold once the weather is fair again: in the API, in the scheduler, and between the two."""
+"""What must hold once faults have ended: in the API, in the scheduler, and between them."""
 
 import stowplan
 from support.soak.changes import CONFIG, FOREIGN, delaying_plugin
@@ -13,7 +13,7 @@ FINISHED = ("Succeeded", "Failed")
 
 
 def check_consistency(api, scheduler, watcher):
-    """No pod moved, was lost, or is said to be elsewhere; nobody waits who need not."""
+    """No pod moved, was lost, or is recorded on the wrong node; no pod is pending that fits."""
     assert watcher.wrong == []
     nothing_is_under_way(scheduler)
     equals_a_rebuild(api, scheduler.state)
@@ -22,7 +22,7 @@ def check_consistency(api, scheduler, watcher):
 
 
 def check_all_pods_accounted_for(api, scheduler):
-    """Each pod is on a node or in the queue, never both, never neither; gated ones are in it, too."""
+    """Each pod is either on a node or in the queue; gated pods are in the queue, too."""
     ours = [pod for pod in _pods(api) if pod["spec"]["schedulerName"] != FOREIGN]
     waiting = {pod["metadata"]["uid"] for pod in ours if not pod["spec"].get("nodeName")}
     placed = {pod["metadata"]["uid"] for pod in _pods(api) if pod["spec"].get("nodeName")}
@@ -31,7 +31,8 @@ def check_all_pods_accounted_for(api, scheduler):
 
 
 def check_pending_pods_are_explained(api, scheduler):
-    """Once everybody who waits has been tried again; return how many there are."""
+    """Once every pending pod has been tried again, its condition and its story say why it is pending; returns their
+    number."""
     cluster = stowplan.Cluster(structs(api), CONFIG, plugins=[delaying_plugin(None)])
     told = 0
     for pod in _pods(api):

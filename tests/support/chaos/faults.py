@@ -1,7 +1,7 @@
-"""An `Api` over which weather comes and goes: one named kind of trouble at a time, for as long as a test says so.
+"""An `Api` wrapper that injects one kind of fault at a time, for as long as a test says.
 
-Requests may be refused before they are carried out, or lose their answers after they were; watches may be cut, fall
-silent, forget what was, or say nonsense. Chance decides when, seeds decide chance, and time is the test's own.
+Requests may be refused before they are carried out, or lose their responses afterwards; watches may be cut, go silent,
+expire, or deliver garbage. Faults are random but seeded, and time is virtual.
 """
 
 import asyncio
@@ -25,32 +25,32 @@ REFUSALS = {
     "unreachable": lambda: Unreachable("the test cut the line"),
     "nonsense": lambda: Unreachable("the line is not a watch event: the test said nonsense"),
     "silent": lambda: StreamSilent("nothing came for so long"),
-    #: The request may have arrived; it did not.
+    #: The client cannot tell whether the request arrived; it did not.
     "lost": lambda: OutcomeUnknown("the test lost the request"),
 }
 
 
 @dataclass(frozen=True, kw_only=True)
 class Faults:
-    """What goes wrong; of nothing that is not named here."""
+    """The faults to inject; everything else works."""
 
     #: Verb -> (share of requests, names of REFUSALS).
     refuses: dict
-    #: Share of writes that are carried out while their answer is lost; for these verbs.
+    #: Share of writes that are carried out while their response is lost; for these verbs.
     loses: float = 0.0
     losing: tuple = WRITES
     #: Seconds that each request takes.
     slow: float = 0.0
-    #: Every so many seconds all watches end, in one of these ways.
+    #: All watches end at this interval, in one of these ways.
     cuts_every: float = 0.0
     cuts: tuple = ()
-    #: Watches go on and say nothing, until they are cut.
+    #: Watches stay open and deliver nothing until they are cut.
     silent: bool = False
-    #: Share of events, and of what lists hold, whose object cannot be read.
+    #: Share of objects in events and lists that cannot be decoded.
     unreadable: float = 0.0
-    #: Objects a page, at most.
+    #: Maximum number of objects per page.
     page: int = 0
-    #: Seconds by which wall clocks jump, forth and back, each time that watches are cut.
+    #: Seconds by which wall clocks jump, back and forth, each time that watches are cut.
     jumps: float = 0.0
 
 
@@ -70,17 +70,17 @@ class FaultInjectingApi:
         self._cut_by = ""
         self.faults = NO_FAULTS
         self.fates = Counter()
-        #: UIDs of pods that nobody knew for a while whether they were bound.
+        #: UIDs of pods whose binding had an unknown outcome.
         self.in_doubt = set()
         #: The UID of the pod that is being bound right now; "" between bindings.
         self.binding = ""
-        #: (kind, namespace, name) of what could not be read when it was last told of.
+        #: (kind, namespace, name) of objects whose last event could not be decoded.
         self.unread = set()
 
     def __getattr__(self, name):
         return getattr(self._api, name)
 
-    # -- what a test does
+    # -- called by tests
 
     def cut(self, how):
         """End all watches."""
@@ -164,7 +164,7 @@ class FaultInjectingApi:
                 if event is None:
                     return
                 if self.faults.silent:
-                    # It was on its way.
+                    # The event was already on its way.
                     await self._until_cut()
                 yield self._told(kind, event)
 

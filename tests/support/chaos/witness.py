@@ -1,6 +1,6 @@
-"""The real program on an API that a test troubles, and what both must agree upon at the end.
+"""kube-scheduler as a process on an API server with faults, and what both must agree on at the end.
 
-A `Witness` watches the server itself, past all trouble, and goes on watching when the server is started anew.
+A `Witness` watches the server directly, without faults, and goes on watching after the server is restarted.
 """
 
 import http.client
@@ -16,13 +16,13 @@ from support.chaos.outside_view import LEASES, PODS, Cluster
 from support.processes.scheduler_process import ADMIN
 
 NODES = "/api/v1/nodes"
-#: As the dump puts it.
+#: The format of the dump.
 _POD = re.compile(r"name: (\S+), namespace: \S+, uid: (\S+), phase: (\S*), nominated node: ")
 _BROKEN = (OSError, ssl.SSLError, ValueError, AttributeError, http.client.HTTPException)
 
 
 class Witness(Cluster):
-    """A `Cluster` that outlives its server."""
+    """A `Cluster` that keeps working while its server restarts."""
 
     def __enter__(self):
         for path, see in ((PODS, self._see_pod), (LEASES, self._see_lease)):
@@ -61,7 +61,7 @@ class Witness(Cluster):
             time.sleep(0.02)
 
     def _relist(self, path, see, nodes):
-        """What happened while nobody could tell."""
+        """List again after the watch has expired."""
         connection = self._connect(5)
         connection.request("GET", path, headers=self._headers)
         found = json.loads(connection.getresponse().read())
@@ -84,7 +84,7 @@ class Witness(Cluster):
             return False
 
     def touch(self, path):
-        """Change an object in nothing that matters."""
+        """Write an irrelevant annotation."""
         patch = json.dumps({"metadata": {"annotations": {"chaos": "touched"}}})
         headers = self._headers | {"Content-Type": "application/merge-patch+json"}
         self._connection.request("PATCH", path, patch, headers)
@@ -108,7 +108,7 @@ class Witness(Cluster):
         self.bound.clear()
 
     def check_all_bound_except(self, *waiting):
-        """Each once, and what waits has been on no node."""
+        """Each once; the pods that wait were never on a node."""
         assert not self.wrong
         names = [name for _, name, _ in self.bound]
         assert len(names) == len(set(names))
@@ -117,7 +117,7 @@ class Witness(Cluster):
 
 
 def make_nodes(server, number):
-    """On a server that has none, and where nobody takes a new node's taint away."""
+    """For a real server, where no controller removes the taint of a new node."""
     amounts = {"cpu": "64", "memory": "256Gi", "pods": "1000"}
     names = [f"n{i}" for i in range(number)]
     nodes = [{"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}} for name in names]
@@ -129,14 +129,14 @@ def make_nodes(server, number):
 
 
 def log_entries(scheduler):
-    """Of the log that are whole."""
+    """Complete entries of the log."""
     for line in scheduler.log.read_text(errors="replace").splitlines():
         with suppress(ValueError):
             yield json.loads(line)
 
 
 def dump_matches_cluster(witness, scheduler):
-    """By what the program says of itself when it is asked by a signal: its nodes, their pods, and its queue."""
+    """Compares the dump that the process logs on SIGUSR2 with the API: nodes, their pods, and the queue."""
     witness.until(lambda: _view(scheduler) == _truth(witness), seconds=30)
 
 
@@ -145,7 +145,7 @@ def _view(scheduler):
     scheduler.process.send_signal(signal.SIGUSR2)
     deadline = time.monotonic() + 20
     while True:
-        assert time.monotonic() < deadline, "the dump does not come"
+        assert time.monotonic() < deadline, "the dump was not logged"
         new = list(log_entries(scheduler))[before:]
         if any(entry["msg"] == "Dump of scheduling queue" for entry in new):
             break
@@ -173,7 +173,7 @@ def _truth(witness):
 
 
 def explains_pending(witness, scheduler, name, why):
-    """In its condition and in its story."""
+    """Both in its condition and in its story."""
     condition = witness.until(lambda: witness.condition(name), seconds=30)
     assert (condition["status"], condition["reason"]) == ("False", "Unschedulable")
     assert why in condition["message"]

@@ -1,4 +1,4 @@
-"""Client certificates of every kind, good and bad, as DER: what a peer presents."""
+"""Client certificates of every kind, valid and invalid, as DER: what a peer presents."""
 
 from __future__ import annotations
 
@@ -58,7 +58,8 @@ def issue(
     key=None,
     extensions=(),
 ):
-    """A certificate; `ca=None` leaves BasicConstraints out, `issuer=None` signs itself. `subject` is a CN or a Name."""
+    """A certificate. `ca=None` leaves BasicConstraints out; `issuer=None` is self-signed. `subject` is a CN or a
+    Name."""
     key = key or ec.generate_private_key(ec.SECP256R1())
     subject = subject if isinstance(subject, x509.Name) else name_of((NameOID.COMMON_NAME, subject))
     builder = (
@@ -99,7 +100,7 @@ def key_with_a_long_exponent():
 
 
 class TrustedAuthorities:
-    """Authorities that a test says."""
+    """Fixed certificate authorities."""
 
     def __init__(self, *authorities):
         self.certificates = tuple(one.certificate for one in authorities)

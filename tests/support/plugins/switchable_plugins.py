@@ -1,4 +1,4 @@
-"""Plugins of all kinds that a test puts into a good or a bad mood, and pods whose labels say what they want of them."""
+"""Plugins of all kinds whose answers a test switches, and which pods opt in to by label."""
 
 from stowplan.api.types import Pod
 from stowplan.framework.requests import Patch, Wait
@@ -22,19 +22,19 @@ from stowplan.plugins import (
     unschedulable,
 )
 
-#: What plugins do that may refuse a pod: whether a pod is let through, refused, or met with an error.
+#: Answers of plugins that may refuse a pod: it passes, is refused, or meets an error.
 ANSWER_NAMES = ("yes", "no", "error")
 ANSWERS = {"yes": None, "no": unschedulable("no"), "error": error("broken")}
 
 
 class PluginSwitches:
-    """What the plugins go by, apart from a pod's labels."""
+    """The current answers of the plugins."""
 
     def __init__(self):
-        #: Labels of pods that are kept out of the queue.
+        #: Labels of pods that PreEnqueue refuses.
         self.closed_gates = set()
         self.reserve = self.permit = self.prepare = "yes"
-        #: Whether pods that want to wait on Permit do.
+        #: Whether pods with the label `wait` wait on Permit.
         self.permit_waits = True
         #: Which nodes extenders leave: all, some or none.
         self.extenders_leave = "all"
@@ -47,7 +47,7 @@ class PluginSwitches:
 
 
 def plugins_of(switches):
-    """Plugins that gate, reserve, make wait and prepare; what a pod wants is in its labels."""
+    """Plugins of PreEnqueue, Reserve, Permit and PreBind; a pod's labels say which of them act on it."""
 
     class Woken(EnqueueExtensions):
         def events_to_register(self):
@@ -74,7 +74,7 @@ def plugins_of(switches):
             return ANSWERS[switches.permit], 0.0
 
     class Preparer(Woken, PreBindPlugin):
-        """In steps."""
+        """Waits in steps (a generator)."""
 
         name = "Preparer"
 
@@ -95,7 +95,7 @@ def plugins_of(switches):
             return ANSWERS[switches.prepare]
 
     class Runner(Woken, PreBindPlugin, PostBindPlugin):
-        """As coroutines, which let those go that wait on Permit, and have pending pods tried."""
+        """Uses coroutines, which allow pods that wait on Permit, and activate pending pods."""
 
         name = "Runner"
 

@@ -1,7 +1,7 @@
-"""Random histories of an engine: a cluster where anything happens in any order; each step is validated.
+"""Random histories of an engine: any actions in any order, with the engine validated after each step.
 
-In the end, when all is answered, told and allowed, every pod is where it can be: on a node, or pending for a reason
-that a plain look at the cluster confirms.
+At the end, when everything is answered, delivered and allowed, every pod must be on a node, or pending for a reason
+that a plain check of the cluster confirms.
 """
 
 from hypothesis import strategies as st
@@ -47,11 +47,11 @@ TRAITS = (
     *("gated", "never", "other", "other wait patch", "stranger"),
 )
 CHANGES = ("ungated", "label", "annotation", "nomination", "deleted", "deleted gracefully", "ended", "ended", "bound")
-#: How an effect ends: mostly well.
+#: How an effect ends: mostly successfully.
 ENDS = ("done", "done", "done", "done gracefully", "done gracefully", "refused", "lost", "lost before")
-#: They are switched off and on. Without the last one nodes take more pods than they have room for.
+#: Switched off and on. Without the last one, nodes are overcommitted.
 PLUGINS = ("Gate", "Doorman", "NodeResourcesFit")
-#: What may happen: how often, the method, and what is chosen from for each of its arguments.
+#: The actions: weight, method, and the choices for each of its arguments.
 ACTIONS = (
     (4, "pod_is_created", PODS, ("1", "2", "3", "5"), (0, 5, 10), TRAITS),
     (1, "node_changes", NODES, ("4", "4", "2", "6", "cordoned", "gone")),
@@ -73,7 +73,7 @@ ACTIONS = (
 
 
 class History:
-    """What happened so far to an engine and its cluster, deed by deed."""
+    """The actions so far on an engine and its cluster."""
 
     def __init__(self, *, extenders=False):
         self.switches = PluginSwitches()
@@ -93,7 +93,7 @@ class History:
         getattr(self, action)(*arguments)
 
     def write(self, request):
-        """Write what may not be possible just now."""
+        """Write, unless it is not possible in the current state."""
         try:
             self.hand.write(request)
         except ApiError:
@@ -152,13 +152,13 @@ class History:
     def _delete(self, pod, *, graceful):
         name = pod.metadata.name
         if graceful and not pod.spec.node_name:
-            # Somebody's finalizer keeps it for a while.
+            # A finalizer keeps it for a while.
             self._patch(name, {"metadata": {"finalizers": ["f"]}})
         request = Delete(kind=Pod, namespace="default", name=name, uid=pod.metadata.uid)
         self.hand.write(request, grace=30.0 if graceful else 0.0)
 
     def _end(self, pod):
-        """Whoever keeps a terminating pod is through with it."""
+        """Finish a terminating pod."""
         if pod.metadata.deletion_timestamp:
             if pod.metadata.finalizers:
                 self._patch(pod.metadata.name, {"metadata": {"finalizers": None}})
@@ -167,7 +167,7 @@ class History:
     # -- the scheduler ------------------------------------------------------------------------------------------------
 
     def run_without_faults(self, turns):
-        """For a moment."""
+        """Deliver, schedule and answer everything once."""
         self.hand.deliver(Node)
         self.hand.deliver(Pod)
         self.hand.schedule(turns)
@@ -231,7 +231,7 @@ class History:
         self.switches.extenders_leave = leave
 
     def _asked(self, ask):
-        """What an extender answers."""
+        """The extender's answer."""
         nodes = ask.question["nodes"]
         if ask.verb == "prioritize":
             return {name: score for score, name in enumerate(nodes)}
@@ -258,17 +258,18 @@ class History:
         self._pending_pods_cannot_be_placed()
 
     def shuts_down(self):
-        """In the middle of it all."""
+        """In the middle of everything."""
         self.hand.submit(Stopped())
         self.hand.answer_all()
         self.engine.queue.close()
         self.hand.submit(Closing())
         self.hand.answer_all()
         assert self.engine.statuses.idle
-        assert self.engine.under_way <= self.engine.resting, "only those are left that wait for time"
+        assert self.engine.under_way <= self.engine.resting, "only timers are left"
 
     def _quiesce(self):
-        """Answer, tell and allow everything, and let time pass; not so long that pods are tried for no reason."""
+        """Answer, deliver and allow everything, and advance time; not so far that pods are flushed from the
+        unschedulable pods."""
         self.switches.accept_everything()
         for plugin in PLUGINS:
             self.hand.submit(Served(frozenset({plugin}), served=True))
@@ -311,16 +312,16 @@ class History:
     def _pending_pods_cannot_be_placed(self):
         for info in self.engine.state.pending.values():
             queued = self.engine.queue.get(info.key)
-            assert queued is not None, f"{info.key} is pending, and nowhere"
-            # Parity: it is an error to be tried while there is no node at all.
+            assert queued is not None, f"{info.key} is pending and not queued"
+            # Parity: an attempt without any node ends in an error.
             fails = queued.place is Place.ERROR_BACKOFF and not self.store.list(Node)
             assert fails or queued.place is Place.UNSCHEDULABLE, f"{info.key} is {queued.place}"
             if not info.pod.spec.scheduling_gates:
                 found = [node.metadata.name for node in self.store.list(Node) if self._takes(node, info.pod)]
-                assert not found, f"{info.key} could be on {found}; rejected by {queued.rejectors}"
+                assert not found, f"{info.key} fits {found}; rejected by {queued.rejectors}"
 
     def _takes(self, node, pod):
-        """Whether the pod could be on the node, once less important ones have left if it may evict any."""
+        """Whether the pod fits the node, once it has evicted pods of lower priority if it may."""
         if node.spec.unschedulable:
             return False
         here = [one for one in self.store.list(Pod) if one.spec.node_name == node.metadata.name]
@@ -339,13 +340,13 @@ def _cpu(amounts):
 
 
 def actions():
-    """One of all deeds, with its arguments."""
+    """Strategy: one action, with its arguments."""
     return st.sampled_from([what for often, *what in ACTIONS for _ in range(often)]).flatmap(
         lambda what: st.tuples(st.just(what[0]), *map(st.sampled_from, what[1:]))
     )
 
 
 def random_actions(chance, number):
-    """The same without hypothesis: so many."""
+    """A list of random actions, without hypothesis."""
     known, often = [what for _, *what in ACTIONS], [times for times, *_ in ACTIONS]
     return [(action, *map(chance.choice, args)) for action, *args in chance.choices(known, often, k=number)]

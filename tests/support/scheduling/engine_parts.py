@@ -1,4 +1,4 @@
-"""What parts of an engine share, for a test of one of them."""
+"""The shared parts of an engine, for tests of one part."""
 
 from stowplan.cluster.state import ClusterState
 from stowplan.engine.leaving_pods import LeavingPods
@@ -10,7 +10,7 @@ from support.scheduling.recording_reporter import RecordingReporter
 
 
 def parts(*, reports=None, **given):
-    """Time is the outbox's; `reports` takes up problems."""
+    """The clock is the outbox's; `reports` collects problems."""
     outbox = given.setdefault("outbox", Outbox())
 
     def now():

@@ -1,4 +1,4 @@
-"""A scheduling queue with a hand-moved clock and plugins that answer what they are told to."""
+"""A scheduling queue with a manual clock and plugins with scripted answers."""
 
 from stowplan.cluster.state import ClusterState
 from stowplan.framework.events import Action, ClusterEvent
@@ -13,7 +13,7 @@ DEFAULT = "default-scheduler"
 
 
 def plugin_waiting_for(name, *registered, **answers):
-    """A plugin class that registers these events; it filters unless it is told to do something else."""
+    """A plugin class that registers these events; a Filter plugin by default."""
     base = fake(name, **(answers or {"filter": None}))
     return type(name, (base, EnqueueExtensions), {"events_to_register": lambda self: list(registered)})
 
@@ -23,7 +23,7 @@ def event(resource, action=Action.Add):
 
 
 class Observer(QueueObserver):
-    """Notes in a room what happens in its queue."""
+    """Records in a harness what happens in its queue."""
 
     def __init__(self, harness):
         self._room = harness
@@ -68,7 +68,7 @@ class QueueHarness:
         return self.state.pod_info(struct(pod))
 
     def add(self, *pods):
-        """Queue builders; the info of the last one."""
+        """Queue builders; returns the info of the last one."""
         for pod in pods:
             info = self.info(pod)
             self.state.pending.put(info)
@@ -90,7 +90,7 @@ class QueueHarness:
     # -- attempts -----------------------------------------------------------------------------------------------------
 
     def pop(self):
-        """Name of the next pod; None when nothing is ready."""
+        """Name of the next pod; None if no pod is ready."""
         queued = self.queue.pop()
         return queued and queued.pod.pod.metadata.name
 
@@ -99,10 +99,10 @@ class QueueHarness:
         self.queue.add_unschedulable_if_not_present(queued)
 
     def add_rejected(self, pod, *plugins, pending=()):
-        """Queue a pod, try it and reject it; with nobody named the attempt ends in an error."""
+        """Queue a pod, pop it and reject it; without plugins the attempt ends in an error."""
         self.add(pod)
         queued = self.queue.pop()
-        assert queued.pod.pod.metadata.name == struct(pod).metadata.name, "another pod was ready before it"
+        assert queued.pod.pod.metadata.name == struct(pod).metadata.name, "another pod was popped first"
         self.fail_attempt(queued, *plugins, pending=pending)
         return queued
 
@@ -112,15 +112,15 @@ class QueueHarness:
     # -- time ---------------------------------------------------------------------------------------------------------
 
     def advance(self, seconds):
-        """Let time pass in one go, then flush."""
+        """Advance time in one go, then flush."""
         self.now += seconds
         self.queue.flush()
 
     def advance_flushing(self, seconds):
-        """Let time pass as a loop would see it: flush whenever something is due."""
+        """Advance time as the scheduler's loop would: flush whenever something is due."""
         end = self.now + seconds
         while (due := self.queue.next_flush()) is not None and due <= end:
-            assert due >= self.now, "what was due is over, or it would be due for ever"
+            assert due >= self.now, "flushing at the due time must clear it"
             self.now = max(due, self.now)
             self.queue.flush()
         self.now = end

@@ -1,4 +1,4 @@
-"""Workers that are this process."""
+"""Workers that run in this process."""
 
 from concurrent.futures import ThreadPoolExecutor
 
