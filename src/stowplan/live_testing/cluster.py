@@ -54,7 +54,7 @@ _NAME_LABEL = "kubernetes.io/metadata.name"
 _log = get_logger(__name__)
 
 
-class RestlessError(RuntimeError):
+class NeverIdleError(RuntimeError):
     """The scheduler keeps working without time passing: an event that a pod's own attempt causes wakes it again."""
 
 
@@ -238,7 +238,7 @@ class _Attempts:
 
     def check(self) -> None:
         if self._restless:
-            raise RestlessError(self._restless)
+            raise NeverIdleError(self._restless)
 
     def decided(self, decision: Decision) -> None:
         if self._at != self._time.now:

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from stowplan.cluster.pod_info import PodInfo
     from stowplan.cluster.transaction import Transaction
     from stowplan.engine.decision.decision import Decision
-    from stowplan.engine.settings import Chance
+    from stowplan.engine.settings import RandomSource
     from stowplan.engine.watched_kinds import WatchedKind
     from stowplan.explain.verdicts.group_verdict import GroupVerdict
     from stowplan.explain.verdicts.verdict import Verdict
@@ -61,7 +61,7 @@ class ClusterOptions(TypedDict, total=False):
 
     config: Mapping[str, Any] | str | os.PathLike[str] | Configuration | None
     plugins: Sequence[type[Plugin]]
-    random: Chance | None
+    random: RandomSource | None
     reuse: bool
     call_extender: Callable[[str, Mapping[str, Any]], Any] | None
     feature_gates: Mapping[str, bool] | None
@@ -85,7 +85,7 @@ class Cluster:
         config: Mapping[str, Any] | str | os.PathLike[str] | Configuration | None = None,
         *,
         plugins: Sequence[type[Plugin]] = (),
-        random: Chance | None = None,
+        random: RandomSource | None = None,
         reuse: bool = True,
         call_extender: Callable[[str, Mapping[str, Any]], Any] | None = None,
         feature_gates: Mapping[str, bool] | None = None,

@@ -42,7 +42,7 @@ from stowplan.scenarios.definition.load import load_scenario
 from stowplan.scenarios.errors import Problems, ScenarioError
 from stowplan.scenarios.faults import Faults
 from stowplan.scenarios.nodes.autoscaler import Autoscaler
-from stowplan.scenarios.nodes.budgets import BudgetKeeper
+from stowplan.scenarios.nodes.budgets import BudgetController
 from stowplan.scenarios.nodes.drains import Drains
 from stowplan.scenarios.nodes.fleet import Fleet
 from stowplan.scenarios.nodes.kubelet import Kubelets
@@ -50,12 +50,12 @@ from stowplan.scenarios.nodes.taint_eviction import TaintEvictions
 from stowplan.scenarios.report.page import report_page
 from stowplan.scenarios.report.series import Sampler
 from stowplan.scenarios.results.ledger import CALM, Ledger, Origin
-from stowplan.scenarios.results.output import Digest, Folder, Kept, Nowhere
+from stowplan.scenarios.results.output import Digest, DiscardRows, Folder, Kept
 from stowplan.scenarios.results.records import CauseRecord, SummaryRecord, WaitsRecord
 from stowplan.scenarios.start import objects_at_start
-from stowplan.scenarios.workloads.daemons import DaemonKeeper
+from stowplan.scenarios.workloads.daemons import DaemonSetController
 from stowplan.scenarios.workloads.feeds import feed_of, size_of
-from stowplan.scenarios.workloads.owners import Adopted
+from stowplan.scenarios.workloads.owners import ExistingOwners
 from stowplan.scenarios.workloads.rollouts import rollouts_of
 from stowplan.scenarios.workloads.templates import template_of
 from stowplan.scenarios.world import World
@@ -164,7 +164,7 @@ def simulate_scenario(
     out = None if folder is None else Folder(folder)
     sink: Sink = kept if out is None else out
     if not decisions or not simulation.scenario.output.decisions:
-        sink = Nowhere()
+        sink = DiscardRows()
     try:
         with nullcontext() if out is None or sink is not out else simulation.writing_course(out.path):
             result = simulation.run(sink, progress)
@@ -175,7 +175,7 @@ def simulate_scenario(
     if out is not None:
         out.finish(result.series, result.summary, result.page)
         result.folder = folder
-    elif not isinstance(sink, Nowhere):
+    elif not isinstance(sink, DiscardRows):
         result.decisions = kept.rows
     return result
 
@@ -199,7 +199,7 @@ def simulated_until(
             simulation.stop()
 
     simulation = Simulation(scenario, config=config, seed=seed, plugins=plugins)
-    simulation.run(Nowhere(), look)
+    simulation.run(DiscardRows(), look)
     return simulation
 
 
@@ -318,7 +318,7 @@ class Simulation:
         self.world = world = World(time, ledger, self.engine.state, scenario.models, self.seed)
         self.fleet = Fleet(world, scenario.cluster.groups)
         self.kubelets = Kubelets(world)
-        self.budgets = BudgetKeeper(world)
+        self.budgets = BudgetController(world)
         for watcher in (ledger, self.fleet, self.kubelets, self.budgets, TaintEvictions(world)):
             time.watch(watcher)
         self.sampler = Sampler(world, self.fleet, ledger, every=scenario.output.every, duration=scenario.duration)
@@ -359,7 +359,7 @@ class Simulation:
                 continue
             of_workload = keepers[spec.name] = []
             if template.kind == "DaemonSet":
-                of_workload.append(DaemonKeeper(world, template))
+                of_workload.append(DaemonSetController(world, template))
                 of_workload[0].begin()
             else:
                 self._time.feed(feed_of(world, spec, self._folder, scenario.duration, template, of_workload))
@@ -381,7 +381,7 @@ class Simulation:
         return templates
 
     def _begin_with(self, objects: Sequence[Any]) -> None:
-        adopted = Adopted(self.world)
+        adopted = ExistingOwners(self.world)
         # In the order of an API server's lists: nodes first, and pods by namespace and name.
         for obj in sorted(objects, key=_list_order):
             if isinstance(obj, Node):
@@ -435,13 +435,16 @@ class Simulation:
         return self._finish()
 
     def _advance(self, until: float, tell: Callable[[], None]) -> None:
-        """Advance to that time in parts, so that it can be stopped."""
-        begin = self._passed
-        for part in range(1, _PARTS + 1):
-            to = until if part == _PARTS else begin + (until - begin) * part / _PARTS
-            self._time.advance(max(0.0, self.world.start + to - self._time.now))
-            if part < _PARTS:
-                tell()
+        """Advance to that time in parts, so that it can be stopped. Where nothing is due, a part is longer."""
+        time, start = self._time, self.world.start
+        part = (until - self._passed) / _PARTS
+        for _ in range(_PARTS - 1):
+            to = max(self._passed + part, time.next - start)
+            if to >= until:
+                break
+            time.advance(max(0.0, start + to - time.now))
+            tell()
+        time.advance(max(0.0, start + until - time.now))
 
     def _rests(self, quiet_since: float) -> bool:
         return not self.ledger.pending or self._passed - quiet_since >= _QUIET

@@ -23,10 +23,10 @@ import msgspec
 
 from stowplan.compare.statistics import estimate
 from stowplan.sweeps.run_all import run_all
-from stowplan.sweeps.workers import Kept, Processes
+from stowplan.sweeps.workers import Processes, ReusedWorkers
 from stowplan.tuning.batches import simulated
-from stowplan.tuning.compromises import axes_of, front
 from stowplan.tuning.errors import TuningError
+from stowplan.tuning.pareto_front import axes_of, front
 from stowplan.tuning.records import BETTER, NOT_BETTER, JudgedRecord, TrialRecord, TuningRecord
 from stowplan.tuning.results import Results
 from stowplan.tuning.runs import Job, last_arrival
@@ -126,7 +126,7 @@ def tune_scenario(
     results = Results(folder)
     made_from = {**setup.made_from, "share": effort.share, "seeds": effort.seeds}
     opened = Study(storage or str(results.journal), seed=setup.seed, made_from=made_from, resume=resume)
-    with opened as study, Kept(workers or Processes()) as kept:
+    with opened as study, ReusedWorkers(workers or Processes()) as kept:
         record = _Search(setup, study, effort, kept, progress).record()
     configuration = None if record.best is None else setup.candidate(record.trial(record.best).values)
     return TuningResult(record=record, configuration=configuration, file=results.write(record, configuration))

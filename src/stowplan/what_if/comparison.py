@@ -23,11 +23,11 @@ if TYPE_CHECKING:
     Look = Callable[[Cluster], None]
 
 
-def _nobody_looks(cluster: Cluster) -> None:
+def _ignored(cluster: Cluster) -> None:
     pass
 
 
-def what_if(cluster: Cluster, *changes: Change, look: Look = _nobody_looks) -> WhatIfRecord:
+def what_if(cluster: Cluster, *changes: Change, look: Look = _ignored) -> WhatIfRecord:
     """Compare the cluster with and without the changes, which are made in order.
 
     `look` gets the cluster before and after, each with pending pods scheduled; it must not keep any references.
