@@ -34,7 +34,7 @@ os.environ.pop("XDG_RUNTIME_DIR", None)
 SLOW = (
     "api/test_hostile_files.py",
     "chaos",
-    "cli/test_explain_found.py",
+    "cli/test_explain_local_scheduler.py",
     "cli/test_explain_from_scheduler.py",
     "cli/test_explain_live.py",
     "cli/test_recordings.py",

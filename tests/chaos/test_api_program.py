@@ -12,7 +12,6 @@ from random import Random
 
 import pytest
 
-from support.chaos.program import Witness, make_nodes, says_why_it_waits, views_agree
 from support.chaos.proxy import (
     Proxy,
     all_but_leases,
@@ -29,6 +28,7 @@ from support.chaos.proxy import (
     truncates,
     watches,
 )
+from support.chaos.witness import Witness, dump_matches_cluster, explains_pending, make_nodes
 from support.examples import SCALE
 from support.processes.scheduler_process import kube_scheduler
 from support.processes.servers import SERVER_KINDS, assets, embedded_server, real_server
@@ -80,11 +80,11 @@ class World:
         self.calm_down()
         witness = self.witness
         witness.until(lambda: witness.pending() == {too_large})
-        views_agree(witness, self.scheduler)
-        witness.all_are_bound_but(too_large)
-        says_why_it_waits(witness, self.scheduler, too_large, "Insufficient cpu")
+        dump_matches_cluster(witness, self.scheduler)
+        witness.check_all_bound_except(too_large)
+        explains_pending(witness, self.scheduler, too_large, "Insufficient cpu")
         assert self.scheduler.process.poll() is None
-        witness.start_over()
+        witness.reset()
 
 
 @pytest.fixture(scope="module", params=KINDS)

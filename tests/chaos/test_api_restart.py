@@ -4,7 +4,7 @@ from contextlib import ExitStack, contextmanager
 
 import pytest
 
-from support.chaos.program import Witness, make_nodes, says_why_it_waits, views_agree
+from support.chaos.witness import Witness, dump_matches_cluster, explains_pending, make_nodes
 from support.examples import SCALE
 from support.processes.scheduler_process import kube_scheduler
 from support.processes.servers import SERVER_KINDS, assets, embedded_server, free_port, real_server, running, until
@@ -43,14 +43,14 @@ def test_it_is_killed_and_started_again(kind, tmp_path):
             witness.until(lambda n=before: len(witness.bound) > n + 5)
             server.process.kill()
             server.process.wait()
-            half_done = len(witness.pending_as_last_heard())
+            half_done = len(witness.pending_by_watch())
             log = tmp_path / f"again-{time}.log"
             server.process = stack.enter_context(running(server.process.args, log))
             until(witness.answers, server.process, log)
             witness.create_pods(*(f"{name}-more" for name in names[:10]))
             witness.until(lambda: witness.pending() == {"large"})
             assert half_done > 5, "it was killed in the middle"
-        views_agree(witness, scheduler)
-        witness.all_are_bound_but("large")
-        says_why_it_waits(witness, scheduler, "large", "Insufficient cpu")
+        dump_matches_cluster(witness, scheduler)
+        witness.check_all_bound_except("large")
+        explains_pending(witness, scheduler, "large", "Insufficient cpu")
         assert scheduler.end() == 0

@@ -11,8 +11,8 @@ from stowplan.config import load_config
 from stowplan.in_tree.registry import in_tree_registry
 from stowplan.live.scheduler import Scheduler
 from support.api.clients import AGENT, UNLIMITED
-from support.chaos.program import PODS, Witness
 from support.chaos.proxy import Proxy
+from support.chaos.witness import PODS, Witness
 from support.processes.servers import embedded_server
 from support.soak.checks import nothing_is_under_way
 

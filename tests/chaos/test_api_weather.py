@@ -13,14 +13,14 @@ import pytest
 
 from stowplan.testing import a_node, a_pod
 from stowplan.timing.manual_time import ManualTime
-from support.api.faulty_api import yields
-from support.chaos.checks import conditions_and_stories_say_why, everything_fits_together
-from support.chaos.weather import FAIR, WRITES, Weather, WeatherApi, refusing
+from support.api.faulty_api import yield_control
+from support.chaos.checks import check_consistency, check_pending_pods_are_explained
+from support.chaos.faults import NO_FAULTS, WRITES, FaultInjectingApi, Faults, refusing
 from support.examples import SCALE
 from support.live.live_scheduler import live
 from support.live.recorded import Recorded
 from support.scheduling.worlds import HOST, ZONE
-from support.soak.changes import CONFIG, Changes, first_objects, hesitates
+from support.soak.changes import CONFIG, Changes, delaying_plugin, initial_objects
 from support.soak.checks import Watcher
 
 #: Seconds of each: fair, foul, fair, foul.
@@ -34,37 +34,37 @@ GONE = refusing(1.0, "unreachable")
 CUTS = ("unreachable", "lost", "500")
 
 TROUBLES = {
-    "killed and restarted": Weather(refuses=GONE, cuts_every=60.0, cuts=("unreachable",)),
-    "killed and restarted without its history": Weather(refuses=GONE, cuts_every=7.0, cuts=("410",)),
-    "connections reset": Weather(
+    "killed and restarted": Faults(refuses=GONE, cuts_every=60.0, cuts=("unreachable",)),
+    "killed and restarted without its history": Faults(refuses=GONE, cuts_every=7.0, cuts=("410",)),
+    "connections reset": Faults(
         refuses=refusing(0.2, "unreachable") | refusing(0.2, "unreachable", "lost", verbs=WRITES),
         loses=0.2,
         cuts_every=3.0,
         cuts=("unreachable",),
     ),
-    "watches cut": Weather(refuses={}, cuts_every=1.0, cuts=CUTS),
-    "watches cut and not to be had": Weather(
+    "watches cut": Faults(refuses={}, cuts_every=1.0, cuts=CUTS),
+    "watches cut and not to be had": Faults(
         refuses=refusing(0.5, "500", "429", verbs=["watch"]), cuts_every=2.0, cuts=CUTS
     ),
-    "watches silent": Weather(refuses={}, silent=True, cuts_every=20.0, cuts=("silent",)),
-    "watches forget": Weather(refuses=refusing(0.3, "410", verbs=["watch"]), cuts_every=2.0, cuts=("410",)),
-    "binds answered 409": Weather(refuses=refusing(0.6, "409", verbs=["bind"])),
-    "binds answered 404": Weather(refuses=refusing(0.6, "404", verbs=["bind"])),
-    "binds answered 500": Weather(refuses=refusing(0.6, "500", verbs=["bind"])),
-    "binds lost on their way": Weather(refuses=refusing(0.6, "lost", verbs=["bind"])),
-    "binds lost after they took effect": Weather(refuses={}, loses=0.6, losing=("bind",)),
-    "binds lost while watches are silent": Weather(
+    "watches silent": Faults(refuses={}, silent=True, cuts_every=20.0, cuts=("silent",)),
+    "watches forget": Faults(refuses=refusing(0.3, "410", verbs=["watch"]), cuts_every=2.0, cuts=("410",)),
+    "binds answered 409": Faults(refuses=refusing(0.6, "409", verbs=["bind"])),
+    "binds answered 404": Faults(refuses=refusing(0.6, "404", verbs=["bind"])),
+    "binds answered 500": Faults(refuses=refusing(0.6, "500", verbs=["bind"])),
+    "binds lost on their way": Faults(refuses=refusing(0.6, "lost", verbs=["bind"])),
+    "binds lost after they took effect": Faults(refuses={}, loses=0.6, losing=("bind",)),
+    "binds lost while watches are silent": Faults(
         refuses={}, loses=0.6, losing=("bind",), silent=True, cuts_every=20.0, cuts=("silent",)
     ),
-    "slow": Weather(refuses={}, slow=2.0, cuts_every=15.0, cuts=("unreachable", "410")),
-    "too many requests": Weather(refuses=refusing(0.8, "429"), cuts_every=5.0, cuts=("429",)),
-    "no writing": Weather(refuses=refusing(1.0, "500", "unreachable", verbs=WRITES)),
-    "nonsense in watches": Weather(refuses={}, cuts_every=1.0, cuts=("nonsense",)),
-    "objects that cannot be read": Weather(refuses={}, unreadable=0.2, cuts_every=10.0, cuts=("410",)),
-    "lists that fail half-way": Weather(
+    "slow": Faults(refuses={}, slow=2.0, cuts_every=15.0, cuts=("unreachable", "410")),
+    "too many requests": Faults(refuses=refusing(0.8, "429"), cuts_every=5.0, cuts=("429",)),
+    "no writing": Faults(refuses=refusing(1.0, "500", "unreachable", verbs=WRITES)),
+    "nonsense in watches": Faults(refuses={}, cuts_every=1.0, cuts=("nonsense",)),
+    "objects that cannot be read": Faults(refuses={}, unreadable=0.2, cuts_every=10.0, cuts=("410",)),
+    "lists that fail half-way": Faults(
         refuses=refusing(0.3, "unreachable", "500", "410", verbs=["list"]), page=3, cuts_every=4.0, cuts=("410",)
     ),
-    "clocks that jump": Weather(refuses={}, jumps=3600.0, cuts_every=5.0, cuts=("unreachable",)),
+    "clocks that jump": Faults(refuses={}, jumps=3600.0, cuts_every=5.0, cuts=("unreachable",)),
 }
 
 
@@ -110,49 +110,49 @@ class Storm:
         self.changes = Woken(cluster.api, random, cluster.scheduler.waiting_pods)
         self.watcher = Watcher(cluster.api, cluster.scheduler, sky)
 
-    async def phase(self, seconds, weather):
-        self.sky.weather = weather
+    async def phase(self, seconds, faults):
+        self.sky.faults = faults
         due = 0.0
         for second in range(seconds):
-            if weather.cuts_every and second >= due:
-                due += weather.cuts_every
-                self._cut(weather)
+            if faults.cuts_every and second >= due:
+                due += faults.cuts_every
+                self._cut(faults)
             await self._second()
         # Of what happened last the news come last.
         pod = a_pod(f"nowhere-{self.cluster.time.now:.0f}").requests(cpu="100m").node_selector(disk="none").obj()
         self.cluster.api.create("pods", pod)
-        if weather.silent:
+        if faults.silent:
             # Who waits for news in vain is told so at last.
-            self._cut(weather)
+            self._cut(faults)
 
-    def _cut(self, weather):
-        self.sky.cut(self.random.choice(weather.cuts))
-        if weather.jumps:
-            self.cluster.time.jump(self.random.choice((-1, 1)) * weather.jumps)
+    def _cut(self, faults):
+        self.sky.cut(self.random.choice(faults.cuts))
+        if faults.jumps:
+            self.cluster.time.jump(self.random.choice((-1, 1)) * faults.jumps)
 
     async def _second(self):
         begin = self.cluster.time.now
         for moment in sorted(self.random.random() for _ in range(self.random.randrange(5))):
             await self._pass_until(begin + moment)
             self.changes.step()
-            await yields(self.random.choice((0, 1, 2, 5)))
+            await yield_control(self.random.choice((0, 1, 2, 5)))
         await self._pass_until(begin + 1.0)
         self.changes.kubelets()
 
     async def _pass_until(self, moment):
         while self.cluster.time.next_alarm(moment):
-            await yields(ROUNDS)
+            await yield_control(ROUNDS)
 
     async def come_to_rest(self):
         """Victims end, waits end, backoffs pass."""
-        self.sky.weather = FAIR
+        self.sky.faults = NO_FAULTS
         self._touch_what_was_not_read()
         if not self.cluster.api.names("nodes"):
             # Parity: without any, pods are tried again and again.
             self.changes.add_node()
         for _ in range(75):
             for waiting in self.cluster.scheduler.waiting_pods:
-                waiting.allow("Hesitates")
+                waiting.allow("Delaying")
             self.changes.kubelets(at_once=True)
             await self._pass_until(self.cluster.time.now + 1.0)
         await self.cluster.advance(30)
@@ -171,17 +171,17 @@ async def storm(seed):
     random, found, recorded = Random(seed), {}, Recorded()
 
     def wrap(api):
-        found["sky"] = WeatherApi(api, random, found["time"])
+        found["sky"] = FaultInjectingApi(api, random, found["time"])
         return found["sky"]
 
     async def sleep(seconds):
         await found["time"].sleep(seconds)
 
     found["time"] = JumpingTime()
-    plugin = hesitates(sleep)
+    plugin = delaying_plugin(sleep)
     options = {"config": CONFIG, "plugins": [plugin], "wrap": wrap, "recorder": recorded.recorder}
     # The engine's chance is its own: the weather does not draw on it again.
-    async with live(*first_objects(), time=found["time"], random=Random(seed), **options) as cluster:
+    async with live(*initial_objects(), time=found["time"], random=Random(seed), **options) as cluster:
         yield Storm(cluster, found["sky"], random)
     recorded.check(plugin)
 
@@ -189,19 +189,19 @@ async def storm(seed):
 @pytest.mark.parametrize("seed", range(SCALE))
 @pytest.mark.parametrize("trouble", TROUBLES)
 async def test_trouble_with_the_api_leaves_nothing_behind(trouble, seed, caplog):
-    weather = TROUBLES[trouble]
+    faults = TROUBLES[trouble]
     async with storm(seed) as it:
-        for seconds, now in zip(PHASES, (FAIR, weather, FAIR, weather), strict=True):
+        for seconds, now in zip(PHASES, (NO_FAULTS, faults, NO_FAULTS, faults), strict=True):
             await it.phase(seconds, now)
         await it.come_to_rest()
         api, scheduler = it.cluster.api, it.cluster.scheduler
         assert not [record for record in caplog.records if "stacktrace" in record.getMessage()], "nothing raised"
-        everything_fits_together(api, scheduler, it.watcher)
-        assert weather.slow or weather.jumps or sum(it.sky.fates.values()) > 5, "it was really tried"
+        check_consistency(api, scheduler, it.watcher)
+        assert faults.slow or faults.jumps or sum(it.sky.fates.values()) > 5, "it was really tried"
         assert it.watcher.bound
         await it.cluster.advance(UNTIL_ALL_ARE_TRIED_AGAIN)
-        everything_fits_together(api, scheduler, it.watcher)
-        assert conditions_and_stories_say_why(api, scheduler) > 0
+        check_consistency(api, scheduler, it.watcher)
+        assert check_pending_pods_are_explained(api, scheduler) > 0
 
 
 @pytest.mark.parametrize("jump", [3600.0, -3600.0])

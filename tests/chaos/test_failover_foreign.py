@@ -15,7 +15,7 @@ import yaml
 from stowplan.api.timestamps import micro_timestamp, parse_timestamp
 from support.api.manifests import node
 from support.chaos.outside_view import LEASES, Cluster
-from support.chaos.replicas import DEADLINE, DURATION, LONG, RETRY, Replicas, pods_arriving, told
+from support.chaos.replicas import DEADLINE, DURATION, LONG, RETRY, Replicas, pods_arriving, report_gap
 from support.processes.servers import assets, embedded_server, real_server, running
 
 REAL = assets() is not None and (assets() / "kube-scheduler").exists()
@@ -185,6 +185,6 @@ def test_there_and_back(replicas, tmp_path, number):
     changes = replicas.check()
     assert [line for _, line in changes] == ["a", "foreign", "b"]
     for what, gap in zip(("to another's", "back to ours"), seconds_between_holders(replicas), strict=True):
-        told(f"{number.name}, {what}, by the records", gap)
+        report_gap(f"{number.name}, {what}, by the records", gap)
         if number == signal.SIGKILL:
             assert gap >= DURATION

@@ -9,7 +9,7 @@ from contextlib import ExitStack
 
 import pytest
 
-from support.chaos.replicas import DURATION, LONG, RETRY, Replicas, pods_arriving, told
+from support.chaos.replicas import DURATION, LONG, RETRY, Replicas, pods_arriving, report_gap
 from support.examples import SCALE
 from support.processes.servers import embedded_server
 
@@ -56,7 +56,7 @@ def test_the_other_takes_over(replicas, strike, within):
         replicas.cluster.until(lambda: len(replicas.lines.binds("b")) > 20)
     changes = replicas.check()
     assert [line for _, line in changes] == ["a", "b"]
-    told(strike.__name__, replicas.longest_gap())
+    report_gap(strike.__name__, replicas.longest_gap())
     assert replicas.longest_gap() <= within + SLACK
 
 
@@ -73,7 +73,7 @@ def test_a_leader_that_stood_still_binds_nothing_when_it_goes_on(replicas):
     assert leader.messages()[-1] == "Leaderelection lost"
     changes = replicas.check()
     assert [line for _, line in changes] == ["a", "b"]
-    told("SIGSTOP", replicas.longest_gap())
+    report_gap("SIGSTOP", replicas.longest_gap())
 
 
 @pytest.mark.parametrize("fault", ["cut", pytest.param("go_silent", marks=LONG)])
@@ -88,7 +88,7 @@ def test_a_leader_that_does_not_reach_the_api_ends_before_the_other_begins(repli
         replicas.cluster.until(lambda: len(replicas.lines.binds("b")) > 20)
     assert leader.messages()[-1] == "Leaderelection lost"
     assert [line for _, line in replicas.check()] == ["a", "b"]
-    told(fault, replicas.longest_gap())
+    report_gap(fault, replicas.longest_gap())
 
 
 def test_two_that_start_at_once_with_many_pods_pending(replicas):
@@ -119,5 +119,5 @@ def test_a_rolling_update_leaves_no_gap_and_loses_no_pod(replicas):
         replicas.cluster.until(lambda: replicas.cluster.bound[-1][0] > end)
     changes = replicas.check()
     assert len(changes) >= 2
-    told("rolling update", replicas.longest_gap())
+    report_gap("rolling update", replicas.longest_gap())
     assert replicas.longest_gap() <= RETRY * 2.2 + SLACK

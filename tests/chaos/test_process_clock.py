@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from support.chaos.program import Witness
+from support.chaos.witness import Witness
 from support.processes.scheduler_process import ADMIN, kube_scheduler
 from support.processes.servers import embedded_server
 
@@ -87,6 +87,6 @@ def test_the_clock_is_set_while_pods_come(tmp_path):
         hours = {renewed[:13] for _, renewed, _ in witness.records if renewed}
         assert len(hours) >= len(OFFSETS), "the program has seen the clock jump"
         assert len({holder for holder, _, _ in witness.records if holder}) == 1
-        witness.all_are_bound_but()
+        witness.check_all_bound_except()
         assert not scheduler.said("Traceback")
         assert scheduler.end() == 0

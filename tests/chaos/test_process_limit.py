@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from support.chaos.outside_view import PODS
-from support.chaos.program import Witness
+from support.chaos.witness import Witness
 from support.examples import SCALE
 from support.processes.scheduler_process import kube_scheduler
 from support.processes.servers import embedded_server

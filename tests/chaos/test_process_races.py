@@ -13,8 +13,8 @@ from stowplan.live.scheduler import Scheduler
 from stowplan.testing import a_node, a_pod
 from stowplan_cluster.apiserver.deletion import DeleteOptions
 from support.live.live_scheduler import live
-from support.soak.changes import CONFIG, PREPARES, WAITS, hesitates
-from support.soak.checks import equals_a_rebuild, every_pod_is_bound_or_truthfully_pending, nothing_is_under_way
+from support.soak.changes import CONFIG, PREPARES, WAITS, delaying_plugin
+from support.soak.checks import equals_a_rebuild, every_pod_is_bound_or_rightly_pending, nothing_is_under_way
 
 POD, SMALL, LARGE = "pod", "small", "large"
 
@@ -46,7 +46,7 @@ class Held:
 
 def annotated(name, **annotations):
     pod = a_pod(name).requests(cpu="1").obj()
-    pod["spec"]["schedulerName"] = "hesitant"
+    pod["spec"]["schedulerName"] = "delaying"
     pod["metadata"]["annotations"] = annotations
     return pod
 
@@ -76,7 +76,7 @@ class World:
 
     async def _nobody_waits(self):
         for waiting in tuple(self.cluster.scheduler.waiting_pods):
-            waiting.allow("Hesitates")
+            waiting.allow("Delaying")
         await self.turns(40)
 
     async def checked(self):
@@ -89,7 +89,7 @@ class World:
         assert len({uid for uid, _ in self.nodes}) == len(self.nodes), "a pod was bound twice"
         nothing_is_under_way(scheduler)
         equals_a_rebuild(self.cluster.api, scheduler.state)
-        every_pod_is_bound_or_truthfully_pending(self.cluster.api, scheduler)
+        every_pod_is_bound_or_rightly_pending(self.cluster.api, scheduler)
 
 
 WAYS = {
@@ -159,7 +159,7 @@ async def test_something_happens_while_it(moment, event):
     nodes = [a_node(LARGE).allocatable(cpu="8").obj(), a_node(SMALL).allocatable(cpu="1").obj()]
     # As late as it is needed: the plugin sleeps by the cluster's time.
     late = []
-    sleeping = hesitates(lambda seconds: late[0].time.sleep(seconds))
+    sleeping = delaying_plugin(lambda seconds: late[0].time.sleep(seconds))
     async with live(*nodes, config=CONFIG, plugins=[sleeping], wrap=wrap) as cluster:
         late.append(cluster)
         (held,) = made
@@ -210,7 +210,7 @@ async def _dies_after(answered):
             await world.turns(500)
         assert len({uid for uid, _ in world.nodes}) == len(world.nodes) == 12
         equals_a_rebuild(cluster.api, successor.state)
-        assert every_pod_is_bound_or_truthfully_pending(cluster.api, successor) == 2
+        assert every_pod_is_bound_or_rightly_pending(cluster.api, successor) == 2
         running.cancel()
         while not running.done():
             await world.turns(50)

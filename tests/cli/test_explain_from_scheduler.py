@@ -18,7 +18,7 @@ from stowplan.serving.requests.messages import Response
 from stowplan.testing import a_node, a_pod
 from support.http.kubeconfigs import a_kubeconfig, write_kubeconfig
 from support.live.live_scheduler import live
-from support.serving.secure_port import LOCAL, Door, secure_server
+from support.serving.secure_port import LOCAL, FakeAccess, secure_server
 
 TOKEN = "canary-token-77"
 GROUP = {
@@ -29,20 +29,20 @@ GROUP = {
 }
 
 
-async def _serve(folder, door, extra, started, stop):
+async def _serve(folder, access, extra, started, stop):
     settings = replace(LOCAL, certificate=None, certificate_directory=str(folder))
     node = a_node("n1").allocatable(cpu="2", memory="1Gi", pods="9").obj()
     async with live(node, features=with_chosen({"GenericWorkload": True})) as cluster:
         await cluster.create(a_pod("placed").requests(cpu="1").obj(), a_pod("big").requests(cpu="64").obj())
         await cluster.create(GROUP)
         pages = SchedulerPages(cluster.scheduler, times=cluster.time).pages() | extra
-        async with secure_server(pages, settings=settings, door=door) as server:
+        async with secure_server(pages, settings=settings, access=access) as server:
             started(server.port, asyncio.get_running_loop(), cluster)
             await stop.wait()
 
 
 @contextmanager
-def scheduler(folder, *, door=None, **extra):
+def scheduler(folder, *, access=None, **extra):
     """A scheduler that answers, in a thread of its own; its URL."""
     found, ready, stop = [], threading.Event(), asyncio.Event()
 
@@ -50,7 +50,7 @@ def scheduler(folder, *, door=None, **extra):
         found.extend(what)
         ready.set()
 
-    thread = threading.Thread(target=lambda: asyncio.run(_serve(folder, door or Door(), extra, started, stop)))
+    thread = threading.Thread(target=lambda: asyncio.run(_serve(folder, access or FakeAccess(), extra, started, stop)))
     thread.start()
     try:
         assert ready.wait(30)
@@ -85,13 +85,13 @@ def ca(tmp_path):
 
 
 def test_the_page_of_a_pod(tmp_path, kubeconfig, ca):
-    door = Door()
-    with scheduler(tmp_path, door=door) as url:
+    access = FakeAccess()
+    with scheduler(tmp_path, access=access) as url:
         result = run("--from-scheduler", url, "--kubeconfig", kubeconfig, "--certificate-authority", ca, "pod", "big")
     assert result.exit_code == 0, result.output
     assert result.output.startswith("default/big is pending: none of 1 node takes it\n")
     assert "What this scheduler knows of it\n  unschedulable (1 attempt; " in result.output
-    assert door.asked == [(TOKEN, "get", "/stowplan/explain/default/big")]
+    assert access.asked == [(TOKEN, "get", "/stowplan/explain/default/big")]
 
 
 def test_the_page_of_a_pod_group(tmp_path, token, ca):
@@ -163,7 +163,7 @@ def test_a_certificate_that_nobody_vouches_for(tmp_path, token):
 def test_who_may_not(tmp_path, token, ca):
     wrong = tmp_path / "wrong"
     wrong.write_text("wrong")
-    with scheduler(tmp_path, door=Door(forbidden=("/stowplan/explain/default/big",))) as url:
+    with scheduler(tmp_path, access=FakeAccess(forbidden=("/stowplan/explain/default/big",))) as url:
         common = ("--from-scheduler", url, "--certificate-authority", ca, "pod", "big", "--token-file")
         assert "does not accept these credentials" in refused(run(*common, wrong))
         result = CliRunner().invoke(cli, ["explain", *map(str, (*common, token))], prog_name="stowplan")

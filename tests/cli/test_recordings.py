@@ -98,7 +98,7 @@ def test_a_moment_after_the_end_is_told(file):
 
 
 def test_decided_anew(file, tmp_path):
-    assert "every pod is on the same node" in run("replay", file, "--anew")[1]
+    assert "every pod is on the same node" in run("replay", file, "--rerun")[1]
     config = tmp_path / "packing.yaml"
     config.write_text(PACKING)
     found = data("replay", file, "--config", config)
@@ -128,7 +128,7 @@ def test_all_files_of_a_rotated_recording_are_read(rotated, tmp_path):
     assert (code, f"in 2 files: {rotated}.1, {rotated}" in output) == (0, True)
     assert "5 pods sent to a node" in output
     assert data("replay", rotated, "--check")["decisions"] == 5
-    assert "every pod is on the same node" in run("replay", rotated, "--anew")[1]
+    assert "every pod is on the same node" in run("replay", rotated, "--rerun")[1]
     config = tmp_path / "packing.yaml"
     config.write_text(PACKING)
     assert {pod["pod"] for pod in data("replay", rotated, "--config", config)["placedOtherwise"]} <= {
@@ -142,7 +142,7 @@ def test_a_rotated_recording_whose_beginning_is_gone(rotated, tmp_path):
     alone = tmp_path / "alone"
     alone.write_bytes(rotated.read_bytes())
     assert "in 2 files" not in run("replay", alone)[1]
-    assert data("replay", alone, "--anew")["placed"] == {"then": 3, "now": 3}
+    assert data("replay", alone, "--rerun")["placed"] == {"then": 3, "now": 3}
     config = tmp_path / "packing.yaml"
     config.write_text(PACKING)
     own = data("shadow", "--recording", alone)
@@ -187,8 +187,8 @@ def test_the_role_that_it_needs(command):
         (["replay", "/nope"], "error: open /nope: no such file or directory"),
         (["replay", "{file}", "--at", "soon"], "--at soon: want a time as"),
         (["replay", "{file}", "--at", "1970-01-01"], "the recording begins at"),
-        (["replay", "{file}", "--check", "--anew"], "exclude each other"),
-        (["replay", "{file}", "--anew", "--config", "x"], "give only one"),
+        (["replay", "{file}", "--check", "--rerun"], "exclude each other"),
+        (["replay", "{file}", "--rerun", "--config", "x"], "give only one"),
         (["replay", "{file}", "--config", "/nope"], "open /nope: no such file"),
         (["explain", "--at", "2026-01-01"], "give --recording FILE"),
         (["explain", "--recording", "{file}", "-f", "x"], "--recording has a cluster of its own"),

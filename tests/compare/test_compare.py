@@ -10,7 +10,7 @@ from stowplan.compare.comparison import compare
 from stowplan.compare.page import comparison_html
 from stowplan.compare.statistics import Estimate, estimate
 from stowplan.compare.text import NO_DIFFERENCE
-from support.sweeps.here import Here
+from support.sweeps.in_process import InProcessWorkers
 
 SCENARIO = """
 name: small
@@ -45,7 +45,7 @@ def files(tmp_path):
 
 
 def compared(scenario, *configs):
-    return compare(scenario, configs, names=configs, seeds=(1, 2), workers=Here())
+    return compare(scenario, configs, names=configs, seeds=(1, 2), workers=InProcessWorkers())
 
 
 def test_a_configuration_differs_in_nothing_from_itself(files):
@@ -69,7 +69,7 @@ def test_another_strategy_places_otherwise(files):
 
 def test_a_run_that_fails_costs_its_seed(files):
     scenario, a, _ = files
-    found = compare(scenario, [a, "/nowhere.yaml"], names=["a", "gone"], seeds=(1,), workers=Here())
+    found = compare(scenario, [a, "/nowhere.yaml"], names=["a", "gone"], seeds=(1,), workers=InProcessWorkers())
     assert (found.seeds, found.measures) == ((), ())
     assert [(one.config, one.seed) for one in found.failures] == [("gone", 1)]
     assert "nowhere" in found.failures[0].error
@@ -84,14 +84,14 @@ def test_what_was_done_before_an_interruption_is_kept(files):
             raise KeyboardInterrupt
 
     scenario, a, b = files
-    found = compare(scenario, [a, b], names=["a", "b"], seeds=(1, 2), workers=Here(), progress=interrupt)
+    found = compare(scenario, [a, b], names=["a", "b"], seeds=(1, 2), workers=InProcessWorkers(), progress=interrupt)
     assert (found.seeds, found.interrupted) == ((1,), True)
     assert found.measures
     assert "1 seed (interrupted)" in comparison_html(found)
 
 
 def test_the_command(files, tmp_path, monkeypatch):
-    monkeypatch.setattr("stowplan.sweeps.workers.Processes", Here)
+    monkeypatch.setattr("stowplan.sweeps.workers.Processes", InProcessWorkers)
     scenario, a, b = files
     page = tmp_path / "page.html"
     found = CliRunner().invoke(command, [a, b, "--scenario", scenario, "--seeds", "2", "--html", str(page)])

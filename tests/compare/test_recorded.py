@@ -14,7 +14,7 @@ from stowplan.compare.recorded import NO_ATTEMPTS, ONE_RUN
 from stowplan.compare.text import NO_DIFFERENCE
 from stowplan.engine.input_log.recording import RecordingError
 from support.live.recordings import a_short_run
-from support.sweeps.here import Here
+from support.sweeps.in_process import InProcessWorkers
 
 PACKING = """apiVersion: kubescheduler.config.k8s.io/v1
 kind: KubeSchedulerConfiguration
@@ -40,7 +40,7 @@ def packing(tmp_path):
 
 
 def compared(recording, *configs):
-    return compare_recorded(recording, configs, names=[str(one) for one in configs], workers=Here())
+    return compare_recorded(recording, configs, names=[str(one) for one in configs], workers=InProcessWorkers())
 
 
 def measure(found, name):
@@ -59,7 +59,7 @@ def test_another_strategy_places_otherwise(recording, packing):
     assert not found.failures
     # Of two pods one fits: on the larger node by default, on the smaller one when nodes are filled.
     assert [one.mean for one in found.placed_otherwise] == [0, 50]
-    assert measure(found, "otherwiseThanThen") == [0, 50]
+    assert measure(found, "placedDifferently") == [0, 50]
     assert measure(found, "unplaced") == [1, 1]
     # The other one has waited from its arrival to the end, some 10 s later.
     first, second = measure(found, "waits.longest")
@@ -99,7 +99,7 @@ def test_a_recording_that_is_cut_at_any_byte_is_compared_up_to_there_or_refused(
 
 
 def test_the_command(recording, packing, tmp_path, monkeypatch):
-    monkeypatch.setattr("stowplan.sweeps.workers.Processes", Here)
+    monkeypatch.setattr("stowplan.sweeps.workers.Processes", InProcessWorkers)
     page = tmp_path / "page.html"
     arguments = ["compare", "recorded", packing, "--recording", recording]
     found = CliRunner().invoke(cli, [*arguments, "--html", str(page)])

@@ -9,8 +9,8 @@ import signal
 import pytest
 import yaml
 
-from stowplan.guarding.broken_off_calls import BrokenOffCalls
 from stowplan.guarding.guarded_plugins import guarded_plugin
+from stowplan.guarding.interrupted_calls import InterruptedCalls
 from stowplan.in_tree.registry import in_tree_registry
 from support.api import manifests
 from support.plugins import hanging_plugins as hanging
@@ -56,9 +56,9 @@ def test_every_pod_is_bound_once(tmp_path, way):
             f'plugin "Hanging" did not return from {point[0].upper()}{point[1:]} within 150ms'
             in failures[point.lower()]
         )
-    calls, registry = BrokenOffCalls(), in_tree_registry()
+    calls, registry = InterruptedCalls(), in_tree_registry()
     registry.register(guarded_plugin(hanging.Replayed, calls))
-    steps, whole = replayed(tmp_path / "recording", registry, broken_off=calls)
+    steps, whole = replayed(tmp_path / "recording", registry, interrupted=calls)
     assert steps > 50
     assert whole
 

@@ -18,7 +18,7 @@ from stowplan.plugins import Code, PermitPlugin, PostFilterPlugin, PostFilterRes
 from stowplan.testing import a_node, a_pod
 from support.live.live_scheduler import live
 from support.observing.metrics import framework_metrics
-from support.scheduling.outside import Outside
+from support.scheduling.fake_extender import FakeExtender
 from support.serving.secure_port import asked
 
 
@@ -67,7 +67,7 @@ async def test_extenders_of_a_running_scheduler_are_asked():
             asked.append(verb)
             return {"failed": {"n1": "not mine"}, "kept": ["n2"]} if verb == "filter" else {"n2": 5}
 
-    options = {"extenders": [Outside("e", filters=True, prioritizes=True)], "askers": {"e": Answering()}}
+    options = {"extenders": [FakeExtender("e", filters=True, prioritizes=True)], "askers": {"e": Answering()}}
     async with live(small(), small("n2"), **options) as cluster:
         await cluster.create(a_pod("p").obj())
         asked.clear()

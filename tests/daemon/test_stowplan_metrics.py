@@ -57,6 +57,6 @@ def test_plugins_that_never_hung_are_at_zero(metrics):
     )
     found = scraped(metrics, "stowplan_plugin_hangs_total")
     assert (found[filter_], found[post_bind]) == ("0", "0")
-    guard.broken_off["Mine", "Filter"] += 1
+    guard.interrupted["Mine", "Filter"] += 1
     found = scraped(metrics, "stowplan_plugin_hangs_total")
     assert (found[filter_], found[post_bind]) == ("1", "0")

@@ -34,7 +34,7 @@ def test_commands_of_all_pages_exist_with_their_options():
 @pytest.mark.parametrize("name", GUIDES)
 def test_commands_give_the_output_that_is_shown(name):
     page = (ROOT / "docs" / name).read_text(encoding="utf-8")
-    with console.readers_folder() as folder:
+    with console.examples_copy() as folder:
         for block in console.blocks(page):
             code = 0
             for command in block:
@@ -44,7 +44,7 @@ def test_commands_give_the_output_that_is_shown(name):
                     code, output = console.run(command)
                     assert code in (0, 1, 3), f"{command.line}\n{output}"
                     again = f"PYTHONPATH=tests python -m support.console docs/{name} writes it anew"
-                    right = not command.shown.strip() or console.agrees(command.shown, output)
+                    right = not command.shown.strip() or console.output_matches(command.shown, output)
                     assert right, f"{again}\n$ {command.line}\n{output}"
 
 
@@ -63,7 +63,7 @@ def test_guides_have_commands_that_run(name):
 
 
 @pytest.mark.parametrize(
-    ("shown", "output", "agrees"),
+    ("shown", "output", "expected"),
     [
         ("a\nb\n", "a\nb\n", True),
         ("a\n", "a\nb\n", False),
@@ -72,8 +72,8 @@ def test_guides_have_commands_that_run(name):
         ("a\n…\nc\n", "b\nc\n", False),
     ],
 )
-def test_shown_output_is_compared_line_by_line(shown, output, agrees):
-    assert console.agrees(shown, output) is agrees
+def test_shown_output_is_compared_line_by_line(shown, output, expected):
+    assert console.output_matches(shown, output) is expected
 
 
 def test_an_option_that_does_not_exist_is_found():
@@ -89,7 +89,7 @@ def test_python_blocks_run_in_the_examples(name):
     page = (ROOT / "docs" / name).read_text(encoding="utf-8")
     blocks = re.findall(r"^```python\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
     assert blocks
-    with console.readers_folder():
+    with console.examples_copy():
         for block in blocks:
             assert "assert " in block
             exec(compile(block, name, "exec"), {"__name__": "guide"})

@@ -1,4 +1,4 @@
-"""An engine on a cluster where anything happens in any order: after each step it must not contradict itself."""
+"""An engine on a cluster with random changes in any order: it is validated after each step."""
 
 from random import Random
 
@@ -7,21 +7,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from support.examples import examples, times
-from support.scheduling.engine_histories import History, chosen_deeds, deeds
+from support.scheduling.engine_histories import History, actions, random_actions
 
 
 @examples(100)
 @given(
-    deeds=st.lists(deeds(), min_size=10, max_size=80),
+    actions=st.lists(actions(), min_size=10, max_size=80),
     extenders=st.booleans(),
     well=st.sampled_from((True, True, True, False)),
 )
-def test_whatever_happens(deeds, extenders, well):
+def test_random_histories(actions, extenders, well):
     history = History(extenders=extenders)
-    for deed in deeds:
-        history.goes_on(*deed)
+    for action in actions:
+        history.apply(*action)
     if well:
-        history.ends_well()
+        history.check_final_state()
     else:
         history.shuts_down()
 
@@ -29,6 +29,6 @@ def test_whatever_happens(deeds, extenders, well):
 @pytest.mark.parametrize("seed", range(times(10)))
 def test_long_histories(seed):
     chance, history = Random(seed), History(extenders=seed % 2 == 1)
-    for deed, *arguments in chosen_deeds(chance, 300):
-        history.goes_on(deed, *arguments)
-    history.ends_well()
+    for action, *arguments in random_actions(chance, 300):
+        history.apply(action, *arguments)
+    history.check_final_state()

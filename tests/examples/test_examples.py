@@ -13,7 +13,7 @@ from click.testing import CliRunner
 import stowplan
 from stowplan.cli.main import cli
 from stowplan.testing import a_node, a_pod
-from support.console import readers_folder
+from support.console import examples_copy
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "examples"
@@ -32,7 +32,7 @@ SCRIPTS = {
 
 @pytest.fixture(autouse=True, scope="module")
 def folder():
-    with readers_folder() as folder:
+    with examples_copy() as folder:
         yield folder
 
 

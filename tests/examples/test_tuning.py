@@ -11,7 +11,7 @@ import stowplan
 from stowplan.scenarios.simulation import simulate_scenario
 from stowplan.tuning.records import BETTER
 from stowplan.tuning.tune import Effort, tune_scenario
-from support.sweeps.here import Here
+from support.sweeps.in_process import InProcessWorkers
 
 TUNING = Path(__file__).parents[2] / "examples" / "tuning"
 
@@ -45,7 +45,7 @@ def test_packing_is_found(objective, tmp_path, monkeypatch):
         space=str(TUNING / "space.yaml"),
         objective=objective,
         effort=Effort(trials=4, seeds=1, judged_seeds=4),
-        workers=Here(),
+        workers=InProcessWorkers(),
     )
     assert found.record.verdict == BETTER
     (fit,) = (

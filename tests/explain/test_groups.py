@@ -90,7 +90,7 @@ class TestVerdicts:
         cluster = cluster_of(rack("large", 4), members(4), a_group(4))
         cluster.schedule()
         verdict = cluster.explain_group("train")
-        assert verdict.anew
+        assert verdict.judged_as_pending
         assert verdict.fits
         assert "judged as if they were placed now" in page(cluster)
         assert len(cluster.state.pod_groups.placed("default/train")) == 4

@@ -14,7 +14,7 @@ from stowplan.framework.status import error, unresolvable, unschedulable
 from stowplan.framework.waiting_pods import WaitingPods
 from stowplan.testing import a_node, a_pod
 from support.plugins.recording_plugins import Clock, an_attempt, framework_of, recorder
-from support.scheduling.outside import Outside
+from support.scheduling.fake_extender import FakeExtender
 
 NODES = (a_node("n1"), a_node("n2"), a_node("n3"))
 
@@ -127,7 +127,7 @@ def test_offline_there_is_no_queue_nobody_waits_and_no_extender():
 
 
 def test_extenders_and_waiting_pods_are_the_schedulers_own():
-    waiting, extender = WaitingPods(now=Clock()), Outside("e")
+    waiting, extender = WaitingPods(now=Clock()), FakeExtender("e")
     handle = framework_of(waiting_pods=waiting, extenders=[extender]).handle
     assert handle.extenders() == (extender,)
     assert handle.waiting_pods is waiting

@@ -11,9 +11,9 @@ from contextlib import asynccontextmanager
 import pytest
 
 from stowplan.framework.interface import extension_points
-from stowplan.guarding.broken_off_calls import BrokenOffCalls
 from stowplan.guarding.guarded_plugins import guarded, guarded_plugin
 from stowplan.guarding.hang_guard import HangGuard, PluginTimeoutError
+from stowplan.guarding.interrupted_calls import InterruptedCalls
 from stowplan.in_tree.registry import in_tree_registry
 from stowplan.plugins import NodeFilterPlugin, Plugin, QueueSortPlugin
 from stowplan.testing import a_node, a_pod
@@ -97,8 +97,8 @@ async def cluster_with(plugin, guard, *objects):
         options = {"plugins": [with_guard], "wrap": counting, "recorder": recorded.recorder}
         async with live(*objects, config=config, **options) as cluster:
             yield cluster, binds[0]
-    calls = BrokenOffCalls()
-    recorded.check(guarded_plugin(plugin.harmless(), calls), broken_off=calls)
+    calls = InterruptedCalls()
+    recorded.check(guarded_plugin(plugin.harmless(), calls), interrupted=calls)
 
 
 def nodes(count=3):
@@ -131,7 +131,7 @@ async def test_a_busy_loop_at_each_point_costs_one_attempt(point):
             assert cluster.scheduler.queue.counts()["gated"] == 0
         check_all_bound(cluster, binds, ["odd", *(f"good-{i}" for i in range(5))])
         assert plugin.left == [0]
-        assert sum(guard.broken_off.values()) == 1
+        assert sum(guard.interrupted.values()) == 1
 
 
 @pytest.mark.parametrize("way", hanging.WAYS)
@@ -169,7 +169,7 @@ async def test_an_order_that_nobody_finds():
         await cluster.settle()
         await cluster.advance(2.0)
         check_all_bound(cluster, binds, [f"p{i}" for i in range(20)])
-        assert guard.broken_off == {("Hanging", "QueueSort"): 1}
+        assert guard.interrupted == {("Hanging", "QueueSort"): 1}
 
 
 async def test_who_always_hangs_leaves_its_pod_pending_and_nobody_else():
@@ -192,7 +192,7 @@ async def test_a_hint_that_hangs_for_every_pod_holds_up_an_event_only_once():
         cluster.server.create_all(pods)
         await cluster.settle()
         await cluster.patch("nodes", "n1", {"metadata": {"labels": {"open": "yes"}}}, namespace="")
-        assert guard.broken_off == {("Hanging", "QueueingHint"): 16}
+        assert guard.interrupted == {("Hanging", "QueueingHint"): 16}
         for _ in range(3):
             await cluster.advance(11.0)
         assert sum(cluster.node_of(name) != "" for name in names) == 20
@@ -214,7 +214,7 @@ async def test_what_waits_for_ever_has_a_limit_of_its_own(point):
     guard = a_guard(binding_seconds=0.05)
     async with cluster_with(hanging.Waiting.at(point), guard, *nodes()) as (cluster, binds):
         cluster.server.create_all([a_pod("odd").labels(hangs="yes").obj(), a_pod("good").obj()])
-        await until(lambda: guard.broken_off)
+        await until(lambda: guard.interrupted)
         await cluster.settle()
         assert cluster.node_of("good")
         point_name = "PreBind" if point == "preBind" else "Bind"
@@ -227,7 +227,7 @@ async def test_after_the_binding_somebody_who_waits_for_ever_is_given_up():
     guard = a_guard(binding_seconds=0.05)
     async with cluster_with(hanging.Waiting.at("postBind"), guard, *nodes()) as (cluster, binds):
         cluster.server.create_all([a_pod("odd").labels(hangs="yes").obj()])
-        await until(lambda: guard.broken_off)
+        await until(lambda: guard.interrupted)
         await cluster.settle()
         check_all_bound(cluster, binds, ["odd"])
 
@@ -314,7 +314,7 @@ async def test_the_innermost_of_nested_calls_is_broken_off(guard):
         return "went on"
 
     assert guard.call("Outer", "Filter", outer, (), {}) == "went on"
-    assert guard.broken_off == {("Inner", "PreEnqueue"): 1}
+    assert guard.interrupted == {("Inner", "PreEnqueue"): 1}
 
 
 async def test_calls_within_one_that_is_broken_off_do_not_count(guard):
@@ -334,10 +334,10 @@ async def test_calls_within_one_that_is_broken_off_do_not_count(guard):
     with pytest.raises(PluginTimeoutError):
         guard.call("P", "Score", busy, (), {})
     said = ('"Outer" did not return from Filter', '"P" did not return from Score')
-    found = [(number, in_short(why)) for number, why in guard.broken_off_in_step]
+    found = [(number, in_short(why)) for number, why in guard.interrupted_in_step]
     assert found == [(i, f"plugin {text} {WITHIN}") for i, text in enumerate(said, 2)]
     guard.begin_step()
-    assert guard.broken_off_in_step == []
+    assert guard.interrupted_in_step == []
 
 
 async def test_the_schedulers_own_code_is_never_broken_off(guard):
@@ -431,7 +431,7 @@ async def test_a_timeout_of_the_plugins_own_is_not_ours(guard):
 
     with pytest.raises(TimeoutError, match="mine"):
         await guard.wait("P", "Bind", impatient, (), {})
-    assert not guard.broken_off
+    assert not guard.interrupted
 
 
 async def test_values_and_exceptions_pass_between_the_loop_and_the_plugin(guard):

@@ -14,7 +14,7 @@ from stowplan.in_tree.inter_pod_affinity.hints import after_pod_change
 from stowplan.in_tree.inter_pod_affinity.plugin import InterPodAffinity
 from stowplan.testing import a_node, a_pod, expression, selector
 from support.examples import examples
-from support.plugins.spelled_out import SKIPPED, filtered, plugin_on, scored
+from support.plugins.per_node_answers import SKIPPED, filtered, plugin_on, scored
 from support.scheduling.plain_rules import (
     labels_of,
     last_versions,

@@ -12,7 +12,7 @@ from stowplan.in_tree.common.args import ResourceSpec
 from stowplan.in_tree.node_resources_balanced_allocation.declaration import NodeResourcesBalancedAllocationArgs
 from stowplan.in_tree.node_resources_balanced_allocation.plugin import NodeResourcesBalancedAllocation
 from stowplan.testing import a_node, a_pod
-from support.plugins.spelled_out import SKIPPED, plugin_on, scored
+from support.plugins.per_node_answers import SKIPPED, plugin_on, scored
 from support.scheduling.worlds import FPGA, GPU, clusters, pods, state_of, struct
 
 GI = 1 << 30

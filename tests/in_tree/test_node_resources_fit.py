@@ -15,7 +15,7 @@ from stowplan.in_tree.node_resources_fit.declaration import (
 )
 from stowplan.in_tree.node_resources_fit.plugin import NodeResourcesFit
 from stowplan.testing import a_node, a_pod
-from support.plugins.spelled_out import filtered, plugin_on, scored
+from support.plugins.per_node_answers import filtered, plugin_on, scored
 from support.scheduling.worlds import FPGA, GPU, clusters, pods, state_of, struct
 
 GI = 1 << 30

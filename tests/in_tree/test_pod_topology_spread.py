@@ -13,7 +13,7 @@ from stowplan.in_tree.pod_topology_spread.declaration import PodTopologySpreadAr
 from stowplan.in_tree.pod_topology_spread.plugin import PodTopologySpread
 from stowplan.testing import a_node, a_pod, expression, selector
 from support.examples import examples
-from support.plugins.spelled_out import SKIPPED, filtered, plugin_on, scored
+from support.plugins.per_node_answers import SKIPPED, filtered, plugin_on, scored
 from support.scheduling.plain_rules import (
     labels_of,
     last_versions,

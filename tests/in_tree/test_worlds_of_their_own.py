@@ -19,7 +19,7 @@ from stowplan.in_tree.pod_topology_spread.declaration import PodTopologySpreadAr
 from stowplan.in_tree.pod_topology_spread.plugin import PodTopologySpread
 from stowplan.testing import a_node, a_pod
 from support.examples import examples
-from support.plugins.spelled_out import plugin_on
+from support.plugins.per_node_answers import plugin_on
 from support.scheduling.plain_rules import (
     labels_of,
     matches,

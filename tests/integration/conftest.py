@@ -1,7 +1,7 @@
-"""API servers to test against: the embedded one as its own process, and a real one where KUBEBUILDER_ASSETS names it.
+"""API servers that the integration tests run against.
 
-A test that takes `api_server` runs against each of them. What only a living cluster does (pods that start,
-controllers) is asked of the embedded one: such tests take `cluster`.
+Tests that take `api_server` run against the embedded server in its own process, and against a real kube-apiserver if
+KUBEBUILDER_ASSETS is set. Tests that need controllers and a kubelet take `cluster`, which is always embedded.
 """
 
 import pytest
@@ -13,14 +13,14 @@ KINDS = SERVER_KINDS
 
 @pytest.fixture(scope="session")
 def embedded(tmp_path_factory):
-    """A bare API: no nodes, no controllers, as a kube-apiserver is."""
+    """An API server without nodes and controllers, like a bare kube-apiserver."""
     with embedded_server(tmp_path_factory.mktemp("embedded"), "--controllers=") as server:
         yield server
 
 
 @pytest.fixture(scope="session")
 def cluster(tmp_path_factory):
-    """A cluster that lives, with six nodes."""
+    """An embedded cluster with controllers, a kubelet and six nodes."""
     with embedded_server(tmp_path_factory.mktemp("cluster"), "--nodes=6") as server:
         yield server
 
@@ -38,5 +38,5 @@ def api_server(request):
 
 @pytest.fixture
 def namespace(api_server, request):
-    """A namespace of the test's own."""
+    """A namespace for one test."""
     return api_server.new_namespace(request.node.name)

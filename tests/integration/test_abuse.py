@@ -1,7 +1,7 @@
-"""What no client in its right mind sends, over TLS to a server in a process of its own: it refuses, and goes on.
+"""Abusive and malformed requests over TLS to a server in its own process, which must refuse them and go on.
 
-After each test the server still answers, it has logged nothing, and it holds no more connections, watches or
-requests than before.
+After each test the server still answers, has logged nothing, and holds no more connections, watches or requests than
+before.
 """
 
 import json
@@ -24,10 +24,10 @@ from support.processes.servers import embedded_server
 CONFIGMAPS = "/api/v1/namespaces/default/configmaps"
 LIMIT = 3 * 1024 * 1024
 MB = 1024 * 1024
-#: Only the answer to this has it: who gets to see it was answered a request that they had hidden in another.
+#: Only the response to this request has it: seeing it means that a smuggled request was answered.
 HIDDEN, SEEN = b"GET /version HTTP/1.1\r\nHost: x\r\n\r\n", b"gitVersion"
 
-lasting = settings(
+long_running = settings(
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
@@ -42,7 +42,7 @@ def target(tmp_path_factory):
 
 
 @pytest.fixture(autouse=True)
-def unharmed(target):
+def check_unharmed(target):
     held, log = target.held(), target.log.read_text()
     yield
     assert target.ask("GET", "/livez")[:2] == (200, b"ok")
@@ -50,7 +50,7 @@ def unharmed(target):
     assert target.log.read_text() == log
 
 
-def test_it_listens_at_127_0_0_1_and_nowhere_else(target):
+def test_it_listens_only_on_127_0_0_1(target):
     mine = {re.search(r"\d+", link)[0] for link in target.sockets()}
     listening = []
     for table in ("tcp", "tcp6"):
@@ -77,7 +77,7 @@ def test_it_listens_at_127_0_0_1_and_nowhere_else(target):
         pytest.param("Negotiate", id="negotiate"),
     ],
 )
-def test_strangers(target, authorization):
+def test_unauthenticated_requests_are_refused(target, authorization):
     headers = {} if authorization is None else {"Authorization": authorization}
     with target.client() as connection:
         for method in ("GET", "POST", "PUT", "PATCH", "DELETE"):
@@ -101,7 +101,7 @@ def test_a_body_of_100_mb(target, chunked):
             for _ in range(size // len(block)):
                 sock.sendall(b"10000\r\n%b\r\n" % block if chunked else block)
         status, _, body = received(sock).partition(b"\r\n\r\n")
-    # Who goes on sending regardless may find the connection closed before the answer is read.
+    # A client that keeps sending may find the connection closed before it reads the response.
     if status:
         assert refused(413, body)["reason"] == "RequestEntityTooLarge"
     assert target.resident() - before < 32 * MB
@@ -127,29 +127,29 @@ def test_bad_labels_by_the_thousands(target):
 @pytest.mark.parametrize(
     ("method", "path", "content_type", "body", "status"),
     [
-        pytest.param("POST", CONFIGMAPS, "application/json", b"{", 400, id="JSON without an end"),
-        pytest.param("POST", CONFIGMAPS, "application/json", b"", 400, id="nothing"),
+        pytest.param("POST", CONFIGMAPS, "application/json", b"{", 400, id="unterminated JSON"),
+        pytest.param("POST", CONFIGMAPS, "application/json", b"", 400, id="empty"),
         pytest.param("POST", CONFIGMAPS, "application/json", b"\xff\xfe\x00", 400, id="no text"),
         pytest.param("POST", CONFIGMAPS, "application/json", b'{"data":{"a":"\xff"}}', 400, id="no UTF-8"),
         pytest.param("POST", CONFIGMAPS, "application/json", b"NaN", 400, id="NaN"),
         pytest.param("POST", CONFIGMAPS, "application/json", b"[" * MB, 400, id="nested"),
         pytest.param("POST", CONFIGMAPS, "application/json", b'{"data":' * 100_000 + b"1", 400, id="deep"),
         pytest.param("POST", CONFIGMAPS, "application/json", b'{"metadata":{"name":9e999}}', 400, id="infinite name"),
-        pytest.param("POST", CONFIGMAPS, "application/yaml", b"a: &a [*a]", 400, id="YAML about itself"),
+        pytest.param("POST", CONFIGMAPS, "application/yaml", b"a: &a [*a]", 400, id="recursive YAML"),
         pytest.param("POST", CONFIGMAPS, "application/yaml", b"!!python/object/apply:os.getpid []", 400, id="YAML tag"),
         pytest.param("POST", CONFIGMAPS, "text/html", b"{}", 415, id="HTML"),
         pytest.param("POST", CONFIGMAPS, "application/x-www-form-urlencoded", b"a=b", 415, id="form"),
         pytest.param("PATCH", f"{CONFIGMAPS}/x", "application/json", b"{}", 415, id="unknown patch"),
-        pytest.param("PATCH", f"{CONFIGMAPS}/x", "application/patch", b"{}", 415, id="patch of no kind"),
+        pytest.param("PATCH", f"{CONFIGMAPS}/x", "application/patch", b"{}", 415, id="patch without media type"),
         pytest.param("PATCH", f"{CONFIGMAPS}/x", "application/merge-patch+json", b"{", 400, id="merge patch, broken"),
         pytest.param("PATCH", f"{CONFIGMAPS}/x", "application/json-patch+json", b"[{", 400, id="JSON patch, broken"),
         pytest.param("PATCH", f"{CONFIGMAPS}/x", "application/merge-patch+json", b"{}", 404, id="patch of nothing"),
-        pytest.param("DELETE", f"{CONFIGMAPS}/x", "application/json", b"[]", 400, id="options that are none"),
+        pytest.param("DELETE", f"{CONFIGMAPS}/x", "application/json", b"[]", 400, id="invalid options"),
         pytest.param("PUT", CONFIGMAPS, "application/json", b"{}", 405, id="PUT of all"),
         pytest.param("TRACE", CONFIGMAPS, "application/json", b"", 405, id="TRACE"),
     ],
 )
-def test_bodies(target, method, path, content_type, body, status):
+def test_malformed_bodies_are_refused(target, method, path, content_type, body, status):
     answer = target.ask(method, path, body, Content_Type=content_type)
     assert answer[0] == status
     refused(*answer[:2])
@@ -171,15 +171,15 @@ def test_bodies(target, method, path, content_type, body, status):
     ],
     ids=lambda path: path[:60],
 )
-def test_paths(target, path):
+def test_malformed_paths_are_refused(target, path):
     refused(*target.ask("GET", path)[:2])
 
 
-# What is hardly HTTP
+# Malformed HTTP
 
 
 def hides(*lines, body=b"", method="POST"):
-    """A request whose end can be read in two ways, a second one behind it or inside."""
+    """A request whose end can be parsed in two ways, with a second request behind it or inside."""
     return lambda target: target.head(method, CONFIGMAPS, *lines) + body + HIDDEN
 
 
@@ -218,7 +218,7 @@ SMUGGLED = {
 def test_a_request_hidden_in_another_is_not_answered(target, name):
     with target.raw() as sock:
         sock.sendall(SMUGGLED[name](target))
-        # Those that are whole keep their connection: this one ends it.
+        # Complete requests keep their connection alive: this one closes it.
         sock.sendall(b"garbage\r\n\r\n")
         told = received(sock)
     assert SEEN not in told
@@ -249,7 +249,7 @@ MALFORMED = {
 
 
 @pytest.mark.parametrize("name", MALFORMED)
-def test_what_is_no_request_ends_the_connection(target, name):
+def test_malformed_requests_close_the_connection(target, name):
     with target.raw() as sock:
         with suppress(ConnectionError):
             sock.sendall(MALFORMED[name])
@@ -257,7 +257,7 @@ def test_what_is_no_request_ends_the_connection(target, name):
     refused(int(head.split()[1]), body)
 
 
-def test_http_0_9_gets_one_answer(target):
+def test_http_0_9_gets_one_response(target):
     with target.raw() as sock:
         sock.sendall(b"GET /livez\r\n\r\n")
         told = received(sock)
@@ -292,7 +292,7 @@ def test_other_forms_of_targets(target, method, request_target, status):
     ids=lambda lines: lines[0],
 )
 @pytest.mark.parametrize("path", [CONFIGMAPS, "/api/v1/namespaces/default/pods/p/exec?command=sh"])
-def test_another_protocol_is_not_taken_up(target, lines, path):
+def test_protocol_upgrades_are_ignored(target, lines, path):
     with target.raw() as sock:
         sock.sendall(target.head("GET", path, *lines))
         sock.sendall(b"\x81\x85abcdefghi" * 20_000)
@@ -308,13 +308,13 @@ def test_another_protocol_is_not_taken_up(target, lines, path):
         pytest.param(b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + b"\xaa" * 600, id="a broken hello"),
         pytest.param(b"\x16\x03\x01\xff\xff" + b"\x00" * 70_000, id="a hello that is too long"),
         pytest.param(b"\x80\x2e\x01\x00\x02" + b"\x00" * 60, id="SSLv2"),
-        pytest.param(Random(1).randbytes(5000), id="noise"),
+        pytest.param(Random(1).randbytes(5000), id="random bytes"),
         pytest.param(b"\x15\x03\x03\x00\x02\x02\x28", id="an alert"),
-        pytest.param(b"", id="nothing"),
+        pytest.param(b"", id="empty"),
         pytest.param(b"\x16\x03", id="the beginning of a hello"),
     ],
 )
-def test_what_is_no_tls(target, sent):
+def test_malformed_tls(target, sent):
     with target.plain() as sock:
         with suppress(ConnectionError):
             sock.sendall(sent)
@@ -322,7 +322,7 @@ def test_what_is_no_tls(target, sent):
         assert b"HTTP/1.1 200" not in received(sock)
 
 
-# What is slow, or does not read
+# Slow clients, and clients that do not read
 
 
 def test_heads_and_bodies_that_never_end(target):
@@ -335,17 +335,17 @@ def test_heads_and_bodies_that_never_end(target):
         until(lambda: target.metric("apiserver_current_inflight_requests") == 30)
 
 
-def test_clients_that_go_away_in_the_middle(target):
+def test_clients_that_disconnect_mid_request(target):
     whole = target.head("POST", CONFIGMAPS, "Content-Length: 4") + b"{}{}"
     for end in range(1, len(whole), 7):
         with target.raw() as sock:
             sock.sendall(whole[:end])
             if end % 2:
-                # Half-closed: it says that nothing more will come, and still listens.
+                # Half-closed: the client sends nothing more, but still reads.
                 sock.shutdown(socket.SHUT_WR)
 
 
-def test_a_thousand_requests_in_one_go(target):
+def test_a_thousand_pipelined_requests(target):
     count = 1000
     with target.raw() as sock:
         sock.sendall(
@@ -355,8 +355,8 @@ def test_a_thousand_requests_in_one_go(target):
     assert (told.count(b"HTTP/1.1 404"), told.count(b"HTTP/1.1 200")) == (count, 1)
 
 
-def test_requests_whose_answers_nobody_reads(target):
-    """They wait in the client's own socket, not in the server."""
+def test_unread_responses(target):
+    """They stay in the client's socket buffer, not in the server."""
     before = target.resident()
     with ExitStack() as stack:
         for _ in range(10):
@@ -368,8 +368,8 @@ def test_requests_whose_answers_nobody_reads(target):
         assert target.resident() - before < 64 * MB
 
 
-def test_lists_that_nobody_reads(target):
-    """Each could be had in whole, but none is kept in whole."""
+def test_unread_lists(target):
+    """Each is available completely, but no list is buffered completely."""
     secrets, size, readers = "/api/v1/namespaces/default/secrets", 600_000, 30
     with target.client() as connection:
         for number in range(30):
@@ -389,8 +389,8 @@ def test_lists_that_nobody_reads(target):
     assert target.ask("DELETE", secrets)[0] == 200
 
 
-def test_watches_that_nobody_reads(target):
-    """Whatever happens, they hold no more than a bit of it, and the history its due."""
+def test_unread_watches(target):
+    """Whatever happens, each buffers a bounded amount, and the watch cache keeps its size."""
     target.ask("POST", CONFIGMAPS, b'{"metadata":{"name":"noise"}}')
     before = target.resident()
     size, changes, watchers = 20_000, 4000, 30
@@ -405,7 +405,7 @@ def test_watches_that_nobody_reads(target):
         for number in range(changes):
             patch = json.dumps({"data": {"a": f"{number:06d}" + "x" * size}}).encode()
             assert answer_of(connection, "PATCH", f"{CONFIGMAPS}/noise", patch, headers)[0] == 200
-        # Kept for each of them, it would be this times the number of watchers.
+        # Buffered per watch, it would be this amount times the number of watchers.
         assert size * changes > 72 * MB
         assert target.resident() - before < 200 * MB
 
@@ -418,7 +418,7 @@ def test_watches_come_and_go(target):
                 sock.recv(100)
 
 
-# Whatever else
+# Random requests
 
 
 def one_of(words, *others):
@@ -471,7 +471,7 @@ BODIES = st.one_of(
 METHODS = one_of("GET HEAD POST PUT PATCH DELETE OPTIONS TRACE")
 
 
-@lasting
+@long_running
 @given(method=METHODS, path=PATHS, query=QUERIES, headers=HEADERS, body=BODIES)
 def test_any_request_gets_an_answer(target, method, path, query, headers, body):
     sent = target.headers() | {name: value.encode("latin-1") for name, value in headers.items()}
@@ -482,8 +482,8 @@ def test_any_request_gets_an_answer(target, method, path, query, headers, body):
         refused(status, told)
 
 
-def spoilt(chance, whole):
-    """A request with something wrong somewhere, or not."""
+def corrupted(chance, whole):
+    """A request that may have an error somewhere."""
     data = bytearray(whole)
     for _ in range(chance.randrange(6)):
         place = chance.randrange(len(data))
@@ -502,7 +502,7 @@ def spoilt(chance, whole):
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_spoilt_requests_never_hurt(target, seed):
+def test_corrupted_requests_do_no_harm(target, seed):
     chance = Random(seed)
     wholes = [
         target.head("POST", CONFIGMAPS, "Content-Type: application/json", "Content-Length: 4") + b"{}{}",
@@ -511,7 +511,7 @@ def test_spoilt_requests_never_hurt(target, seed):
     ]
     for number in range(100):
         with target.raw() as sock:
-            sock.sendall(spoilt(chance, wholes[number % len(wholes)]))
+            sock.sendall(corrupted(chance, wholes[number % len(wholes)]))
             if chance.randrange(2):
                 sock.settimeout(0.01)
                 with suppress(TimeoutError, ConnectionError):

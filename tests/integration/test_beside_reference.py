@@ -1,7 +1,8 @@
-"""The program beside the reference's own, on one API server: the same life one after the other, pages side by side.
+"""Our program compared with the reference's kube-scheduler on one API server: the same scenario for each, then their
+pages.
 
-It runs only where KUBEBUILDER_ASSETS has a kube-scheduler. What is left out of a comparison is what docs/differences.md
-tells of, or what chance decides.
+Requires a kube-scheduler in KUBEBUILDER_ASSETS. Left out of the comparison is what docs/differences.md lists, and what
+depends on chance.
 """
 
 import json
@@ -32,12 +33,12 @@ pytestmark = pytest.mark.skipif(not HAS_REFERENCE, reason=NO_REFERENCE)
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory):
-    """One of its own: whatever is pending there would be scheduled, and counted."""
+    """A server of its own: any pending pod on it would be scheduled and counted."""
     with real_server(tmp_path_factory.mktemp("server"), assets()) as server:
         yield server
 
 
-# --- the same life
+# --- the same scenario
 
 
 def sized(name, cpu, **spec):
@@ -50,8 +51,8 @@ def sized(name, cpu, **spec):
 INITIAL_BACKOFF = 1.0
 
 
-class Life:
-    """Step by step, each waited for: what is counted does not depend on who is faster."""
+class Scenario:
+    """A scenario in steps, each of which is waited for, so that no count depends on speed."""
 
     def __init__(self, server, namespace):
         self._server, self._namespace = server, namespace
@@ -78,7 +79,7 @@ class Life:
     def gone(self, *names):
         self.kubectl("delete", "pod", "--force", "--grace-period=0", *names)
 
-    def lived(self):
+    def run(self):
         self.bound(*(sized(f"small-{i}", "100m") for i in range(3)))
         self.refused(sized("big", "100"))
         self.gone("big")
@@ -87,8 +88,8 @@ class Life:
         self.is_bound("gated")
         self.bound(sized("special", "3", nodeSelector={"special": "yes"}))
         self.refused(sized("homeless", "100m", nodeSelector={"disk": "ssd"}))
-        # Whether the node comes within its backoff decides what is counted, and is not to be left to chance. Backoffs
-        # end with a window of a second.
+        # Counts depend on whether the node is added during the backoff, so wait for its end. Backoffs end with a
+        # window of a second.
         over = time.monotonic() + INITIAL_BACKOFF + 2.0
         wait_for(lambda: time.monotonic() > over, "the end of its backoff")
         self.kubectl("label", "node", "n1", "disk=ssd")
@@ -101,21 +102,21 @@ class Life:
         return sum("nodeName" in pod["spec"] for pod in pods)
 
 
-def lived(server, folder, whose):
-    """One program's life in a cluster of its own, and what it leaves behind."""
+def run_scenario(server, folder, whose):
+    """Run one program's scenario in a namespace of its own, and return what it leaves behind."""
     namespace = server.new_namespace(f"life-{whose}")
-    life = Life(server, namespace)
+    life = Scenario(server, namespace)
     life.kubectl("create", "-f", "-", stdin=[*NODES, HIGH])
-    # An API server has them wait for somebody who says that they are ready.
+    # The API server taints new nodes as not ready.
     life.kubectl("taint", "nodes", "--all", "node.kubernetes.io/not-ready:NoSchedule-")
     try:
         with kube_scheduler(folder, server.kubeconfig, name=whose, program=PROGRAMS[whose]) as scheduler:
             scheduler.until("Successfully acquired lease")
-            life.lived()
-            # The reference counts what is in its cache once a second.
+            life.run()
+            # The reference updates the gauges of its cache once per second.
             counted = f'scheduler_cache_size{{type="pods"}} {life.on_nodes()}\n'
             wait_for(lambda: counted in scheduler.ask("/metrics", who=ADMIN)[2], counted)
-            # The reference counts a request once it is answered.
+            # The reference counts a request after its response.
             scheduler.ask("/metrics", who=ADMIN)
             told = {path: scheduler.ask(path, who=ADMIN)[2] for path in ("/metrics", "/metrics/resources")}
             lease = json.loads(life.kubectl("get", "lease", "-n", "kube-system", "kube-scheduler", "-o", "json").stdout)
@@ -138,17 +139,17 @@ def lived(server, folder, whose):
 @pytest.fixture(scope="module")
 def lives(server, tmp_path_factory):
     folder = tmp_path_factory.mktemp("lives")
-    both = {whose: lived(server, folder, whose) for whose in PROGRAMS}
+    both = {whose: run_scenario(server, folder, whose) for whose in PROGRAMS}
     if not all(SAMPLED in life.metrics for life in both.values()):
         for life in both.values():
             life.metrics.pop(SAMPLED, None)
     return SimpleNamespace(**both)
 
 
-#: Chance takes one cycle in ten, which of so few may be none.
+#: Measured for one cycle in ten, at random; of so few cycles it may have none.
 SAMPLED = "scheduler_plugin_execution_duration_seconds"
 
-#: Families that need not be there, and that only one of the two has.
+#: Optional families, and families that only one of the two has.
 LEFT_OUT = re.compile(
     r"go_|python_|stowplan_|aggregator_|apiserver_(?!delegated|client)|field_validation_|informer_|workqueue_"
     r"|rest_client_transport_create|scheduler_(batch_cache_flushed|store_schedule_results)|openshift"
@@ -157,12 +158,12 @@ LEFT_OUT = re.compile(
 COUNTED_OTHERWISE = re.compile(
     r"scheduler_(batch|get_node_hint|store_schedule|plugin_|goroutines|event_handling|queueing_hint|inflight|framework_.*Sign)"
 )
-#: Of these every series is compared.
+#: Families of which every series is compared.
 COUNTED = re.compile(r"scheduler_|leader_election_|hidden_|disabled_|cardinality_|version_info")
 
 
 def series_of(life):
-    """Counts by series; of histograms how often, not how long."""
+    """Counts by series; for histograms of durations the number of observations only."""
     found = {}
     for name, family in life.metrics.items():
         for sample in family.samples:
@@ -213,13 +214,13 @@ def test_gates_are_the_same(lives):
         {(s.labels["name"], s.labels["stage"]): s.value for s in life.metrics["kubernetes_feature_enabled"].samples}
         for life in (lives.theirs, lives.ours)
     )
-    # A distribution has some of its own.
+    # A distribution may have feature gates of its own.
     assert ours.items() <= theirs.items()
 
 
 def test_resources_of_pods_are_the_same(lives):
     def lines(life):
-        # Which of two equal nodes it is, is decided by chance.
+        # The choice between equal nodes is random.
         return sorted(re.sub(r'node="n\d"|namespace="[^"]*"', "", line) for line in life.resources.splitlines()[1:])
 
     def without_help(life):
@@ -247,7 +248,7 @@ def test_events_are_the_same(lives):
     assert events(lives.ours) == events(lives.theirs)
 
 
-def test_pods_are_told_the_same(lives):
+def test_pod_statuses_are_the_same(lives):
     def told(life):
         return {
             pod["metadata"]["name"]: (
@@ -279,7 +280,7 @@ def test_leases_are_the_same(lives):
 
 @pytest.fixture(scope="module")
 def schedulers(server, lives, tmp_path_factory):
-    """Both at a time, each leading under a lease of its own, with nothing to schedule."""
+    """Both running, each leading with a lease of its own, and nothing to schedule."""
     folder = tmp_path_factory.mktemp("pages")
     common = ["--authorization-webhook-cache-unauthorized-ttl=1h", "-v=4"]
     started = {
@@ -333,7 +334,7 @@ ASKED = [
     *(("/metrics", ADMIN, "DELETE", None, None), ("/metrics/slis", ADMIN, "DELETE", None, None)),
     ("/metrics/resources", ADMIN, "DELETE", None, None),
 ]
-#: Headers that clients go by.
+#: Header fields that clients depend on.
 HEADERS = (
     "Content-Type",
     "Cache-Control",
@@ -352,7 +353,7 @@ def shown(asked):
 
 
 @pytest.mark.parametrize("asked", ASKED, ids=shown)
-def test_answers_are_the_same(schedulers, asked):
+def test_responses_are_the_same(schedulers, asked):
     path, who, method, body, accept = asked
     headers = {} if accept is None else {"Accept": accept}
     theirs, ours = (
@@ -386,7 +387,7 @@ def test_the_configuration_is_the_same(schedulers):
 @pytest.mark.parametrize("form", ["json", "yaml"])
 @pytest.mark.parametrize("version", ["v1beta1", "v1alpha1"])
 @pytest.mark.parametrize("kind", ["Flagz", "Statusz"])
-def test_what_machines_read_is_the_same(schedulers, kind, version, form):
+def test_encoded_pages_are_the_same(schedulers, kind, version, form):
     def read(scheduler):
         accept = MACHINES.format(form, version, kind)
         status, headers, body = scheduler.ask(f"/{kind.lower()}", who=ADMIN, Accept=accept)
@@ -398,6 +399,6 @@ def test_what_machines_read_is_the_same(schedulers, kind, version, form):
     for field in ("kind", "apiVersion", "metadata", "binaryVersion", "emulationVersion"):
         assert own.get(field) == document.get(field)
     flags, more = set(document.get("flags", ())), set(own.get("flags", ()))
-    # A distribution may have flags of its own, as we do.
+    # Both a distribution and we may have flags of our own.
     assert flags - more <= {"unsupported-kube-api-over-localhost"}
     assert more - flags <= OUR_FLAGS

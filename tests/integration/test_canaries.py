@@ -1,9 +1,9 @@
-"""Secrets stay where they are: each one that the program comes across is looked for in all that it tells.
+"""No secret leaks: each secret that the program comes across is searched for in all of its output.
 
-Planted are the credentials that it has for its API server (a token of an exec plugin, one in a file, a client's key, a
-proxy's password), what its environment holds, what users write into pods, and what clients send to its port. Looked
-through are its log at the highest verbosity, as text and as JSON, every page of its port, what it tells at SIGUSR2, and
-what it hands to the programs that it starts.
+Planted are its credentials for the API server (a token of an exec plugin, one in a file, a client's key, a proxy's
+password), values in its environment, in pods, and in requests to its port. Searched are its log at the highest
+verbosity, as text and as JSON, every page of its port, the dump at SIGUSR2, and what it passes to the programs that it
+starts.
 """
 
 import base64
@@ -61,7 +61,7 @@ PAGES = [
     "/stowplan/configuration",
     "/nowhere",
 ]
-#: Header fields that clients send, each with a secret of its own.
+#: Header fields of requests, each with a secret of its own.
 SENT = {
     "bearer": {"Authorization": "Bearer canary-bearer-token"},
     "basic": {"Authorization": "Basic " + base64.b64encode(b"someone:canary-basic-password").decode()},
@@ -74,7 +74,7 @@ SENT = {
         + base64.urlsafe_b64encode(b"canary-websocket-token").decode().rstrip("="),
     },
 }
-#: What the exec plugin is: it writes down what it was given, and answers.
+#: The exec plugin: it records its arguments and environment, and prints its answer.
 PLUGIN = """#!{python}
 import json, os, sys
 with open({seen!r}, "a") as file:
@@ -83,8 +83,8 @@ print(json.dumps({{"apiVersion": "client.authentication.k8s.io/v1", "kind": "Exe
 """
 
 
-class Nest:
-    """A folder full of secrets, and what they are."""
+class Secrets:
+    """A folder of files with secrets, and the list of these."""
 
     def __init__(self, server, folder):
         self.folder = folder
@@ -137,7 +137,7 @@ class Nest:
         return [json.loads(line) for line in self._seen.read_text().splitlines()]
 
     def found_in(self, text):
-        """Canaries in a text, also if it is written in base64 or as a list of bytes is."""
+        """Canaries in a text, also encoded as base64 or printed as a list of bytes."""
         forms = {one: [one, base64.b64encode(one.encode()).decode().rstrip("=")] for one in self.canaries}
         return [one for one, written in forms.items() if any(form in text for form in written)]
 
@@ -148,24 +148,24 @@ def log_format(request):
 
 
 @pytest.fixture
-def nest(api_server, tmp_path):
-    return Nest(api_server, tmp_path)
+def secrets(api_server, tmp_path):
+    return Secrets(api_server, tmp_path)
 
 
 @contextmanager
-def started(nest, api_server, log_format):
+def started(secrets, api_server, log_format):
     environ = {
         **os.environ,
-        "HTTPS_PROXY": f"http://someone:{nest.plant('canary-environment-proxy')}@127.0.0.1:9",
-        "SOME_SECRET": nest.plant("canary-environment"),
+        "HTTPS_PROXY": f"http://someone:{secrets.plant('canary-environment-proxy')}@127.0.0.1:9",
+        "SOME_SECRET": secrets.plant("canary-environment"),
     }
-    with passing_proxy("someone", nest.plant(PROXY_PASSWORD)) as proxy:
+    with passing_proxy("someone", secrets.plant(PROXY_PASSWORD)) as proxy:
         url = f"http://someone:{PROXY_PASSWORD}@127.0.0.1:{proxy.port}"
         with kube_scheduler(
-            nest.folder,
-            nest.kubeconfig("main", nest.plugin(), **{"proxy-url": url}),
-            f"--authentication-kubeconfig={nest.kubeconfig('authentication', nest.token_file())}",
-            f"--authorization-kubeconfig={nest.kubeconfig('authorization', {'token': nest.token})}",
+            secrets.folder,
+            secrets.kubeconfig("main", secrets.plugin(), **{"proxy-url": url}),
+            f"--authentication-kubeconfig={secrets.kubeconfig('authentication', secrets.token_file())}",
+            f"--authorization-kubeconfig={secrets.kubeconfig('authorization', {'token': secrets.token})}",
             f"--leader-elect-resource-name=canary-{api_server.kind}-{log_format}",
             f"--logging-format={log_format}",
             "-v=10",
@@ -177,38 +177,38 @@ def started(nest, api_server, log_format):
         assert proxy.passed > 0
 
 
-def a_pod(name, nest, **spec):
+def a_pod(name, secrets, **spec):
     found = manifests.pod(name, **spec)
-    found["metadata"]["annotations"] = {"example.com/secret": nest.plant(f"canary-annotation-{name}")}
-    found["spec"]["containers"][0]["env"] = [{"name": "PASSWORD", "value": nest.plant(f"canary-value-{name}")}]
-    found["spec"]["containers"][0]["args"] = [nest.plant(f"canary-argument-{name}")]
+    found["metadata"]["annotations"] = {"example.com/secret": secrets.plant(f"canary-annotation-{name}")}
+    found["spec"]["containers"][0]["env"] = [{"name": "PASSWORD", "value": secrets.plant(f"canary-value-{name}")}]
+    found["spec"]["containers"][0]["args"] = [secrets.plant(f"canary-argument-{name}")]
     return found
 
 
 @pytest.fixture
 def node(api_server):
-    """One that takes pods."""
+    """A node that is ready for pods."""
     made = manifests.node("canary-node")
     api_server.kubectl("create", "-f", "-", stdin=[made])
     status = json.dumps({"status": made["status"]})
     api_server.kubectl("patch", "node", "canary-node", "--subresource=status", "--type=merge", "-p", status)
-    # Nobody is there who would find that it is ready.
+    # No controller sets it ready.
     api_server.kubectl("patch", "node", "canary-node", "--type=merge", "-p", '{"spec": {"taints": null}}')
     yield "canary-node"
     api_server.kubectl("delete", "node", "canary-node")
 
 
-def test_no_secret_gets_out(nest, api_server, log_format, node, namespace):
-    with started(nest, api_server, log_format) as scheduler:
-        pods = [a_pod("fits", nest), a_pod("waits", nest, nodeSelector={"nowhere": "true"})]
+def test_no_secret_leaks(secrets, api_server, log_format, node, namespace):
+    with started(secrets, api_server, log_format) as scheduler:
+        pods = [a_pod("fits", secrets), a_pod("waits", secrets, nodeSelector={"nowhere": "true"})]
         api_server.kubectl("-n", namespace, "create", "-f", "-", stdin=pods)
         until(
             lambda: api_server.json("-n", namespace, "get", "pod", "fits")["spec"].get("nodeName") == node,
             scheduler.process,
             scheduler.log,
         )
-        told = {name: ask_with_secrets(scheduler, nest, name) for name in SENT}
-        assert scheduler.ask("/configz", Authorization=f"Bearer {nest.token}")[0] == 200
+        told = {name: ask_with_secrets(scheduler, secrets, name) for name in SENT}
+        assert scheduler.ask("/configz", Authorization=f"Bearer {secrets.token}")[0] == 200
         pages = [
             *PAGES,
             *(f"/stowplan/{page}/{namespace}/{pod}" for page in ("stories", "explain") for pod in ("fits", "waits")),
@@ -220,46 +220,46 @@ def test_no_secret_gets_out(nest, api_server, log_format, node, namespace):
         scheduler.until("Dump of scheduling queue")
         assert scheduler.end() == 0
         told["log"] = scheduler.log.read_text()
-    assert nest.found_in(f"... {nest.token} ...") == [nest.token]
-    assert {name: found for name, text in told.items() if (found := nest.found_in(text))} == {}
-    check_what_the_plugin_was_given(nest)
+    assert secrets.found_in(f"... {secrets.token} ...") == [secrets.token]
+    assert {name: found for name, text in told.items() if (found := secrets.found_in(text))} == {}
+    check_what_the_plugin_was_given(secrets)
     api_server.kubectl("-n", namespace, "delete", "pod", "--all", "--force", "--grace-period=0")
 
 
 def shown(answer):
-    """All of an answer as text; profiles come compressed."""
+    """The complete response as text; profiles are decompressed."""
     _, headers, body = answer
     if body.startswith(b"\x1f\x8b"):
         body = gzip.decompress(body)
     return f"{headers}\n{body.decode(errors='replace')}"
 
 
-def ask_with_secrets(scheduler, nest, name):
+def ask_with_secrets(scheduler, secrets, name):
     headers = SENT[name]
-    nest.canaries += [text for value in headers.values() for text in re.findall(r"canary-[\w-]+", value)]
-    nest.canaries += {"basic": ["canary-basic-password"], "websocket": ["canary-websocket-token"]}.get(name, [])
+    secrets.canaries += [text for value in headers.values() for text in re.findall(r"canary-[\w-]+", value)]
+    secrets.canaries += {"basic": ["canary-basic-password"], "websocket": ["canary-websocket-token"]}.get(name, [])
     told = [
         shown(scheduler.ask_bytes(path, who=who, **headers))
         for path in ("/healthz", "/metrics")
         for who in (None, ADMIN)
     ]
-    # A body is nobody's business either, be it understood or not.
-    how = {"method": "PUT", "body": nest.plant("canary-body"), **headers}
+    # Bodies are secret, too, whether they are understood or not.
+    how = {"method": "PUT", "body": secrets.plant("canary-body"), **headers}
     told.append(shown(scheduler.ask_bytes("/debug/flags/v", who=NOBODY, **how)))
     return "\n".join(told)
 
 
-def check_what_the_plugin_was_given(nest):
-    """Its own secrets and the environment that it inherits, and nothing of others'."""
-    runs = nest.runs_of_the_plugin()
+def check_what_the_plugin_was_given(secrets):
+    """The plugin gets its own secrets and the inherited environment, and no others."""
+    runs = secrets.runs_of_the_plugin()
     assert runs
     own = {"canary-plugin-argument", "canary-plugin-environment", "canary-environment-proxy", "canary-environment"}
     for arguments, environ in runs:
         assert arguments[1:] == ["canary-plugin-argument"]
-        assert set(nest.found_in(json.dumps(environ))) <= own
+        assert set(secrets.found_in(json.dumps(environ))) <= own
 
 
-# --- starts that fail
+# --- failing starts
 
 
 def a_plugin(text, code=0):
@@ -278,7 +278,7 @@ def an_answer(**status):
 
 
 KEY = make_client_certificate(make_ca(), "someone")
-#: Names of what is wrong to the user entry that it is in, and the cluster's.
+#: By name: a user entry with something wrong, and the cluster's fields.
 WRONG = {
     "a token that nobody has": ({"token": "canary-a"}, {}),
     "a token that cannot be sent": ({"token": "canary-a\ncanary-b"}, {}),
@@ -323,7 +323,7 @@ WRONG = {
 
 @pytest.mark.parametrize("wrong", WRONG)
 def test_errors_quote_no_secret(embedded, tmp_path, wrong):
-    """What does not work is told without what it was tried with."""
+    """Errors do not quote the credentials that failed."""
     document = yaml.safe_load(embedded.kubeconfig.read_text())
     user, cluster = WRONG[wrong]
     document["users"][0]["user"] = user
@@ -353,11 +353,11 @@ def test_a_file_that_cannot_be_read_is_not_quoted(embedded, tmp_path):
     assert "canary" not in finished.stderr
 
 
-# --- what is held in memory
+# --- in memory
 
 
-def test_no_repr_tells(tmp_path):
-    """Tracebacks, logs and debuggers show reprs of what is at hand."""
+def test_no_repr_shows_a_secret(tmp_path):
+    """Tracebacks, logs and debuggers print reprs."""
     certificate = base64.b64encode(KEY.certificate).decode()
     users = {
         "token": {"token": "canary-token"},
@@ -372,12 +372,12 @@ def test_no_repr_tells(tmp_path):
         cluster = {"server": "https://api.example", "proxy-url": "http://someone:canary-proxy@127.0.0.1"}
         path = write_kubeconfig(tmp_path / name, a_kubeconfig(user=user, cluster=cluster))
         connection = connect_from_scheduler_flags(kubeconfig=path)
-        for one in within(connection):
+        for one in reachable_from(connection):
             assert not [secret for secret in secrets if secret in repr(one)], type(one)
 
 
-def within(root):
-    """All objects of our own classes that can be reached from one."""
+def reachable_from(root):
+    """All objects of our own classes that are reachable from `root`."""
     found, ahead, seen = [], [root], set()
     while ahead:
         one = ahead.pop()

@@ -1,4 +1,4 @@
-"""Names that a shell is offered from a live cluster."""
+"""Shell completion of names from a live cluster."""
 
 from click.shell_completion import ShellComplete
 

@@ -1,7 +1,7 @@
-"""The secure port in front of an API server with RBAC: nobody gets an answer that upstream would not give.
+"""The secure port in front of an API server with RBAC: no client gets a response that upstream would refuse.
 
-The port asks with the least rights that the spec names. Each API server is the real one where there is one, and the
-embedded one behind its HTTP front.
+The port has only the rights that the spec lists. The API server is the real one if available, and the embedded one
+behind its HTTP front.
 """
 
 import asyncio
@@ -41,7 +41,7 @@ from support.processes.servers import SERVER_KINDS
 
 SECONDS = 20
 RBAC = "rbac.authorization.k8s.io"
-#: Whom the port asks as. It may do nothing but what is listed here.
+#: The user as whom the port calls the API server, with only the rights listed here.
 KEEPER = "port-keeper"
 ACCOUNT = "system:serviceaccount:default:{}"
 
@@ -116,9 +116,9 @@ def config_map(clients=CLIENTS):
 @dataclass
 class Cluster:
     kubeconfig: str
-    #: Creates or changes objects, as an administrator.
+    #: Creates or updates objects as an administrator.
     write: Any
-    #: Names of service accounts to their tokens.
+    #: Tokens by name of service account.
     tokens: dict[str, str]
 
 
@@ -178,13 +178,13 @@ def cluster(request):
 
 
 def shown(request):
-    """A page that says who asks, and what of their headers it sees."""
+    """A page that shows the user, and which of the request's headers it sees."""
     remote = sorted(name.lower() for name in request.headers if name.lower().startswith(("x-remote", "authorization")))
     return text(json.dumps({"user": request.user.name, "groups": request.user.groups, "headers": remote}))
 
 
 class Port:
-    """The secure port of a process that asks one cluster."""
+    """The secure port of a process that delegates to one cluster."""
 
     def __init__(self, server, folder):
         self._server = server
@@ -192,7 +192,7 @@ class Port:
         self._session = aiohttp.ClientSession()
 
     async def get(self, path, *, certificate=None, token=None, method="GET", **headers):
-        """Each over a connection of its own, as of a client of its own."""
+        """One request over a connection of its own, like a separate client."""
         context = self._context(certificate)
         fields = {name.replace("_", "-"): value for name, value in headers.items()}
         if token is not None:
@@ -210,7 +210,7 @@ class Port:
         if certificate is not None:
             pem = self._folder / "client.pem"
             issued = CERTIFICATES.get(certificate, certificate)
-            pem.write_bytes(both(issued))
+            pem.write_bytes(certificate_and_key(issued))
             context.load_cert_chain(pem)
         return context
 
@@ -218,7 +218,7 @@ class Port:
         await self._session.close()
 
 
-def both(issued):
+def certificate_and_key(issued):
     if isinstance(issued.certificate, bytes):
         return issued.certificate + issued.key
     return issued.pem + issued.key_pem
@@ -300,13 +300,23 @@ EXPIRED = client(authority("old"), "root", ["system:masters"], begin=NOW - 1000 
         ),
         pytest.param("/metrics", {"certificate": "alice"}, forbidden("alice"), id="a certificate without rights"),
         pytest.param(
-            "/configz", {"certificate": "stranger"}, UNAUTHORIZED, id="a certificate of the authority's namesake"
+            "/configz",
+            {"certificate": "stranger"},
+            UNAUTHORIZED,
+            id="a certificate of another authority with the same name",
         ),
         pytest.param("/configz", {"certificate": EXPIRED}, UNAUTHORIZED, id="a stale certificate"),
         pytest.param("/configz", {"certificate": "proxy"}, UNAUTHORIZED, id="a front proxy for nobody"),
-        pytest.param("/metrics", SPOOFED, forbidden(ANONYMOUS), id="headers of nobody"),
-        pytest.param("/metrics", {"certificate": "alice", **SPOOFED}, forbidden("alice"), id="headers of a client"),
-        pytest.param("/metrics", {"certificate": "stranger", **SPOOFED}, UNAUTHORIZED, id="headers of a stranger"),
+        pytest.param("/metrics", SPOOFED, forbidden(ANONYMOUS), id="proxy headers without a certificate"),
+        pytest.param(
+            "/metrics", {"certificate": "alice", **SPOOFED}, forbidden("alice"), id="proxy headers of a client"
+        ),
+        pytest.param(
+            "/metrics",
+            {"certificate": "stranger", **SPOOFED},
+            UNAUTHORIZED,
+            id="proxy headers with an unknown certificate",
+        ),
         pytest.param(
             "/metrics", {"certificate": "other proxy", **SPOOFED}, UNAUTHORIZED, id="headers of a proxy not allowed"
         ),
@@ -318,7 +328,7 @@ EXPIRED = client(authority("old"), "root", ["system:masters"], begin=NOW - 1000 
         ),
     ],
 )
-async def test_no_answer_for(port, cluster, path, how, answer):
+async def test_refused_requests(port, cluster, path, how, answer):
     how = dict(how)
     if "account" in how:
         how["token"] = cluster.tokens[how.pop("account")]
@@ -343,7 +353,7 @@ async def test_no_answer_for(port, cluster, path, how, answer):
         ),
     ],
 )
-async def test_an_answer_for(port, cluster, path, how, user):
+async def test_allowed_requests(port, cluster, path, how, user):
     how = dict(how)
     if "account" in how:
         how["token"] = cluster.tokens[how.pop("account")]
@@ -352,7 +362,7 @@ async def test_an_answer_for(port, cluster, path, how, user):
 
 
 async def until(ask, wanted):
-    """What is changed in the cluster is known a moment later."""
+    """Changes in the cluster take effect with a delay."""
     found = None
     for _ in range(SECONDS * 20):
         found = await ask()
@@ -362,7 +372,7 @@ async def until(ask, wanted):
     assert found == wanted
 
 
-async def test_authorities_are_replaced_while_it_runs(port, cluster):
+async def test_certificate_authorities_are_replaced_at_run_time(port, cluster):
     new = make_ca("clients")
     renewed = make_client_certificate(new, "root", ("system:masters",))
 
@@ -374,8 +384,8 @@ async def test_authorities_are_replaced_while_it_runs(port, cluster):
     await until(codes, [401, 200])
 
 
-async def test_it_needs_no_right_to_start(cluster, tmp_path):
-    """Without the right to read the ConfigMap, tokens still work, and the rest does once the right is there."""
+async def test_it_starts_without_any_right(cluster, tmp_path):
+    """Without the right to read the ConfigMap tokens still work; the rest does once the right is granted."""
     cluster.write(role("Role", KEEPER, [rule("", "configmaps", "get", resourceNames=["other"])], namespace=NAMESPACE))
     async with opened(cluster, tmp_path) as port:
         assert (await port.get("/metrics", token=cluster.tokens["scraper"]))[0] == 200
@@ -389,7 +399,7 @@ async def test_it_needs_no_right_to_start(cluster, tmp_path):
         await until(code_now, 200)
 
 
-async def test_many_requests_are_few_reviews(cluster, tmp_path):
+async def test_reviews_are_cached(cluster, tmp_path):
     metrics = ServingMetrics(MetricsRegistry())
     async with opened(cluster, tmp_path, metrics) as port:
         token = cluster.tokens["scraper"]

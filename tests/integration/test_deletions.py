@@ -1,6 +1,6 @@
-"""What watchers are told when a pod is deleted: the same by every API server, and by the store of simulated time.
+"""What watchers see when a pod is deleted: the same from every API server, and from the store of simulated time.
 
-A deletion is two changes, also without grace: the pod is marked with a grace period of 0, and then gone.
+A deletion is two changes, also without grace: the pod is marked with a grace period of 0, and then removed.
 """
 
 import json
@@ -38,7 +38,7 @@ def a_pod(*, node="", finalizers=()):
 WAITS, RUNS = a_pod(), a_pod(node="n")
 WAITS_KEPT, RUNS_KEPT = (a_pod(node=node, finalizers=("example.com/kept",)) for node in ("", "n"))
 
-#: A pod, what is asked, and what is told: the kind of change and the grace period.
+#: A pod, the requests, and the expected events: type and grace period.
 CASES = {
     "waits": (WAITS, [delete()], [LEAVES, GONE]),
     "waits, with grace": (WAITS, [delete(5)], [LEAVES, GONE]),
@@ -67,7 +67,7 @@ def test_an_api_server(api_server, namespace, pod, steps, told):
         else:
             media = {"Content_Type": "application/merge-patch+json"}
             assert target.ask("PATCH", f"{path}/x/{what}".rstrip("/"), json.dumps(body).encode(), **media)[0] == 200
-    # What was told since is sent at once.
+    # A watch from a version sends the events since then at once.
     url = f"{client.url}{path}?watch=1&timeoutSeconds=1&resourceVersion={version}"
     with urllib.request.urlopen(urllib.request.Request(url, headers=client.headers), context=client.tls) as lines:
         events = [json.loads(line) for line in lines]

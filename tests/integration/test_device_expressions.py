@@ -1,4 +1,4 @@
-"""Expressions of device classes that may cost too much: every server draws the line at the same place."""
+"""Expressions of device classes that exceed the CEL cost limit: every server has the same limit."""
 
 import json
 
@@ -11,7 +11,7 @@ TEXT = 'device.attributes["d"].text'
 PATH = "spec.selectors[0].cel.expression"
 COMPLEX = f'DeviceClass.resource.k8s.io "x" is invalid: {PATH}: Forbidden: too complex, exceeds cost limit'
 
-#: What is evaluated again and again, until that may cost too much.
+#: Repeated until the cost exceeds the limit.
 INNER = [
     f'{TEXT} == "a"',
     f"{TEXT} < device.driver",
@@ -57,7 +57,7 @@ def times(inner, count):
 
 
 @pytest.mark.parametrize("inner", INNER)
-def test_the_last_that_may_be_written(api_server, inner):
+def test_the_cost_limit_is_exact(api_server, inner):
     least, most = 1, 1_000_000
     while most - least > 1:
         middle = (least + most) // 2
@@ -69,7 +69,7 @@ def test_the_last_that_may_be_written(api_server, inner):
     assert verdict(api_server, times(inner, most)) == (422, COMPLEX)
 
 
-def test_what_has_no_limit_is_refused(api_server):
+def test_an_unbounded_expression_is_refused(api_server):
     assert verdict(api_server, "lists.range(size(device.driver)).all(x, true)") == (422, COMPLEX)
 
 
@@ -88,7 +88,7 @@ def test_there_is_no_authorizer(api_server):
         (f'"%s".format([{{"a": {TEXT}}}])', "timestamps, was given google.protobuf.Any"),
     ],
 )
-def test_what_a_format_cannot_have(api_server, format, problem):
+def test_values_that_a_format_does_not_have(api_server, format, problem):
     code, message = verdict(api_server, f'{format} == "x"')
     assert code == 422
     assert problem in message

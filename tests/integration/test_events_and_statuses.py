@@ -1,4 +1,4 @@
-"""Events and pod statuses over HTTP, as API servers keep them and kubectl shows them."""
+"""Events and pod statuses over HTTP, as API servers store them and kubectl prints them."""
 
 import asyncio
 
@@ -17,7 +17,7 @@ SECONDS = 20
 
 
 class WatchedApi(HttpApi):
-    """Tells how many writes of events have been answered."""
+    """Counts the responses to writes of events."""
 
     def __init__(self, *args, **options):
         super().__init__(*args, **options)
@@ -37,7 +37,7 @@ class WatchedApi(HttpApi):
 
 
 class OlderApi(WatchedApi):
-    """Finds only the older form of events."""
+    """Finds only the core form of events."""
 
     async def serves(self, kind):
         return False
@@ -72,7 +72,7 @@ async def test_events_are_accepted_and_become_series(api_server, namespace, made
                     pod, type_="Normal", reason=reason, action="Scheduling", note="no room " * 200, related=pod
                 )
         async with asyncio.timeout(SECONDS):
-            # The pod, two events, and that one of them is a series.
+            # The pod, two events, and the update of one of them to a series.
             for _ in range(4):
                 await api.answered.acquire()
         running.cancel()
@@ -96,7 +96,7 @@ async def test_events_are_accepted_and_become_series(api_server, namespace, made
         assert failed.reporting_instance == "default-scheduler-host-1"
 
 
-async def test_statuses_are_what_was_written(api_server, namespace):
+async def test_statuses_read_back_as_written(api_server, namespace):
     said = []
     async with await open_api(api_server, HttpApi) as api:
         writer = DrivenStatuses(api, times=REAL_TIMES, report=said.append)

@@ -1,7 +1,7 @@
-"""What HTTP extenders are sent, beside what the reference sends them for the same pods on the same API server.
+"""Requests to HTTP extenders, compared with those of the reference for the same pods on the same API server.
 
-It runs only where KUBEBUILDER_ASSETS has a kube-scheduler. The order of nodes in a question is left out (the
-reference's workers find them side by side), and so is what no two pods have in common: UIDs, versions, times.
+Requires a kube-scheduler in KUBEBUILDER_ASSETS. Ignored are the order of nodes (the reference's workers find them in
+parallel) and what differs between any two pods: UIDs, versions, times.
 """
 
 import json
@@ -67,8 +67,9 @@ def server(tmp_path_factory):
 
 
 @contextmanager
-def asking(server, folder, whose, *verbs, **settings):
-    """Nodes, and whose scheduler with an extender of these verbs: the extender, and a function to make a pod."""
+def scheduler_with_extender(server, folder, whose, *verbs, **settings):
+    """Nodes, and a scheduler with an extender of these verbs: yields the extender, and a function that
+    creates a pod."""
 
     def kubectl(*args, stdin=None):
         return server.kubectl("-n", "default", *args, stdin=stdin)
@@ -94,9 +95,9 @@ def asking(server, folder, whose, *verbs, **settings):
             kubectl("delete", "lease", "-n", "kube-system", "kube-scheduler", "--ignore-not-found")
 
 
-def asked_by(server, folder, whose, *, capable):
-    """The questions for the same pods, one pod after the other."""
-    with asking(server, folder, whose, *VERBS, nodeCacheCapable=capable) as (extender, kubectl):
+def requests_of(server, folder, whose, *, capable):
+    """The requests for the same pods, one pod after the other."""
+    with scheduler_with_extender(server, folder, whose, *VERBS, nodeCacheCapable=capable) as (extender, kubectl):
 
         def is_bound(name):
             return json.loads(kubectl("get", "pod", name, "-o", "json").stdout)["spec"].get("nodeName")
@@ -110,9 +111,9 @@ def asked_by(server, folder, whose, *, capable):
         return extender.asked()
 
 
-def bindings_asked_by(server, folder, whose):
-    """The questions for two pods whose binding is the extender's; it says that it has bound them."""
-    with asking(server, folder, whose, "bind") as (extender, kubectl):
+def bind_requests_of(server, folder, whose):
+    """The requests for two pods that the extender binds (it only reports success)."""
+    with scheduler_with_extender(server, folder, whose, "bind") as (extender, kubectl):
         asked = []
         for count, pod in enumerate((RICH, sized("special", "3", nodeSelector={"special": "yes"})), 1):
             kubectl("create", "-f", "-", stdin=[pod])
@@ -121,7 +122,7 @@ def bindings_asked_by(server, folder, whose):
 
 
 def without_own(value):
-    """Nodes in one order, and what is an object's own told by its kind alone."""
+    """Nodes in one order, and the fields of a single object replaced by its kind."""
     if isinstance(value, dict):
         return {key: type(item).__name__ if key in _OWN else without_own(item) for key, item in value.items()}
     if isinstance(value, list):
@@ -137,8 +138,8 @@ def _node_name(value):
 
 
 @pytest.mark.parametrize("capable", [True, False], ids=["nodeCacheCapable", "whole nodes"])
-def test_bodies_are_those_of_the_reference(server, tmp_path, capable):
-    theirs, ours = (asked_by(server, tmp_path, whose, capable=capable) for whose in PROGRAMS)
+def test_bodies_are_the_same_as_the_references(server, tmp_path, capable):
+    theirs, ours = (requests_of(server, tmp_path, whose, capable=capable) for whose in PROGRAMS)
     assert [one.verb for one in ours] == [one.verb for one in theirs]
     for mine, other in zip(ours, theirs, strict=True):
         assert json.dumps(without_own(mine.body)) == json.dumps(without_own(other.body))
@@ -146,8 +147,8 @@ def test_bodies_are_those_of_the_reference(server, tmp_path, capable):
     assert "preempt" in {one.verb for one in ours}
 
 
-def test_bindings_are_asked_for_as_by_the_reference(server, tmp_path):
-    theirs, ours = (bindings_asked_by(server, tmp_path, whose) for whose in PROGRAMS)
+def test_bind_requests_are_the_same_as_the_references(server, tmp_path):
+    theirs, ours = (bind_requests_of(server, tmp_path, whose) for whose in PROGRAMS)
     assert [without_own(one.body) for one in ours] == [without_own(one.body) for one in theirs]
     assert [(one.path, one.headers["Content-Type"]) for one in ours] == [
         (one.path, one.headers["Content-Type"]) for one in theirs

@@ -1,6 +1,6 @@
-"""Pod groups beside the reference's own program, on one API server: a gang preempts a gang, and what is told of it.
+"""Pod groups compared with the reference's kube-scheduler on one API server: a gang preempts a gang.
 
-It runs only where KUBEBUILDER_ASSETS has a kube-scheduler.
+Requires a kube-scheduler in KUBEBUILDER_ASSETS.
 """
 
 import json
@@ -45,7 +45,7 @@ def a_pod(name, group="", **spec):
     return manifests.pod(name, **{"containers": [container], "terminationGracePeriodSeconds": 0, **spec})
 
 
-class Life:
+class Scenario:
     def __init__(self, server, namespace):
         self._server, self._namespace = server, namespace
 
@@ -72,12 +72,12 @@ class Life:
             for one in found.get("status", {}).get("conditions", [])
         ]
 
-    def lived(self):
+    def run(self):
         self.create(a_group("low", 2, disruptionMode="PodGroup"), a_pod("low-0", "low"), a_pod("low-1", "low"))
         self.bound("low-0", "low-1")
         self.create(a_pod("alone"))
         self.bound("alone")
-        # Nobody leaves for a gang that fits nowhere.
+        # No pod is evicted for a gang that fits nowhere.
         self.create(a_group("vast", 4, priorityClassName="high"))
         self.create(*(a_pod(f"vast-{i}", "vast", priorityClassName="high") for i in range(4)))
         wait_for(lambda: self.condition("vast"), "the condition of vast")
@@ -87,15 +87,15 @@ class Life:
         self.bound("high-0", "high-1")
 
 
-def told(event):
-    """Who, why and what, without what differs from run to run."""
+def content_of(event):
+    """Object, reason and message, without what differs from run to run."""
     note = re.sub(r"[0-9a-f]{8}-[0-9a-f-]{27}", "UID", event["note"])
     return event["reason"], event["regarding"]["name"], re.sub(r"\bn[012]\b|life-\w+-\d+", "X", note)
 
 
-def lived(server, folder, whose):
+def run_scenario(server, folder, whose):
     namespace = server.new_namespace(f"life-{whose}")
-    life = Life(server, namespace)
+    life = Scenario(server, namespace)
     life.create(*(a_node(name) for name in NAMES), HIGH)
     life.kubectl("taint", "nodes", "--all", "node.kubernetes.io/not-ready:NoSchedule-")
     arguments = (f"--feature-gates={GATES}", "--leader-elect=false")
@@ -103,7 +103,7 @@ def lived(server, folder, whose):
     watching = server.started_kubectl("-n", namespace, "get", "pods", "--watch", "-o", f"jsonpath={seen}")
     try:
         with kube_scheduler(folder, server.kubeconfig, *arguments, name=whose, program=PROGRAMS[whose]) as scheduler:
-            life.lived()
+            life.run()
             code = scheduler.end()
         watching.terminate()
         lines = watching.communicate()[0].splitlines()
@@ -112,7 +112,7 @@ def lived(server, folder, whose):
             conditions={group: life.condition(group) for group in ("low", "vast", "high")},
             pods={pod["metadata"]["name"] for pod in life.objects("pods")},
             nominated={line.split()[0] for line in lines if line and not line.endswith('""')},
-            events={told(event) for event in life.objects("events.v1.events.k8s.io")},
+            events={content_of(event) for event in life.objects("events.v1.events.k8s.io")},
         )
     finally:
         watching.kill()
@@ -124,29 +124,29 @@ def lived(server, folder, whose):
 @pytest.fixture(scope="module")
 def lives(server, tmp_path_factory):
     folder = tmp_path_factory.mktemp("lives")
-    return SimpleNamespace(**{whose: lived(server, folder, whose) for whose in PROGRAMS})
+    return SimpleNamespace(**{whose: run_scenario(server, folder, whose) for whose in PROGRAMS})
 
 
 def test_the_same_victims(lives):
     assert lives.ours.pods == lives.theirs.pods == {"alone", "high-0", "high-1"}
 
 
-def test_a_gang_that_is_complete_goes_without_nominations(lives):
-    """The reference writes a second time for each of its pods but the last."""
+def test_a_complete_gang_is_bound_without_nominations(lives):
+    """The reference writes the status of each of its pods but the last once more."""
     assert len(lives.theirs.nominated & {"low-0", "low-1"}) == 1
     assert not lives.ours.nominated & {"low-0", "low-1"}
     for life in (lives.ours, lives.theirs):
         assert "alone" not in life.nominated
 
 
-def test_the_groups_say_the_same(lives):
+def test_group_conditions_are_the_same(lives):
     assert lives.ours.conditions == lives.theirs.conditions
 
 
-def asked_for_a_gang(server, folder, whose):
-    """What an extender is asked when a gang preempts, and is placed: verb, and how many nodes."""
+def extender_requests_for_a_gang(server, folder, whose):
+    """The extender's requests when a gang preempts and is scheduled: verb, and number of nodes."""
     namespace = server.new_namespace(f"asked-{whose}")
-    life = Life(server, namespace)
+    life = Scenario(server, namespace)
     life.create(*(a_node(name) for name in NAMES[:2]), HIGH)
     life.kubectl("taint", "nodes", "--all", "node.kubernetes.io/not-ready:NoSchedule-")
     with running_extender() as extender:
@@ -173,16 +173,16 @@ def asked_for_a_gang(server, folder, whose):
         return [(one.verb, len(one.body["NodeNames"])) for one in extender.asked()]
 
 
-def test_extenders_are_asked_the_same(server, tmp_path):
-    """In each trial of the preemption about each pod, and never about the victims."""
-    ours, theirs = (asked_for_a_gang(server, tmp_path, whose) for whose in ("ours", "theirs"))
+def test_extender_requests_are_the_same(server, tmp_path):
+    """One request per pod in each trial of the preemption, and none for the victims."""
+    ours, theirs = (extender_requests_for_a_gang(server, tmp_path, whose) for whose in ("ours", "theirs"))
     assert ours == theirs
-    # Without both victims; with one of them back, and the other; and when they are gone.
+    # Without both victims; with one of them restored, and the other; and when they are gone.
     assert ours == [("filter", nodes) for nodes in (2, 1, 1, 1, 2, 1)]
 
 
 @pytest.mark.parametrize("reason", ["Preempted", "FailedScheduling"])
-def test_users_are_told_the_same(lives, reason):
+def test_events_are_the_same(lives, reason):
     ours, theirs = ({one for one in life.events if one[0] == reason} for life in (lives.ours, lives.theirs))
     assert ours == theirs
     assert ours

@@ -1,4 +1,4 @@
-"""Commands as processes, given files that want to harm them: they end soon, with an error, in little memory."""
+"""Commands as processes with hostile files: they end soon with an error, and use little memory."""
 
 import json
 import os
@@ -13,10 +13,10 @@ from support.hostile.texts import hostile_texts
 from support.http.kubeconfigs import a_kubeconfig, write_kubeconfig
 
 TEXTS = {name: data for name, data, _ in hostile_texts()}
-#: Every command is given these, and one of the others. tests/api/test_hostile_files gives all texts to all readers.
+#: Every command reads these and one of OTHERS. tests/api/test_hostile_files gives all texts to all readers.
 REFUSED = ("billion laughs", "brackets")
 OTHERS = ("merged laughs", "a chain of anchors", "a number of 100,000 digits")
-#: Beyond what the command takes with a file of one line.
+#: Allowed beyond what the command needs for a file of one line.
 SECONDS, MEBIBYTES = 1.0, 200
 
 COMMANDS = {
@@ -36,7 +36,7 @@ COMMANDS = {
 
 
 @pytest.fixture
-def spent(tmp_path):
+def run_measured(tmp_path):
     """Run a command with a file: exit code, stderr, seconds of CPU, MiB."""
     file, objects = tmp_path / "file.yaml", tmp_path / "objects.yaml"
     objects.write_text(json.dumps(a_node("n").obj()))
@@ -52,7 +52,7 @@ def spent(tmp_path):
             deadline = time.monotonic() + 60
             ended, status, usage = os.wait4(process.pid, os.WNOHANG)
             while not ended:
-                assert time.monotonic() < deadline, "it does not end"
+                assert time.monotonic() < deadline, "the process did not exit"
                 time.sleep(0.02)
                 ended, status, usage = os.wait4(process.pid, os.WNOHANG)
             process.returncode = os.waitstatus_to_exitcode(status)
@@ -63,11 +63,11 @@ def spent(tmp_path):
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_commands_end_soon(spent, command):
+def test_commands_end_soon(run_measured, command):
     kind, arguments = COMMANDS[command]
-    _, _, seconds, mebibytes = spent(arguments, b"{")
+    _, _, seconds, mebibytes = run_measured(arguments, b"{")
     for name in (*REFUSED, OTHERS[list(COMMANDS).index(command) % len(OTHERS)]):
-        code, err, took, held = spent(arguments, TEXTS[f"{kind}: {name}"])
+        code, err, took, held = run_measured(arguments, TEXTS[f"{kind}: {name}"])
         assert code in (0, 1, 2)
         assert "Traceback" not in err
         assert "internal error" not in err

@@ -1,4 +1,4 @@
-"""Our client against API servers: what the scheduler does with one, call by call."""
+"""The HTTP client against API servers, for each kind of call that the scheduler makes."""
 
 import asyncio
 import re
@@ -82,7 +82,7 @@ async def following(api, kind, **selection):
 # --- pods: create, bind, patch, delete
 
 
-async def test_a_pod_is_bound_once_and_only_itself(api, namespace):
+async def test_a_pod_is_bound_once_and_by_uid(api, namespace):
     made = await api.create(a_pod(namespace))
     bind = {"namespace": namespace, "name": "p", "node": "n1"}
     with pytest.raises(Conflict, match="UID in precondition: another"):
@@ -133,7 +133,7 @@ async def test_deleting(api, namespace):
     assert (details.name, details.kind) == ("p", "pods")
 
 
-async def test_a_wrong_object_is_refused_with_its_field(api, namespace):
+async def test_an_invalid_object_is_refused_with_its_field(api, namespace):
     with pytest.raises(Invalid) as caught:
         await api.create(a_pod(namespace, name="No_Name"))
     assert "metadata.name" in {cause.field for cause in caught.value.status.details.causes}
@@ -201,7 +201,7 @@ async def test_pages_and_selectors(api, namespace):
         await api.list(Pod, namespace=namespace, limit=2, continue_="nonsense")
 
 
-async def test_changes_are_followed(api, namespace):
+async def test_watching_changes(api, namespace):
     before = await api.create(a_pod(namespace, "before"))
     async with following(api, Pod, namespace=namespace) as account:
         assert [change.new for change in account.changes] == [before]
@@ -224,7 +224,7 @@ async def test_a_watch_resumes_from_its_version_and_ends_in_time(api, namespace)
     assert [event.object.metadata.name for event in events if event.type == "ADDED"] == ["second"]
 
 
-async def test_what_leaves_a_selection_is_deleted_from_it(api, namespace):
+async def test_an_object_that_no_longer_matches_is_deleted_for_the_watcher(api, namespace):
     made = await api.create(a_pod(namespace))
     async with following(api, Pod, namespace=namespace, field_selector="spec.nodeName=") as account:
         await api.bind(namespace=namespace, name="p", uid=made.metadata.uid, node="n1")
@@ -232,7 +232,7 @@ async def test_what_leaves_a_selection_is_deleted_from_it(api, namespace):
     assert [(change.old, change.new) for change in account.changes] == [(None, made), (made, None)]
 
 
-async def test_what_is_cluster_scoped(api, namespace):
+async def test_cluster_scoped_kinds(api, namespace):
     made = await api.create(Node(metadata=ObjectMeta(name=namespace, labels={"test": namespace})))
     try:
         listed = await api.list(Node, label_selector=f"test={namespace}")
@@ -244,5 +244,5 @@ async def test_what_is_cluster_scoped(api, namespace):
 
 
 @pytest.mark.parametrize("kind", [Pod, Node, Lease, Event, DeviceClass])
-async def test_kinds_that_every_server_serves(api, kind):
+async def test_kinds_that_every_server_has(api, kind):
     assert await api.serves(kind)

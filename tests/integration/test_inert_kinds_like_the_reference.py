@@ -1,4 +1,4 @@
-"""Kinds that are stored and not acted on read back as from a real kube-apiserver, with its defaults."""
+"""Inert kinds (stored, but not acted on) read back as from a real kube-apiserver, with its defaults."""
 
 import json
 from copy import deepcopy

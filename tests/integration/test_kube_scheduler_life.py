@@ -1,4 +1,4 @@
-"""The program's life on a cluster: leading, standing by, ending on request, losing its lease."""
+"""The process on a cluster: leading, standing by, terminating on signals, losing its lease."""
 
 import json
 import signal
@@ -51,7 +51,7 @@ def all_bound(server, process, number):
     until(lambda: len(bound(server)) == number, process.process, process.log)
 
 
-def test_a_leader_ends_in_order(server, scheduler):
+def test_a_leader_shuts_down_in_order(server, scheduler):
     create(server, "a", "b")
     with scheduler() as leader:
         all_bound(server, leader, 2)
@@ -64,7 +64,7 @@ def test_a_leader_ends_in_order(server, scheduler):
     assert len(server.json("get", "events", "--field-selector=reason=Scheduled")["items"]) == 2
 
 
-def tried(scheduler):
+def scheduling_attempts(scheduler):
     entries = map(json.loads, scheduler.log.read_text().splitlines())
     return [entry["pod"]["name"] for entry in entries if entry["msg"] == "Attempting to schedule pod"]
 
@@ -80,7 +80,7 @@ ORDER = [
 ]
 
 
-def test_a_standby_takes_over_from_a_leader_that_is_asked_to_end(server, scheduler):
+def test_a_standby_takes_over_when_the_leader_terminates(server, scheduler):
     with scheduler() as leader, scheduler(name="standby") as standby:
         first, second = leader, standby
         until(lambda: leader.said("acquired lease") or standby.said("acquired lease"), leader.process, leader.log)
@@ -96,11 +96,11 @@ def test_a_standby_takes_over_from_a_leader_that_is_asked_to_end(server, schedul
         second.until("Successfully acquired lease")
         all_bound(server, second, 2)
         assert lease(server)["leaseTransitions"] == 1
-    assert tried(first)[0] == "a"
-    assert tried(second) == ["b"]
+    assert scheduling_attempts(first)[0] == "a"
+    assert scheduling_attempts(second) == ["b"]
 
 
-def test_a_standby_that_is_asked_to_end_leaves_the_lease_alone(server, scheduler):
+def test_a_terminating_standby_does_not_touch_the_lease(server, scheduler):
     with scheduler() as leader:
         leader.until("Successfully acquired lease")
         holder = lease(server)["holderIdentity"]
@@ -111,7 +111,7 @@ def test_a_standby_that_is_asked_to_end_leaves_the_lease_alone(server, scheduler
         assert lease(server)["holderIdentity"] == holder
 
 
-def test_a_lease_that_somebody_took_ends_it(server, scheduler):
+def test_it_exits_if_another_takes_the_lease(server, scheduler):
     with scheduler("--leader-elect-retry-period=200ms") as leader:
         leader.until("Successfully acquired lease")
         theft = {"spec": {"holderIdentity": "thief", "leaseDurationSeconds": 3600}}
@@ -121,10 +121,10 @@ def test_a_lease_that_somebody_took_ends_it(server, scheduler):
     assert lease(server)["holderIdentity"] == "thief"
 
 
-def test_binds_that_wait_for_their_turn_are_left_to_the_successor(server, scheduler):
+def test_queued_binds_are_left_to_the_next_leader(server, scheduler):
     names = [f"p{i}" for i in range(80)]
     create(server, *names)
-    # At this rate the queue is hours long.
+    # At this rate binding the pods would take hours.
     with scheduler("--kube-api-qps=0.01", "--kube-api-burst=60") as leader:
         leader.until("Successfully bound pod to node")
         assert leader.end() == 0
@@ -132,14 +132,14 @@ def test_binds_that_wait_for_their_turn_are_left_to_the_successor(server, schedu
     assert 0 < told < len(names)
     assert len(bound(server)) == told
     assert len(server.json("get", "events", "--field-selector=reason=Scheduled")["items"]) == told
-    # The others were given up without a word.
+    # The other bindings are dropped silently.
     assert server.json("get", "events", "--field-selector=reason=FailedScheduling")["items"] == []
     assert [pod for pod in pods(server) if "nodeName" not in pod["spec"] and pod["status"].get("conditions")] == []
     with scheduler(name="successor") as successor:
         all_bound(server, successor, len(names))
 
 
-def test_without_an_election(server, scheduler):
+def test_without_leader_election(server, scheduler):
     create(server, "a")
     with scheduler("--leader-elect=false") as alone:
         all_bound(server, alone, 1)
@@ -149,7 +149,7 @@ def test_without_an_election(server, scheduler):
     assert (last["msg"], last["err"]) == ("command failed", "finished without leader elect")
 
 
-def test_a_standby_may_keep_nothing_of_the_cluster(server, scheduler, tmp_path):
+def test_a_standby_can_be_set_to_keep_no_cluster_state(server, scheduler, tmp_path):
     config = tmp_path / "config.yaml"
     config.write_text(
         "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
@@ -170,7 +170,7 @@ def test_a_standby_may_keep_nothing_of_the_cluster(server, scheduler, tmp_path):
     assert [message for message in messages if message in (*wanted, "Sync completed")] == [*wanted, "Sync completed"]
 
 
-def test_a_signal_makes_it_tell_what_it_knows(server, scheduler):
+def test_a_signal_dumps_its_state(server, scheduler):
     create(server, "a")
     with scheduler() as leader:
         all_bound(server, leader, 1)
@@ -181,26 +181,26 @@ def test_a_signal_makes_it_tell_what_it_knows(server, scheduler):
         all_bound(server, leader, 2)
 
 
-def test_an_api_server_that_is_not_there_is_waited_for(tmp_path):
+def test_it_waits_for_an_unreachable_api_server(tmp_path):
     nowhere = f"http://127.0.0.1:{free_port()}"
     kubeconfig = write_kubeconfig(tmp_path / "kubeconfig", a_kubeconfig(cluster={"server": nowhere}))
     with kube_scheduler(tmp_path, kubeconfig, name="lonely") as lonely:
-        until(partial(says_why, lonely, nowhere), lonely.process, lonely.log)
+        until(partial(check_reason_is_logged, lonely, nowhere), lonely.process, lonely.log)
         assert lonely.ask("/livez")[0] == 200
         assert lonely.ask("/readyz")[0] == 500
         assert lonely.end() == 0
     assert lonely.messages()[-1] == "Requested to terminate, exiting"
 
 
-def says_why(scheduler, nowhere):
+def check_reason_is_logged(scheduler, nowhere):
     if not scheduler.said("Serving securely on"):
         return False
     reason = scheduler.ask("/readyz/sched-handler-sync", who=ADMIN)[2]
     return reason.startswith("internal server error: handlers are not fully synchronized: ") and nowhere in reason
 
 
-def test_asked_to_end_while_it_waits_for_an_answer(tmp_path):
-    """At the start, about whom to believe."""
+def test_termination_while_it_waits_for_a_response(tmp_path):
+    """At startup, while it reads the authentication ConfigMap."""
     with socket.create_server(("127.0.0.1", 0)) as silent:
         where = f"http://127.0.0.1:{silent.getsockname()[1]}"
         kubeconfig = write_kubeconfig(tmp_path / "kubeconfig", a_kubeconfig(cluster={"server": where}))
@@ -214,7 +214,7 @@ def test_asked_to_end_while_it_waits_for_an_answer(tmp_path):
     assert not patient.said("Starting Kubernetes Scheduler")
 
 
-def test_a_leader_that_slept_through_its_lease_does_nothing_when_it_wakes(server, scheduler):
+def test_a_leader_suspended_beyond_its_lease_does_nothing_when_resumed(server, scheduler):
     quick = [f"--leader-elect-{what}" for what in ("lease-duration=2s", "renew-deadline=1500ms", "retry-period=300ms")]
     with scheduler(*quick) as sleeper:
         sleeper.until("Successfully acquired lease")
@@ -225,7 +225,7 @@ def test_a_leader_that_slept_through_its_lease_does_nothing_when_it_wakes(server
                 create(server, "a", "b", "c")
                 all_bound(server, standby, 3)
                 create(server, *(f"p{i}" for i in range(20)))
-                # Its connections have news of all these pods by now.
+                # By now its connections have received events of all these pods.
                 sleeper.process.send_signal(signal.SIGCONT)
                 assert sleeper.process.wait(30) == 1
                 all_bound(server, standby, 23)

@@ -1,4 +1,4 @@
-"""The secure port of the program itself: every page, for those who may see it and those who may not."""
+"""The secure port of the process: every page, for authorized and unauthorized clients."""
 
 import json
 import re
@@ -32,7 +32,7 @@ CLOSED = [
 
 @pytest.fixture(scope="module")
 def scheduler(api_server, tmp_path_factory):
-    """One that leads, under a lease of its own."""
+    """A leader with a lease of its own."""
     folder = tmp_path_factory.mktemp("scheduler")
     lease = f"--leader-elect-resource-name=port-{api_server.kind}"
     with kube_scheduler(folder, api_server.kubeconfig, lease) as started:
@@ -42,14 +42,14 @@ def scheduler(api_server, tmp_path_factory):
 
 
 @pytest.mark.parametrize("path", OPEN)
-def test_everybody_may_ask_after_its_health(scheduler, path):
+def test_health_is_public(scheduler, path):
     status, headers, body = scheduler.ask(path)
     assert (status, body) == (200, "ok")
     assert headers["Cache-Control"] == "no-cache, private"
 
 
 @pytest.mark.parametrize("path", CLOSED)
-def test_nobody_else_gets_more(scheduler, path):
+def test_other_pages_require_authentication(scheduler, path):
     name = path.partition("?")[0]
     status, _, body = scheduler.ask(path)
     assert status == 403
@@ -59,13 +59,13 @@ def test_nobody_else_gets_more(scheduler, path):
 
 
 @pytest.mark.parametrize("path", [*OPEN, *CLOSED])
-def test_credentials_that_are_no_good_are_refused(scheduler, path):
+def test_invalid_credentials_are_refused(scheduler, path):
     assert scheduler.ask(path, who=STRANGER)[0] == 401
     assert scheduler.ask(path, Authorization="Bearer no-such-token")[0] == 401
 
 
 @pytest.mark.parametrize("path", ["/metrics", "/configz"])
-def test_headers_of_a_front_proxy_are_nothing_without_its_certificate(scheduler, path):
+def test_front_proxy_headers_are_ignored_without_its_certificate(scheduler, path):
     spoofed = {"X_Remote_User": "admin", "X_Remote_Group": "system:masters"}
     assert scheduler.ask(path, **spoofed)[0] == 403
     assert scheduler.ask(path, who=NOBODY, **spoofed)[0] == 403
@@ -103,12 +103,12 @@ def test_pages(scheduler, path, begins):
     assert body.startswith(begins)
 
 
-def test_what_is_not_there(scheduler):
+def test_unknown_paths(scheduler):
     assert scheduler.ask("/nowhere", who=ADMIN)[::2] == (404, "404 page not found\n")
     assert scheduler.ask("/debug/pprof/cmdline", who=ADMIN)[0] == 404
 
 
-def test_nothing_is_written_by_the_page(scheduler):
+def test_the_page_is_read_only(scheduler):
     assert scheduler.ask("/stowplan/what-if", who=ADMIN, method="POST", body=b"{}")[0] == 404
 
 
@@ -128,7 +128,7 @@ def test_the_plan_is_a_stream_that_follows_the_cluster(scheduler, api_server):
         assert any(f"{namespace}/seen" in delta["pods"]["key"] for delta in deltas)
 
 
-def test_a_stream_holds_up_no_end(api_server, tmp_path):
+def test_an_open_stream_does_not_delay_termination(api_server, tmp_path):
     lease = f"--leader-elect-resource-name=stream-{api_server.kind}"
     with kube_scheduler(tmp_path, api_server.kubeconfig, lease) as started:
         started.until("Handlers synced")
@@ -138,7 +138,7 @@ def test_a_stream_holds_up_no_end(api_server, tmp_path):
         assert not started.said("requests were under way for longer than the grace period")
 
 
-def test_metrics_of_all_parts_are_there(scheduler):
+def test_metrics_of_all_components(scheduler):
     scheduler.ask("/readyz")
     families = {
         family.name: family for family in text_string_to_metric_families(scheduler.ask("/metrics", who=ADMIN)[2])
@@ -170,14 +170,14 @@ def test_metrics_of_health_are_counted(scheduler):
     assert scheduler.ask("/metrics/slis", who=ADMIN, method="DELETE")[2] == "metrics reset\n"
 
 
-def test_metrics_of_pods_can_be_compressed_and_have_nothing_to_reset(scheduler):
+def test_resource_metrics_are_compressed_and_cannot_be_reset(scheduler):
     status, headers, _ = scheduler.ask("/metrics/resources", who=ADMIN)
     assert (status, headers["Content-Type"]) == (200, "text/plain; version=0.0.4; charset=utf-8; escaping=underscores")
     assert headers["Process-Start-Time-Unix"].isdigit()
     assert scheduler.ask("/metrics/resources", who=ADMIN, method="DELETE")[2] == "metrics reset\n"
 
 
-def test_requests_about_callers_are_counted(scheduler):
+def test_delegated_requests_are_counted(scheduler):
     scheduler.ask("/metrics", who=NOBODY)
     families = text_string_to_metric_families(scheduler.ask("/metrics", who=ADMIN)[2])
     (requests,) = (family for family in families if family.name == "rest_client_requests")
@@ -190,7 +190,7 @@ def test_the_configuration_is_the_one_in_effect(scheduler, api_server):
     assert config["clientConnection"]["kubeconfig"] == str(api_server.kubeconfig)
 
 
-def test_the_status_lists_what_is_served(scheduler):
+def test_statusz_lists_the_paths(scheduler):
     accept = "application/json;v=v1beta1;g=config.k8s.io;as=Statusz"
     status = json.loads(scheduler.ask("/statusz", who=ADMIN, Accept=accept)[2])
     assert status["binaryVersion"] == "1.36.2"
@@ -205,7 +205,7 @@ def test_the_status_lists_what_is_served(scheduler):
     ]
 
 
-def test_the_log_can_be_made_to_say_more(scheduler):
+def test_verbosity_can_be_changed(scheduler):
     try:
         status, _, body = scheduler.ask("/debug/flags/v", who=ADMIN, method="PUT", body="5")
         assert (status, body) == (200, "successfully set klog.logging.verbosity to 5\n")

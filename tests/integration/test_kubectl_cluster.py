@@ -1,6 +1,6 @@
-"""A cluster that lives: pods start where they are bound, workloads roll, drains wait for budgets.
+"""The embedded cluster with controllers: pods start where they are bound, workloads roll out, drains respect budgets.
 
-Nothing schedules here, so pods name their node, or are bound by the test.
+There is no scheduler here: pods name their node, or the test binds them.
 """
 
 import json
@@ -39,7 +39,7 @@ def test_nodes_are_ready(cluster):
     assert "Taints:             <none>" in cluster.kubectl("describe", "node", NODE).stdout
 
 
-def test_a_bound_pod_runs_and_goes(cluster, namespace):
+def test_a_bound_pod_runs_and_is_deleted(cluster, namespace):
     cluster.kubectl("create", "-n", namespace, "-f", "-", stdin=[manifests.pod()])
     binding = {"metadata": {"name": "web"}, "target": {"kind": "Node", "name": NODE}}
     path = f"/api/v1/namespaces/{namespace}/pods/web/binding"
@@ -52,7 +52,7 @@ def test_a_bound_pod_runs_and_goes(cluster, namespace):
     assert names(cluster, namespace) == []
 
 
-def test_deployments_roll(cluster, namespace):
+def test_deployments_roll_out(cluster, namespace):
     cluster.kubectl("apply", "-n", namespace, "-f", "-", stdin=[on_node("Deployment", replicas=3)])
     assert "successfully rolled out" in rolled_out(cluster, namespace, "deployment/web")
     assert len(names(cluster, namespace)) == 3
@@ -74,7 +74,7 @@ def test_deployments_roll(cluster, namespace):
     assert "ScalingReplicaSet" in cluster.kubectl("describe", "deployment", "web", "-n", namespace).stdout
 
 
-def test_a_deployment_goes_with_all_it_made(cluster, namespace):
+def test_deleting_a_deployment_deletes_its_dependents(cluster, namespace):
     cluster.kubectl("apply", "-n", namespace, "-f", "-", stdin=[on_node("Deployment")])
     rolled_out(cluster, namespace, "deployment/web")
     cluster.kubectl("delete", "deployment", "web", "-n", namespace, "--cascade=foreground", "--timeout=20s")
@@ -85,7 +85,7 @@ def test_a_deployment_goes_with_all_it_made(cluster, namespace):
     assert len(names(cluster, namespace, "rs")) == 1
 
 
-def test_stateful_sets_and_daemon_sets_roll(cluster, namespace):
+def test_stateful_sets_and_daemon_sets_roll_out(cluster, namespace):
     cluster.kubectl("apply", "-n", namespace, "-f", "-", stdin=[on_node("StatefulSet", "db", serviceName="db")])
     rolled_out(cluster, namespace, "statefulset/db")
     assert names(cluster, namespace) == ["pod/db-0", "pod/db-1"]
@@ -138,7 +138,7 @@ def test_a_drain_waits_for_a_budget(cluster, namespace):
         cluster.kubectl("uncordon", node)
 
 
-def test_a_namespace_goes_with_its_content(cluster, namespace):
+def test_deleting_a_namespace_deletes_its_content(cluster, namespace):
     cluster.kubectl("apply", "-n", namespace, "-f", "-", stdin=[on_node("Deployment"), manifests.config_map(a="1")])
     rolled_out(cluster, namespace, "deployment/web")
     cluster.kubectl("delete", "namespace", namespace, "--timeout=30s")
@@ -146,7 +146,7 @@ def test_a_namespace_goes_with_its_content(cluster, namespace):
     assert names(cluster, namespace, "pods,deploy,cm") == []
 
 
-def test_claims_wait_for_their_first_consumer_or_bind_at_once(cluster, namespace):
+def test_volume_binding_modes(cluster, namespace):
     def storage_class(mode):
         return {
             "apiVersion": "storage.k8s.io/v1",

@@ -16,7 +16,7 @@ def two_pods(api_server, namespace):
 
 @pytest.fixture(scope="module")
 def pods(api_server):
-    """A namespace with two pods, for those who only read."""
+    """A namespace with two pods, shared by tests that only read."""
     return two_pods(api_server, api_server.new_namespace("pods"))
 
 
@@ -40,7 +40,7 @@ def test_a_wide_table(api_server, pods):
     assert rows[0][5:] == ["<none>"] * 4
 
 
-def test_labels_and_columns_of_ones_own(api_server, pods):
+def test_labels_and_custom_columns(api_server, pods):
     header, *rows = lines(api_server.kubectl("get", "pods", "-n", pods, "-L", "tier"))
     assert header[-1] == "TIER"
     assert rows[1][-1] == "front"
@@ -97,7 +97,7 @@ def test_describe(api_server, pods):
     assert "Status:       Active" in text
 
 
-def test_what_is_not_there(api_server, namespace):
+def test_missing_objects(api_server, namespace):
     result = api_server.kubectl("get", "pod", "none", "-n", namespace, check=False)
     assert result.returncode == 1
     assert result.stderr == 'Error from server (NotFound): pods "none" not found\n'
@@ -112,7 +112,7 @@ def test_watch(api_server, namespace):
         try:
             for number in range(50):
                 api_server.kubectl("create", "configmap", f"seen-{number}", "-n", namespace)
-                # The first ones may be there before the watch is.
+                # The first events may have happened before the watch.
                 if number and _has_line(watching):
                     break
             else:

@@ -1,4 +1,4 @@
-"""A StatefulSet with volumes of its own over three zones, from kubectl to Running: `stowplan up` does all of it."""
+"""A StatefulSet with volumes over three zones, from kubectl to Running pods, with `stowplan up`."""
 
 import pytest
 
@@ -10,7 +10,7 @@ ZONE = "topology.kubernetes.io/zone"
 
 
 class Up(Server):
-    """`stowplan up`, with its log beside the kubeconfig."""
+    """`stowplan up`; its log is beside the kubeconfig."""
 
     def until(self, condition):
         until(condition, self.process, self.folder / "log")
@@ -73,20 +73,20 @@ def test_a_stateful_set_over_three_zones(up):
         used.append(zones[node])
     assert {zone: used.count(zone) for zone in used} == dict.fromkeys(sorted(set(zones.values())), 2)
 
-    # What was bound stays with its pod: it comes back to the zone of its volume.
+    # Bound claims stay with their pods, which return to the zones of their volumes.
     up.kubectl("delete", "pod", "db-0", "--timeout=20s")
     up.kubectl("rollout", "status", "statefulset/db", "--timeout=40s")
     node = up.json("get", "pod", "db-0")["spec"]["nodeName"]
     assert zones[node] == used[0]
 
-    # Nothing is resized, and that is said.
+    # Volumes are not resized, and the user is told so.
     up.kubectl("patch", "pvc", "data-db-1", "-p", '{"spec": {"resources": {"requests": {"storage": "2Gi"}}}}')
     said = "The claim asks for 2Gi and its volume has 1Gi: nothing here resizes volumes"
     up.until(lambda: said in up.kubectl("describe", "pvc", "data-db-1").stdout)
     assert up.json("get", "pvc", "data-db-1")["status"]["capacity"] == {"storage": "1Gi"}
 
 
-def test_a_pod_whose_claim_no_volume_suits_says_so(up):
+def test_the_message_of_a_pod_whose_claim_matches_no_volume(up):
     claim = {
         "apiVersion": "v1",
         "kind": "PersistentVolumeClaim",

@@ -1,4 +1,4 @@
-"""kubectl writes: create, apply in both ways, replace, edit, patch, label, delete; custom resources; who may."""
+"""kubectl writes: create, apply on both sides, replace, edit, patch, label, delete; custom resources; access."""
 
 import json
 
@@ -35,7 +35,7 @@ class TestCreate:
         found = api_server.kubectl("get", "deploy,po,secret,svc,sa,job", "-n", namespace, "-o", "name").stdout.split()
         assert {"deployment.apps/shop", "pod/one", "secret/keys", "service/shop", "serviceaccount/robot"} <= set(found)
 
-    def test_a_bad_object_is_told_with_its_fields(self, api_server, namespace):
+    def test_an_invalid_object_is_refused_with_its_fields(self, api_server, namespace):
         bad = manifests.pod()
         bad["spec"]["containers"][0]["resources"] = {"requests": {"cpu": "2"}, "limits": {"cpu": "1"}}
         bad["spec"]["containers"][0]["name"] = "Bad_Name"
@@ -61,7 +61,7 @@ class TestCreate:
 
 
 class TestApply:
-    def test_three_ways_on_the_client(self, api_server, namespace):
+    def test_three_way_merge_on_the_client(self, api_server, namespace):
         def apply(**data):
             stdin = [manifests.config_map(**data)]
             return api_server.kubectl("apply", "-n", namespace, "-f", "-", stdin=stdin).stdout
@@ -117,7 +117,7 @@ class TestApply:
         if way == "--server-side":
             assert second == first
         else:
-            # kubectl always has a patch for what it merges by replacing; it just changes nothing.
+            # kubectl always sends a patch for kinds that it merges by replacing; it just changes nothing.
             changed = {line.split("/")[0] for line in second if not line.endswith(" unchanged")}
             assert changed <= {"poddisruptionbudget.policy", "secret"}
         after = api_server.kubectl("get", "deploy,sts,ds,cm,pdb,role,pvc", "-n", namespace, "-o", "json").stdout
@@ -152,7 +152,7 @@ def versions(listed):
     return {
         (item["kind"], item["metadata"]["name"]): item["metadata"]["resourceVersion"]
         for item in json.loads(listed)["items"]
-        # What controllers keep writing is not what apply did.
+        # Exclude objects that controllers keep updating.
         if item["kind"]
         not in ("Deployment", "StatefulSet", "DaemonSet", "PodDisruptionBudget", "PersistentVolumeClaim")
     }
@@ -187,7 +187,7 @@ class TestChange:
         assert api_server.kubectl(*command).stdout == "configmap/settings patched\n"
         assert config(api_server, settings)["data"] == {"b": "2"}
 
-    def test_a_patch_that_does_not_fit(self, api_server, settings):
+    def test_an_invalid_patch(self, api_server, settings):
         patch = json.dumps([{"op": "test", "path": "/data/a", "value": "other"}])
         command = ["patch", "configmap", "settings", "-n", settings, "--type=json", "-p", patch]
         result = api_server.kubectl(*command, check=False)
@@ -260,7 +260,7 @@ class TestDelete:
 
 
 class TestCustomResources:
-    def test_a_kind_of_ones_own(self, api_server, namespace):
+    def test_a_custom_kind(self, api_server, namespace):
         group = f"{namespace}.example.com"
         definition = manifests.definition(group)
         api_server.kubectl("create", "-f", "-", stdin=[definition])
@@ -320,7 +320,7 @@ class TestAccess:
         assert "system:masters" in api_server.kubectl("auth", "whoami").stdout
 
 
-def test_containers_are_refused_in_words(embedded):
+def test_container_subresources_are_refused_with_a_message(embedded):
     embedded.kubectl("create", "-f", "-", stdin=[manifests.pod("no-containers")])
     try:
         for command in (["logs", "no-containers"], ["exec", "no-containers", "--", "true"]):
@@ -331,7 +331,7 @@ def test_containers_are_refused_in_words(embedded):
         embedded.kubectl("delete", "pod", "no-containers")
 
 
-def test_events_are_one_store_in_two_forms(api_server, namespace):
+def test_events_are_served_in_both_groups(api_server, namespace):
     event = {
         "apiVersion": "events.k8s.io/v1",
         "kind": "Event",

@@ -1,7 +1,7 @@
-"""Electors on real servers, and beside a real kube-scheduler where KUBEBUILDER_ASSETS holds one.
+"""Leader election on real servers, and against a real kube-scheduler if KUBEBUILDER_ASSETS has one.
 
-How long a hand-over took is printed in lease periods. What is asserted of times is what the records say: all of them
-are written on this machine.
+The tests print the time of each hand-over in lease periods. Assertions on times use only the records, which are all
+written on this machine.
 """
 
 import asyncio
@@ -39,7 +39,7 @@ def foreign_scheduler():
 
 
 class Election:
-    """One Lease on a server, and those of this process who contend for it."""
+    """One Lease on a server, and the candidates of this process."""
 
     def __init__(self, server, api, stack, name):
         self.server = server
@@ -73,7 +73,7 @@ class Election:
 
 
 class Ours:
-    """A contender of ours in this process: what SIGKILL and SIGTERM do to it, `die` and `end` do."""
+    """A candidate in this process; `die` acts like SIGKILL and `end` like SIGTERM."""
 
     def __init__(self, election, identity, emulation):
         self.elector = LeaderElector(
@@ -128,7 +128,7 @@ class Ours:
 async def until(holds):
     deadline = time.monotonic() + PATIENCE
     while not (found := await holds()):
-        assert time.monotonic() < deadline, "it did not come true in time"
+        assert time.monotonic() < deadline, "timed out waiting for a condition"
         await asyncio.sleep(0.02)
     return found
 
@@ -149,7 +149,7 @@ async def election(api_server):
 
 @contextmanager
 def foreign(election, log, *flags):
-    """A real kube-scheduler that contends, as a process."""
+    """A real kube-scheduler as a candidate, in its own process."""
     command = [
         foreign_scheduler(),
         f"--kubeconfig={election.server.kubeconfig}",
@@ -175,7 +175,7 @@ def seconds_of(text):
     return parse_timestamp(text)
 
 
-async def test_the_lease_goes_from_one_to_the_other_when_it_is_given_back(election):
+async def test_a_released_lease_is_taken_at_once(election):
     one = await election.ours("one")
     await one.leads()
     other = await election.ours("other")
@@ -187,7 +187,7 @@ async def test_the_lease_goes_from_one_to_the_other_when_it_is_given_back(electi
     assert (spec.holder_identity, spec.lease_transitions, spec.lease_duration_seconds) == ("other", 1, int(DURATION))
 
 
-async def test_the_lease_of_one_that_died_is_taken_when_it_expires(election):
+async def test_the_lease_of_a_dead_holder_is_taken_when_it_expires(election):
     one = await election.ours("one")
     await one.leads()
     other = await election.ours("other")
@@ -200,7 +200,7 @@ async def test_the_lease_of_one_that_died_is_taken_when_it_expires(election):
     assert seconds_of(taken.acquire_time) - seconds_of(last.renew_time) >= DURATION
 
 
-async def test_a_lease_that_was_deleted_is_made_anew(election):
+async def test_a_deleted_lease_is_recreated(election):
     one = await election.ours("one")
     await one.leads()
     await election.api.delete(Lease, election.name, namespace=NAMESPACE)
@@ -215,7 +215,7 @@ async def test_we_take_over_from_a_kube_scheduler(election, tmp_path, how):
         held = await election.until_held_by("")
         assert held.holder_identity
         ours = await election.ours("ours")
-        # It has seen who leads.
+        # It has observed the holder.
         await until(lambda: _says(ours.elector.leader))
         assert not ours.elector.is_leader
         scheduler.send_signal(how)
@@ -261,7 +261,7 @@ async def _held_by_another(election, name):
 
 @pytest.fixture(scope="module")
 def coordinating(tmp_path_factory):
-    """A real server that names holders itself."""
+    """A real server that chooses the holder itself."""
     if assets() is None:
         pytest.skip("KUBEBUILDER_ASSETS names no kube-apiserver")
     folder, binaries = tmp_path_factory.mktemp("coordinating"), tmp_path_factory.mktemp("binaries")
@@ -275,7 +275,7 @@ def coordinating(tmp_path_factory):
         yield server
 
 
-async def test_the_server_names_us_and_then_one_that_emulates_an_older_version(coordinating):
+async def test_coordinated_election_prefers_the_older_emulation_version(coordinating):
     async with contested(coordinating, "coordinated") as election:
         newer = await election.ours("newer", emulation="1.36.0")
         await newer.leads()
@@ -289,8 +289,8 @@ async def test_the_server_names_us_and_then_one_that_emulates_an_older_version(c
         assert not newer.elector.is_leader
 
 
-async def test_the_lease_goes_to_and_from_a_kube_scheduler_in_a_coordinated_election(coordinating, tmp_path):
-    # Parity: candidates of kube-scheduler stand for the Lease of this name only.
+async def test_coordinated_election_against_a_kube_scheduler(coordinating, tmp_path):
+    # Parity: candidates of kube-scheduler are for the Lease of this name only.
     async with contested(coordinating, "kube-scheduler") as election:
         log = tmp_path / "log"
         with foreign(election, log, "--feature-gates=CoordinatedLeaderElection=true") as scheduler:
@@ -311,12 +311,12 @@ async def test_the_lease_goes_to_and_from_a_kube_scheduler_in_a_coordinated_elec
 
 
 async def _candidates(election, number):
-    """Whether there are so many, those included who are gone and not forgotten yet."""
+    """Whether there are that many, including candidates that are gone but not yet removed."""
     return len((await election.api.list(LeaseCandidate, namespace=NAMESPACE)).items) >= number
 
 
 async def _led_by_another(election):
-    """Whoever is named and has renewed."""
+    """Whether a holder is named and has renewed."""
     spec = await election.spec()
     if spec is None or spec.holder_identity in (None, "", "ours"):
         return None

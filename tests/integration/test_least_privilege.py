@@ -1,8 +1,7 @@
-"""With the rights that the specification names and no others, nothing is refused, and nothing else is asked for.
+"""With exactly the rights in the specification no request is refused, and no other request is made.
 
-The real server decides by RBAC and writes down every request, and which rule allowed it. The tests make the
-program do all that it does: keep up with the cluster, bind, preempt, tell of it, hold its lease in both ways, and ask
-who its own clients are and what they may do.
+The real server authorizes by RBAC and audits every request with the rule that allowed it. The tests make the program
+do everything: follow the cluster, bind, preempt, write events, hold its lease both ways, and review its own clients.
 """
 
 import json
@@ -18,7 +17,7 @@ from support.processes.servers import assets, until
 pytestmark = pytest.mark.skipif(assets() is None, reason="KUBEBUILDER_ASSETS names no folder with a kube-apiserver")
 
 NODE = "least-node"
-#: What everybody may do who has said who they are: ask what kinds there are.
+#: Discovery, which every authenticated user may do.
 DISCOVERY = {("get", "/apis/events.k8s.io/v1"), ("get", "/apis/resource.k8s.io/v1")}
 #: Whose rules may allow a request, besides those for discovery.
 BINDINGS = {
@@ -81,7 +80,7 @@ def a_pod(name, **spec):
         ),
     ],
 )
-def test_nothing_is_refused_and_nothing_else_asked_for(guarded, tmp_path, identity, flags):
+def test_all_requests_are_allowed_and_expected(guarded, tmp_path, identity, flags):
     before = len(guarded.asked(identity))
     lease = f"--leader-elect-resource-name={IDENTITIES[identity]}"
     with kube_scheduler(tmp_path, guarded.kubeconfigs[identity], lease, *flags) as scheduler:
@@ -93,9 +92,9 @@ def test_nothing_is_refused_and_nothing_else_asked_for(guarded, tmp_path, identi
     asked = guarded.asked(identity)[before:]
     assert [event for event in asked if event.get("responseStatus", {}).get("code") == 403] == []
     assert {allowed_by(event) for event in asked} <= {*BINDINGS[identity], DISCOVERING}
-    wanted = {what(event) for event in asked if allowed_by(event) != DISCOVERING}
+    wanted = {request_of(event) for event in asked if allowed_by(event) != DISCOVERING}
     assert {request for request in wanted if not is_among(request, allowed(guarded, identity))} == set()
-    assert {what(event) for event in asked if allowed_by(event) == DISCOVERING} <= DISCOVERY
+    assert {request_of(event) for event in asked if allowed_by(event) == DISCOVERING} <= DISCOVERY
     check_that_all_was_done(wanted, coordinated=bool(flags))
 
 
@@ -115,11 +114,11 @@ def do_everything(guarded, scheduler):
     wait(lambda: pod("preemptor")["status"].get("nominatedNodeName") == NODE)
     guarded.server.kubectl("delete", "pod", "victim", "--force", "--grace-period=0")
     wait(lambda: pod("preemptor")["spec"].get("nodeName") == NODE)
-    wait(lambda: "Preempted" in told(guarded))
+    wait(lambda: "Preempted" in check_events(guarded))
     guarded.server.kubectl("delete", "pod", "--all", "--force", "--grace-period=0")
 
 
-def told(guarded):
+def check_events(guarded):
     return {event["reason"] for event in guarded.server.json("get", "events")["items"]}
 
 
@@ -132,7 +131,7 @@ def allowed_by(event):
     return event["annotations"]["authorization.k8s.io/reason"].removeprefix("RBAC: allowed by ").partition(" of ")[0]
 
 
-def what(event):
+def request_of(event):
     """Verb and path; or verb, group, resource and name."""
     asked = event.get("objectRef")
     if asked is None:
@@ -142,7 +141,7 @@ def what(event):
 
 
 def allowed(guarded, identity):
-    """What the roles list; reading the one ConfigMap comes with a role of the cluster's."""
+    """What the roles allow; reading the one ConfigMap is allowed by a built-in role."""
     roles = [guarded.server.json("-n", "kube-system", "get", role) for role in ROLES[identity]]
     name = "extension-apiserver-authentication"
     return rights(*roles) | {("", "configmaps", name, verb) for verb in ("get", "list", "watch")}
@@ -154,7 +153,7 @@ def is_among(request, found):
 
 
 def check_that_all_was_done(wanted, *, coordinated):
-    """Or else little was proven."""
+    """Otherwise the test would prove little."""
     done = {request[:3] for request in wanted}
     events = {("create", "events.k8s.io", "events"), ("create", "", "events")}
     assert done & events

@@ -1,6 +1,6 @@
-"""The command line beside the reference's own program, where KUBEBUILDER_ASSETS has one: what ends, ends alike.
+"""The command line compared with that of the reference's kube-scheduler, for command lines that exit by themselves.
 
-Exit code and last words are compared, for command lines that end by themselves.
+Exit code and last line are compared. Requires KUBEBUILDER_ASSETS.
 """
 
 import re
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.skipif(
     REFERENCE is None or not REFERENCE.exists(), reason="KUBEBUILDER_ASSETS has no kube-scheduler"
 )
 
-#: {folder} holds the files of `folder`; -k stands for a kubeconfig, whose server nobody is, and a free port.
+#: {folder} is replaced by the files of `folder`, -k by a kubeconfig of an unreachable server and a free port.
 LINES = """
 --nope
 -x
@@ -125,20 +125,20 @@ def folder(tmp_path_factory):
     return folder
 
 
-def last_words(err):
+def last_line(err):
     text = re.sub(r"^[IWEF]\d{4} \S+ +\d+ \S+\] ", "", err, flags=re.MULTILINE)
     found = text.rfind('"command failed"')
     return text[found:].strip() if found >= 0 else (text.splitlines() or [""])[-1]
 
 
 @pytest.mark.parametrize("line", LINES.split("\n")[1:-1])
-def test_it_ends_alike(line, folder, capsys):
+def test_exit_code_and_last_line_are_the_same(line, folder, capsys):
     reaching = f"--kubeconfig={folder}/kubeconfig --bind-address=127.0.0.1 --secure-port={free_port()} "
     arguments = shlex.split(line.replace("-k ", reaching).format(folder=folder))
     theirs = subprocess.run([REFERENCE, *arguments], capture_output=True, text=True, timeout=60, check=False)
     code = main(arguments)
     ours = capsys.readouterr()
-    assert (code, last_words(ours.err)) == (theirs.returncode, last_words(theirs.stderr))
+    assert (code, last_line(ours.err)) == (theirs.returncode, last_line(theirs.stderr))
     assert ours.out == theirs.stdout
 
 
@@ -170,6 +170,6 @@ def test_help_has_the_same_flags(capsys):
     assert main(["--help"]) == 0
     ours = flags_of(capsys.readouterr().out)
     missing = flags_of(theirs).items() - ours.items()
-    # A distribution's own flags, which the program may have been built with.
+    # Flags that a distribution adds.
     assert {name for name, _ in missing} <= {"unsupported-kube-api-over-localhost"}
     assert ours.keys() - flags_of(theirs).keys() == OUR_FLAGS

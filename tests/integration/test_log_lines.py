@@ -1,8 +1,7 @@
-"""The log of the program beside that of the reference's own, through the same life on one API server, at -v=5.
+"""The program's log at -v=5 compared with the reference's, for the same scenario on one API server.
 
-A line is its level, its message, its keys, its logger and the type that it speaks of: those are what operators
-search for. It runs only where KUBEBUILDER_ASSETS has a kube-scheduler. What is left out is what docs/differences.md
-tells of.
+Compared are level, message, keys, logger and the type of the object: what operators search for. Requires a
+kube-scheduler in KUBEBUILDER_ASSETS. Left out is what docs/differences.md lists.
 """
 
 import json
@@ -23,17 +22,17 @@ pytestmark = pytest.mark.skipif(
 PROGRAMS = {"theirs": [str(REFERENCE)], "ours": COMMAND}
 NOT_READY = "node.kubernetes.io/not-ready:NoSchedule-"
 
-#: Beginnings of lines that only one of the two has; docs/differences.md says why.
+#: Beginnings of lines that only one of the two has; docs/differences.md gives the reasons.
 ONLY_THEIRS = (
     *("The manifest file is empty", "Golang settings"),
-    # Lists by WatchList, certificates by controllers that poll, events at the end.
+    # Lists by WatchList, controllers that poll certificates, events at the end.
     *("Exiting watch because received the bookmark", "Starting DynamicServing", "Shutting down DynamicServing"),
     *("Unable to record event", "Unhandled Error"),
-    # Plugins' own: how they judge, node by node, and what hints say of events.
+    # Plugins' own lines: verdicts per node, and hints.
     *("SignPod", "OpportunisticBatch", "pod resource claims", "Dry run", "Check the potential node"),
     "Pod is a potential",
     *("node was", "node updated", "another", "a scheduled pod", "the added/updated/deleted", "the deleted", "pod got"),
-    # When a watch is closed by its server is chance.
+    # When a server closes a watch is up to chance.
     "Watch close",
 )
 ONLY_OURS = ("Python settings", "Watch close")
@@ -53,8 +52,8 @@ def node(name, **labels):
 HIGH = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": "high"}, "value": 1000}
 
 
-def life(server, folder, whose):
-    """What a program says while pods come, are bound, refused, woken, gated, make room, and go."""
+def log_of(server, folder, whose):
+    """The log of a program while pods are created, bound, refused, woken, gated, preempted and deleted."""
     namespace = server.new_namespace(f"log-{whose}")
 
     def kubectl(*args, stdin=None):
@@ -121,7 +120,7 @@ def lines_of(log):
 def lives(tmp_path_factory):
     folder = tmp_path_factory.mktemp("log-lines")
     with real_server(tmp_path_factory.mktemp("server"), assets()) as server:
-        return {whose: life(server, folder, whose) for whose in PROGRAMS}
+        return {whose: log_of(server, folder, whose) for whose in PROGRAMS}
 
 
 def test_no_line_of_the_reference_is_missing(lives):
@@ -129,6 +128,6 @@ def test_no_line_of_the_reference_is_missing(lives):
     assert {line for line in missing if not line[1].startswith(ONLY_THEIRS)} == set()
 
 
-def test_no_line_is_made_up(lives):
+def test_there_are_no_additional_lines(lives):
     more = lives["ours"] - lives["theirs"]
     assert {line for line in more if not line[1].startswith(ONLY_OURS)} == set()

@@ -1,4 +1,4 @@
-"""A policy that is read from the cluster, as Kubernetes up to 1.22 did: by `--policy-configmap`, or a configuration."""
+"""A policy read from a ConfigMap, as in Kubernetes up to 1.22: by `--policy-configmap`, or named in a configuration."""
 
 import json
 import subprocess
@@ -57,7 +57,7 @@ def of_config_map(server, folder, **config_map):
     return path
 
 
-def test_a_config_map_that_a_configuration_names(embedded, config_maps, tmp_path):
+def test_a_policy_config_map_in_a_configuration(embedded, config_maps, tmp_path):
     target, path = tmp_path / "written.yaml", of_config_map(embedded, tmp_path, name="good", namespace="default")
     ran = started(embedded, target, f"--config={path}")
     assert ran.returncode == 0, ran.stderr

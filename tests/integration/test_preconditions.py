@@ -1,4 +1,4 @@
-"""Writes that mean another object than the one that is there: every server refuses them in the same words."""
+"""Writes whose preconditions do not match the stored object: every server refuses them with the same message."""
 
 import json
 
@@ -9,7 +9,7 @@ from support.http.raw_sockets import Target
 OLD = "11111111-2222-4333-8444-555555555555"
 MODIFIED = "the object has been modified; please apply your changes to the latest version and try again"
 
-#: kind -> group/version, plural, the key it is kept under, and what it needs beside its metadata.
+#: kind -> group/version, plural, its key in the store, and required fields besides metadata.
 KINDS = {
     "ConfigMap": ("v1", "configmaps", "configmaps", {}),
     "Service": ("v1", "services", "services/specs", {"spec": {"ports": [{"port": 80}]}}),
@@ -29,7 +29,7 @@ APPLY = "application/apply-patch+yaml"
 
 
 class Asking:
-    """One kind's objects of a namespace, and the server's answers about them."""
+    """Requests for objects of one kind in a namespace."""
 
     def __init__(self, server, namespace, kind):
         self.version, self.plural, key, self.rest = KINDS[kind]
@@ -51,7 +51,7 @@ class Asking:
         return self.ask("POST", "", self.object())["metadata"]
 
     def gone(self):
-        """The uid of one that was there."""
+        """The UID of a deleted object."""
         uid = self.made()["uid"]
         self.ask("DELETE")
         return uid
@@ -105,7 +105,7 @@ def one(api_server, namespace, kind):
 
 @pytest.mark.parametrize("kind", CREATED_BY_UPDATE)
 class TestAnUpdateThatMayCreate:
-    def test_does_not_bring_back_one_that_was_deleted(self, one):
+    def test_does_not_recreate_a_deleted_object(self, one):
         uid = one.gone()
         assert one.put(uid=uid) == one.another_uid(uid, "")
         assert one.put(uid=uid, resourceVersion="1") == one.another_uid(uid, "")
@@ -116,12 +116,12 @@ class TestAnUpdateThatMayCreate:
     def test_creates(self, one, metadata):
         assert one.put(**metadata)["metadata"]["uid"]
 
-    def test_reads_the_version(self, one):
+    def test_parses_the_version(self, one):
         assert one.put(resourceVersion="x") == (500, "", 'strconv.ParseUint: parsing "x": invalid syntax')
 
 
 @pytest.mark.parametrize("kind", ["ConfigMap"])
-def test_other_updates_find_nothing(one):
+def test_other_updates_are_not_found(one):
     uid = one.gone()
     for metadata in ({"uid": uid}, {"resourceVersion": "1"}, {"resourceVersion": "x"}):
         assert one.put(**metadata) == one.not_found()
@@ -130,7 +130,7 @@ def test_other_updates_find_nothing(one):
 
 
 @pytest.mark.parametrize("kind", ["ConfigMap"])
-def test_what_is_created_has_no_version(one):
+def test_creating_with_a_version_is_refused(one):
     refusal = (500, "", "resourceVersion should not be set on objects to be created")
     assert one.ask("POST", "", one.object(resourceVersion="1")) == refusal
     assert one.ask("POST", "", one.object(resourceVersion="0", uid=OLD))["metadata"]["uid"] != OLD
@@ -138,10 +138,10 @@ def test_what_is_created_has_no_version(one):
     assert one.ask("POST", "", one.object(resourceVersion="x"))["metadata"]["uid"]
 
 
-def test_an_update_means_the_object_that_is_there(one):
+def test_updates_check_uid_and_version(one):
     live = one.made()
     assert one.put(uid=OLD) == one.another_uid(OLD, live["uid"])
-    # The uid comes first.
+    # The UID is checked first.
     assert one.put(uid=OLD, resourceVersion="1") == one.another_uid(OLD, live["uid"])
     assert one.put(uid=live["uid"], resourceVersion="1") == one.conflict(MODIFIED)
     assert one.put(resourceVersion="x") == (500, "", 'strconv.ParseUint: parsing "x": invalid syntax')
@@ -149,7 +149,7 @@ def test_an_update_means_the_object_that_is_there(one):
 
 
 @pytest.mark.parametrize("kind", ["ConfigMap"])
-def test_version_0_is_any_version(one):
+def test_version_0_matches_any_version(one):
     one.made()
     assert one.put(resourceVersion="0")["metadata"]["name"] == "x"
 
@@ -159,12 +159,12 @@ def test_a_patch_cannot_change_the_uid(one, type_):
     assert one.patch(type_, uid=OLD) == one.not_found()
     live = one.made()
     assert one.patch(type_, uid=OLD) == one.uid_is_fixed()
-    # Of a patch, the version comes first.
+    # For patches the resourceVersion is checked first.
     assert one.patch(type_, uid=OLD, resourceVersion="1") == one.conflict(MODIFIED)
     assert one.patch(type_, uid="")["metadata"]["uid"] == live["uid"]
 
 
-def test_nor_does_applying(one):
+def test_apply_cannot_change_the_uid(one):
     nobody = f"uid mismatch: the provided object specified uid {OLD}, and no existing object was found"
     assert one.apply(uid=OLD) == one.conflict(nobody)
     assert one.apply(resourceVersion="1")["metadata"]["uid"]
@@ -172,10 +172,10 @@ def test_nor_does_applying(one):
     assert one.apply(uid=OLD, resourceVersion="1") == one.conflict(MODIFIED)
 
 
-def test_a_deletion_means_the_object_that_it_says(one):
+def test_deletions_check_their_preconditions(one):
     assert one.delete(uid=OLD) == one.not_found()
     live = one.made()
-    # "" is what none has.
+    # An empty UID is the UID of no object.
     for uid in (OLD, ""):
         why = f"the UID in the precondition ({uid}) does not match the UID in record ({live['uid']})."
         why += " The object might have been deleted and then recreated"
@@ -190,7 +190,7 @@ def test_a_deletion_means_the_object_that_it_says(one):
 
 
 @pytest.mark.parametrize("kind", ["ConfigMap"])
-def test_preconditions_are_texts(one):
+def test_preconditions_must_be_strings(one):
     one.made()
     begin = "json: cannot unmarshal number into Go struct field"
     what = f"{begin} Preconditions.preconditions.uid of type types.UID"

@@ -13,7 +13,7 @@ from support.api import manifests
 @pytest.fixture(scope="session")
 def api_client(api_server):
     with config.new_client_from_config(str(api_server.kubeconfig)) as made:
-        # Its pool would outlive the test and be complained about.
+        # Its pool would outlive the test and cause a warning.
         yield made
         made.rest_client.pool_manager.clear()
 
@@ -83,7 +83,7 @@ def test_patches_a_status(core, namespace):
     assert (pod.status.nominated_node_name, pod.status.conditions[0].reason) == ("n", "Unschedulable")
 
 
-def test_replaces_only_what_it_has_seen(core, namespace):
+def test_replace_checks_the_version(core, namespace):
     old = core.create_namespaced_config_map(namespace, manifests.config_map(a="1"))
     core.patch_namespaced_config_map("settings", namespace, {"data": {"a": "2"}})
     old.data = {"a": "3"}
@@ -137,7 +137,7 @@ def test_custom_objects(api_client, namespace):
 
 
 def _when_served(create):
-    """A real server serves a new kind a moment later."""
+    """A real server serves a new kind after a delay."""
     for attempt in range(200):
         try:
             return create()

@@ -1,6 +1,6 @@
-"""CEL rules of custom resources: every server says the same of the same definitions and objects.
+"""CEL rules of custom resources: every server has the same results for the same definitions and objects.
 
-`rules_of_custom_resources.json` has what kube-apiserver 1.36.2 says; a real server is held to it, too.
+`rules_of_custom_resources.json` has the results of kube-apiserver 1.36.2; a real server is checked against it, too.
 """
 
 import json
@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from support.http.custom_rules import CASES, Asking
+from support.http.custom_rules import CASES, CaseRunner
 from support.http.raw_sockets import Target
 
 ANSWERS = json.loads(Path(__file__).with_name("rules_of_custom_resources.json").read_text())
@@ -18,4 +18,4 @@ ANSWERS = json.loads(Path(__file__).with_name("rules_of_custom_resources.json").
 def test_rules_of_custom_resources(api_server, name):
     schema, values = CASES[name]
     plural = f"case{list(CASES).index(name)}x"
-    assert Asking(Target(api_server)).answers(plural, schema, values) == ANSWERS[name]
+    assert CaseRunner(Target(api_server)).answers(plural, schema, values) == ANSWERS[name]

@@ -1,8 +1,8 @@
-"""Nobody gets an answer from the secure port that the reference would not give.
+"""The secure port allows no request that the reference would refuse.
 
-Who asks (everybody who should and who should not), for every page, by every method; the program runs as it is deployed,
-under the two identities that a scheduler has, with no right but those that these have. What is expected is said by one
-plain rule, `expected`. Where there is a kube-scheduler beside the other binaries, the rule has to hold for it as well.
+All kinds of clients request every page with every method. The program runs as deployed, under the two identities that
+a scheduler has, with only their rights. The expected results come from one plain rule, `expected`. If
+KUBEBUILDER_ASSETS has a kube-scheduler, the rule is checked against it, too.
 """
 
 import base64
@@ -66,9 +66,9 @@ def web_socket(token):
     }
 
 
-#: By name: the certificate and the headers that are shown, a name in braces standing for a token; who that is, None for
-#: nobody.
-ASKING = {
+#: By name: client certificate and headers, with names of tokens in braces; then the expected user, None if not
+#: authenticated.
+CLIENTS_BY_NAME = {
     "anonymous": (None, {}, ANONYMOUS),
     "a wrong token": (None, bearer("wrong"), None),
     "a token with another signature": (None, bearer(f"{{{SCRAPER}}}x"), None),
@@ -107,15 +107,15 @@ ASKING = {
     "a proxy for somebody without rights": (PROXY, {"X_Remote_User": "carol"}, "carol"),
     "a proxy for an administrator": (PROXY, SPOOFED, "admin"),
 }
-EVERYBODYS = {"/healthz", "/livez", "/readyz"}
+PUBLIC = {"/healthz", "/livez", "/readyz"}
 PAGES = {
     *("/healthz", "/livez", "/readyz", "/healthz?verbose", "/readyz?verbose&exclude=shutdown"),
     *("/healthz/leaderElection", "/livez/ping", "/readyz/shutdown", "/readyz/sched-handler-sync"),
     *("/metrics", "/metrics/slis", "/metrics/resources", "/metrics?x=/healthz", "/%6detrics"),
     *("/configz", "/flagz", "/statusz", "/debug/pprof/", "/debug/pprof/goroutine?debug=1", "/debug/flags"),
 }
-#: What is not there, and ways around what is.
-NOTHING = {
+#: Paths that do not exist, and ways around those that do.
+UNKNOWN_PATHS = {
     *("/", "/nowhere", "/metrics/", "/metrics/nothing", "/healthz/nothing", "/debug/pprof/cmdline"),
     *(
         "//metrics",
@@ -131,7 +131,7 @@ NOTHING = {
 }
 METHODS = ("HEAD", "POST", "PUT", "DELETE", "PATCH", "OPTIONS", "TRACE")
 ASKED = [
-    *(("GET", path) for path in sorted(PAGES | NOTHING)),
+    *(("GET", path) for path in sorted(PAGES | UNKNOWN_PATHS)),
     *(
         (method, path)
         for method in METHODS
@@ -148,13 +148,13 @@ def expected(user, groups, method, path):
     if user is None:
         return 401, "Unauthorized"
     scrapes = user == SCRAPER and method == "GET" and name in ("/metrics", "/metrics/slis")
-    if name not in EVERYBODYS and not scrapes and "system:masters" not in groups:
+    if name not in PUBLIC and not scrapes and "system:masters" not in groups:
         shown = name.replace("\0", r"\x00")
         return 403, f'forbidden: User "{user}" cannot {method.lower()} path "{shown}"'
-    if path in NOTHING:
+    if path in UNKNOWN_PATHS:
         return 404, ""
     if (method, path) == ("PUT", "/debug/flags/v"):
-        # The body is no number.
+        # The body is not a number.
         return 400, ""
     return 200, ""
 
@@ -209,7 +209,7 @@ def port(request, tmp_path_factory):
 
 
 def check_nothing_was_forbidden(scheduler):
-    """To the scheduler itself, by its API server."""
+    """The API server refused none of the scheduler's own requests."""
     for line in scheduler.log.read_text().splitlines():
         entry = json.loads(line)
         assert "is forbidden" not in line, line
@@ -218,10 +218,10 @@ def check_nothing_was_forbidden(scheduler):
             assert "wrong" not in line, line
 
 
-@pytest.mark.parametrize("name", ASKING)
-def test_who_gets_what(port, name):
+@pytest.mark.parametrize("name", CLIENTS_BY_NAME)
+def test_responses_by_client(port, name):
     scheduler, tokens = port
-    certificate, headers, user = ASKING[name]
+    certificate, headers, user = CLIENTS_BY_NAME[name]
     groups = MASTERS if user in ("root", "admin") else ()
     headers = with_tokens(headers, tokens)
     wrong = {}
@@ -256,7 +256,7 @@ def with_tokens(headers, tokens):
 
 
 def message_of(method, code, fields, body):
-    """Of a refusal, which says no more than that."""
+    """The message of a refusal, which must contain nothing else."""
     if code not in (401, 403) or method == "HEAD":
         return ""
     status = json.loads(body)
@@ -267,7 +267,7 @@ def message_of(method, code, fields, body):
     return status["message"]
 
 
-def test_the_log_tells_no_token(port):
+def test_the_log_has_no_token(port):
     scheduler, tokens = port
     scheduler.ask("/metrics", **bearer(tokens[SCRAPER]))
     text = scheduler.log.read_text()

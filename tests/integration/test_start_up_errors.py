@@ -1,8 +1,7 @@
-"""What keeps the program from starting is one line that says what is wrong and where, and exit code 1.
+"""Errors at startup are one line that says what is wrong and where, with exit code 1, never a traceback.
 
-Never a traceback, whatever the flags and files hold. What may pass by itself does not keep it from starting: an API
-server that cannot be reached, or does not take its token, is asked again. Where there is a kube-scheduler beside the
-other binaries, it ends with the same code.
+Conditions that may pass do not stop the program: it keeps retrying an API server that cannot be reached or refuses its
+token. If KUBEBUILDER_ASSETS has a kube-scheduler, it must exit with the same code.
 """
 
 import base64
@@ -56,7 +55,7 @@ USERS = {
     "no-base64": {"client-certificate-data": "!", "client-key-data": "!"},
 }
 NEVER = "--authentication-tolerate-lookup-failure=false"
-#: By name: flags, where {name} is a file of that name, {port} is free and {busy} is not; and what is said.
+#: By name: flags, where {name} is a file of that name, {port} is free and {busy} is in use; and the expected message.
 WRONG = {
     "no cluster": (["--kubeconfig="], "no configuration has been provided"),
     "no kubeconfig": (["--kubeconfig=/nope"], "stat /nope: no such file or directory"),
@@ -154,11 +153,11 @@ WRONG = {
     "garbage for a list of labels": (["--allow-metric-labels-manifest={garbage}"], "{garbage}"),
     "names of metrics that are none": (["--disabled-metrics=a-b,c-d"], r"got \"a-b\""),
 }
-#: As the program alone has it: the reference goes on, and tries what will never do.
+#: Stricter than the reference, which starts and keeps trying something that cannot work.
 STRICTER = {
     "a client certificate with the key of another": (["--kubeconfig={wrong-key}"], "does not belong to"),
     "a plugin that nobody knows": (["--config={unknown-plugin.yaml}"], "Zz"),
-    # Distributions' builds may only warn.
+    # Some distributions only warn.
     "a gate that nobody knows": (["--feature-gates=Nope=true"], "unrecognized feature gate: Nope"),
 }
 REFERENCE = None if assets() is None else assets() / "kube-scheduler"
@@ -201,7 +200,7 @@ def started_with(program, flags, places):
 
 @pytest.mark.parametrize("program", PROGRAMS)
 @pytest.mark.parametrize("name", WRONG)
-def test_one_line_says_what_and_where(places, program, name):
+def test_one_line_says_what_is_wrong_and_where(places, program, name):
     flags, said = WRONG[name]
     finished = started_with(program, flags, places)
     assert finished.returncode == 1
@@ -211,7 +210,7 @@ def test_one_line_says_what_and_where(places, program, name):
 
 
 @pytest.mark.parametrize("name", STRICTER)
-def test_what_will_never_do_is_told_at_once(places, name):
+def test_permanent_errors_are_reported_at_once(places, name):
     flags, said = STRICTER[name]
     finished = started_with(COMMAND, flags, places)
     assert (finished.returncode, finished.stdout) == (1, "")
@@ -219,16 +218,16 @@ def test_what_will_never_do_is_told_at_once(places, name):
 
 
 def check_last_line(stderr, said):
-    """The error is the last line; before it, there may be warnings."""
+    """The error is the last line; warnings may precede it."""
     *before, last = stderr.splitlines()
     assert re.match(r'E\d{4} \d\d:\d\d:\d\d\.\d{6} +\d+ \w+\.py:\d+\] "command failed" err="', last), stderr
     assert said in last
     assert [line for line in before if not re.match(r"[IW]\d{4} ", line)] == []
 
 
-#: As errors look: in the log, of flags, of the log's own options.
-TOLD = re.compile(r'^(E.*"command failed" err=|Error: |\S.*: (Invalid value|Forbidden): )', re.MULTILINE)
-NONSENSE = ["", "nonsensé,=:{}[]*", "-1", "\u2028", "x" * 5000, "a\nb", "0", "%s%n{}"]
+#: The forms of errors: in the log, of flags, of log options.
+ERROR_LINE = re.compile(r'^(E.*"command failed" err=|Error: |\S.*: (Invalid value|Forbidden): )', re.MULTILINE)
+RANDOM_VALUES = ["", "nonsensé,=:{}[]*", "-1", "\u2028", "x" * 5000, "a\nb", "0", "%s%n{}"]
 
 
 def ending_at_once():
@@ -237,16 +236,16 @@ def ending_at_once():
 
 @pytest.fixture
 def elsewhere(tmp_path, monkeypatch):
-    """Files of any name may be written here. No request gets out: nobody reaches a cluster."""
+    """Files of any name may be written here, and no request leaves the process."""
     monkeypatch.chdir(tmp_path)
     for name in [name for name in os.environ if name.startswith("KUBERNETES")]:
         monkeypatch.delenv(name)
 
 
-@pytest.mark.parametrize("text", NONSENSE, ids=ascii)
+@pytest.mark.parametrize("text", RANDOM_VALUES, ids=ascii)
 @pytest.mark.parametrize("flag", [flag.name for flag in KUBE_SCHEDULER_FLAGS if flag.name != "help"])
-def test_no_nonsense_makes_a_traceback(places, elsewhere, capsys, flag, text):
-    """Where it is taken, the configuration is to be written to where it cannot be."""
+def test_random_values_cause_no_traceback(places, elsewhere, capsys, flag, text):
+    """If the flag accepts the value, the configuration cannot be written, so the program still exits."""
     port = [] if flag in ("secure-port", "bind-address") else [f"--secure-port={free_port()}"]
     base = [f"--kubeconfig={places['ok']}", "--bind-address=127.0.0.1", "--secure-port=0", "--write-config-to=/nope/x"]
     code = main([*base, *port, f"--{flag}={text}"], opener=FakeOpener(ending_at_once))
@@ -257,22 +256,22 @@ def test_no_nonsense_makes_a_traceback(places, elsewhere, capsys, flag, text):
     else:
         assert code == 1
         assert out == ""
-        assert TOLD.search(err)
+        assert ERROR_LINE.search(err)
 
 
-# --- what may pass
+# --- transient conditions
 
 
 @pytest.mark.parametrize(
     ("user", "cluster", "said"),
     [
-        pytest.param({}, {}, "connection refused", id="nobody listens"),
-        pytest.param({}, {"server": "https://nowhere.invalid:6443"}, "does not resolve", id="a name that nobody has"),
+        pytest.param({}, {}, "connection refused", id="connection refused"),
+        pytest.param({}, {"server": "https://nowhere.invalid:6443"}, "does not resolve", id="unknown host"),
     ],
 )
-def test_an_api_server_that_is_not_there_is_waited_for(tmp_path, user, cluster, said):
+def test_it_waits_for_an_unreachable_api_server(tmp_path, user, cluster, said):
     kubeconfig = write_kubeconfig(tmp_path / "kubeconfig", a_kubeconfig(user=user, cluster={**CLUSTER, **cluster}))
-    waits_and_ends(tmp_path, kubeconfig, said)
+    check_waits_and_exits(tmp_path, kubeconfig, said)
 
 
 @pytest.mark.parametrize(
@@ -283,7 +282,7 @@ def test_an_api_server_that_is_not_there_is_waited_for(tmp_path, user, cluster, 
         pytest.param("stale", None, "nauthorized", id="a certificate of another authority"),
     ],
 )
-def test_what_the_api_server_refuses_is_tried_again(embedded, tmp_path, user, authority, said):
+def test_refused_credentials_are_retried(embedded, tmp_path, user, authority, said):
     document = yaml.safe_load(embedded.kubeconfig.read_text())
     if user == "stale":
         issued = make_client_certificate(CA, "system:kube-scheduler")
@@ -295,10 +294,10 @@ def test_what_the_api_server_refuses_is_tried_again(embedded, tmp_path, user, au
     if authority is not None:
         data = base64.b64encode(authority.certificate).decode()
         document["clusters"][0]["cluster"]["certificate-authority-data"] = data
-    waits_and_ends(tmp_path, write_kubeconfig(tmp_path / "kubeconfig", document), said)
+    check_waits_and_exits(tmp_path, write_kubeconfig(tmp_path / "kubeconfig", document), said)
 
 
-def waits_and_ends(folder, kubeconfig, said):
+def check_waits_and_exits(folder, kubeconfig, said):
     with kube_scheduler(folder, kubeconfig, "--logging-format=text") as scheduler:
         scheduler.until(said)
         scheduler.until("Serving securely on")
@@ -309,12 +308,12 @@ def waits_and_ends(folder, kubeconfig, said):
         assert "Traceback" not in scheduler.log.read_text()
 
 
-def test_a_log_on_a_full_disk_stops_nothing(embedded, tmp_path):
+def test_a_full_disk_does_not_stop_scheduling(embedded, tmp_path):
     """Lines are lost; pods are not."""
     port = free_port()
     command = [*COMMAND, f"--kubeconfig={embedded.kubeconfig}", "--bind-address=127.0.0.1", f"--secure-port={port}"]
     command += ["-v=10", "--leader-elect-resource-name=full-disk"]
-    # Python's own buffers, too, hold what could not be written.
+    # Python's own buffers also hold what could not be written.
     buffered = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
     with (
         open("/dev/full", "wb", buffering=0) as full,

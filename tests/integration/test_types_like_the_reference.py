@@ -1,7 +1,7 @@
-"""The hand-written `*.types` files against the OpenAPI documents of a real kube-apiserver.
+"""The hand-written `*.types` files compared with the OpenAPI documents of a real kube-apiserver.
 
-Every struct that a kind of ours reaches is compared as the documents describe it: the names and types of its fields,
-which are required, and how lists and maps in it merge. OpenAPI says nothing of zero values and field numbers.
+For every struct that a kind of ours reaches: names and types of fields, which are required, and how lists and maps
+merge. OpenAPI does not describe zero values and field numbers.
 """
 
 import json
@@ -27,13 +27,13 @@ MERGING = (
     "x-kubernetes-patch-merge-key",
     "x-kubernetes-patch-strategy",
 )
-#: Names of JSON that has no fields, all of which are `any` in our files.
+#: Types without fields in JSON, all of which are `any` in our files.
 ANY = {
     "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.JSON",
     "io.k8s.apimachinery.pkg.apis.meta.v1.FieldsV1",
     "io.k8s.apimachinery.pkg.runtime.RawExtension",
 }
-#: Without it scheduling.k8s.io/v1alpha2 is not served.
+#: Without this gate scheduling.k8s.io/v1alpha2 is not served.
 GATES = "--feature-gates=GenericWorkload=true"
 
 
@@ -51,7 +51,7 @@ def documents(tmp_path_factory):
 
 
 def shape(field):
-    """The type in one form: references stand alone in one document and in allOf in the other."""
+    """The type in one form: references are bare in one document and in allOf in the other."""
     for reference in (field, *field.get("allOf", ())):
         if "$ref" in reference:
             name = reference["$ref"].removeprefix(PREFIX)
@@ -66,10 +66,10 @@ def shape(field):
 def merging(field):
     found = {name: field[name] for name in MERGING if name in field}
     if field.get("format") == "byte":
-        # A list in Go, and text to whoever merges.
+        # A list in Go, and a string when merging.
         found.pop("x-kubernetes-list-type", None)
     if "additionalProperties" in field and found.get("x-kubernetes-map-type") == "granular":
-        # As every map is that does not say otherwise.
+        # The default for maps.
         del found["x-kubernetes-map-type"]
     if field.get("type") == "array":
         found.setdefault("x-kubernetes-list-type", "atomic")
@@ -77,7 +77,7 @@ def merging(field):
 
 
 def facts(struct):
-    """What is compared of a struct, by the name of a field; its own at ""."""
+    """What is compared of a struct, by field name; its own properties at ""."""
     required = struct.get("required", ())
     properties = struct.get("properties", {}).items()
     return {"": merging(struct)} | {
@@ -101,14 +101,14 @@ def test_fields_and_merging_are_those_of_the_reference(documents, group, version
     assert found == []
 
 
-def test_keys_that_may_be_left_out_have_the_defaults_of_the_reference(documents):
+def test_optional_keys_have_the_defaults_of_the_reference(documents):
     compared = 0
     for _, theirs in documents.values():
         for name, struct in built_in().structs.items():
             lists = {field: type for field, type in struct.fields.items() if isinstance(type, ListType) and type.keys}
             for field, type in lists.items() if name in theirs else ():
                 element = theirs[type.element.name]["properties"]
-                # Required keys have their zero value as a default, which is never left out.
+                # Required keys have their zero value as a default, and are never omitted.
                 defaults = {key: element[key]["default"] for key in type.keys if element[key].get("default")}
                 assert type.key_defaults == defaults, f"{name}.{field}"
                 compared += bool(defaults)

@@ -1,4 +1,5 @@
-"""`stowplan ui` beside a live cluster: it follows, judges, and tries changes on a copy; the cluster stays as it is."""
+"""`stowplan ui` with a live cluster: it follows it, answers questions, and tries changes on a copy without changing
+the cluster."""
 
 import json
 import subprocess
@@ -46,7 +47,7 @@ def a_node(name):
 
 def a_pod(namespace, name, cpu):
     container = {"name": "c", "image": "i", "resources": {"requests": {"cpu": cpu}}}
-    # Nobody schedules it, here or there.
+    # No scheduler handles this pod.
     gates = [{"name": "example.com/wait"}]
     return {
         "apiVersion": "v1",
@@ -56,7 +57,7 @@ def a_pod(namespace, name, cpu):
     }
 
 
-def test_it_follows_judges_and_tries(page, api_server):
+def test_it_follows_the_cluster_and_tries_changes(page, api_server):
     namespace = api_server.new_namespace("ui")
     node, key = f"node-of-{namespace}", f"{namespace}/waits"
     assert page.ask("source")["mode"] == "live"
@@ -85,14 +86,14 @@ def scheduler(api_server, tmp_path_factory):
         yield started
 
 
-def passed_on(scheduler, kubeconfig):
+def proxied(scheduler, kubeconfig):
     url = f"https://127.0.0.1:{scheduler.port}"
     return run("ui", "--from-scheduler", url, "--kubeconfig", str(kubeconfig), "--insecure-skip-tls-verify")
 
 
-def test_the_page_of_a_scheduler_is_passed_on_with_the_kubeconfigs_credentials(scheduler, api_server):
+def test_the_page_of_a_scheduler_is_proxied_with_the_kubeconfigs_credentials(scheduler, api_server):
     namespace = api_server.new_namespace("passed-on")
-    with passed_on(scheduler, api_server.kubeconfig) as said:
+    with proxied(scheduler, api_server.kubeconfig) as said:
         page = Page(said.split()[-1])
         source = page.ask("source")
         assert (source["mode"], "decisions" in source["can"]) == ("live", True)
@@ -119,15 +120,15 @@ def browser():
         yield found
 
 
-def certified(browser, scheduler, who):
-    """A tab that shows a client certificate to the scheduler's secure port, whose own certificate nobody knows."""
+def tab_with_certificate(browser, scheduler, who):
+    """A tab that presents a client certificate to the scheduler's secure port and accepts its self-signed one."""
     certificate = {"origin": f"https://127.0.0.1:{scheduler.port}", "cert": who.certificate, "key": who.key}
     return tab(browser, ignore_https_errors=True, client_certificates=[certificate])
 
 
-def test_a_browser_at_the_secure_port_follows_with_a_client_certificate(scheduler, api_server, browser):
+def test_a_browser_with_a_client_certificate_can_follow_the_secure_port(scheduler, api_server, browser):
     namespace, address = api_server.new_namespace("secure"), f"https://127.0.0.1:{scheduler.port}/stowplan/"
-    with certified(browser, scheduler, ADMIN) as opened:
+    with tab_with_certificate(browser, scheduler, ADMIN) as opened:
         opened.page.goto(address)
         expect(opened.page.locator(".state")).to_contain_text("live")
         api_server.kubectl("create", "-f", "-", stdin=json.dumps(a_pod(namespace, "waits", "1")))
@@ -139,17 +140,17 @@ def test_a_browser_at_the_secure_port_follows_with_a_client_certificate(schedule
         assert opened.page.context.cookies() == []
 
 
-def test_a_browser_without_the_right_gets_nothing_of_the_page(scheduler, browser):
-    with certified(browser, scheduler, NOBODY) as opened:
+def test_a_browser_without_permission_gets_no_page(scheduler, browser):
+    with tab_with_certificate(browser, scheduler, NOBODY) as opened:
         response = opened.page.goto(f"https://127.0.0.1:{scheduler.port}/stowplan/")
         assert response.status == 403
         assert 'User "nobody" cannot get path "/stowplan/"' in response.json()["message"]
-        # The browser complains of the refusal itself.
+        # The browser logs an error for the refusal.
         assert all("403" in complaint for complaint in opened.complaints)
         opened.complaints.clear()
 
 
-def test_a_scheduler_that_refuses_is_told_of_at_once(scheduler, api_server, tmp_path):
+def test_a_refusal_by_the_scheduler_is_reported_at_once(scheduler, api_server, tmp_path):
     token = tmp_path / "token"
     token.write_text("nobody's")
     command = [sys.executable, "-m", "stowplan", "ui", "--from-scheduler", f"https://127.0.0.1:{scheduler.port}"]

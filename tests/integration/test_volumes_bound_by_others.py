@@ -1,7 +1,7 @@
-"""Pods whose volumes somebody else makes and binds: the scheduler's process on API servers, the test as the binder.
+"""Pods whose volumes are provisioned and bound by other components; the scheduler runs as a process on API servers.
 
-Neither server has a volume controller here. The scheduler names a node on a claim, or a claim on a volume; the test
-does what a provisioner and the volume controller would do next, or does not.
+Neither server runs a volume controller. The scheduler writes the selected node of a claim, or a volume's claim; the
+test acts as the provisioner and the volume controller, or fails to.
 """
 
 import json
@@ -31,7 +31,7 @@ def server(request, tmp_path_factory):
             name = node["metadata"]["name"]
             node["metadata"]["labels"] = {ZONE: ZONES[name], "kubernetes.io/hostname": name}
         server.kubectl("create", "-f", "-", stdin=[*nodes, a_class("zonal", "disk.example.com"), a_class("local")])
-        # An API server has them wait for somebody who says that they are ready.
+        # The API server taints new nodes as not ready.
         server.kubectl("taint", "nodes", "--all", "node.kubernetes.io/not-ready:NoSchedule-", check=False)
         yield server
 
@@ -50,7 +50,7 @@ def a_class(name, provisioner="kubernetes.io/no-provisioner"):
 
 
 class Volumes:
-    """A namespace, and what is done to its claims."""
+    """A namespace, and operations on its claims."""
 
     def __init__(self, server, namespace, scheduler, folder):
         self._server, self.namespace, self._scheduler, self._folder = server, namespace, scheduler, folder
@@ -64,7 +64,7 @@ class Volumes:
     def until(self, holds, what, seconds=40):
         deadline = time.monotonic() + seconds
         while not (found := holds()):
-            assert time.monotonic() < deadline, f"never came: {what}"
+            assert time.monotonic() < deadline, f"timed out waiting for {what}"
             time.sleep(0.1)
         return found
 
@@ -82,7 +82,7 @@ class Volumes:
         self.kubectl("create", "-f", "-", stdin=objects)
 
     def selected(self, claim):
-        """The node that the scheduler names, once it does."""
+        """The node that the scheduler selects for the claim, once it does."""
 
         def named():
             return self.get("pvc", claim)["metadata"].get("annotations", {}).get(SELECTED)
@@ -96,7 +96,7 @@ class Volumes:
         conditions = self.get("pod", pod).get("status", {}).get("conditions", ())
         return next((one.get("message", "") for one in conditions if one["type"] == "PodScheduled"), "")
 
-    # -- what a provisioner and the volume controller do
+    # -- the provisioner and the volume controller
 
     def provision(self, claim, node):
         name = f"{self.namespace}-{claim}"
@@ -116,7 +116,7 @@ class Volumes:
         return {"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": name}, "spec": spec}
 
     def bind(self, claim, volume):
-        """Both sides, as the volume controller does."""
+        """Write both sides, as the volume controller does."""
         found = self.get("pvc", claim)
         reference = {"kind": "PersistentVolumeClaim", "apiVersion": "v1", "namespace": self.namespace, "name": claim}
         self.patch("pv", volume, {"spec": {"claimRef": reference | {"uid": found["metadata"]["uid"]}}})
@@ -132,12 +132,12 @@ class Volumes:
     # -- the scheduler
 
     def restart(self, *flags):
-        """Killed, and started again."""
+        """Kill the scheduler and start it again."""
         self._scheduler.end(signal.SIGKILL)
         return kube_scheduler(self._folder, self._server.kubeconfig, "--leader-elect=false", *flags, name="again")
 
     def with_a_bind_timeout(self, seconds):
-        """Started again with a timeout that a test can wait for."""
+        """Restart it with a timeout short enough for a test."""
         arguments = [{"name": "VolumeBinding", "args": {"bindTimeoutSeconds": seconds}}]
         config = {
             "apiVersion": "kubescheduler.config.k8s.io/v1",
@@ -169,7 +169,7 @@ def test_over_three_zones(volumes):
 
 
 def test_a_provisioner_that_answers_after_the_timeout(volumes):
-    """And, until then, one that never does."""
+    """Until then the provisioner does not respond."""
     with volumes.with_a_bind_timeout(2):
         volumes.create("p")
         node = volumes.selected("p")
@@ -182,7 +182,7 @@ def test_a_provisioner_that_answers_after_the_timeout(volumes):
 def test_a_provisioner_that_rejects_the_node(volumes):
     volumes.create("p")
     volumes.selected("p")
-    # That is how a provisioner says that it cannot there.
+    # This is how a provisioner rejects a node.
     volumes.kubectl("annotate", "pvc", "p", f"{SELECTED}-")
     volumes.until(lambda: volumes.message_of("p"), "the refusal")
     node = volumes.selected("p")
@@ -190,22 +190,22 @@ def test_a_provisioner_that_rejects_the_node(volumes):
     assert volumes.node_of("p") == node
 
 
-def test_a_claim_that_goes_between_decision_and_binding(volumes):
+def test_a_claim_deleted_between_decision_and_binding(volumes):
     volumes.create("p")
     volumes.selected("p")
     volumes.kubectl("delete", "pvc", "p", "--wait=false")
-    # Where it is protected, nobody here lifts that.
+    # If the claim is protected, no controller removes the finalizer.
     volumes.kubectl("patch", "pvc", "p", "--type=merge", "-p", '{"metadata": {"finalizers": null}}', check=False)
     volumes.until(lambda: 'persistentvolumeclaim "p"' in volumes.message_of("p"), "the refusal")
     assert "nodeName" not in volumes.get("pod", "p")["spec"]
 
 
-def test_one_local_volume_for_two(volumes):
+def test_two_pods_compete_for_one_local_volume(volumes):
     volume = f"{volumes.namespace}-local"
     volumes.kubectl("create", "-f", "-", stdin=[volumes.volume(volume, "kubernetes.io/hostname", "n-b", "local")])
     volumes.patch("pv", volume, {"status": {"phase": "Available"}}, "--subresource=status")
     volumes.create("one", "two", storage_class="local")
-    # The scheduler itself writes down whose it is.
+    # The scheduler itself writes the volume's claim.
     claim = volumes.until(
         lambda: volumes.get("pv", volume)["spec"].get("claimRef", {}).get("name"), "a claim for the volume"
     )
@@ -226,8 +226,8 @@ def test_a_scheduler_that_dies_while_it_waits(volumes):
         assert volumes.node_of("p") == node
 
 
-def test_a_node_that_loses_its_csi_node(volumes):
-    """With it go the limits that it told of: for pods that come then, as in the reference it wakes nobody."""
+def test_a_csi_node_is_deleted(volumes):
+    """Its limits are lost for later pods. Parity: this wakes no pod."""
     driver = "disk.example.com"
     limits = [{"name": driver, "nodeID": "n-c", "topologyKeys": [], "allocatable": {"count": 1}}]
     csi_node = {"apiVersion": "storage.k8s.io/v1", "kind": "CSINode", "metadata": {"name": "n-c"}}

@@ -15,7 +15,7 @@ from stowplan.api.port import Unreachable
 from stowplan.api.types import Lease, Pod
 from stowplan.client.errors import OutcomeUnknown
 from stowplan.client.events.event_series import EventKey
-from stowplan.engine.effects import Cancel, Effect, RunPlugin, Tell, Wake, Withdraw
+from stowplan.engine.effects import Cancel, Effect, EmitEvent, RunPlugin, Wake, Withdraw
 from stowplan.framework.requests import Bind, Create, Delete, Done, Patch, Read, Refused, Unknown, Update
 from stowplan.framework.status import Code, Status
 from stowplan.live.effects import Effects
@@ -209,8 +209,8 @@ async def test_a_request_in_which_something_is_cancelled_may_have_been_carried_o
 async def test_users_are_told_by_events(world):
     pod, node = ObjectReference(kind="Pod", name="p"), ObjectReference(kind="Node", name="n")
     what = {"type_": "Normal", "reason": "R", "action": "A"}
-    world.do(Tell(profile="prof", regarding=pod, note="for you", related=node, **what))
-    world.do(Tell(profile="prof", regarding=pod, note="again", **what))
+    world.do(EmitEvent(profile="prof", regarding=pod, note="for you", related=node, **what))
+    world.do(EmitEvent(profile="prof", regarding=pod, note="again", **what))
     key = EventKey("Normal", "A", "R", "prof", "prof-host", pod, node)
     assert world.events == [(key, "for you"), (key._replace(related=None), "again")]
 
@@ -539,7 +539,7 @@ async def test_once_halted_nothing_is_begun_or_answered(world):
         bind("q"),
         plugin(),
         Wake(1.0),
-        Tell(profile="prof", regarding=regarding, type_="Normal", reason="R", action="A", note=""),
+        EmitEvent(profile="prof", regarding=regarding, type_="Normal", reason="R", action="A", note=""),
         Cancel(number - 1, "preempted"),
     )
     assert (world.api.verbs, waiting.begun, world.wakes, world.events) == (["bind"], 1, [], [])

@@ -29,7 +29,7 @@ from support.extenders.running import running_extender
 from support.live.live_scheduler import live
 from support.live.recorded import Recorded
 from support.plugins.answering_plugins import answering, configuration, profile
-from support.scheduling.outside import Outside
+from support.scheduling.fake_extender import FakeExtender
 
 PLAIN = configuration(profile())
 
@@ -183,7 +183,7 @@ async def test_while_an_extender_is_asked(overlaps):
                 self.ended += 1
 
     recorded, asker = Recorded(), Asker()
-    extender = Outside("e", filters=True, only="asks")
+    extender = FakeExtender("e", filters=True, only="asks")
     options = {"extenders": [extender], "askers": {"e": asker}, "recorder": recorded.recorder, "overlaps": overlaps}
     async with live(*nodes(), config=PLAIN, **options) as cluster:
         cluster.server.create_all([a_pod("p").labels(asks="yes").obj()])

@@ -47,7 +47,7 @@ from support.api import manifests
 from support.live.live_scheduler import live
 from support.live.recorded import Recorded
 from support.plugins.answering_plugins import configuration, profile
-from support.scheduling.outside import Outside
+from support.scheduling.fake_extender import FakeExtender
 from support.scheduling.preempting import priority_class
 
 
@@ -395,7 +395,7 @@ class Scripted:
 @pytest.mark.parametrize("ignorable", [False, True])
 @pytest.mark.parametrize("problem", [*PROBLEMS, ["nobody"], {"failed": {"n1": "no"}}, 7], ids=repr)
 async def test_an_extender_that_has_no_answer(problem, ignorable):
-    extender = Outside("e", filters=True, ignorable=ignorable)
+    extender = FakeExtender("e", filters=True, ignorable=ignorable)
     options = {"extenders": [extender], "askers": {"e": Scripted(problem)}}
     async with replayed(small_node(), small_node("n2"), **options) as cluster:
         await cluster.create(a_pod("p").obj())
@@ -442,7 +442,7 @@ async def test_a_lease_that_is_lost_and_an_end_amid_everything(end):
             await never.wait()
 
     options = {"config": GANG, "plugins": [Gang], "askers": {"e": Silent()}}
-    async with replayed(small_node(), extenders=[Outside("e", filters=True, only="asks")], **options) as cluster:
+    async with replayed(small_node(), extenders=[FakeExtender("e", filters=True, only="asks")], **options) as cluster:
         for label in ("gang", "waits", "asks"):
             cluster.server.create_all([a_pod(label).labels(**{label: "1"}).obj()])
         await turns(2000)

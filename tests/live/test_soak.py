@@ -11,17 +11,17 @@ from random import Random
 import pytest
 
 from stowplan.live.scheduler import SchedulerSettings
-from support.api.faulty_api import FaultyApi, yields
+from support.api.faulty_api import FaultyApi, yield_control
 from support.examples import SCALE, times
 from support.live.live_scheduler import live
 from support.live.recorded import Recorded
-from support.soak.changes import CONFIG, Changes, first_objects, hesitates
+from support.soak.changes import CONFIG, Changes, delaying_plugin, initial_objects
 from support.soak.checks import (
     Watcher,
     equals_a_rebuild,
-    every_pod_is_bound_or_truthfully_pending,
+    every_outcome_is_reported,
+    every_pod_is_bound_or_rightly_pending,
     nothing_is_under_way,
-    nothing_was_left_untold,
 )
 
 SECONDS = 600
@@ -48,7 +48,7 @@ class Soak:
             await self._pass_until(begin + moment)
             for _ in range(random.choice((1, 1, 1, 2, 5))):
                 self.changes.step()
-            await yields(random.choice((0, 1, 2, 3, 5, 8)))
+            await yield_control(random.choice((0, 1, 2, 3, 5, 8)))
         await self._pass_until(begin + 1.0)
         self.changes.kubelets()
         self.watcher.measure()
@@ -56,14 +56,14 @@ class Soak:
     async def _pass_until(self, moment):
         time = self.cluster.time
         while time.next_alarm(moment):
-            await yields(ROUNDS)
+            await yield_control(ROUNDS)
 
     async def come_to_rest(self):
         """Faults are over; let victims end, waits end, and backoffs pass."""
         self.faulty.rate = self.faulty.lag = 0.0
         for _ in range(60):
             for waiting in self.cluster.scheduler.waiting_pods:
-                waiting.allow("Hesitates")
+                waiting.allow("Delaying")
             self.changes.kubelets(at_once=True)
             await self._pass_until(self.cluster.time.now + 1.0)
         await self.cluster.advance(30)
@@ -81,10 +81,10 @@ async def soaking(seed):
         ways["faulty"] = FaultyApi(api, random, sleep)
         return ways["faulty"]
 
-    plugin = hesitates(sleep)
+    plugin = delaying_plugin(sleep)
     options = {"config": CONFIG, "plugins": [plugin], "settings": NEVER, "wrap": wrap, "recorder": recorded.recorder}
     # The engine's chance is its own: neither changes nor faults draw on it again.
-    async with live(*first_objects(), random=Random(seed), **options) as cluster:
+    async with live(*initial_objects(), random=Random(seed), **options) as cluster:
         ways["sleep"] = cluster.time.sleep
         yield Soak(cluster, ways["faulty"], random)
     assert len(recorded.effects) > SECONDS
@@ -97,7 +97,7 @@ def everything_holds(soak, caplog):
     assert not [record for record in caplog.records if "stacktrace" in record.getMessage()], "nothing raised"
     nothing_is_under_way(scheduler)
     equals_a_rebuild(api, scheduler.state)
-    every_pod_is_bound_or_truthfully_pending(api, scheduler)
+    every_pod_is_bound_or_rightly_pending(api, scheduler)
     assert len(scheduler.stories) == STORIES
     assert min(soak.changes.done[name] for name in soak.changes.kinds) > 5, "everything was really tried"
     assert len({event["regarding"]["uid"] for event in soak.cluster.events(reason="Preempted")}) > 5
@@ -111,7 +111,7 @@ async def test_without_faults(seed, caplog):
             await soak.second()
         await soak.come_to_rest()
         everything_holds(soak, caplog)
-        nothing_was_left_untold(soak.cluster.api, soak.watcher)
+        every_outcome_is_reported(soak.cluster.api, soak.watcher)
 
 
 @pytest.mark.parametrize("seed", range(100, 100 + times(2)))

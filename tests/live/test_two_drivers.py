@@ -19,7 +19,7 @@ from stowplan.framework.requests import Bind, Create, Delete, Done, Patch, Read,
 from stowplan.framework.status import SKIP, Code, Status, error, unschedulable
 from stowplan.testing import a_node, a_pod
 from support.examples import examples
-from support.live.two_drivers import Word, run_live, run_simulated
+from support.live.two_drivers import PermitDecision, run_live, run_simulated
 from support.plugins.answering_plugins import configuration, profile
 
 NODES = ("n0", "n1", "n2")
@@ -179,7 +179,7 @@ happens = st.one_of(
     st.builds(lambda name, node: patch(Pod, name, {"status": {"nominatedNodeName": node}}, "status"), pods, nodes),
     st.builds(lambda name: patch(Pod, name, {"status": {"phase": "Succeeded"}}, "status"), pods),
     st.builds(lambda name, node: Bind(namespace="default", name=name, uid="", node=node), pods, nodes),
-    st.builds(lambda name, allow: Word(name, "Holds", allow=allow), pods, st.booleans()),
+    st.builds(lambda name, allow: PermitDecision(name, "Holds", allow=allow), pods, st.booleans()),
     st.builds(new_node, nodes, st.sampled_from(("2", "4"))),
     st.builds(lambda name: Delete(kind=Node, namespace="", name=name), nodes),
     st.builds(lambda name, off: patch(Node, name, {"spec": {"unschedulable": off}}), nodes, st.booleans()),
@@ -207,7 +207,7 @@ def both(script, *, scale=1, seed=0):
 
 def agree(found, simulated):
     assert simulated.effects == found.effects
-    assert simulated.pictures == found.pictures
+    assert simulated.snapshots == found.snapshots
     assert simulated.queue == found.queue
     assert [error for _, error in simulated.refused] == [error for _, error in found.refused]
 
@@ -246,8 +246,8 @@ EVERYTHING = [
     (0, a_simple_pod("held", hold="3")),
     (0, a_simple_pod("let-go", hold="20")),
     (0, a_simple_pod("turned-away", hold="20", refuse_patch="1")),
-    (1, Word("let-go", "Holds", allow=True)),
-    (1, Word("turned-away", "Holds", allow=False)),
+    (1, PermitDecision("let-go", "Holds", allow=True)),
+    (1, PermitDecision("turned-away", "Holds", allow=False)),
     (0, a_simple_pod("prepared", fail_prepare="1")),
     (0, a_simple_pod("waits", wait="5", fail_wait="1")),
     (0, a_simple_pod("bound", fail_bind="2")),
@@ -269,7 +269,7 @@ def test_everything(scale):
 
 def test_everything_ends_well_if_requests_are_quick():
     found, _ = both(EVERYTHING)
-    nodes = {name: picture[1] for name, picture in found.pictures[-1].items()}
+    nodes = {name: picture[1] for name, picture in found.snapshots[-1].items()}
     assert all(nodes[name] for name in ("let-go", "prepared", "waits", "bound", "gated"))
     assert nodes["held"] == nodes["turned-away"] == ""
     assert not {"low-1", "high"} & nodes.keys()
@@ -288,6 +288,6 @@ def test_a_pod_that_waits_on_permit_is_forgotten_when_it_is_marked_for_deletion(
 def test_a_difference_would_be_seen():
     options = {"scale": 1, "seed": 0, **OPTIONS}
     found, recorded = asyncio.run(run_live(EVERYTHING, objects=CLASSES, **options))
-    without = [one for one in recorded if not isinstance(one[1], Word)]
+    without = [one for one in recorded if not isinstance(one[1], PermitDecision)]
     assert len(without) == len(recorded) - 2
-    assert run_simulated(without, **options).pictures[-1] != found.pictures[-1]
+    assert run_simulated(without, **options).snapshots[-1] != found.snapshots[-1]

@@ -15,7 +15,7 @@ from stowplan.testing import a_node, a_pod
 from support.live.live_scheduler import live
 from support.live.recorded import Recorded
 from support.plugins.answering_plugins import configuration, profile
-from support.scheduling.outside import Outside
+from support.scheduling.fake_extender import FakeExtender
 from support.scheduling.preempting import priority_class
 
 TEN_MINUTES = 600.0
@@ -106,7 +106,7 @@ def first_node(verb, question):
 
 async def test_a_slow_extender_holds_up_nobody_else():
     asker = SlowAsker(first_node)
-    extender = Outside("e", filters=True, only="slow")
+    extender = FakeExtender("e", filters=True, only="slow")
     async with live(*nodes(), extenders=[extender], askers={"e": asker}, validate=False) as cluster:
         cluster.server.create_all([a_pod(f"slow{i}").labels(slow="yes").obj() for i in range(300)])
         cluster.server.create_all([a_pod(f"p{i}").obj() for i in range(500)])
@@ -128,7 +128,7 @@ async def test_an_extender_that_cannot_be_reached():
 
     asker = SlowAsker(first_node)
     asker.ask = ask
-    async with live(*nodes(), extenders=[Outside("e", filters=True)], askers={"e": asker}) as cluster:
+    async with live(*nodes(), extenders=[FakeExtender("e", filters=True)], askers={"e": asker}) as cluster:
         await cluster.create(a_pod("p").obj())
         assert cluster.condition("p")["reason"] == "SchedulerError"
         assert cluster.condition("p")["message"] == "connection refused"
@@ -136,7 +136,7 @@ async def test_an_extender_that_cannot_be_reached():
 
 async def test_a_scheduler_that_ends_withdraws_its_questions():
     asker = SlowAsker(first_node)
-    async with live(*nodes(), extenders=[Outside("e", filters=True)], askers={"e": asker}) as cluster:
+    async with live(*nodes(), extenders=[FakeExtender("e", filters=True)], askers={"e": asker}) as cluster:
         cluster.server.create_all([a_pod("p").obj()])
         await some_turns(200)
         assert len(asker.asked) == 1
@@ -152,7 +152,7 @@ async def test_a_scheduler_that_ends_withdraws_its_questions():
 
 async def test_a_lost_lease_ends_suspended_cycles():
     asker = SlowAsker(first_node)
-    async with live(*nodes(), extenders=[Outside("e", filters=True)], askers={"e": asker}) as cluster:
+    async with live(*nodes(), extenders=[FakeExtender("e", filters=True)], askers={"e": asker}) as cluster:
         cluster.server.create_all([a_pod("p").obj()])
         await some_turns(200)
         await cluster.scheduler.halt()
@@ -185,9 +185,9 @@ class Moody:
 
 def extenders():
     return [
-        Outside("filter", filters=True),
-        Outside("prioritize", prioritizes=True, weight=2),
-        Outside("preempt", preempts=True, ignorable=True),
+        FakeExtender("filter", filters=True),
+        FakeExtender("prioritize", prioritizes=True, weight=2),
+        FakeExtender("preempt", preempts=True, ignorable=True),
     ]
 
 

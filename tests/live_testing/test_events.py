@@ -2,7 +2,7 @@
 
 from stowplan.api.meta import ObjectReference
 from stowplan.api.types import Event
-from stowplan.engine.effects import Tell
+from stowplan.engine.effects import EmitEvent
 from stowplan.live_testing import live_cluster
 from stowplan.live_testing.events import Events
 from stowplan.simulate.object_store import ObjectStore
@@ -11,7 +11,7 @@ from stowplan.testing import a_node, a_pod
 
 def tell(note="n", name="web", version="1"):
     about = ObjectReference(kind="Pod", namespace="default", name=name, resource_version=version)
-    return Tell(profile="p", regarding=about, type_="Normal", reason="R", action="A", note=note)
+    return EmitEvent(profile="p", regarding=about, type_="Normal", reason="R", action="A", note=note)
 
 
 def told(*tells):

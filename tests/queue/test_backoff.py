@@ -5,25 +5,25 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stowplan.framework.events import NODE, PVC, Action, Hint, on
-from stowplan.queue.backoff import ticks_around
+from stowplan.queue.backoff import surrounding_ticks
 from stowplan.testing import a_node, a_pod
 from support.examples import examples
-from support.scheduling.queues import Room, event, waits_for
+from support.scheduling.queues import QueueHarness, event, plugin_waiting_for
 
-WAITS = waits_for("P", on(PVC, Action.Add), on(NODE, Action.Add))
+WAITS = plugin_waiting_for("P", on(PVC, Action.Add), on(NODE, Action.Add))
 
 
-def expiries(room, times, *plugins):
+def expiries(harness, times, *plugins):
     """Seconds of backoff after each of so many failures."""
-    room.add(a_pod("a"))
-    queued, found = room.queue.pop(), []
+    harness.add(a_pod("a"))
+    queued, found = harness.queue.pop(), []
     for _ in range(times):
-        room.fails(queued, *plugins)
+        harness.fail_attempt(queued, *plugins)
         if plugins:
-            room.happens(event(PVC))
-        found.append((queued.backoff_expiration or queued.timestamp) - room.now)
-        room.goes_on(20)
-        assert room.queue.pop() is queued
+            harness.handle_event(event(PVC))
+        found.append((queued.backoff_expiration or queued.timestamp) - harness.now)
+        harness.advance_flushing(20)
+        assert harness.queue.pop() is queued
     return found
 
 
@@ -39,46 +39,46 @@ def expiries(room, times, *plugins):
 )
 @pytest.mark.parametrize("plugins", [("P",), ()], ids=["rejected", "error"])
 def test_backoff_doubles_until_its_cap(settings, expected, plugins):
-    assert expiries(Room(WAITS, **settings), len(expected), *plugins) == expected
+    assert expiries(QueueHarness(WAITS, **settings), len(expected), *plugins) == expected
 
 
 def test_backoff_never_overflows():
-    room = Room(WAITS)
-    room.rejected(a_pod("a"), "P")
-    queued = room.queue.get("default/a")
+    harness = QueueHarness(WAITS)
+    harness.add_rejected(a_pod("a"), "P")
+    queued = harness.queue.get("default/a")
     queued.unschedulable_count = 100_000
-    room.happens(event(PVC))
-    assert queued.backoff_expiration == room.now + 10
+    harness.handle_event(event(PVC))
+    assert queued.backoff_expiration == harness.now + 10
 
 
 def test_errors_count_until_a_rejection_and_rejections_for_ever():
-    room = Room(WAITS)
-    room.add(a_pod("a"))
-    queued = room.queue.pop()
+    harness = QueueHarness(WAITS)
+    harness.add(a_pod("a"))
+    queued = harness.queue.pop()
     seen = []
     for plugins in ((), (), ("P",), (), ("P",)):
-        room.fails(queued, *plugins)
+        harness.fail_attempt(queued, *plugins)
         seen.append((queued.unschedulable_count, queued.consecutive_errors_count))
         if plugins:
-            room.happens(event(PVC))
-        room.goes_on(30)
-        assert room.queue.pop() is queued
+            harness.handle_event(event(PVC))
+        harness.advance_flushing(30)
+        assert harness.queue.pop() is queued
     assert seen == [(0, 1), (0, 2), (1, 0), (1, 1), (2, 0)]
 
 
 def test_the_error_count_decides_while_there_is_one():
-    room = Room(WAITS)
-    room.add(a_pod("a"))
-    queued = room.queue.pop()
+    harness = QueueHarness(WAITS)
+    harness.add(a_pod("a"))
+    queued = harness.queue.pop()
     for _ in range(3):
-        room.fails(queued, "P")
-        room.now += 60
-        room.happens(event(PVC))
-        assert room.queue.pop() is queued
-    room.fails(queued)
+        harness.fail_attempt(queued, "P")
+        harness.now += 60
+        harness.handle_event(event(PVC))
+        assert harness.queue.pop() is queued
+    harness.fail_attempt(queued)
     assert queued.place.name == "ERROR_BACKOFF"
-    room.goes_on(0)
-    assert room.queue.next_flush() == room.now + 2, "1 s after the first error, not 8 after the third rejection"
+    harness.advance_flushing(0)
+    assert harness.queue.next_flush() == harness.now + 2, "1 s after the first error, not 8 after the third rejection"
 
 
 @pytest.mark.parametrize(
@@ -91,79 +91,79 @@ def test_the_error_count_decides_while_there_is_one():
     ],
 )
 def test_when_a_pod_is_free(pop_from_backoff, failed_at, free_at):
-    room = Room(WAITS, pop_from_backoff=pop_from_backoff)
-    room.now = failed_at
-    room.rejected(a_pod("a"), "P")
-    room.happens(event(PVC))
-    assert room.queue.next_flush() == free_at
-    room.passes(free_at - room.now - 0.125)
-    assert room.place("a") == "BACKOFF"
-    room.passes(0.125)
-    assert room.place("a") == "ACTIVE"
+    harness = QueueHarness(WAITS, pop_from_backoff=pop_from_backoff)
+    harness.now = failed_at
+    harness.add_rejected(a_pod("a"), "P")
+    harness.handle_event(event(PVC))
+    assert harness.queue.next_flush() == free_at
+    harness.advance(free_at - harness.now - 0.125)
+    assert harness.place("a") == "BACKOFF"
+    harness.advance(0.125)
+    assert harness.place("a") == "ACTIVE"
 
 
 def test_looks_are_at_whole_seconds():
-    room = Room(WAITS, start=1000.6)
-    room.rejected(a_pod("a"), "P")
-    room.happens(event(PVC))
-    assert room.queue.next_flush() == 1002.0
+    harness = QueueHarness(WAITS, start=1000.6)
+    harness.add_rejected(a_pod("a"), "P")
+    harness.handle_event(event(PVC))
+    assert harness.queue.next_flush() == 1002.0
 
 
 def test_exact_looks_are_counted_from_the_start():
-    room = Room(WAITS, start=1000.5, pop_from_backoff=False)
-    room.now = 1000.75
-    room.rejected(a_pod("a"), "P")
-    room.happens(event(PVC))
-    assert room.queue.next_flush() == 1002.5
+    harness = QueueHarness(WAITS, start=1000.5, pop_from_backoff=False)
+    harness.now = 1000.75
+    harness.add_rejected(a_pod("a"), "P")
+    harness.handle_event(event(PVC))
+    assert harness.queue.next_flush() == 1002.5
 
 
 def test_a_pod_that_slept_long_enough_does_not_back_off():
-    room = Room(WAITS)
-    room.rejected(a_pod("a"), "P")
-    room.now += 1.99
-    room.happens(event(PVC))
-    assert room.place("a") == "BACKOFF"
-    room.rejected(a_pod("b"), "P")
-    room.now += 2
-    room.happens(event(PVC))
-    assert room.place("b") == "ACTIVE"
+    harness = QueueHarness(WAITS)
+    harness.add_rejected(a_pod("a"), "P")
+    harness.now += 1.99
+    harness.handle_event(event(PVC))
+    assert harness.place("a") == "BACKOFF"
+    harness.add_rejected(a_pod("b"), "P")
+    harness.now += 2
+    harness.handle_event(event(PVC))
+    assert harness.place("b") == "ACTIVE"
 
 
 def test_flushed_pods_go_to_the_active_queue_rejected_ones_first():
-    room = Room(WAITS)
-    room.rejected(a_pod("error"))
-    room.add(a_pod("rejected"))
-    room.fails(room.queue.pop(), "P")
-    room.happens(event(PVC))
-    room.take_moves()
-    room.goes_on(2)
-    assert room.take_moves() == [("rejected", "ACTIVE", "BackoffComplete"), ("error", "ACTIVE", "BackoffComplete")]
-    assert room.queue.can_pop
-    assert room.queue.incoming["active", "BackoffComplete"] == 2
+    harness = QueueHarness(WAITS)
+    harness.add_rejected(a_pod("error"))
+    harness.add(a_pod("rejected"))
+    harness.fail_attempt(harness.queue.pop(), "P")
+    harness.handle_event(event(PVC))
+    harness.take_moves()
+    harness.advance_flushing(2)
+    assert harness.take_moves() == [("rejected", "ACTIVE", "BackoffComplete"), ("error", "ACTIVE", "BackoffComplete")]
+    assert harness.queue.can_pop
+    assert harness.queue.incoming["active", "BackoffComplete"] == 2
 
 
 def test_the_backoff_is_not_counted_again_until_the_next_attempt():
-    room = Room(WAITS)
-    room.rejected(a_pod("a"), "P")
-    queued = room.queue.get("default/a")
-    room.happens(event(PVC))
+    harness = QueueHarness(WAITS)
+    harness.add_rejected(a_pod("a"), "P")
+    queued = harness.queue.get("default/a")
+    harness.handle_event(event(PVC))
     assert queued.backoff_expiration == 1001.0
-    room.update(a_pod("a"), a_pod("a").labels(a="b"))
+    harness.update(a_pod("a"), a_pod("a").labels(a="b"))
     assert queued.backoff_expiration == 1001.0
-    room.goes_on(5)
-    assert room.queue.pop() is queued
-    room.fails(queued, "P")
+    harness.advance_flushing(5)
+    assert harness.queue.pop() is queued
+    harness.fail_attempt(queued, "P")
     assert queued.backoff_expiration is None
 
 
 def test_nothing_is_due_while_nobody_waits():
-    room = Room(waits_for("P", on(NODE, Action.Add, lambda p, o, n: Hint.SKIP)))
-    assert room.queue.next_flush() is None
-    room.add(a_pod("a"))
-    assert room.queue.next_flush() is None
-    room.happens(event(NODE), None, a_node())
-    room.pop()
-    assert room.queue.next_flush() is None
+    harness = QueueHarness(plugin_waiting_for("P", on(NODE, Action.Add, lambda p, o, n: Hint.SKIP)))
+    assert harness.queue.next_flush() is None
+    harness.add(a_pod("a"))
+    assert harness.queue.next_flush() is None
+    harness.handle_event(event(NODE), None, a_node())
+    harness.pop()
+    assert harness.queue.next_flush() is None
 
 
 @examples(200)
@@ -171,7 +171,7 @@ def test_nothing_is_due_while_nobody_waits():
 def test_the_next_look_is_always_later(moment, tick, interval, steps):
     """However the numbers round, or what is due would be due for ever."""
     for step in steps:
-        last, tick = ticks_around(moment, tick, interval)
+        last, tick = surrounding_ticks(moment, tick, interval)
         assert last <= moment < tick
         assert tick - last == pytest.approx(interval)
         moment = max(moment + step, tick)

@@ -5,13 +5,13 @@ from hypothesis import strategies as st
 
 from stowplan.framework.events import ASSIGNED_POD_ADD
 from stowplan.queue.heap import PodHeap
-from stowplan.queue.in_flight import Happened, InFlight
+from stowplan.queue.in_flight import InFlight, InFlightEvent
 from stowplan.queue.queued_pod import QueuedPod
 from stowplan.testing import a_pod
 from support.examples import examples
-from support.scheduling.queues import Room
+from support.scheduling.queues import QueueHarness
 
-ROOM = Room()
+ROOM = QueueHarness()
 PODS = [QueuedPod(pod=ROOM.info(a_pod(f"p{i}")), timestamp=0.0, arrival=i) for i in range(8)]
 ACTION = st.tuples(st.sampled_from(("put", "put", "discard", "pop")), st.integers(0, 7), st.integers(0, 3))
 
@@ -64,7 +64,7 @@ def test_events_in_flight(actions):
         if what == "events":
             # As the queue does: for nobody, nothing is recorded.
             for _ in range(number if begun else 0):
-                told.append(Happened(ASSIGNED_POD_ADD, None, len(told)))
+                told.append(InFlightEvent(ASSIGNED_POD_ADD, None, len(told)))
                 flight.record(told[-1])
         elif what == "begin" and uid not in begun:
             begun[uid] = len(told)

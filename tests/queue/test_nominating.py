@@ -4,7 +4,7 @@ import pytest
 
 from stowplan.framework.status import Code, Status
 from stowplan.testing import a_pod
-from support.scheduling.queues import Room, waits_for
+from support.scheduling.queues import QueueHarness, plugin_waiting_for
 
 CLOSED = Status(Code.UnschedulableAndUnresolvable, ("closed",))
 
@@ -13,8 +13,8 @@ def named(node, name="a"):
     return a_pod(name).status(nominatedNodeName=node)
 
 
-def nominated(room):
-    nominator = room.state.nominator
+def nominated(harness):
+    nominator = harness.state.nominator
     return {node: [info.pod.metadata.name for info in nominator.on(node)] for node in nominator.nodes()}
 
 
@@ -29,11 +29,11 @@ def nominated(room):
     ],
 )
 def test_nominate(pod, node, expected):
-    room = Room()
-    room.add(a_pod("a"))
-    room.queue.nominate(room.info(a_pod("a")), "before")
-    room.queue.nominate(room.info(pod), node)
-    assert nominated(room) == expected
+    harness = QueueHarness()
+    harness.add(a_pod("a"))
+    harness.queue.nominate(harness.info(a_pod("a")), "before")
+    harness.queue.nominate(harness.info(pod), node)
+    assert nominated(harness) == expected
 
 
 @pytest.mark.parametrize(
@@ -44,26 +44,26 @@ def test_nominate(pod, node, expected):
     ],
 )
 def test_who_is_no_longer_pending_is_nominated_nothing(stored):
-    room = Room()
-    room.add(a_pod("a").uid("u"))
-    room.queue.nominate(room.info(a_pod("a").uid("u")), "n")
-    room.state.pending.remove("default/a")
+    harness = QueueHarness()
+    harness.add(a_pod("a").uid("u"))
+    harness.queue.nominate(harness.info(a_pod("a").uid("u")), "n")
+    harness.state.pending.remove("default/a")
     if stored is not None:
-        room.state.pending.put(room.info(stored))
-    room.queue.nominate(room.info(a_pod("a").uid("u")), "m")
-    assert nominated(room) == {}
+        harness.state.pending.put(harness.info(stored))
+    harness.queue.nominate(harness.info(a_pod("a").uid("u")), "m")
+    assert nominated(harness) == {}
 
 
 def test_a_new_pod_brings_its_nomination():
-    room = Room()
-    room.add(named("n"))
-    assert nominated(room) == {"n": ["a"]}
+    harness = QueueHarness()
+    harness.add(named("n"))
+    assert nominated(harness) == {"n": ["a"]}
 
 
 def test_a_gated_pod_does_not():
-    room = Room(waits_for("A", pre_enqueue=CLOSED))
-    room.add(named("n"))
-    assert nominated(room) == {}
+    harness = QueueHarness(plugin_waiting_for("A", pre_enqueue=CLOSED))
+    harness.add(named("n"))
+    assert nominated(harness) == {}
 
 
 @pytest.mark.parametrize(
@@ -77,30 +77,30 @@ def test_a_gated_pod_does_not():
 )
 @pytest.mark.parametrize("asleep", [True, False])
 def test_updates_of_a_waiting_pod(old, new, expected, asleep):
-    room = Room(waits_for("P"))
+    harness = QueueHarness(plugin_waiting_for("P"))
     if asleep:
-        room.rejected(old, "P")
+        harness.add_rejected(old, "P")
     else:
-        room.add(old)
-    room.queue.nominate(room.info(old), "memory")
-    info = room.update(old, new)
-    assert nominated(room) == expected
+        harness.add(old)
+    harness.queue.nominate(harness.info(old), "memory")
+    info = harness.update(old, new)
+    assert nominated(harness) == expected
     for node in expected:
-        assert room.state.nominator.on(node) == [info], "the newest version"
+        assert harness.state.nominator.on(node) == [info], "the newest version"
 
 
 def test_a_pod_that_goes_is_nominated_nothing():
-    room = Room()
-    room.add(named("n"), named("n", "b"))
-    room.delete(a_pod("a"))
-    assert nominated(room) == {"n": ["b"]}
+    harness = QueueHarness()
+    harness.add(named("n"), named("n", "b"))
+    harness.delete(a_pod("a"))
+    assert nominated(harness) == {"n": ["b"]}
 
 
 def test_nominations_are_listed_in_order_and_keep_their_age_when_renewed():
-    room = Room()
-    room.add(named("n"), named("n", "b"), named("n", "c"))
-    room.queue.nominate(room.info(a_pod("b")), "n")
-    assert nominated(room) == {"n": ["a", "b", "c"]}
-    room.queue.nominate(room.info(a_pod("a")), "m")
-    room.queue.nominate(room.info(a_pod("a")), "n")
-    assert nominated(room) == {"n": ["b", "c", "a"]}
+    harness = QueueHarness()
+    harness.add(named("n"), named("n", "b"), named("n", "c"))
+    harness.queue.nominate(harness.info(a_pod("b")), "n")
+    assert nominated(harness) == {"n": ["a", "b", "c"]}
+    harness.queue.nominate(harness.info(a_pod("a")), "m")
+    harness.queue.nominate(harness.info(a_pod("a")), "n")
+    assert nominated(harness) == {"n": ["b", "c", "a"]}

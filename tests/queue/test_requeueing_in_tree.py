@@ -10,7 +10,7 @@ from stowplan.api import types as t
 from stowplan.framework.events import events_of_change
 from stowplan.testing import a_node, a_pod, selector
 from support.plugins.profiles import framework
-from support.scheduling.queues import Room
+from support.scheduling.queues import QueueHarness
 from support.scheduling.worlds import ZONE, struct
 
 #: Who wakes.
@@ -304,27 +304,27 @@ def named(pod, name):
 
 def sleepers(plugin, pod):
     """A queue in which `self` and its `twin` were rejected by the plugin, long ago."""
-    room = Room(framework=framework)
+    harness = QueueHarness(framework=framework)
     if plugin == "Extender":
-        room.frameworks["default-scheduler"].handle._extenders = (object(),)
-        room.queue.register()
+        harness.frameworks["default-scheduler"].handle._extenders = (object(),)
+        harness.queue.register()
     # What the pods name is there.
-    room.state.put_object(struct(resource_claim()))
+    harness.state.put_object(struct(resource_claim()))
     for name in BOTH:
-        room.rejected(named(pod, name), plugin)
-    assert room.queue.get("default/self").pod.shape is room.queue.get("default/twin").pod.shape
-    room.now += 60
-    return room
+        harness.add_rejected(named(pod, name), plugin)
+    assert harness.queue.get("default/self").pod.shape is harness.queue.get("default/twin").pod.shape
+    harness.now += 60
+    return harness
 
 
 @pytest.mark.parametrize(("plugin", "pod", "old", "new", "woken"), CASES)
 def test_who_wakes(plugin, pod, old, new, woken):
-    room = sleepers(plugin, pod)
+    harness = sleepers(plugin, pod)
     old, new = struct(old), struct(new)
     for event in events_of_change(old, new):
-        room.queue.move_all(event, old, new)
-    assert tuple(name for name in BOTH if room.place(name) == "ACTIVE") == woken
-    assert room.problems == []
+        harness.queue.move_all(event, old, new)
+    assert tuple(name for name in BOTH if harness.place(name) == "ACTIVE") == woken
+    assert harness.problems == []
 
 
 @pytest.mark.parametrize(
@@ -333,23 +333,23 @@ def test_who_wakes(plugin, pod, old, new, woken):
 )
 def test_updates_of_the_pod_itself(plugin, pod, old, new, woken):
     """The same when the pod changes where it sleeps."""
-    room = sleepers(plugin, pod)
+    harness = sleepers(plugin, pod)
     # The change, made to a pod that still wants what it wanted.
     changed = [obj.obj() | {"spec": pod.obj()["spec"] | obj.obj()["spec"]} for obj in (old, new)]
-    room.update(*changed)
-    assert room.place("self") == "ACTIVE"
-    assert room.place("twin") == "UNSCHEDULABLE"
+    harness.update(*changed)
+    assert harness.place("self") == "ACTIVE"
+    assert harness.place("twin") == "UNSCHEDULABLE"
 
 
 def test_every_registration_wakes_somebody():
     """No plugin waits for an event that no row above speaks of."""
-    room = sleepers("Extender", a_pod())
+    harness = sleepers("Extender", a_pod())
     spoken_of = {}
     for plugin, rows in ROWS.items():
         for _, _, old, new, woken in rows:
             if woken:
                 spoken_of.setdefault(plugin, []).extend(events_of_change(struct(old), struct(new)))
-    for plugin, registered in room.frameworks["default-scheduler"].registered_events().items():
+    for plugin, registered in harness.frameworks["default-scheduler"].registered_events().items():
         if plugin in ("SchedulingGates", "DefaultPreemption"):
             # Gates open; preemption never wakes by itself.
             continue
@@ -358,11 +358,11 @@ def test_every_registration_wakes_somebody():
 
 
 def test_a_claim_opens_the_gate_of_its_pod():
-    room = Room(framework=framework)
-    room.add(named(a_pod().claims_devices("c"), "self"))
-    assert room.gate_of("self") == "DynamicResources"
+    harness = QueueHarness(framework=framework)
+    harness.add(named(a_pod().claims_devices("c"), "self"))
+    assert harness.gate_of("self") == "DynamicResources"
     claim = struct(resource_claim())
-    room.state.put_object(claim)
+    harness.state.put_object(claim)
     for event in events_of_change(None, claim):
-        room.queue.move_all(event, None, claim)
-    assert room.place("self") == "ACTIVE"
+        harness.queue.move_all(event, None, claim)
+    assert harness.place("self") == "ACTIVE"

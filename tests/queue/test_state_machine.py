@@ -32,7 +32,7 @@ from stowplan.plugins import QueueSortPlugin
 from stowplan.testing import a_node, a_pod
 from support.examples import times
 from support.scheduling.plain_queue import PLACES, PlainQueue, by_priority
-from support.scheduling.queues import DEFAULT, Room, waits_for
+from support.scheduling.queues import DEFAULT, QueueHarness, plugin_waiting_for
 from support.scheduling.worlds import struct
 
 OTHER = "other"
@@ -169,7 +169,9 @@ class Machine(RuleBasedStateMachine):
         known = plugins_of(self.world)
         classes = {
             profile: [
-                waits_for(n, *known[n][0], **({"pre_enqueue": self.world.gate(n)} if known[n][1] else {"filter": None}))
+                plugin_waiting_for(
+                    n, *known[n][0], **({"pre_enqueue": self.world.gate(n)} if known[n][1] else {"filter": None})
+                )
                 for n in names
             ]
             for profile, names in PROFILES.items()
@@ -178,12 +180,12 @@ class Machine(RuleBasedStateMachine):
             "initial_backoff": 1.0, "max_backoff": longest, "max_in_unschedulable": 100.0, "pop_from_backoff": pop,
             "rejected_in_a_row": in_a_row,
         }  # fmt: skip
-        self.room = Room(profiles=classes, sort=sort, start=start, **settings_)
-        self.queue = self.room.queue
+        self.harness = QueueHarness(profiles=classes, sort=sort, start=start, **settings_)
+        self.queue = self.harness.queue
         #: "namespace/name" -> pod without a node.
         self.store = {}
         self.plain = PlainQueue(
-            self._profiles(), now=lambda: self.room.now, store=self.store, settings=settings_,
+            self._profiles(), now=lambda: self.harness.now, store=self.store, settings=settings_,
             first=shortest if sort else by_priority,
         )  # fmt: skip
         self.flying = {}
@@ -227,11 +229,11 @@ class Machine(RuleBasedStateMachine):
         known = self.store.get(key)
         if known is None:
             self.uids += 1
-            info = self.room.add(self._build(name, f"{name}{self.uids}", traits))
+            info = self.harness.add(self._build(name, f"{name}{self.uids}", traits))
             self.store[key] = info.pod
             self.plain.add(info)
         else:
-            info = self.room.update(known, self._build(name, known.metadata.uid, traits))
+            info = self.harness.update(known, self._build(name, known.metadata.uid, traits))
             self.store[key] = info.pod
             self.plain.update(known, info)
 
@@ -239,7 +241,7 @@ class Machine(RuleBasedStateMachine):
     def goes(self, name):
         pod = self.store.pop(f"default/{name}", None)
         if pod is not None:
-            info = self.room.delete(pod)
+            info = self.harness.delete(pod)
             self.plain.delete(info)
 
     @rule(name=st.sampled_from(NAMES), traits=TRAITS)
@@ -248,7 +250,7 @@ class Machine(RuleBasedStateMachine):
         known = self.store.get(f"default/{name}")
         if known is not None:
             self.heard_twice.add(known.metadata.uid)
-            info = self.room.add(self._build(name, known.metadata.uid, traits))
+            info = self.harness.add(self._build(name, known.metadata.uid, traits))
             self.store[info.key] = info.pod
             self.plain.add(info)
 
@@ -269,7 +271,7 @@ class Machine(RuleBasedStateMachine):
         if known is None or self.plain.flying(known["info"].uid) is not None:
             return
         self.plain.activate([known["info"]], FORCE_ACTIVATE)
-        queued = self.queue.pop_specific(self.room.info(pod))
+        queued = self.queue.pop_specific(self.harness.info(pod))
         assert (queued is not None) == (known["place"] == "ACTIVE")
         if queued is not None:
             others = [p for p in self.plain.pods if p is not known]
@@ -296,7 +298,7 @@ class Machine(RuleBasedStateMachine):
             rejected, pending = rejected - {"Broken", "Always"}, pending - {"Broken", "Always"}
         if not data.draw(st.booleans()):
             pending = set()
-        queued.pod = plain["info"] = self.room.state.pending.get(queued.pod.key)
+        queued.pod = plain["info"] = self.harness.state.pending.get(queued.pod.key)
         queued.unschedulable_plugins, queued.pending_plugins, queued.gating_plugin = set(rejected), set(pending), ""
         plain.update(no=set(rejected), pending=set(pending), gate="")
         if self.plain.returns(plain):
@@ -348,7 +350,7 @@ class Machine(RuleBasedStateMachine):
     @rule(names=st.lists(st.sampled_from((*NAMES, "nobody")), max_size=3))
     def are_activated(self, names):
         pods = [self.store.get(f"default/{name}") or a_pod(name).uid("none") for name in names]
-        infos = [self.room.info(pod) for pod in pods]
+        infos = [self.harness.info(pod) for pod in pods]
         self.queue.activate(infos)
         self.plain.activate(infos, FORCE_ACTIVATE)
 
@@ -369,14 +371,14 @@ class Machine(RuleBasedStateMachine):
     @rule(plugin=st.sampled_from(("Always", "Shared", "Lock")), off=st.booleans())
     def plugin_is_switched(self, plugin, off):
         (self.off.add if off else self.off.discard)(plugin)
-        for framework in self.room.frameworks.values():
+        for framework in self.harness.frameworks.values():
             (framework.switch_off if off else framework.switch_on)([plugin])
         self.queue.register()
         self.plain.plugins_change(self._profiles())
 
     @rule(name=st.sampled_from(NAMES), node=st.sampled_from((None, "", "n1", "n2")))
     def is_nominated(self, name, node):
-        info = self.room.info(self.store.get(f"default/{name}") or a_pod(name).uid("none"))
+        info = self.harness.info(self.store.get(f"default/{name}") or a_pod(name).uid("none"))
         self.queue.nominate(info, node)
         self.plain.nominate(info, node)
 
@@ -384,27 +386,27 @@ class Machine(RuleBasedStateMachine):
 
     @rule(seconds=st.sampled_from((0.0, 0.25, 0.5, 1.0, 1.75, 5.0, 12.0, 30.0, 101.0)))
     def time_passes(self, seconds):
-        self.room.passes(seconds)
+        self.harness.passes(seconds)
         self.plain.flush(UNSCHEDULABLE_TIMEOUT)
 
     @rule(seconds=st.sampled_from((0.25, 1.0, 12.0)))
     def time_passes_unnoticed(self, seconds):
-        self.room.now += seconds
+        self.harness.now += seconds
 
     @rule()
     def what_is_due_comes(self):
         """Up to the announced moment nothing is due; then it is."""
         due = self.queue.next_flush()
-        if due is None or due < self.room.now:
+        if due is None or due < self.harness.now:
             return
-        if due - 0.125 > self.room.now:
-            self.room.now = due - 0.125
+        if due - 0.125 > self.harness.now:
+            self.harness.now = due - 0.125
             before = self._places()
             self.queue.flush()
             self.plain.flush(UNSCHEDULABLE_TIMEOUT)
             assert self._places() == before
             assert {p["info"].key: p["place"] for p in self.plain.pods} == before, "announced too late"
-        self.room.now = due
+        self.harness.now = due
         self.queue.flush()
         self.plain.flush(UNSCHEDULABLE_TIMEOUT)
         later = self.queue.next_flush()
@@ -427,7 +429,7 @@ class Machine(RuleBasedStateMachine):
     @invariant()
     def pending_pods_are_known_once(self):
         """The queue holds the pods that the state holds as pending, and no others."""
-        pending = self.room.state.pending
+        pending = self.harness.state.pending
         assert {info.key: info.pod for info in pending.values()} == self.store
         for info in pending.values():
             assert pending.by_uid(info.uid) is pending.get(info.key) is info
@@ -448,7 +450,7 @@ class Machine(RuleBasedStateMachine):
             placed = (waits is None or waits.pod.uid != pod.metadata.uid) and pod.metadata.uid not in self.flying
             if placed:
                 # Only what was placed may be nowhere.
-                assert any(move == (pod.metadata.name, "GONE", "Done") for move in self.room.moves)
+                assert any(move == (pod.metadata.name, "GONE", "Done") for move in self.harness.moves)
 
     @invariant()
     def same_counts(self):
@@ -480,7 +482,7 @@ class Machine(RuleBasedStateMachine):
 
     @invariant()
     def same_nominations(self):
-        nominator = self.room.state.nominator
+        nominator = self.harness.state.nominator
         found = {node: [info.uid for info in nominator.on(node)] for node in nominator.nodes()}
         expected = {}
         for uid, node in self.plain.nominated:
@@ -489,7 +491,7 @@ class Machine(RuleBasedStateMachine):
 
     @invariant()
     def told_places_are_true(self):
-        told = {name: place for name, place, _ in self.room.moves}
+        told = {name: place for name, place, _ in self.harness.moves}
         for name in told:
             queued = self.queue.get(f"default/{name}")
             if queued is not None and told[name] in PLACES:

@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 from stowplan.config import load_config
 from stowplan.in_tree.registry import in_tree_registry
-from stowplan.recordings.anew import decide_anew
 from stowplan.recordings.moment import moment_of, parse_moment
 from stowplan.recordings.replaying import Replayed, difference
+from stowplan.recordings.rerun import rerun
 from stowplan.testing import a_node, a_pod
 from support.examples import examples
 from support.live.live_scheduler import live
@@ -159,7 +159,7 @@ async def test_2000_pods_are_placed_alike_live_and_in_virtual_time(tmp_path):
             await cluster.advance(2.0)
         placed = {f"default/{name}": cluster.node_of(name) for name in names(cluster)}
     to_file.close()
-    found = decide_anew(str(path), REGISTRY, None)
+    found = rerun(str(path), REGISTRY, None)
     assert len(found.pods) == 2000
     now = {pod.key: pod.node_now for pod in found.pods.values() if pod.key in placed}
     assert now == placed
@@ -172,7 +172,7 @@ async def test_all_files_of_a_run_are_decided_anew(tmp_path):
     # As if the recorder had been started again before: its numbers go on.
     (tmp_path / "r.1").rename(tmp_path / "r.2")
     await recorded(tmp_path / "r.1", [[("pod", "earlier", 0)]])
-    found = decide_anew(str(path), REGISTRY, None)
+    found = rerun(str(path), REGISTRY, None)
     keys = {f"default/p{i}" for i in range(4)} | {"default/large"}
     assert {pod.key: bool(pod.node_now) for pod in found.pods.values()} == dict.fromkeys(keys, True)
     assert found.placed_otherwise == []
@@ -198,7 +198,7 @@ async def test_another_configuration_places_otherwise(tmp_path):
     }
     about = {"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration"}
     own = load_config(packing | about, plugins=REGISTRY.declarations)
-    found = decide_anew(str(path), REGISTRY, own)
+    found = rerun(str(path), REGISTRY, own)
     assert len({pod.node_then for pod in found.pods.values()}) == 5
     assert len({pod.node_now for pod in found.pods.values()}) == 1
     assert found.placed_otherwise

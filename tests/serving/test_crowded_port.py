@@ -59,7 +59,7 @@ class Gates:
 async def attacked(number, *, max_connections):
     api = SlowApi()
     gates = Gates(api)
-    async with secure_server(PAGES, settings=with_settings(max_connections=max_connections), door=gates) as server:
+    async with secure_server(PAGES, settings=with_settings(max_connections=max_connections), access=gates) as server:
         command = [sys.executable, str(Path(attackers.__file__)), str(server.port), str(number)]
         process = await asyncio.create_subprocess_exec(*command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         try:
@@ -134,14 +134,16 @@ async def test_who_is_known_stays_though_others_are_not():
         await answer.wait()
         return Response(b"at last")
 
-    class Door(Gates):
+    class ForbiddingGates(Gates):
         async def authorize_(self, user, *, verb, path):
             if path not in ("/slow", "/healthz"):
                 raise Forbidden("no")
 
-    gates = Door(SlowApi())
+    gates = ForbiddingGates(SlowApi())
     gates.authorize = gates.authorize_
-    async with secure_server({**PAGES, "/slow": slow}, settings=with_settings(max_connections=2), door=gates) as server:
+    async with secure_server(
+        {**PAGES, "/slow": slow}, settings=with_settings(max_connections=2), access=gates
+    ) as server:
         async with await connected(server) as known, await connected(server) as unknown:
             asking = asyncio.create_task(known.ask("/slow"))
             doubtful = asyncio.create_task(unknown.ask("/metrics", Authorization="Bearer what-is-this"))

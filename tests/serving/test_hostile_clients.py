@@ -4,11 +4,13 @@ On both event loops, as each has transports of its own.
 """
 
 import asyncio
+import gc
 import inspect
 import logging
 import random
 import socket
 import ssl
+import weakref
 from contextlib import suppress
 
 import pytest
@@ -22,7 +24,9 @@ from stowplan.serving.requests.messages import Response
 from stowplan.timing.times import RealTimes
 from support.examples import times
 from support.http.certificates import make_ca, make_client_certificate
-from support.serving.secure_port import Door, connected, secure_server, trusting, with_settings
+from support.http.client_chains import authority, key_with_a_long_exponent
+from support.http.client_chains import client as issued_client
+from support.serving.secure_port import FakeAccess, connected, secure_server, trusting, with_settings
 
 PIECES = (
     b"GET /healthz HTTP/1.1\r\n",
@@ -461,6 +465,28 @@ async def test_who_asks_often_holds_nothing():
         assert server._http.heads_bytes == 0
 
 
+@pytest.mark.parametrize(
+    "sent", [b"", HEAD, HEAD + b"\r\n\r\n", b"\x00" * 100], ids=["nothing", "part", "all", "nonsense"]
+)
+@on_both_loops
+async def test_what_a_client_sent_is_freed_with_its_connection(sent):
+    """Not at the next garbage collection: until then, clients that come and go would use up the memory."""
+    async with secure_server(PAGES) as server:
+        gc.disable()
+        try:
+            async with await connected(server, plain=sent.startswith(b"\x00")) as client:
+                await answers(server)
+                open_ones = [weakref.ref(connection) for connection in server._connections]
+                await client.send(sent)
+                await answers(server)
+                client.writer.transport.abort()
+            await unharmed(server)
+            assert open_ones
+            assert all(connection() is None for connection in open_ones)
+        finally:
+            gc.enable()
+
+
 @on_both_loops
 async def test_any_certificate_comes_through_unverified(tmp_path):
     """Whose authority nobody knows: it is the authenticator that judges it."""
@@ -468,16 +494,33 @@ async def test_any_certificate_comes_through_unverified(tmp_path):
     cert, key = tmp_path / "me.crt", tmp_path / "me.key"
     cert.write_bytes(made.certificate + make_ca("somebody").certificate)
     key.write_bytes(made.key)
-    door = Door()
-    async with secure_server(PAGES, door=door) as server:
+    access = FakeAccess()
+    async with secure_server(PAGES, access=access) as server:
         async with await connected(server, tls=trusting(cert=cert, key=key)) as client:
             await client.ask("/healthz")
         async with await connected(server) as client:
             await client.ask("/healthz")
-    shown = [ssl.DER_cert_to_PEM_cert(der).encode() for der in door.peers[0].certificates]
+    shown = [ssl.DER_cert_to_PEM_cert(der).encode() for der in access.peers[0].certificates]
     assert shown[0] == made.certificate
     assert len(shown) == 2
-    assert door.peers[1].certificates == ()
+    assert access.peers[1].certificates == ()
+
+
+@pytest.mark.parametrize("place", ["its own", "its issuer's"])
+async def test_a_key_that_takes_long_to_check_ends_the_handshake(place, tmp_path):
+    """10 ms for each signature, in a chain of eighty, would hold up everybody's handshakes."""
+    slow = key_with_a_long_exponent()
+    issuer = authority("slow", key=None if place == "its own" else slow)
+    shown = issued_client(issuer, key=slow if place == "its own" else None)
+    file = tmp_path / "client.pem"
+    file.write_bytes(shown.pem + issuer.pem + shown.key_pem)
+    access = FakeAccess()
+    async with secure_server(PAGES, access=access) as server:
+        with suppress(OSError, ssl.SSLError, asyncio.IncompleteReadError):
+            async with await connected(server, tls=trusting(cert=file, key=file)) as client:
+                await client.ask("/healthz")
+        assert not access.peers
+        await unharmed(server)
 
 
 @on_both_loops
@@ -487,7 +530,7 @@ async def test_a_session_is_not_resumed_without_its_certificate(version, tmp_pat
     cert, key = tmp_path / "me.crt", tmp_path / "me.key"
     cert.write_bytes(made.certificate)
     key.write_bytes(made.key)
-    tls, door = trusting(cert=cert, key=key), Door()
+    tls, access = trusting(cert=cert, key=key), FakeAccess()
     tls.maximum_version = version
 
     def ask(port, session):
@@ -497,11 +540,11 @@ async def test_a_session_is_not_resumed_without_its_certificate(version, tmp_pat
                 pass
             return sock.session, sock.session_reused
 
-    async with secure_server(PAGES, door=door) as server:
+    async with secure_server(PAGES, access=access) as server:
         session, _ = await asyncio.to_thread(ask, server.port, None)
         _, reused = await asyncio.to_thread(ask, server.port, session)
     assert not reused
-    assert [len(peer.certificates) for peer in door.peers] == [1, 1]
+    assert [len(peer.certificates) for peer in access.peers] == [1, 1]
 
 
 @settings(deadline=None, max_examples=times(60), suppress_health_check=list(HealthCheck))

@@ -22,7 +22,7 @@ from stowplan.serving.server import SecureServer
 from stowplan.serving.tls.transport import TlsTransport, address_text, host_of
 from stowplan.serving.user import AuthorizationFailed
 from stowplan.timing.times import REAL_TIMES, RealTimes
-from support.serving.secure_port import Door, connected, secure_server, trusting, with_settings
+from support.serving.secure_port import FakeAccess, connected, secure_server, trusting, with_settings
 
 
 def _echo(request):
@@ -78,7 +78,10 @@ async def test_a_page_gets_what_was_asked_for_without_credentials():
     ],
 )
 async def test_answers(path, headers, status, body):
-    async with secure_server(PAGES, door=Door(forbidden=("/hidden",))) as server, await connected(server) as client:
+    async with (
+        secure_server(PAGES, access=FakeAccess(forbidden=("/hidden",))) as server,
+        await connected(server) as client,
+    ):
         answered, _, got = await client.ask(path, **headers)
         assert answered == status
         assert body is None or got == body
@@ -87,10 +90,10 @@ async def test_answers(path, headers, status, body):
 
 
 async def test_a_whole_url_leaves_its_path_as_it_is():
-    door = Door()
-    async with secure_server(PAGES, door=door) as server, await connected(server) as client:
+    access = FakeAccess()
+    async with secure_server(PAGES, access=access) as server, await connected(server) as client:
         assert (await client.ask("http://elsewhere//echo?x=1"))[0] == 404
-    assert [path for _, _, path in door.asked] == ["//echo"]
+    assert [path for _, _, path in access.asked] == ["//echo"]
 
 
 @pytest.mark.parametrize("method", ["GET", "POST", "PUT", "DELETE", "PATCH", "OPTIONS", "HEAD"])
@@ -101,10 +104,10 @@ async def test_health_minds_no_method(method):
 
 
 async def test_what_is_authorized_is_the_method_and_the_decoded_path():
-    door = Door()
-    async with secure_server(PAGES, door=door) as server, await connected(server) as client:
+    access = FakeAccess()
+    async with secure_server(PAGES, access=access) as server, await connected(server) as client:
         await client.ask("/%6dotrics?x=y", "DELETE", Authorization="Bearer me")
-    assert door.asked == [("me", "delete", "/motrics")]
+    assert access.asked == [("me", "delete", "/motrics")]
 
 
 @pytest.mark.parametrize(
@@ -130,11 +133,11 @@ async def test_a_refusal_is_a_status(headers, content_type, body):
 
 
 async def test_whoever_nobody_can_judge_is_told_so_in_plain_text():
-    class Undecided(Door):
+    class Undecided(FakeAccess):
         async def authorize(self, user, *, verb, path):
             raise AuthorizationFailed("nobody knows")
 
-    async with secure_server(PAGES, door=Undecided()) as server, await connected(server) as client:
+    async with secure_server(PAGES, access=Undecided()) as server, await connected(server) as client:
         status, answered, got = await client.ask("/healthz?a=<b>")
     assert (status, answered["Content-Type"]) == (500, "text/plain; charset=utf-8")
     assert got == b'Internal Server Error: "/healthz?a=&lt;b&gt;": nobody knows\n'
@@ -301,7 +304,7 @@ async def test_a_port_in_use_is_told_as_upstream_does(address, shown):
     settings = with_settings(bind_address=address)
     async with secure_server(PAGES, settings=settings) as first:
         in_use = replace(settings, port=first.port)
-        second = SecureServer(in_use, pages=PAGES, authenticator=Door(), authorizer=Door())
+        second = SecureServer(in_use, pages=PAGES, authenticator=FakeAccess(), authorizer=FakeAccess())
         with pytest.raises(ServingError) as caught:
             await second.start()
         await second.stop()
@@ -348,8 +351,8 @@ async def test_a_port_that_was_opened_and_never_served_is_closed():
     settings = with_settings()
     listener = Listener(settings, wall_clock=REAL_TIMES.wall_clock)
     listener.open()
-    door = Door()
-    await SecureServer(settings, pages=PAGES, authenticator=door, authorizer=door, listener=listener).stop()
+    access = FakeAccess()
+    await SecureServer(settings, pages=PAGES, authenticator=access, authorizer=access, listener=listener).stop()
     with pytest.raises(ConnectionRefusedError):
         await asyncio.open_connection("127.0.0.1", listener.port)
 

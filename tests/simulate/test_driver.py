@@ -8,7 +8,7 @@ from stowplan.api.api_errors import AlreadyExists, Conflict, NotFound
 from stowplan.api.decode import convert
 from stowplan.api.meta import ObjectReference
 from stowplan.api.types import Namespace, Node, Pod
-from stowplan.engine.effects import Cancel, Tell, Wake, Withdraw
+from stowplan.engine.effects import Cancel, EmitEvent, Wake, Withdraw
 from stowplan.engine.inputs import Activated, Answer, Changes, Schedule, Started, Tick
 from stowplan.framework.requests import Ask, Bind, Create, Delete, Done, Patch, Read, Refused
 from stowplan.simulate.driver import VirtualTime
@@ -53,7 +53,7 @@ def read(name="web"):
 
 
 def tell(note="n"):
-    return Tell(profile="p", regarding=ObjectReference(), type_="Normal", reason="R", action="A", note=note)
+    return EmitEvent(profile="p", regarding=ObjectReference(), type_="Normal", reason="R", action="A", note=note)
 
 
 def names_of(news):

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from stowplan.command_line.errors import InputError
-from stowplan.sources.courses import course_decided_anew, recorded_course, simulated_course
+from stowplan.sources.courses import recorded_course, rerun_course, simulated_course
 from support.live.recordings import a_run_in_two_files
 
 SPREADING, PACKING = "spreading.yaml", "packing.yaml"
@@ -57,7 +57,7 @@ def test_what_another_configuration_would_have_done(recording, tmp_path):
     config = tmp_path / PACKING
     config.write_text(PACKED)
     then = recorded_course(str(recording), ()).end().pods
-    now = course_decided_anew(str(recording), str(config), ()).end().pods
+    now = rerun_course(str(recording), str(config), ()).end().pods
     assert set(now) == set(then)
     small = [f"default/p{i}" for i in range(4)]
     assert len({then[key].node for key in small}) == 2
@@ -67,7 +67,7 @@ def test_what_another_configuration_would_have_done(recording, tmp_path):
 def test_the_same_configuration_decides_the_same(recording, tmp_path):
     config = tmp_path / SPREADING
     config.write_text("apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n")
-    then, now = recorded_course(str(recording), ()), course_decided_anew(str(recording), str(config), ())
+    then, now = recorded_course(str(recording), ()), rerun_course(str(recording), str(config), ())
     assert figure(now, "pods")[-1] == figure(then, "pods")[-1]
     assert figure(now, "pending")[-1] == figure(then, "pending")[-1]
 

@@ -10,7 +10,7 @@ from stowplan.page.moments import MomentError
 from stowplan.page.plan import plan_of
 from stowplan.scenarios.definition.load import load_scenario
 from stowplan.scenarios.simulation import simulate_scenario
-from stowplan.sources.tracks import anew_track, recorded_track, simulated_track
+from stowplan.sources.tracks import recorded_track, rerun_track, simulated_track
 from support.browser.pages import PACKING
 from support.live.recordings import a_short_run
 
@@ -111,7 +111,7 @@ def test_moments_of_a_recording_and_of_one_decided_anew(tmp_path):
     path, config = tmp_path / "run.recording", tmp_path / "packing.yaml"
     asyncio.run(a_short_run(path))
     config.write_text(PACKING)
-    for track in (recorded_track(str(path), ()), anew_track(str(path), str(config), ())):
+    for track in (recorded_track(str(path), ()), rerun_track(str(path), str(config), ())):
         course = track.course()
         first, last = course.looks[0].time, course.looks[-1].time
         assert places(plan_of(track.moment(first + 5, stop).engine.state)).keys() == {"default/web"}

@@ -1,10 +1,10 @@
-"""Run the console blocks of Markdown pages, and write down what they show.
+"""Run the console blocks of Markdown pages, and update the output that they show.
 
     PYTHONPATH=tests python -m support.console docs/start.md
 
-A block is commands after `$`, each with the output that it shows. They run one after the other in a copy of examples/,
-the commands of `stowplan` in this process. A line `…` stands for any lines that are left out. Output that is not shown
-is not compared.
+A block has commands after `$`, each with the output that it shows. They run one after the other in a copy of examples/,
+`stowplan` commands in this process. A line `…` stands for any lines that are left out. Commands without output are run
+and not compared.
 """
 
 import contextlib
@@ -27,7 +27,7 @@ from stowplan.cli.main import cli
 ROOT = Path(__file__).parents[2]
 WIDTH = 100
 LEFT_OUT = "…"
-#: Commands that answer from files alone.
+#: Commands that work on files alone.
 OFFLINE = {"explain", "fit", "drain", "survive", "what-if", "config", "completion"}
 _BLOCK = re.compile(r"^```console\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
@@ -50,7 +50,7 @@ class Command:
 
     @property
     def runs_offline(self):
-        """Whether it needs neither a cluster nor a program that may be absent."""
+        """Whether it needs neither a cluster nor an optional program."""
         words = self.words
         if any(word in ("|", "<(") or word.startswith("<(") for word in words):
             return False
@@ -71,7 +71,7 @@ def all_commands(markdown):
 
 def commands(block):
     found = []
-    # A line that ends in a backslash goes on in the next one.
+    # A line that ends in a backslash continues on the next one.
     for line in block.replace("\\\n", "").splitlines():
         # Root's prompt looks like a comment in output, so it counts before the first `$` only.
         if line.startswith("$ ") or (line.startswith("# ") and all(command.root for command in found)):
@@ -82,7 +82,7 @@ def commands(block):
 
 
 def run(command):
-    """(exit code, output) of a command, in the current folder."""
+    """Runs a command in the current folder; returns (exit code, output)."""
     words = command.words
     target = None
     if ">" in words:
@@ -120,7 +120,7 @@ def _script(arguments):
     return code, output.getvalue(), output.getvalue()
 
 
-def agrees(shown, output):
+def output_matches(shown, output):
     parts = [re.escape(part) for part in re.split(rf"^\s*{LEFT_OUT}\n", shown, flags=re.MULTILINE)]
     return re.fullmatch("(?:.*\n)*".join(parts), output) is not None
 
@@ -142,8 +142,8 @@ def unknown_options(command):
 
 
 @contextlib.contextmanager
-def readers_folder():
-    """A copy of examples/ as the current folder, at a terminal's usual width."""
+def examples_copy():
+    """Changes to a copy of examples/, with the width of a usual terminal."""
     with tempfile.TemporaryDirectory() as folder:
         shutil.copytree(ROOT / "examples", folder, dirs_exist_ok=True)
         environment = {"COLUMNS": str(WIDTH), "TERM": "dumb", "NO_COLOR": "1", "KUBECONFIG": f"{folder}/none"}
@@ -172,13 +172,13 @@ def _import_path(folder):
     finally:
         sys.path[:] = path
         for name in set(sys.modules) - modules:
-            # Modules of the folder are gone with it.
+            # Forget modules that were imported from the folder.
             if str(getattr(sys.modules[name], "__file__", None) or "").startswith(folder):
                 del sys.modules[name]
 
 
 def rewritten(markdown):
-    """The page with the output that its commands have now, where they show any and nothing of it is left out."""
+    """The page with current output, where a command shows all of its output."""
 
     def block(match):
         text = ""
@@ -188,7 +188,7 @@ def rewritten(markdown):
             text += f"$ {command.line}\n" + (output if shows else command.shown)
         return f"```console\n{text}```"
 
-    with readers_folder():
+    with examples_copy():
         return _BLOCK.sub(block, markdown)
 
 

@@ -1,7 +1,7 @@
-"""How many random examples a property is tried on.
+"""The number of random examples of property tests.
 
-STOWPLAN_EXAMPLES=20 makes every property test look twenty times as far; for a night, or after a change of the core.
-0.1 is what `make test` has.
+STOWPLAN_EXAMPLES=20 runs every property test on twenty times as many examples, for a night or after a change of the
+core. `make test` uses 0.1.
 """
 
 import os
@@ -9,20 +9,20 @@ import os
 from hypothesis import settings
 
 _SHARE = float(os.environ.get("STOWPLAN_EXAMPLES", "1"))
-#: For what cannot be less than once.
+#: For values that must be at least 1.
 SCALE = max(1, int(_SHARE))
 
 
 def times(number):
-    """So many, times the scale; at least one."""
+    """The number, scaled; at least 1."""
     return max(1, round(number * _SHARE))
 
 
 def sampled(rows):
-    """Of what was recorded, everything; or evenly as much of it as the scale says, where that is below 1."""
+    """All recorded rows, or an evenly spaced part of them if the scale is below 1."""
     return rows[:: max(1, round(1 / _SHARE))]
 
 
 def examples(number):
-    """Settings with so many examples, times the scale."""
+    """Hypothesis settings with this number of examples, scaled."""
     return settings(max_examples=times(number))

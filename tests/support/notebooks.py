@@ -1,8 +1,8 @@
-"""Run a notebook's cells, and write down what they show.
+"""Run a notebook's cells, and write their outputs.
 
     PYTHONPATH=tests python -m support.notebooks docs/notebook.ipynb
 
-No kernel is needed: the last expression of a cell is its output, as text and, where it has one, as HTML.
+No kernel is needed: the last expression of a cell is its output, as text and, if it has one, as HTML.
 """
 
 import ast
@@ -12,7 +12,7 @@ from pathlib import Path
 
 
 def executed(notebook):
-    """The notebook with the outputs that its code cells have now."""
+    """The notebook with the current outputs of its code cells."""
     names, cells = {}, []
     for cell in notebook["cells"]:
         if cell["cell_type"] == "code":

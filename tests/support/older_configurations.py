@@ -1,6 +1,6 @@
 """Configurations of older versions and policies, as people wrote them: name -> document.
 
-Each is one that its release took, and says something that v1 says otherwise.
+Each was valid in its release, and uses something that v1 expresses differently.
 """
 
 from stowplan.config.older.predicates import PREDICATES
@@ -185,7 +185,7 @@ def _policies():
     for name in PREDICATES:
         yield f"Policy: predicate {name}", policy(predicates=named(name), priorities=[])
     for name in PRIORITIES:
-        # The first is not supported, the second wants arguments.
+        # The first is not supported, the second requires arguments.
         if name not in ("ResourceLimitsPriority", "RequestedToCapacityRatio"):
             yield f"Policy: priority {name}", policy(predicates=[], priorities=named(name, weight=3))
     yield (

@@ -1,14 +1,14 @@
-"""Tables of hundreds of small cases in one test: pytest takes several milliseconds for a test of its own."""
+"""Tables of hundreds of small cases in one test: a separate pytest test takes several milliseconds each."""
 
 from contextlib import contextmanager
 
-#: A group with more failures says how many they are, and shows these.
+#: A group with more failures is cut to this number of them, with the total.
 SHOWN = 20
 
 
 @contextmanager
 def every_case():
-    """Yields a context for each case, by its name. All cases are tried; those that failed are raised together."""
+    """Yields a context manager per named case. All cases are run; failures are raised together."""
     failed, tried = [], 0
 
     @contextmanager

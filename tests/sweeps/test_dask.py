@@ -13,7 +13,7 @@ from stowplan.sweeps.run_all import DIED, run_all
 from stowplan.sweeps.workers import Dask, Processes
 from stowplan.tuning.tune import Effort, tune_scenario
 from support.sweeps.behaviour import behave, die_once
-from support.sweeps.here import Here
+from support.sweeps.in_process import InProcessWorkers
 
 WANTED = "the extra dask is not installed"
 
@@ -104,7 +104,7 @@ def test_compare_says_the_same_whoever_was_killed(address, kills, tmp_path):
         (tmp_path / config).write_text(text)
     about = {"names": ("a", "b"), "seeds": (1, 2, 3)}
     found = compare(str(tmp_path / "s.yaml"), configs, workers=Dask(address), progress=kills, **about)
-    assert found == compare(str(tmp_path / "s.yaml"), configs, workers=Here(), **about)
+    assert found == compare(str(tmp_path / "s.yaml"), configs, workers=InProcessWorkers(), **about)
     assert found.seeds == (1, 2, 3)
     assert not found.is_same
 
@@ -115,7 +115,7 @@ def test_tune_writes_the_same_whoever_was_killed(address, kills, tmp_path):
     space = {"profiles": [{"strategy": ["MostAllocated", "LeastAllocated"]}]}
     effort = Effort(trials=3, seeds=2, judged_seeds=2)
     written = []
-    for workers, progress in ((Dask(address), kills), (Here(), lambda *_: None)):
+    for workers, progress in ((Dask(address), kills), (InProcessWorkers(), lambda *_: None)):
         folder = tmp_path / type(workers).__name__
         tune_scenario(
             str(tmp_path / "s.yaml"), folder=folder, space=space, effort=effort, workers=workers, progress=progress

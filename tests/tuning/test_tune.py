@@ -14,7 +14,7 @@ from stowplan.tuning.errors import TuningError
 from stowplan.tuning.records import BETTER, NOT_BETTER, NOT_JUDGED
 from stowplan.tuning.study import BATCH
 from stowplan.tuning.tune import Effort, tune_scenario
-from support.sweeps.here import Here
+from support.sweeps.in_process import InProcessWorkers
 
 pytest.importorskip("optuna", reason="the extra tune is not installed")
 
@@ -48,7 +48,9 @@ def scenario(tmp_path):
 
 def tuned(scenario, folder, *, trials=1, judged_seeds=2, **options):
     effort = Effort(trials=trials, seeds=1, judged_seeds=judged_seeds)
-    return tune_scenario(scenario, folder=folder, effort=effort, workers=Here(), **{"objective": "cost", **options})
+    return tune_scenario(
+        scenario, folder=folder, effort=effort, workers=InProcessWorkers(), **{"objective": "cost", **options}
+    )
 
 
 def test_a_better_configuration_is_found_and_loads(scenario, tmp_path):
@@ -223,7 +225,7 @@ def test_without_optuna_it_says_what_to_install(scenario, tmp_path, monkeypatch)
 
 
 def test_the_command(scenario, tmp_path, monkeypatch):
-    monkeypatch.setattr("stowplan.sweeps.workers.Processes", Here)
+    monkeypatch.setattr("stowplan.sweeps.workers.Processes", InProcessWorkers)
     space = tmp_path / "space.yaml"
     space.write_text(yaml.safe_dump({**PACKING, "objective": {"cost": 1.0}}))
     out = str(tmp_path / "out")

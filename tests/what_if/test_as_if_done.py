@@ -11,11 +11,11 @@ from stowplan import Cluster
 from stowplan.api.affinity import Taint as TaintOfNode
 from stowplan.api.decode import decode_object
 from stowplan.api.types import Node, PersistentVolumeClaim, Pod
-from stowplan.loading.unmade_claims import ephemeral_claims
+from stowplan.loading.generated_claims import ephemeral_claims
 from stowplan.what_if import AddNodes, Label, NodeKind, Put, Remove, Scale, Taint, drain, fit, survive, what_if
 from stowplan.what_if.changes import Drain
 from stowplan.what_if.nodes import cordoned
-from stowplan.what_if.pods import Fate, copy_of, fate_of, made_anew, named, on_node
+from stowplan.what_if.pods import Fate, copy_of, fate_of, named, on_node, recreated
 from support.examples import examples
 from support.what_if.random_clusters import CONFIG, HOST, ZONE, a_cluster, a_shaped_pod, claims_of
 
@@ -24,7 +24,7 @@ RANDOM = st.randoms(use_true_random=False)
 
 def anew(pods):
     """Pods as their controllers make them again, with the claims that are made for them."""
-    for pod in map(made_anew, pods):
+    for pod in map(recreated, pods):
         yield from (*ephemeral_claims(pod), pod)
 
 
@@ -83,7 +83,7 @@ class Real:
         gone = [pod for uid, pod in before.items() if uid not in after]
         self.displaced += [f"default/{pod.metadata.name}" for pod in gone]
         self.cluster = Cluster(claims_gone(self.cluster.state.everything(), gone), CONFIG)
-        return [pod for pod in gone if fate_of(pod) is Fate.COMES_BACK]
+        return [pod for pod in gone if fate_of(pod) is Fate.RECREATED]
 
     def homes(self):
         infos = self.cluster.state.placed_pods()
@@ -158,18 +158,18 @@ def test_what_if(random):
             new = [*map(decode_object, claims_of(pod, drawn, random)), decode_object(pod)]
             change, late = Put(tuple(new)), new
         case "scale":
-            mine = [obj for obj in objects if isinstance(obj, Pod) and fate_of(obj) is Fate.COMES_BACK]
+            mine = [obj for obj in objects if isinstance(obj, Pod) and fate_of(obj) is Fate.RECREATED]
             change = Scale("Deployment", "default", "web", len(mine) + 1 if mine else 0)
             # Whoever has a node comes first.
             models = sorted(mine, key=lambda pod: not pod.spec.node_name)[:1]
-            fresh = [named(made_anew(pod), f"web-added-{len(mine)}") for pod in models]
+            fresh = [named(recreated(pod), f"web-added-{len(mine)}") for pod in models]
             late = [obj for pod in fresh for obj in (*ephemeral_claims(pod), pod)]
     before = cluster.state.dump()
     found = what_if(cluster, change)
     assert cluster.state.dump() == before
     after = Real(real)
     # In the order in which they come.
-    for obj in (*anew(pod for pod in back if fate_of(pod) is Fate.COMES_BACK), *late):
+    for obj in (*anew(pod for pod in back if fate_of(pod) is Fate.RECREATED), *late):
         after.cluster.add(obj)
     after.places_all()
     usual = Real(objects).places_all()
@@ -235,7 +235,7 @@ def test_drain(random):
             fate = fate_of(pod)
             if fate is not Fate.BELONGS_TO_NODE and f"default/{pod.metadata.name}" not in blocked:
                 real.cluster = Cluster(without(real.cluster.state.everything(), [pod]), CONFIG)
-                real.places([pod] if fate is Fate.COMES_BACK else [])
+                real.places([pod] if fate is Fate.RECREATED else [])
     assert [(move.pod, move.to) for move in found.moves] == real.moves
     assert {stranded.pod for stranded in found.stranded} == real.stranded
     assert set(found.displaced) == set(real.displaced)
@@ -257,6 +257,6 @@ def test_survive(random):
         pods = [pod for name in sorted(lost) for pod in on(objects, name)]
         left = [obj for obj in without(objects, pods) if not (isinstance(obj, Node) and obj.metadata.name in lost)]
         real = Real(left)
-        real.places([pod for pod in pods if fate_of(pod) is Fate.COMES_BACK])
+        real.places([pod for pod in pods if fate_of(pod) is Fate.RECREATED])
         assert {stranded.pod for stranded in loss.stranded} == real.stranded
         assert list(loss.displaced) == list(dict.fromkeys(real.displaced))

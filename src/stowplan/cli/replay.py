@@ -21,19 +21,19 @@ from stowplan.engine.input_log.recording import RecordingError
 from stowplan.engine.written_objects import as_written
 from stowplan.explain.text.tables import Grid, Line, write
 from stowplan.framework.explanations.formatting import count
-from stowplan.guarding.broken_off_calls import BrokenOffCalls
-from stowplan.recordings.anew import decide_anew, percentiles, waits
+from stowplan.guarding.interrupted_calls import InterruptedCalls
 from stowplan.recordings.files import entries_of, files_of_run, header_of, moment_text, rotated
 from stowplan.recordings.moment import moment_of, note_of
 from stowplan.recordings.replaying import Replayed, difference
+from stowplan.recordings.rerun import percentiles, rerun, waits
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from stowplan.explain.text.tables import Block
     from stowplan.framework.runtime.registry import Registry
-    from stowplan.recordings.anew import Anew
     from stowplan.recordings.replaying import Step
+    from stowplan.recordings.rerun import RerunResult
 
 #: With --check: a decision differs.
 _DIFFERENT = 3
@@ -53,7 +53,7 @@ _SHOWN = 20
     shell_complete=complete_file,
     help="Schedule again with this KubeSchedulerConfiguration, and show which pods are placed differently.",
 )
-@click.option("--anew", is_flag=True, help="Schedule again with the recorded configuration.")
+@click.option("--rerun", "again", is_flag=True, help="Schedule again with the recorded configuration.")
 @click.option("--plugin", "plugins", metavar="MODULE:CLASS", multiple=True, help="Plugin that was in use. Repeatable.")
 @click.option("-o", "--output", type=click.Choice(["text", "json", "yaml"]), default="text", show_default=True)
 def replay(
@@ -63,7 +63,7 @@ def replay(
     at: str | None,
     objects: bool,
     config: str | None,
-    anew: bool,
+    again: bool,
     plugins: tuple[str, ...],
     output: str,
 ) -> None:
@@ -87,22 +87,22 @@ def replay(
       stowplan replay cluster.recording --at 2026-11-20T12:03 --objects > cluster.json
       stowplan replay mine.recording --config new.yaml
     """
-    if check + bool(at is not None or objects) + bool(anew or config) > 1:
-        raise click.UsageError("--check, --at or --objects, and --config or --anew exclude each other.")
-    if anew and config:
-        raise click.UsageError("--anew uses the recorded configuration, --config another one: give only one of them.")
+    if check + bool(at is not None or objects) + bool(again or config) > 1:
+        raise click.UsageError("--check, --at or --objects, and --config or --rerun exclude each other.")
+    if again and config:
+        raise click.UsageError("--rerun uses the recorded configuration, --config another one: give only one of them.")
     when = moment_from_option(at)
     with reported(config):
-        calls = BrokenOffCalls()
+        calls = InterruptedCalls()
         registry = registry_with(plugins, guard=calls)
         try:
             if check:
                 _check(file, registry, calls, output)
             elif objects or at is not None:
                 _show_moment(file, when, registry, calls, output, objects=objects)
-            elif anew or config:
+            elif again or config:
                 own = load_config(config, plugins=registry.declarations) if config else None
-                _show_anew(decide_anew(file, registry, own), output)
+                _show_rerun(rerun(file, registry, own), output)
             else:
                 _summarize(file, output)
         except (RecordingError, DumpError) as error:
@@ -173,7 +173,7 @@ def _summarize(file: str, output: str) -> None:
 # ---------------------------------------------------------------------------------------------------------
 
 
-def _check(file: str, registry: Registry, calls: BrokenOffCalls, output: str) -> None:
+def _check(file: str, registry: Registry, calls: InterruptedCalls, output: str) -> None:
     steps = decided = 0
     found, where = None, ""
     files = files_of_run(file)
@@ -199,10 +199,10 @@ def _check(file: str, registry: Registry, calls: BrokenOffCalls, output: str) ->
         raise SystemExit(_DIFFERENT)
 
 
-def _played(files: Sequence[str], registry: Registry, calls: BrokenOffCalls) -> Iterator[tuple[str, Step]]:
+def _played(files: Sequence[str], registry: Registry, calls: InterruptedCalls) -> Iterator[tuple[str, Step]]:
     """The steps of each file, which starts with a state of its own."""
     for file in files:
-        with Replayed(file, registry, broken_off=calls) as again:
+        with Replayed(file, registry, interrupted=calls) as again:
             if not again.header.decides:
                 raise InputError(
                     f"{file}: a recording without decisions, of a cluster or of an older version: "
@@ -216,9 +216,9 @@ def _played(files: Sequence[str], registry: Registry, calls: BrokenOffCalls) -> 
 
 
 def _show_moment(
-    file: str, when: float | None, registry: Registry, calls: BrokenOffCalls, output: str, *, objects: bool
+    file: str, when: float | None, registry: Registry, calls: InterruptedCalls, output: str, *, objects: bool
 ) -> None:
-    moment = moment_of(file, when, registry, broken_off=calls)
+    moment = moment_of(file, when, registry, interrupted=calls)
     if over := note_of(moment, when):
         click.echo(f"note: {over}", err=True)
     if objects:
@@ -252,13 +252,13 @@ def _as_item(obj: Any) -> Any:
 # ---------------------------------------------------------------------------------------------------------
 
 
-def _show_anew(found: Anew, output: str) -> None:
+def _show_rerun(found: RerunResult, output: str) -> None:
     pods, otherwise = list(found.pods.values()), found.placed_otherwise
     placed_then, placed_now = (sum(1 for pod in pods if node(pod)) for node in (_node_then, _node_now))
     waits_then = percentiles(waits(found, lambda pod: pod.bound_then))
     waits_now = percentiles(waits(found, lambda pod: pod.bound_now))
     data = {
-        "kind": "Anew",
+        "kind": "Rerun",
         "from": moment_text(found.began),
         "to": moment_text(found.ended),
         "pods": len(pods),

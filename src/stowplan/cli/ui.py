@@ -42,7 +42,7 @@ from stowplan.page.trials import Trials
 from stowplan.serving.errors import ServingError
 from stowplan.sources.cluster_source import ClusterSource
 from stowplan.sources.courses import simulated_course
-from stowplan.sources.tracks import NO_RERUN, anew_track, recorded_track, simulated_track
+from stowplan.sources.tracks import NO_RERUN, recorded_track, rerun_track, simulated_track
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Iterable, Mapping, Sequence
@@ -57,7 +57,7 @@ if TYPE_CHECKING:
     from stowplan.framework.runtime.registry import Registry
     from stowplan.inspection.records import GroupVerdictRecord
     from stowplan.page.loopback import Streams
-    from stowplan.page.moments import AskedCluster
+    from stowplan.page.moments import MomentCluster
     from stowplan.page.plan import Plan
     from stowplan.page.records import ConfigurationRecord
     from stowplan.serving.requests.messages import Page
@@ -227,7 +227,7 @@ def _tracks(
         (path,) = recordings
         found = {"recorded": recorded_track(path, plugins)}
         if config is not None:
-            found[f"with {Path(config).name}"] = anew_track(path, config, plugins)
+            found[f"with {Path(config).name}"] = rerun_track(path, config, plugins)
         return found
     all_ = [(path, recorded_track(path, plugins)) for path in recordings]
     all_ += [(folder, simulated_track(folder)) for folder in simulations]
@@ -292,7 +292,7 @@ class _Standing:
         return Moments({name: track.moment for name, track in self.tracks.items()}, self.about)
 
     def _save(self, folder: Path) -> None:
-        asked: AskedCluster | None = self.about
+        asked: MomentCluster | None = self.about
         if asked is None and "explain" in self.source.can:
             try:
                 asked = self._moments().end()
@@ -450,7 +450,7 @@ def _from_scheduler(show: _Show, options: _Options, url: str) -> None:
 
 
 async def _pass_on(show: _Show, options: _Options, url: str, stop: StopSignals) -> None:
-    from stowplan.sources.passed_on import passed_on
+    from stowplan.sources.forwarded_page import forwarded_page
     from stowplan.sources.running_scheduler import SchedulerEndpoint, check_scheduler
 
     stopped = stop.event()
@@ -463,7 +463,7 @@ async def _pass_on(show: _Show, options: _Options, url: str, stop: StopSignals) 
         insecure=options.insecure_skip_tls_verify,
     )
     await check_scheduler(endpoint)
-    async with passed_on(endpoint) as passed:
+    async with forwarded_page(endpoint) as passed:
         await show.until(stopped.wait(), passed.pages(), passed, url)
 
 

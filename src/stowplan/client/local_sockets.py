@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 _FOLDER, _SUFFIX, _UNFINISHED = "stowplan", ".sock", ".new"
 _BACKLOG = 64
 #: The kernel's limit for the path of a Unix socket, on the strictest system.
-_LONGEST_PATH = 103
+_MAX_PATH_BYTES = 103
 
 
 class LocalSocketError(Exception):
@@ -43,13 +43,13 @@ def private_folder(environ: Mapping[str, str]) -> Path | None:
     if environ.get("XDG_RUNTIME_DIR"):
         return Path(environ["XDG_RUNTIME_DIR"], _FOLDER)
     temporary = environ.get("TMPDIR")
-    return Path(temporary, _FOLDER) if temporary and not _objection(Path(temporary)) else None
+    return Path(temporary, _FOLDER) if temporary and not _why_not_private(Path(temporary)) else None
 
 
 def sockets_of(connection: Connection, environ: Mapping[str, str]) -> list[Path]:
     """Sockets of the schedulers of this cluster, the newest first; some may be left over."""
     folder = private_folder(environ)
-    if folder is None or not folder.is_absolute() or _objection(folder.parent) or _objection(folder):
+    if folder is None or not folder.is_absolute() or _why_not_private(folder.parent) or _why_not_private(folder):
         return []
     found = []
     for path in folder.glob(f"{_cluster_digest(connection)}-*{_SUFFIX}"):
@@ -64,10 +64,10 @@ def check_socket(path: Path) -> None:
         mode = path.lstat().st_mode
     except OSError as error:
         raise LocalSocketError(os_error_text("lstat", str(path), error)) from None
-    objection = "" if stat.S_ISSOCK(mode) else f"{path} is not a socket"
-    objection = objection or _objection(path.parent)
-    if objection:
-        raise LocalSocketError(objection)
+    reason = "" if stat.S_ISSOCK(mode) else f"{path} is not a socket"
+    reason = reason or _why_not_private(path.parent)
+    if reason:
+        raise LocalSocketError(reason)
 
 
 @contextmanager
@@ -81,7 +81,7 @@ def listening(connection: Connection, environ: Mapping[str, str]) -> Iterator[so
         return
     path = folder / f"{_cluster_digest(connection)}-{secrets.token_hex(4)}{_SUFFIX}"
     _make(folder)
-    _remove_left_over(folder)
+    _remove_stale(folder)
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as opened:
         _listen(opened, path)
         try:
@@ -92,21 +92,21 @@ def listening(connection: Connection, environ: Mapping[str, str]) -> Iterator[so
 
 
 def _make(folder: Path) -> None:
-    objection = "" if folder.is_absolute() else f"{folder} is not an absolute path"
-    objection = objection or _objection(folder.parent)
-    if not objection:
+    reason = "" if folder.is_absolute() else f"{folder} is not an absolute path"
+    reason = reason or _why_not_private(folder.parent)
+    if not reason:
         try:
             folder.mkdir(mode=0o700, exist_ok=True)
         except OSError as error:
-            objection = os_error_text("mkdir", str(folder), error)
-    objection = objection or _objection(folder)
-    if objection:
-        raise LocalSocketError(objection)
+            reason = os_error_text("mkdir", str(folder), error)
+    reason = reason or _why_not_private(folder)
+    if reason:
+        raise LocalSocketError(reason)
 
 
 def _listen(opened: socket.socket, path: Path) -> None:
-    if len(os.fsencode(path)) > _LONGEST_PATH:
-        raise LocalSocketError(f"{path} is longer than {_LONGEST_PATH} bytes, which no socket's path may be")
+    if len(os.fsencode(path)) > _MAX_PATH_BYTES:
+        raise LocalSocketError(f"{path} is longer than {_MAX_PATH_BYTES} bytes, which no socket's path may be")
     # Renamed once it listens: a socket that refuses connections is taken for a left-over one.
     unfinished = path.with_suffix(_UNFINISHED)
     try:
@@ -120,7 +120,7 @@ def _listen(opened: socket.socket, path: Path) -> None:
     opened.setblocking(False)
 
 
-def _remove_left_over(folder: Path) -> None:
+def _remove_stale(folder: Path) -> None:
     for path in folder.glob(f"*{_SUFFIX}"):
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe, suppress(OSError):
             probe.setblocking(False)
@@ -130,7 +130,7 @@ def _remove_left_over(folder: Path) -> None:
                 path.unlink()
 
 
-def _objection(folder: Path) -> str:
+def _why_not_private(folder: Path) -> str:
     """Why others could have put something into a folder; "" if they could not."""
     try:
         found = folder.lstat()

@@ -103,7 +103,7 @@ class PlacementLog:
         assert node is not None
         self._save_nodes(name)
         self._mark.undo.append(table.images.saved(row, node))
-        self._mark.undo.append(partial(self._house, name, row))
+        self._mark.undo.append(partial(self._recount_pods_of_node, name, row))
 
     def _save_nodes(self, name: str) -> None:
         if not self._mark.nodes:
@@ -112,7 +112,7 @@ class PlacementLog:
             self._mark.undo += restore
         self._mark.nodes.add(name)
 
-    def _house(self, name: str, row: int) -> None:
+    def _recount_pods_of_node(self, name: str, row: int) -> None:
         """Count the pods of a formerly unknown node on its row again."""
         state = self._state
         pods = state._ghosts.pop(name, [])

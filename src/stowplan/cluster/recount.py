@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 _MAX_ROWS_TOLD = 5
 
 
-class _Alike(NamedTuple):
+class _ContributionKey(NamedTuple):
     """Everything that a pod's contribution to the counters depends on."""
 
     shape: PodShape
@@ -159,7 +159,9 @@ def _problems_of_shapes(state: ClusterState) -> Iterator[str]:
 
 def _problems_of_counters(state: ClusterState) -> Iterator[str]:
     # Pods on unknown nodes are not counted.
-    pods = Counter(_Alike(info.shape, info.row, info.terminating) for info in state._placed.values() if info.row >= 0)
+    pods = Counter(
+        _ContributionKey(info.shape, info.row, info.terminating) for info in state._placed.values() if info.row >= 0
+    )
     yield from _problems_of_sums(state, pods)
     yield from _problems_of_matches(state, pods)
     yield from _problems_of_held_terms(state, pods)
@@ -168,7 +170,7 @@ def _problems_of_counters(state: ClusterState) -> Iterator[str]:
     yield from _problems_of_rare_things(state, pods)
 
 
-def _problems_of_sums(state: ClusterState, pods: Counter[_Alike]) -> Iterator[str]:
+def _problems_of_sums(state: ClusterState, pods: Counter[_ContributionKey]) -> Iterator[str]:
     table = state.table
     requested, count = np.zeros_like(table.requested), np.zeros_like(table.pod_count)
     non_zero = np.zeros_like(table.non_zero_requested)
@@ -184,7 +186,7 @@ def _problems_of_sums(state: ClusterState, pods: Counter[_Alike]) -> Iterator[st
         yield from _differences(state, f"non-zero requested {resource}", table.non_zero_requested[i], non_zero[i])
 
 
-def _problems_of_matches(state: ClusterState, pods: Counter[_Alike]) -> Iterator[str]:
+def _problems_of_matches(state: ClusterState, pods: Counter[_ContributionKey]) -> Iterator[str]:
     shapes = {alike.shape for alike in pods}
     for term, slot in state.matches.items():
         matching = {shape for shape in shapes if term.matches(shape)}
@@ -195,7 +197,7 @@ def _problems_of_matches(state: ClusterState, pods: Counter[_Alike]) -> Iterator
         yield from _differences(state, f"pods that match {term}", state.matches.counts[slot], wanted)
 
 
-def _problems_of_held_terms(state: ClusterState, pods: Counter[_Alike]) -> Iterator[str]:
+def _problems_of_held_terms(state: ClusterState, pods: Counter[_ContributionKey]) -> Iterator[str]:
     shapes = {info.shape for info in state._placed.values() if info.shape.has_pod_affinity}
     wanted = {term: np.zeros(state.table.capacity, np.int64) for shape in shapes for term in held_terms(shape)}
     for alike, number in pods.items():
@@ -220,7 +222,7 @@ def _problems_of_domain_sums(state: ClusterState, matrix: _CountMatrix) -> Itera
                 yield f"{what}: {of_domain.sums.tolist()}, a recount says {wanted.tolist()}"
 
 
-def _problems_of_rare_things(state: ClusterState, pods: Counter[_Alike]) -> Iterator[str]:
+def _problems_of_rare_things(state: ClusterState, pods: Counter[_ContributionKey]) -> Iterator[str]:
     """Check host ports, inline disks and claims, which few pods have."""
     ports, disks, claims = UsedPorts(), DiskIndex(), Counter[str]()
     for (shape, row, _), number in pods.items():

@@ -159,7 +159,7 @@ class ClusterState:
             self.pods.row[info.slot] = -1
 
     def _book_all(self, pods: list[PodInfo], row: int, sign: int) -> None:
-        """`_book` for all pods of a node, with one addition per column."""
+        """`_add_to_counters` for all pods of a node, with one addition per column."""
         if not pods:
             return
         table, shapes = self.table, self.pods.shape[[info.slot for info in pods]]
@@ -379,7 +379,7 @@ class ClusterState:
         if row < 0:
             self._ghosts.setdefault(node_name, []).append(info)
         else:
-            self._book(info, row, 1)
+            self._add_to_counters(info, row, 1)
             self.row_pods[row].append(info)
 
     def _list_of(self, info: PodInfo) -> list[PodInfo]:
@@ -415,7 +415,7 @@ class ClusterState:
         pods = self._list_of(info)
         self._unlist(info, pods)
         if row >= 0:
-            self._book(info, row, -1)
+            self._add_to_counters(info, row, -1)
         elif not pods:
             del self._ghosts[info.node_name]
         self.pods.remove(info.slot)
@@ -425,7 +425,7 @@ class ClusterState:
         self._release(info.shape)
         info.slot, info.row, info.node_name = -1, -1, ""
 
-    def _book(self, info: PodInfo, row: int, sign: int) -> None:
+    def _add_to_counters(self, info: PodInfo, row: int, sign: int) -> None:
         """Add a pod to, or remove it from, all per-row sums."""
         shape, table = info.shape, self.table
         vector = self._vectors[shape.id]

@@ -16,18 +16,18 @@ from stowplan.compare.runs import Run
 from stowplan.config import DEFAULT_FEATURES, load_config
 from stowplan.framework.runtime.registry import installed_plugins, load_plugin
 from stowplan.in_tree.registry import in_tree_registry
-from stowplan.recordings.anew import decide_anew
 from stowplan.recordings.files import files_of_run, header_of
+from stowplan.recordings.rerun import rerun
 
 if TYPE_CHECKING:
     from stowplan.config import Configuration
     from stowplan.framework.runtime.registry import Registry
-    from stowplan.recordings.anew import Anew
+    from stowplan.recordings.rerun import RerunResult
 
 #: The name of the configuration of the recording.
 RECORDED = "recorded"
 #: The measure of how close a configuration comes to the recorded decisions.
-OTHERWISE_THAN_THEN = "otherwiseThanThen"
+PLACED_DIFFERENTLY = "placedDifferently"
 ONE_RUN = (
     "Pods and nodes come and go as recorded: run times of pods, actions of an autoscaler and replacements of "
     "evicted pods could have been different. Nodes, utilization and cost are not compared. One recording is one run, "
@@ -63,11 +63,11 @@ def configuration_of(recording: str, config: str | None, plugins: tuple[str, ...
 
 def measured_recording(job: RecordingJob) -> Run:
     """Reschedule a recording; importable, for worker processes. Raises RecordingError, ConfigError."""
-    found = decide_anew(job.recording, *configuration_of(job.recording, job.config, job.plugins))
+    found = rerun(job.recording, *configuration_of(job.recording, job.config, job.plugins))
     return Run(_values(found), {pod.key: pod.node_now for pod in found.pods.values()})
 
 
-def _values(found: Anew) -> dict[str, float]:
+def _values(found: RerunResult) -> dict[str, float]:
     """Measures of the pods to schedule; a pod without a node has waited until it was deleted, or until the end."""
     pods = list(found.pods.values())
     ends = (pod.bound_now if pod.bound_now is not None else pod.went or found.ended for pod in pods)
@@ -77,7 +77,7 @@ def _values(found: Anew) -> dict[str, float]:
         "waits.p95": waits[ceil(0.95 * len(waits)) - 1] if waits else 0.0,
         "waits.longest": waits[-1] if waits else 0.0,
         "unplaced": float(sum(not pod.node_now for pod in pods)),
-        OTHERWISE_THAN_THEN: 100 * len(found.placed_otherwise) / len(pods) if pods else 0.0,
+        PLACED_DIFFERENTLY: 100 * len(found.placed_otherwise) / len(pods) if pods else 0.0,
     }
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from stowplan.compare.recorded import OTHERWISE_THAN_THEN
+from stowplan.compare.recorded import PLACED_DIFFERENTLY
 from stowplan.explain.text.tables import Grid, Line
 from stowplan.framework.explanations.formatting import count
 
@@ -24,7 +24,7 @@ _PLAIN = {
     "evictions": "evictions",
     "nodes.mean": "nodes",
     "cost": "cost",
-    OTHERWISE_THAN_THEN: "other node than recorded (%)",
+    PLACED_DIFFERENTLY: "other node than recorded (%)",
 }
 _SHARES = {"utilisation": "in use (%)", "fragmentation": "fragmented (%)"}
 

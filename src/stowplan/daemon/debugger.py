@@ -43,7 +43,7 @@ _MAX_TURNS_FOR_DELIVERY = 100
 _log = get_logger(__name__)
 
 
-class Heard(Protocol):
+class DeliveredObjects(Protocol):
     """What the API server has delivered: `live.informers.Informers`."""
 
     @property
@@ -52,7 +52,7 @@ class Heard(Protocol):
     def known(self, kind: type[ApiStruct], /) -> list[Any]: ...
 
 
-class Waiting(Protocol):
+class PodQueue(Protocol):
     """`queue.scheduling_queue.SchedulingQueue`."""
 
     def pending(self) -> Iterator[QueuedPod]: ...
@@ -85,9 +85,9 @@ class CacheDebugger:
     def __init__(
         self,
         *,
-        informers: Heard,
+        informers: DeliveredObjects,
         state: ClusterState,
-        queue: Waiting,
+        queue: PodQueue,
         pause: Callable[[], Awaitable[object]] = lambda: asyncio.sleep(0),
     ) -> None:
         self._informers = informers

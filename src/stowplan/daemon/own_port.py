@@ -1,6 +1,6 @@
 """How `stowplan run` answers questions: stories, queue and verdicts.
 
-It always listens on the socket for this machine's user (`found_here`), and with --port on a port: the same pages and
+It always listens on the socket for this machine's user (`local_socket`), and with --port on a port: the same pages and
 access control as kube-scheduler's secure port (`secure_port`), with authentication and authorization delegated to the
 API server. By default the port listens on the loopback interface, and only its health is public. The only flags are for
 the address; delegated requests use the scheduler's own credentials.
@@ -17,9 +17,9 @@ from stowplan import __version__
 from stowplan.client.http.user_agent import user_agent
 from stowplan.client.http_api import HttpApi
 from stowplan.command_line.errors import InputError
-from stowplan.command_line.event_loop import beside
+from stowplan.command_line.event_loop import run_in_background
 from stowplan.command_line.flags.gates import gates_of
-from stowplan.daemon.found_here import found_here
+from stowplan.daemon.local_socket import answering_on_socket
 from stowplan.daemon.page import SchedulerPage
 from stowplan.serving.delegation import (
     CLIENT_LIMITS,
@@ -71,7 +71,7 @@ async def answering(
     )
     async with AsyncExitStack() as stack:
         told = []
-        if await stack.enter_async_context(found_here(job.connection, page.pages(), report=report)):
+        if await stack.enter_async_context(answering_on_socket(job.connection, page.pages(), report=report)):
             told.append("ask it: stowplan explain pod NAME (its queue: stowplan explain --from-scheduler auto)")
         if own is not None:
             url = await stack.enter_async_context(_on_its_port(own, job, scheduler, page))
@@ -109,7 +109,7 @@ async def _on_its_port(own: OwnPort, job: Job, scheduler: PagedScheduler, page: 
         except (ServingError, DelegationError) as error:
             raise InputError(f"--port {own.port}: {error}") from error
         stack.push_async_callback(delegation.close)
-        await stack.enter_async_context(beside(delegation.run()))
+        await stack.enter_async_context(run_in_background(delegation.run()))
         ready = {"sched-handler-sync": lambda: None if scheduler.synced.is_set() else "the cluster is not read yet"}
         server = SecureServer(
             settings,

@@ -18,11 +18,11 @@ from stowplan import __version__
 from stowplan.api.types import Pod
 from stowplan.client.http.user_agent import user_agent
 from stowplan.client.http_api import HttpApi
-from stowplan.command_line.event_loop import beside
+from stowplan.command_line.event_loop import run_in_background
 from stowplan.command_line.flags.flag_set import options_of
 from stowplan.command_line.flags.table import KUBE_SCHEDULER_FLAGS
 from stowplan.command_line.flags.validation import read_allow_list
-from stowplan.daemon.found_here import can_be_found, found_here
+from stowplan.daemon.local_socket import answering_on_socket, has_place_for_socket
 from stowplan.daemon.page import SchedulerPage
 from stowplan.daemon.version_info import build_info, compatibility_versions
 from stowplan.inspection.resource_metrics import resource_page
@@ -154,7 +154,7 @@ async def opened_port(line: CommandLine, gates: Gates, metrics: ComponentMetrics
             metrics=metrics.serving,
         )
         stack.push_async_callback(delegation.close)
-        await stack.enter_async_context(beside(delegation.run()))
+        await stack.enter_async_context(run_in_background(delegation.run()))
         yield Port(listener, delegation, settings)
 
 
@@ -202,7 +202,7 @@ async def _api(stack: AsyncExitStack, connection: Connection | None, metrics: Co
 @asynccontextmanager
 async def served(port: Port | None, shown: Running) -> AsyncIterator[None]:
     """Serve the pages within the context; requests in progress are completed at the end."""
-    if port is None and not can_be_found():
+    if port is None and not has_place_for_socket():
         yield
         return
     page = _page(shown)
@@ -217,7 +217,7 @@ async def served(port: Port | None, shown: Running) -> AsyncIterator[None]:
             )
             await server.start()
             stack.push_async_callback(server.stop)
-        await stack.enter_async_context(found_here(shown.connection, page.pages(), report=_log.warning))
+        await stack.enter_async_context(answering_on_socket(shown.connection, page.pages(), report=_log.warning))
         # Closed first: streams of the page end with it.
         await stack.enter_async_context(page.followed())
         yield

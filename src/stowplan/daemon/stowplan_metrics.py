@@ -49,7 +49,7 @@ def gather(metrics: ComponentMetrics, scheduler: Counted, *, lanes: Lanes | None
         own.events_dropped_total.value = float(dropped)
         # From the start: an increase is not visible in a series that starts with it.
         for plugin, point in guard.guarded:
-            own.plugin_hangs_total.with_label_values(plugin, point).value = float(guard.broken_off[plugin, point])
+            own.plugin_hangs_total.with_label_values(plugin, point).value = float(guard.interrupted[plugin, point])
 
     metrics.registry.at_scrape(refresh)
 

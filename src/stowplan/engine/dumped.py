@@ -111,7 +111,7 @@ class DumpedOutbox(msgspec.Struct, frozen=True, kw_only=True):
     #: Of the last effect.
     number: int
     #: The earliest wake-up time that the driver knows.
-    told: float | None
+    next_wake: float | None = msgspec.field(name="told")
 
 
 class DumpedTimer(msgspec.Struct, frozen=True, kw_only=True):

@@ -15,8 +15,9 @@ from stowplan.api.meta import ApiStruct, ObjectReference
 from stowplan.framework.requests import Ask, Request
 
 
-class Tell(msgspec.Struct, frozen=True, tag=True, kw_only=True):
-    """Record an Event about an object; there is no answer."""
+# The tag is part of recordings, also of their checksums.
+class EmitEvent(msgspec.Struct, frozen=True, tag="Tell", kw_only=True):
+    """Emit a Kubernetes Event about an object; there is no answer."""
 
     profile: str
     regarding: ObjectReference
@@ -63,7 +64,7 @@ class Withdraw(msgspec.Struct, frozen=True, tag=True):
     number: int
 
 
-Action = Request | Tell | RunPlugin | Ask | Wake | Pause | Cancel | Withdraw
+Action = Request | EmitEvent | RunPlugin | Ask | Wake | Pause | Cancel | Withdraw
 
 
 class Effect(msgspec.Struct, frozen=True):

@@ -16,7 +16,7 @@ from stowplan.api.meta import ApiStruct
 from stowplan.framework.requests import Outcome
 
 if TYPE_CHECKING:
-    from stowplan.engine.effects import Tell
+    from stowplan.engine.effects import EmitEvent
     from stowplan.framework.status import Status
 
 
@@ -115,13 +115,13 @@ class Cancelled(NamedTuple):
     reason: str
 
 
-class Told(NamedTuple):
-    """Record an Event."""
+class EventEmitted(NamedTuple):
+    """Emit a Kubernetes Event."""
 
-    event: Tell
+    event: EmitEvent
 
 
 Steps = Started | Stopped | Closing | Schedule | Tick | WallClock
-Signals = Activated | Allowed | Rejected | Cancelled | Told
+Signals = Activated | Allowed | Rejected | Cancelled | EventEmitted
 Swaps = Offered | Adopted | Declined
 Input = Changes | Served | Answer | Swaps | Steps | Signals

@@ -58,7 +58,7 @@ class Outbox:
         #: Identifies alarms; of alarms for the same time, the first one set fires first.
         self._alarm_number = 0
         #: The earliest wake-up time that the driver knows.
-        self._told = inf
+        self._announced_wake = inf
         #: When alarms last fired, and the number of the last one set before.
         self._rung = (-inf, 0)
         #: Sleepers to wake before the step ends, in order, without duplicates.
@@ -160,14 +160,14 @@ class Outbox:
         alarm = Alarm(at, sleeper)
         self._alarm_number += 1
         heapq.heappush(self._alarms, (at, self._alarm_number, alarm))
-        if at < self._told:
+        if at < self._announced_wake:
             self._tell(at)
         return alarm
 
     def ring(self) -> None:
         """Wake every sleeper that is due; alarms set in the process fire in a later step."""
         last, later = self._alarm_number, []
-        self._told, self._rung = inf, (self.now, last)
+        self._announced_wake, self._rung = inf, (self.now, last)
         try:
             while self._alarms and (self._alarms[0][0] <= self.now or self._alarms[0][2].sleeper is None):
                 at, number, alarm = heapq.heappop(self._alarms)
@@ -179,7 +179,7 @@ class Outbox:
         finally:
             for waiting in later:
                 heapq.heappush(self._alarms, waiting)
-        if self._alarms and self._alarms[0][0] < self._told:
+        if self._alarms and self._alarms[0][0] < self._announced_wake:
             self._tell(self._alarms[0][0])
 
     @property
@@ -188,18 +188,20 @@ class Outbox:
         return (alarm for _, _, alarm in self._alarms if alarm.sleeper is not None)
 
     def _tell(self, at: float) -> None:
-        self._told = at
+        self._announced_wake = at
         self.tell(Wake(at))
 
     # -- dump and load ------------------------------------------------------------------------------------------------
 
     def dump(self) -> DumpedOutbox:
         """The numbers. There must be no waiters; owners of alarms dump these themselves."""
-        return DumpedOutbox(number=self._number, told=None if self._told == inf else self._told)
+        return DumpedOutbox(
+            number=self._number, next_wake=None if self._announced_wake == inf else self._announced_wake
+        )
 
     def load(self, dumped: DumpedOutbox) -> None:
         """Restore the numbers. Alarms are set again afterwards, without repeating wake-ups that the driver knows."""
-        self._number, self._told = dumped.number, inf if dumped.told is None else dumped.told
+        self._number, self._announced_wake = dumped.number, inf if dumped.next_wake is None else dumped.next_wake
 
     # -- invariants ---------------------------------------------------------------------------------------------------
 
@@ -225,5 +227,5 @@ class Outbox:
                 continue
             if number <= last and at <= time:
                 yield f"the alarm of {alarm.sleeper} was to ring at {at:.3f}, and did not at {time:.3f}"
-            if at < self._told:
-                yield f"the alarm of {alarm.sleeper} rings at {at:.3f}, the driver knows of {self._told:.3f}"
+            if at < self._announced_wake:
+                yield f"the alarm of {alarm.sleeper} rings at {at:.3f}, the driver knows of {self._announced_wake:.3f}"

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
     from stowplan.cluster.pod_info import PodInfo
-    from stowplan.engine.decision.extender_words import Asked
+    from stowplan.engine.decision.extender_results import RequestKey
     from stowplan.engine.engine import Engine
     from stowplan.framework.requests import Ask, Outcome
 
@@ -21,7 +21,7 @@ def judged(engine: Engine, info: PodInfo, *, ask: Callable[[Ask], Outcome] | Non
     """The verdict on a pod of one of the profiles, without side effects. `ask` of None: skip extenders."""
     if ask is None:
         return _judged(engine, info, None)
-    answers: dict[Asked, Outcome] = {}
+    answers: dict[RequestKey, Outcome] = {}
     while True:
         verdict = _judged(engine, info, answers)
         if not verdict.wanted:
@@ -31,7 +31,7 @@ def judged(engine: Engine, info: PodInfo, *, ask: Callable[[Ask], Outcome] | Non
 
 async def judged_live(engine: Engine, info: PodInfo, *, ask: Callable[[Ask], Awaitable[Outcome]]) -> Verdict:
     """`judged` with asynchronous extenders. The cluster may change meanwhile: the verdict is about its last state."""
-    answers: dict[Asked, Outcome] = {}
+    answers: dict[RequestKey, Outcome] = {}
     while True:
         verdict = _judged(engine, info, answers)
         if not verdict.wanted:
@@ -40,7 +40,7 @@ async def judged_live(engine: Engine, info: PodInfo, *, ask: Callable[[Ask], Awa
             answers[wanted.who, wanted.verb] = await ask(wanted)
 
 
-def _judged(engine: Engine, info: PodInfo, answers: Mapping[Asked, Outcome] | None) -> Verdict:
+def _judged(engine: Engine, info: PodInfo, answers: Mapping[RequestKey, Outcome] | None) -> Verdict:
     with engine.asking(info) as question:
         found = question.judgement(answers)
         preemption = preemption_of(question.framework, found.post_filter)

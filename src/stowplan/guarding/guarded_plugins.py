@@ -78,7 +78,7 @@ _LOOPS = (interface.NodeFilterPlugin.filter, interface.NodeScorePlugin.score)
 
 
 class Guard(Protocol):
-    """Calls plugins: a `HangGuard` in a running scheduler, `BrokenOffCalls` in a replay."""
+    """Calls plugins: a `HangGuard` in a running scheduler, `InterruptedCalls` in a replay."""
 
     #: (plugin, point) of everything that is called through it.
     guarded: set[tuple[str, str]]

@@ -44,7 +44,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from stowplan.api.durations import Duration
-from stowplan.engine.input_log.recording import BrokenOff
+from stowplan.engine.input_log.recording import InterruptedCall
 from stowplan.framework.status import place_of
 from stowplan.klog import get_logger
 
@@ -85,7 +85,7 @@ class PluginTimeoutError(Exception):
     """A plugin call took too long; says which, where and how long."""
 
 
-class _BrokenOff(BaseException):
+class _Interrupted(BaseException):
     """Ends a plugin's call. Not an Exception, which plugins may catch."""
 
 
@@ -134,7 +134,7 @@ class _Interrupting(ABC):
         if _is_debugged(frame):
             call.due = self._clock() + self.seconds
         elif _is_plugins_own(frame):
-            raise _BrokenOff
+            raise _Interrupted
 
 
 class HangGuard(_Interrupting):
@@ -157,16 +157,16 @@ class HangGuard(_Interrupting):
         #: Of each PreBind, Bind and PostBind of a plugin; 0: unlimited.
         self.binding_seconds = binding_seconds
         #: (plugin, point) -> number of interrupted calls.
-        self.broken_off: Counter[_Where] = Counter()
+        self.interrupted: Counter[_Where] = Counter()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._main = 0
         #: Seconds used, and calls interrupted, in this iteration.
         self._spent: dict[_Where, float] = {}
-        self._broken_off_now: Counter[_Where] = Counter()
+        self._interrupted_in_turn: Counter[_Where] = Counter()
         self._turn_noted = False
         #: Number of calls in the current step of the engine, and of those that were interrupted.
         self._calls_in_step = 0
-        self.broken_off_in_step: list[BrokenOff] = []
+        self.interrupted_in_step: list[InterruptedCall] = []
         self._stopped = threading.Event()
 
     @contextmanager
@@ -198,19 +198,19 @@ class HangGuard(_Interrupting):
         where = plugin, point
         self._calls_in_step += 1
         number = self._calls_in_step
-        if self._broken_off_now and self._broken_off_now[where] >= _MAX_TIMEOUTS_PER_TURN:
-            raise self._broken_off_in_step(where, number)
+        if self._interrupted_in_turn and self._interrupted_in_turn[where] >= _MAX_TIMEOUTS_PER_TURN:
+            raise self._interruption(where, number)
         outer, started, spent = self._current, self._clock(), self._spent.get(where, 0.0)
         self._note_turn()
         moment = max(self.seconds * _MOMENT, _LEAST_MOMENT)
         self._current = _Call(where, started, started + max(self.seconds - spent, moment))
         try:
             return function(*args, **keys)
-        except _BrokenOff as broken_off:
-            self._broken_off_now[where] += 1
-            self.broken_off[where] += 1
+        except _Interrupted as interrupted:
+            self._interrupted_in_turn[where] += 1
+            self.interrupted[where] += 1
             # With its traceback, which shows where the plugin hung.
-            raise self._broken_off_in_step(where, number, place_of(broken_off)) from broken_off
+            raise self._interruption(where, number, place_of(interrupted)) from interrupted
         finally:
             self._current = outer
             took = self._clock() - started
@@ -221,7 +221,7 @@ class HangGuard(_Interrupting):
     def begin_step(self) -> None:
         """Reset the call counter at the start of an engine step."""
         self._calls_in_step = 0
-        self.broken_off_in_step = []
+        self.interrupted_in_step = []
 
     async def wait(
         self, plugin: str, point: str, function: Callable[..., Any], args: tuple[Any, ...], keys: Mapping[str, Any]
@@ -235,16 +235,16 @@ class HangGuard(_Interrupting):
         except TimeoutError:
             if not bound.expired():
                 raise
-            self.broken_off[plugin, point] += 1
+            self.interrupted[plugin, point] += 1
             text = f'plugin "{plugin}" did not finish {point} within {Duration.of_seconds(limit or 0.0)}'
             raise PluginTimeoutError(text) from None
 
-    def _broken_off_in_step(self, where: _Where, number: int, place: str = "") -> PluginTimeoutError:
+    def _interruption(self, where: _Where, number: int, place: str = "") -> PluginTimeoutError:
         """The error for the framework and the recording; calls nested in that one do not count."""
         why = _too_long(where, self.seconds, place)
         self._calls_in_step = number
-        self.broken_off_in_step = [call for call in self.broken_off_in_step if call.number < number]
-        self.broken_off_in_step.append(BrokenOff(number, why))
+        self.interrupted_in_step = [call for call in self.interrupted_in_step if call.number < number]
+        self.interrupted_in_step.append(InterruptedCall(number, why))
         return PluginTimeoutError(why)
 
     def _note_turn(self) -> None:
@@ -256,14 +256,14 @@ class HangGuard(_Interrupting):
     def _turned(self) -> None:
         self._turn_noted = False
         self._spent.clear()
-        self._broken_off_now.clear()
+        self._interrupted_in_turn.clear()
 
     # -- watching thread and signal handler
     # -------------------------------------------------------------------------------
 
     def _watch(self) -> None:
         usual = min(_MOST, max(_LEAST, self.seconds / 10))
-        while not self._stopped.wait(_AGAIN if self._condemned or self._broken_off_now else usual):
+        while not self._stopped.wait(_AGAIN if self._condemned or self._interrupted_in_turn else usual):
             call = self._current
             overdue = 0.0 if call is None else self._clock() - call.due
             if call is None or overdue <= 0:
@@ -324,9 +324,9 @@ class CallGuard(_Interrupting):
             threading.Thread(target=self._watch, name="plugin calls", daemon=True).start()
         try:
             return function(*args, **keys)
-        except _BrokenOff as broken_off:
+        except _Interrupted as interrupted:
             self._note(where, limit)
-            raise PluginTimeoutError(_too_long(where, limit, place_of(broken_off))) from broken_off
+            raise PluginTimeoutError(_too_long(where, limit, place_of(interrupted))) from interrupted
         finally:
             self._current = outer
             if outer is not None:

@@ -291,7 +291,7 @@ class SchedulerRecord(QueueStateRecord, frozen=True, kw_only=True):
     events: tuple[EventRecord, ...] | None = None
 
 
-class ExtenderWordRecord(Record, frozen=True, kw_only=True):
+class ExtenderResultRecord(Record, frozen=True, kw_only=True):
     """An extender's answer about a pod's nodes."""
 
     extender: str
@@ -421,7 +421,7 @@ class VerdictRecord(Record, frozen=True, kw_only=True):
     message: str = ""
     full_message: str = ""
     preemption: PreemptionRecord | None = None
-    extenders: tuple[ExtenderWordRecord, ...] = ()
+    extenders: tuple[ExtenderResultRecord, ...] = ()
     #: PostFilter plugins and extenders that were skipped -> why.
     not_asked: dict[str, str] = {}
     suggestions: tuple[SuggestionRecord, ...] = ()

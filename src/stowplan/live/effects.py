@@ -15,9 +15,9 @@ from stowplan.api.decode import DecodeError
 from stowplan.api.port import Unreachable
 from stowplan.client.errors import OutcomeUnknown
 from stowplan.client.events.event_series import EventKey
-from stowplan.engine.effects import Cancel, Pause, RunPlugin, Tell, Wake, Withdraw
+from stowplan.engine.effects import Cancel, EmitEvent, Pause, RunPlugin, Wake, Withdraw
 from stowplan.framework.requests import Ask, Bind, Create, Delete, Done, Outcome, Patch, Read, Refused, Unknown, Update
-from stowplan.framework.runtime.binding import PluginGaveUpError
+from stowplan.framework.runtime.binding import PluginCancelledItselfError
 from stowplan.framework.status import error as error_status
 from stowplan.klog import get_logger
 
@@ -46,29 +46,29 @@ class Engine(Protocol):
     def wake_at(self, at: float, /) -> None: ...
 
 
-class Asker(Protocol):
+class ExtenderClient(Protocol):
     """Sends questions to an extender."""
 
     async def ask(self, verb: str, question: Any, /) -> Any:
         """The answer, a plain value; raises if there is none."""
 
 
-class Askers(Protocol):
+class ExtenderClients(Protocol):
     """The askers of extenders, by name."""
 
-    def get(self, who: str, /) -> Asker | None: ...
+    def get(self, who: str, /) -> ExtenderClient | None: ...
 
 
 class _UnderWay:
     """An effect without an outcome yet."""
 
-    __slots__ = ("action", "broken_off_for", "task", "withdrawn")
+    __slots__ = ("action", "cancelled_for", "task", "withdrawn")
 
     def __init__(self, action: Request | RunPlugin | Ask | Pause, task: asyncio.Task[None]) -> None:
         self.action = action
         self.task = task
         #: Why the engine cancelled it; None if it did not.
-        self.broken_off_for: str | None = None
+        self.cancelled_for: str | None = None
         #: Whether its outcome is no longer needed.
         self.withdrawn = False
 
@@ -81,7 +81,7 @@ class Effects:
         *,
         broadcaster: EventBroadcaster,
         hostname: str,
-        askers: Askers,
+        askers: ExtenderClients,
     ) -> None:
         self._api = api
         self._engine = engine
@@ -98,7 +98,7 @@ class Effects:
         #: Nothing is sent any more.
         self.halted = False
         self._begin: dict[type[Any], Callable[[int, Any], None]] = {
-            Tell: self._tell,
+            EmitEvent: self._tell,
             Wake: self._wake,
             Cancel: self._cancel,
             Withdraw: self._withdraw,
@@ -130,7 +130,7 @@ class Effects:
 
     # -- effects without an answer ------------------------------------------------------------------------------------
 
-    def _tell(self, number: int, tell: Tell) -> None:
+    def _tell(self, number: int, tell: EmitEvent) -> None:
         instance = f"{tell.profile}-{self._hostname}"
         key = EventKey(tell.type_, tell.action, tell.reason, tell.profile, instance, tell.regarding, tell.related)
         self._broadcaster.record(key, tell.note)
@@ -141,8 +141,8 @@ class Effects:
     def _cancel(self, number: int, cancel: Cancel) -> None:
         """Cancel a plugin's call. A request cannot be cancelled."""
         running = self._under_way.get(cancel.number)
-        if running is not None and isinstance(running.action, RunPlugin) and running.broken_off_for is None:
-            running.broken_off_for = cancel.why
+        if running is not None and isinstance(running.action, RunPlugin) and running.cancelled_for is None:
+            running.cancelled_for = cancel.why
             running.task.cancel(cancel.why)
 
     def _withdraw(self, number: int, withdraw: Withdraw) -> None:
@@ -193,7 +193,7 @@ class Effects:
         except asyncio.CancelledError:
             if _is_cancelled():
                 raise
-            return Unknown(PluginGaveUpError())
+            return Unknown(PluginCancelledItselfError())
         except Exception as error:
             return Refused(error)
 
@@ -232,9 +232,9 @@ class Effects:
                 _log.error(failed, "a background task failed", trace=True)
         elif running is None or running.withdrawn or self.is_over:
             pass
-        elif running.broken_off_for is not None:
+        elif running.cancelled_for is not None:
             # Possibly before it started.
-            self._answer(number, Done(error_status(running.broken_off_for)))
+            self._answer(number, Done(error_status(running.cancelled_for)))
         else:
             self.given_up += 1
 
@@ -244,9 +244,9 @@ class Effects:
         except asyncio.CancelledError:
             if _is_cancelled():
                 raise
-            answer = error_status(PluginGaveUpError())
+            answer = error_status(PluginCancelledItselfError())
         running = self._under_way.get(number)
-        if _is_cancelled() and (running is None or running.broken_off_for is None):
+        if _is_cancelled() and (running is None or running.cancelled_for is None):
             # The plugin suppressed it.
             raise asyncio.CancelledError
         self._answer(number, Done(answer))
@@ -269,7 +269,7 @@ class Effects:
             if _is_cancelled():
                 raise
             # Something within it was cancelled, so its progress is unknown.
-            return Unknown(PluginGaveUpError())
+            return Unknown(PluginCancelledItselfError())
         except Exception as error:
             return Refused(error)
 

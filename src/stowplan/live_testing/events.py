@@ -11,7 +11,7 @@ from stowplan.framework.requests import Create, Patch
 
 if TYPE_CHECKING:
     from stowplan.client.events.event_series import RecordedEvent
-    from stowplan.engine.effects import Tell
+    from stowplan.engine.effects import EmitEvent
     from stowplan.framework.requests import Request
 
 
@@ -21,7 +21,7 @@ class Events:
         self._form = EventsV1()
         self._nanoseconds = 0
 
-    def told(self, tell: Tell, now: float) -> list[Request]:
+    def told(self, tell: EmitEvent, now: float) -> list[Request]:
         """The request that stores a recorded Event."""
         over = [self._again(event) for event in self._series.finish(now)]
         # Used in names, so it must be unique.

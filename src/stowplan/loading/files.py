@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 from stowplan.api.load import load_files
 from stowplan.api.types import Node, PriorityClass, StorageClass
 from stowplan.loading.admission import admit
+from stowplan.loading.generated_claims import with_ephemeral_claims
+from stowplan.loading.generated_devices import TEMPLATE, with_devices
+from stowplan.loading.generated_pods import WORKLOADS, generated_pods
 from stowplan.loading.manifest_checks import checked
-from stowplan.loading.unmade_claims import with_ephemeral_claims
-from stowplan.loading.unmade_devices import TEMPLATE, with_devices
-from stowplan.loading.unmade_pods import WORKLOADS, unmade
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -49,7 +49,9 @@ def objects_of_files(
     loaded = load_files(paths, stdin, others=WORKLOADS | {TEMPLATE}, recursive=recursive)
     manifests = (*loaded.raw, *loaded.others)
     checks = checked(list(zip(manifests, (*loaded.sources, *loaded.other_sources), strict=True)), loaded.unread)
-    made = unmade(manifests, loaded.objects, [obj for obj in (*beside, *loaded.objects) if isinstance(obj, Node)])
+    made = generated_pods(
+        manifests, loaded.objects, [obj for obj in (*beside, *loaded.objects) if isinstance(obj, Node)]
+    )
     objects, device_notes = with_devices(manifests, (*loaded.objects, *made.objects))
     objects, claim_notes = with_ephemeral_claims(objects)
     classes = [obj for obj in beside if isinstance(obj, PriorityClass | StorageClass)]

@@ -39,7 +39,7 @@ MAX_KINDS = 200
 UNSCHEDULABLE, PLACEABLE, GATED, UNJUDGED = "unschedulable", "placeable", "gated", "not judged"
 
 
-class Asked(Protocol):
+class JudgedCluster(Protocol):
     """The cluster: `sources.cluster_source.ClusterSource`."""
 
     @property
@@ -58,7 +58,7 @@ class Asked(Protocol):
 class Answers:
     """Answers about one cluster; the queue is computed on demand, and again after a change."""
 
-    asked: Asked
+    asked: JudgedCluster
 
     def __post_init__(self) -> None:
         self._queue: QueueRecord | None = None

@@ -13,7 +13,7 @@ import asyncio
 from typing import TYPE_CHECKING, Protocol
 
 from stowplan.api.api_errors import BadRequest
-from stowplan.page.answers import Answers, Asked
+from stowplan.page.answers import Answers, JudgedCluster
 from stowplan.page.asking import time_of, track_of
 from stowplan.page.trials import Trials
 
@@ -34,7 +34,7 @@ class MomentError(ValueError):
     """A moment cannot be rebuilt; the message is for users."""
 
 
-class AskedCluster(Asked, Protocol):
+class MomentCluster(JudgedCluster, Protocol):
     """`sources.cluster_source.ClusterSource`."""
 
     @property
@@ -44,7 +44,7 @@ class AskedCluster(Asked, Protocol):
 class Build(Protocol):
     """Rebuilds the moments of a course."""
 
-    def __call__(self, at: float | None, stopped: Callable[[], bool], /) -> AskedCluster:
+    def __call__(self, at: float | None, stopped: Callable[[], bool], /) -> MomentCluster:
         """The cluster at that time, None: at the end; raises MomentError.
 
         `stopped`: whether the result is no longer needed.
@@ -54,7 +54,7 @@ class Build(Protocol):
 class Moments:
     """Moments of courses by the names of their tracks. `end`: that of the first course, if already known."""
 
-    def __init__(self, built_by: Mapping[str, Build], end: AskedCluster | None = None) -> None:
+    def __init__(self, built_by: Mapping[str, Build], end: MomentCluster | None = None) -> None:
         self._built_by = built_by
         self._tracks = tuple(built_by)
         self._end = end
@@ -65,7 +65,7 @@ class Moments:
     def pages(self, prefix: str) -> dict[str, Page]:
         return {f"{prefix}{route}": self._page(prefix, f"{prefix}{route}") for route in _ROUTES}
 
-    def end(self) -> AskedCluster:
+    def end(self) -> MomentCluster:
         """The end of the first course; raises MomentError."""
         return self._built(self._tracks[0], None)
 
@@ -100,7 +100,7 @@ class Moments:
         about = self._built(*key)
         return Answers(about).pages(prefix) | Trials(lambda: about.cluster).pages(prefix)
 
-    def _built(self, track: str, at: float | None) -> AskedCluster:
+    def _built(self, track: str, at: float | None) -> MomentCluster:
         if self._end is not None and at is None and track == self._tracks[0]:
             return self._end
         return self._built_by[track](at, lambda: self._stopped)

@@ -41,23 +41,23 @@ _EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 _MOST_NODES, _MOST_REPLICAS = 10_000, 100_000
 
 
-class _Asked(msgspec.Struct, forbid_unknown_fields=True, rename="camel", kw_only=True):
+class _RequestPart(msgspec.Struct, forbid_unknown_fields=True, rename="camel", kw_only=True):
     pass
 
 
-class _AddNodes(_Asked, kw_only=True):
+class _AddNodes(_RequestPart, kw_only=True):
     count: int
     like: str
 
 
-class _Label(_Asked, kw_only=True):
+class _Label(_RequestPart, kw_only=True):
     node: str
     key: str
     #: None removes the label.
     value: str | None
 
 
-class _Taint(_Asked, kw_only=True):
+class _Taint(_RequestPart, kw_only=True):
     node: str
     key: str
     value: str = ""
@@ -65,14 +65,14 @@ class _Taint(_Asked, kw_only=True):
     remove: bool = False
 
 
-class _Scale(_Asked, kw_only=True):
+class _Scale(_RequestPart, kw_only=True):
     kind: str
     namespace: str
     name: str
     replicas: int
 
 
-class _Changes(_Asked, kw_only=True):
+class _Changes(_RequestPart, kw_only=True):
     add_nodes: tuple[_AddNodes, ...] = ()
     remove: tuple[str, ...] = ()
     drain: tuple[str, ...] = ()
@@ -86,7 +86,7 @@ class _Changes(_Asked, kw_only=True):
     manifests: str = ""
 
 
-class _Question(_Asked, kw_only=True):
+class _Question(_RequestPart, kw_only=True):
     change: _Changes
 
 

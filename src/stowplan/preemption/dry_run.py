@@ -45,7 +45,7 @@ def dry_run(framework: Framework, state: CycleState, pod: PodInfo, diagnosis: Di
     nominator = cluster.nominator
     # With nominated pods the result may depend on the pod itself: its own nomination and its labels matter.
     who = (pod.shape, pod.uid if nominator.node_of(pod.uid) else "") if nominator else None
-    version = (_stand(cluster), pod.priority, who)
+    version = (_cluster_version(cluster), pod.priority, who)
     known: Candidates | None = diagnosis.memos.memo(_OUTCOME, version)
     if known is None:
         known = _dry_run(framework, state, pod, diagnosis)
@@ -53,7 +53,7 @@ def dry_run(framework: Framework, state: CycleState, pod: PodInfo, diagnosis: Di
     return known
 
 
-def _stand(cluster: ClusterState) -> tuple[int, ...]:
+def _cluster_version(cluster: ClusterState) -> tuple[int, ...]:
     """What a dry run depends on besides its diagnosis, which covers the lookup objects that plugins depend on."""
     return (
         cluster.table.generation,

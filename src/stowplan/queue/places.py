@@ -111,7 +111,7 @@ class Places:
             # Parity: a pod that is gated again is counted as entering once more.
             self._metrics.came("unschedulable", cause)
 
-    def judge_anew(self, queued: QueuedPod, cause: str) -> None:
+    def requeue_with_changed_plugins(self, queued: QueuedPod, cause: str) -> None:
         """Re-evaluate a waiting pod with changed plugins: a ready pod stays ready unless it is gated."""
         ready = queued.place is Place.ACTIVE
         self.take_out(queued)

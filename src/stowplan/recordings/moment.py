@@ -10,7 +10,7 @@ from stowplan.recordings.files import file_at, is_continued, moment_text
 from stowplan.recordings.replaying import Replayed
 
 if TYPE_CHECKING:
-    from stowplan.engine.input_log.recording import BrokenOffCalls, Header
+    from stowplan.engine.input_log.recording import Header, InterruptedCalls
     from stowplan.framework.runtime.registry import Registry
 
 
@@ -29,10 +29,12 @@ class Moment:
     switched_off: frozenset[str]
 
 
-def moment_of(path: str, when: float | None, registry: Registry, *, broken_off: BrokenOffCalls | None = None) -> Moment:
+def moment_of(
+    path: str, when: float | None, registry: Registry, *, interrupted: InterruptedCalls | None = None
+) -> Moment:
     """Rebuild a moment of a recording, including rotated files; None: its end. Raises RecordingError."""
     file = file_at(path, when)
-    with Replayed(file, registry, broken_off=broken_off) as again:
+    with Replayed(file, registry, interrupted=interrupted) as again:
         at = again.header.now
         for step in again.steps(when):
             at = step.entry.now

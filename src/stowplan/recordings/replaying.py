@@ -11,7 +11,7 @@ from stowplan.api.changes import Change
 from stowplan.config import DEFAULT_FEATURES, load_config
 from stowplan.engine.dumped import objects_of
 from stowplan.engine.engine import Engine
-from stowplan.engine.input_log.recording import BrokenOffCalls, Replay, outcomes_of
+from stowplan.engine.input_log.recording import InterruptedCalls, Replay, outcomes_of
 from stowplan.engine.inputs import Changes, Served
 from stowplan.engine.settings import EngineSettings
 from stowplan.engine.written_objects import kind_named
@@ -78,12 +78,12 @@ def engine_of(header: Header, registry: Registry, configuration: Configuration |
 class Replayed:
     """A recording being replayed step by step."""
 
-    def __init__(self, path: str, registry: Registry, *, broken_off: BrokenOffCalls | None = None) -> None:
+    def __init__(self, path: str, registry: Registry, *, interrupted: InterruptedCalls | None = None) -> None:
         """Raises RecordingError."""
         self._opening: AbstractContextManager[Any] = opened(path)
         found = self._opening.__enter__()
         self.header: Header = found.header
-        self._replay = Replay(found.lines, registry, meter=ManualTime(), chance=Random(), broken_off=broken_off)
+        self._replay = Replay(found.lines, registry, meter=ManualTime(), chance=Random(), interrupted=interrupted)
         self.engine = self._replay.engine
         self.path = path
 

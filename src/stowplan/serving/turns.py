@@ -63,13 +63,19 @@ class Turns:
 
 
 class Turn:
-    """A turn, to be ended once. Idempotent."""
+    """A turn, ended by `end`, which is idempotent, or with the block that it is the context of."""
 
     __slots__ = ("_kind", "_turns")
 
     def __init__(self, turns: Turns, kind: str) -> None:
         self._turns: Turns | None = turns
         self._kind = kind
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, *_: object) -> None:
+        self.end()
 
     def end(self) -> None:
         turns, self._turns = self._turns, None

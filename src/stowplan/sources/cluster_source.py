@@ -24,8 +24,8 @@ from stowplan.explain.verdicts.verdict import Verdict
 from stowplan.framework.explanations.formatting import joined, listed
 from stowplan.framework.runtime.registry import installed_plugins
 from stowplan.framework.status import error
-from stowplan.guarding.broken_off_calls import BrokenOffCalls
 from stowplan.guarding.guarded_plugins import guarded_registry
+from stowplan.guarding.interrupted_calls import InterruptedCalls
 from stowplan.inspection.queue_state import WAITS_ON_PERMIT
 from stowplan.inspection.records import SchedulerRecord
 from stowplan.loading.admission import admit
@@ -86,9 +86,9 @@ class ClusterSource:
     def of_recording(cls, path: str, when: float | None, config: str | None, plugins: Sequence[str]) -> ClusterSource:
         """A moment of a recording, None: its end; `config` of None: the active configuration at that time."""
         try:
-            calls = BrokenOffCalls()
+            calls = InterruptedCalls()
             registry = guarded_registry(dict.fromkeys((*installed_plugins(), *named_plugins(plugins))), calls)
-            moment = moment_of(path, when, registry, broken_off=calls)
+            moment = moment_of(path, when, registry, interrupted=calls)
         except (RecordingError, DumpError) as error:
             text = str(error)
             raise InputError(text if path in text else f"{path}: {text}") from error
@@ -158,16 +158,16 @@ class ClusterSource:
 
         `name`: of the single requested pod; "" for many.
         """
-        from stowplan.sources.running_scheduler import known_beside, on_permit_beside
+        from stowplan.sources.running_scheduler import known_to_local_scheduler, on_permit_in_local_scheduler
 
         if not name:
             if len(self.cluster.state.pending):
-                nodes = await on_permit_beside(kubeconfig=kubeconfig, context=context)
+                nodes = await on_permit_in_local_scheduler(kubeconfig=kubeconfig, context=context)
                 self.known = {key: SchedulerRecord(place=WAITS_ON_PERMIT, node=node) for key, node in nodes.items()}
             return
         key = self._key(name)
         if key in self.cluster.state.pending:
-            known = await known_beside(key, kubeconfig=kubeconfig, context=context)
+            known = await known_to_local_scheduler(key, kubeconfig=kubeconfig, context=context)
             if known is not None:
                 self.known[key] = known
 

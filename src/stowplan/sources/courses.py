@@ -12,13 +12,13 @@ from stowplan.command_line.named_plugins import named_plugins
 from stowplan.config import DEFAULT_FEATURES, load_config
 from stowplan.engine.inputs import Changes
 from stowplan.framework.runtime.registry import installed_plugins
-from stowplan.guarding.broken_off_calls import BrokenOffCalls
 from stowplan.guarding.guarded_plugins import guarded_registry
+from stowplan.guarding.interrupted_calls import InterruptedCalls
 from stowplan.page.course import Run, course_of
 from stowplan.page.course_file import NAME, CourseFileError, read_course
-from stowplan.recordings.anew import DecidedAnew
 from stowplan.recordings.files import entries_of, files_of_run, header_of, rotated
 from stowplan.recordings.replaying import Replayed
+from stowplan.recordings.rerun import Rerun
 from stowplan.timing.waits import Waits
 
 if TYPE_CHECKING:
@@ -42,14 +42,14 @@ def _files(path: str) -> list[str]:
     return [*(older for _, older in rotated(path)), path]
 
 
-def _registry(plugins: Sequence[str], calls: BrokenOffCalls) -> Registry:
+def _registry(plugins: Sequence[str], calls: InterruptedCalls) -> Registry:
     return guarded_registry(dict.fromkeys((*installed_plugins(), *named_plugins(plugins))), calls)
 
 
 def _played(files: Sequence[str], plugins: Sequence[str], waits: _RecordedWaits) -> Iterator[Run]:
     for file in files:
-        calls = BrokenOffCalls()
-        with Replayed(file, _registry(plugins, calls), broken_off=calls) as again:
+        calls = InterruptedCalls()
+        with Replayed(file, _registry(plugins, calls), interrupted=calls) as again:
             yield Run(again.engine.state, _moments(again, waits))
 
 
@@ -88,34 +88,34 @@ class _RecordedWaits(Waits):
 # -----------------------------------------------------------------------------------------------
 
 
-def course_decided_anew(path: str, config: str, plugins: Sequence[str]) -> Course:
+def rerun_course(path: str, config: str, plugins: Sequence[str]) -> Course:
     """The same pods and nodes with another configuration. Raises RecordingError, ConfigError."""
     files = files_of_run(path)
-    anew, _ = _decided_anew(files, config, plugins)
-    return course_of([Run(anew.state, _moments_anew(anew, files))], anew.waits)
+    again, _ = _rerun(files, config, plugins)
+    return course_of([Run(again.state, _rerun_moments(again, files))], again.waits)
 
 
-def anew_until(
+def rerun_until(
     path: str, config: str, plugins: Sequence[str], at: float | None
 ) -> tuple[list[Any], Mapping[str, bool]]:
     """The cluster at that time of such a course, None: at its end; and the recorded feature gates."""
     files = files_of_run(path)
-    anew, gates = _decided_anew(files, config, plugins)
+    again, gates = _rerun(files, config, plugins)
     for entry in entries_of(files):
         if at is not None and entry.now > at:
             # At its end, all pods are tried once more.
-            objects = anew.state.everything()
-            anew.end()
+            objects = again.state.everything()
+            again.end()
             return objects, gates
-        anew.take(entry.now, entry.input)
-    anew.end()
-    return anew.state.everything(), gates
+        again.take(entry.now, entry.input)
+    again.end()
+    return again.state.everything(), gates
 
 
-def _decided_anew(files: Sequence[str], config: str, plugins: Sequence[str]) -> tuple[DecidedAnew, Mapping[str, bool]]:
+def _rerun(files: Sequence[str], config: str, plugins: Sequence[str]) -> tuple[Rerun, Mapping[str, bool]]:
     header = header_of(files[0])
-    registry = _registry(plugins, BrokenOffCalls())
-    return DecidedAnew(header, registry, _configuration(config, registry, header)), header.gates
+    registry = _registry(plugins, InterruptedCalls())
+    return Rerun(header, registry, _configuration(config, registry, header)), header.gates
 
 
 def _configuration(config: str, registry: Registry, header: Header) -> Configuration:
@@ -123,11 +123,11 @@ def _configuration(config: str, registry: Registry, header: Header) -> Configura
     return load_config(config, plugins=registry.declarations, features=features)
 
 
-def _moments_anew(anew: DecidedAnew, files: Sequence[str]) -> Iterator[float]:
+def _rerun_moments(again: Rerun, files: Sequence[str]) -> Iterator[float]:
     with ExitStack() as ending:
-        ending.callback(anew.end)
+        ending.callback(again.end)
         for entry in entries_of(files):
-            anew.take(entry.now, entry.input)
+            again.take(entry.now, entry.input)
             yield entry.now
 
 

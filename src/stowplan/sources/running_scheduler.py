@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from stowplan.explain.text.tables import Block
 
 #: Why a scheduler that may be there is not asked.
-_NOT_THERE = (InputError, ClientConfigError, CredentialsError)
+_UNAVAILABLE = (InputError, ClientConfigError, CredentialsError)
 
 #: A user is waiting.
 _LIMITS = Limits(connect=5.0, silence=60.0, tries=3, connection_tries=1, trying=15.0)
@@ -118,26 +118,26 @@ async def fetch_pending(endpoint: SchedulerEndpoint, *, page: str = "") -> dict[
 # -- schedulers that need not be named ------------------------------------------------------------------------------
 
 
-async def known_beside(pod: str, *, kubeconfig: str | None, context: str | None) -> SchedulerRecord | None:
+async def known_to_local_scheduler(pod: str, *, kubeconfig: str | None, context: str | None) -> SchedulerRecord | None:
     """A pod as known by the first scheduler that is found and knows it."""
-    for connection in _beside(kubeconfig, context):
-        with suppress(*_NOT_THERE):
+    for connection in _local_connections(kubeconfig, context):
+        with suppress(*_UNAVAILABLE):
             found = await _fetch(connection, f"/stowplan/explain/{pod}", "", VerdictRecord, extenders="false")
             return msgspec.convert(found, VerdictRecord).scheduler
     return None
 
 
-async def on_permit_beside(*, kubeconfig: str | None, context: str | None) -> dict[str, str]:
+async def on_permit_in_local_scheduler(*, kubeconfig: str | None, context: str | None) -> dict[str, str]:
     """Pods that wait on Permit -> their nodes, from all schedulers that are found."""
     nodes: dict[str, str] = {}
-    for connection in _beside(kubeconfig, context):
-        with suppress(*_NOT_THERE):
+    for connection in _local_connections(kubeconfig, context):
+        with suppress(*_UNAVAILABLE):
             found = await _fetch(connection, "/stowplan/pending", "", QueueRecord, limit=_MOST)
             nodes |= {one.pod: one.node for one in msgspec.convert(found, QueueRecord).on_permit}
     return nodes
 
 
-def _beside(kubeconfig: str | None, context: str | None) -> list[Connection]:
+def _local_connections(kubeconfig: str | None, context: str | None) -> list[Connection]:
     """Where schedulers of the kubeconfig's cluster may be: on this machine's sockets, or, as with `stowplan up`, at the
     API server's address.
 
@@ -150,15 +150,15 @@ def _beside(kubeconfig: str | None, context: str | None) -> list[Connection]:
     return [*(_at_socket(path, user.namespace) for path in sockets_of(user, os.environ)), user]
 
 
-async def _found(endpoint: SchedulerEndpoint) -> list[Connection]:
+async def _answering(endpoint: SchedulerEndpoint) -> list[Connection]:
     """The schedulers of the kubeconfig's cluster that answer; raises InputError if there are none."""
     try:
         user = connect_from_flags(kubeconfig=endpoint.kubeconfig, context=endpoint.context)
     except (ClientConfigError, CredentialsError) as error:
         raise InputError(str(error)) from error
     found = []
-    for connection in _beside(endpoint.kubeconfig, endpoint.context):
-        with suppress(*_NOT_THERE):
+    for connection in _local_connections(endpoint.kubeconfig, endpoint.context):
+        with suppress(*_UNAVAILABLE):
             await _fetch(connection, "/stowplan/pending", "", QueueRecord, limit="0")
             found.append(connection)
     if not found:
@@ -171,7 +171,7 @@ async def _found(endpoint: SchedulerEndpoint) -> list[Connection]:
 
 async def _title(connection: Connection) -> str:
     """A scheduler as one of several, for messages."""
-    with suppress(*_NOT_THERE, msgspec.MsgspecError):
+    with suppress(*_UNAVAILABLE, msgspec.MsgspecError):
         source = msgspec.json.decode(await _get(connection, "/stowplan/source", {}), type=dict[str, Any])
         return f"--from-scheduler {connection.shown} (schedules for {source.get('schedulerName')})"
     return f"--from-scheduler {connection.shown}"
@@ -204,7 +204,7 @@ def page_of(document: Mapping[str, Any], endpoint: SchedulerEndpoint) -> list[Bl
 async def _connections(endpoint: SchedulerEndpoint) -> list[Connection]:
     """The schedulers to ask: the one that is named, or all that are found; raises InputError."""
     if endpoint.url == AUTO:
-        return await _found(endpoint)
+        return await _answering(endpoint)
     if endpoint.url.startswith(_SOCKET):
         return [_named_socket(endpoint)]
     return [_named_server(endpoint)]

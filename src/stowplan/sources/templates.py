@@ -11,8 +11,8 @@ from stowplan.api.load import load_manifests
 from stowplan.api.meta import OwnerReference
 from stowplan.api.types import Volume
 from stowplan.command_line.errors import InputError
-from stowplan.loading.unmade_devices import claim_templates
-from stowplan.loading.unmade_pods import owner_of
+from stowplan.loading.generated_devices import claim_templates
+from stowplan.loading.generated_pods import owner_of
 from stowplan.loading.workloads import belongs_to, pod_of
 
 if TYPE_CHECKING:

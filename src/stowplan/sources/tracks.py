@@ -19,7 +19,7 @@ from stowplan.command_line.errors import InputError
 from stowplan.command_line.named_plugins import named_plugins
 from stowplan.config import ConfigError
 from stowplan.engine.input_log.recording import RecordingError
-from stowplan.framework.runtime.line_up import PluginInitError
+from stowplan.framework.runtime.profile_plugins import PluginInitError
 from stowplan.framework.runtime.registry import PluginLoadError
 from stowplan.offline import Cluster, ClusterError
 from stowplan.page.moments import MomentError
@@ -28,7 +28,7 @@ from stowplan.scenarios.definition.load import load_scenario
 from stowplan.scenarios.errors import ScenarioError
 from stowplan.scenarios.simulation import simulated_until
 from stowplan.sources.cluster_source import ClusterSource, known_gates
-from stowplan.sources.courses import anew_until, course_decided_anew, recorded_course, simulated_course
+from stowplan.sources.courses import recorded_course, rerun_course, rerun_until, simulated_course
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -72,14 +72,14 @@ def recorded_track(path: str, plugins: Sequence[str]) -> Track:
     return Track(partial(recorded_course, path, plugins), moment)
 
 
-def anew_track(path: str, config: str, plugins: Sequence[str]) -> Track:
+def rerun_track(path: str, config: str, plugins: Sequence[str]) -> Track:
     def moment(at: float | None, stopped: Callable[[], bool]) -> ClusterSource:
         with _told(path):
-            objects, gates = anew_until(path, config, plugins, at)
+            objects, gates = rerun_until(path, config, plugins, at)
             cluster = Cluster(objects, config, plugins=named_plugins(plugins), feature_gates=known_gates(gates))
         return ClusterSource(cluster, {}, where=f"{path} at that time", whole=True)
 
-    return Track(partial(course_decided_anew, path, config, plugins), moment)
+    return Track(partial(rerun_course, path, config, plugins), moment)
 
 
 def simulated_track(folder: str) -> Track:

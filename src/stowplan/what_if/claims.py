@@ -16,7 +16,7 @@ from stowplan.api.device_claims import ResourceClaimStatus
 from stowplan.api.meta import controller_of
 from stowplan.api.pod import PodResourceClaimStatus
 from stowplan.api.types import PersistentVolumeClaim, ResourceClaim
-from stowplan.loading.unmade_devices import claim_for
+from stowplan.loading.generated_devices import claim_for
 from stowplan.what_if.volume_claims import with_own_volume_claims
 
 if TYPE_CHECKING:

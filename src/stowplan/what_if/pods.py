@@ -21,7 +21,7 @@ class Fate(Enum):
     """What happens to a pod that leaves its node."""
 
     #: Its controller creates another one, which can go to any node.
-    COMES_BACK = "comes back"
+    RECREATED = "comes back"
     #: A DaemonSet pod or a static pod.
     BELONGS_TO_NODE = "belongs to the node"
     #: It has no controller.
@@ -36,14 +36,14 @@ def fate_of(pod: Pod) -> Fate:
         return Fate.BELONGS_TO_NODE
     if pod.metadata.deletion_timestamp is not None:
         return Fate.LEAVING
-    return Fate.LOST if controller is None else Fate.COMES_BACK
+    return Fate.LOST if controller is None else Fate.RECREATED
 
 
-def made_anew(pod: Pod) -> Pod:
+def recreated(pod: Pod) -> Pod:
     """The pod as its controller would recreate it: without a node or status."""
     metadata = replace(
         pod.metadata,
-        uid=f"{pod.metadata.uid or pod.metadata.name}, made anew",
+        uid=f"{pod.metadata.uid or pod.metadata.name}, recreated",
         resource_version="",
         deletion_timestamp=None,
         deletion_grace_period_seconds=None,
@@ -58,7 +58,7 @@ def named(pod: Pod, name: str) -> Pod:
 
 def copy_of(pod: Pod, name: str) -> Pod:
     """An equal pod under another name, which only needs a node, and does not preempt."""
-    fresh = named(made_anew(pod), name)
+    fresh = named(recreated(pod), name)
     return replace(fresh, spec=replace(fresh.spec, scheduling_gates=(), preemption_policy="Never"))
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from stowplan.preemption.victims import lower_priority_pods
 from stowplan.what_if.claims import let_go, uses_claims, with_own_claims
-from stowplan.what_if.pods import Fate, fate_of, made_anew
+from stowplan.what_if.pods import Fate, fate_of, recreated
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -43,7 +43,7 @@ class Settling:
             for key in keys:
                 pod = self._cluster.pod(key)
                 if self._cluster.engine.framework_for(pod) is None:
-                    self.stranded[key] = nobody_schedules(pod.pod)
+                    self.stranded[key] = no_scheduler_for(pod.pod)
                 else:
                     ours.append(pod)
             if not ours:
@@ -57,7 +57,7 @@ class Settling:
         """Like `settle` for pods of removed nodes, without changing anything; False if that is not possible."""
         if any(map(uses_claims, pods)):
             return False
-        fresh = sorted(map(made_anew, pods), key=lambda pod: -(pod.spec.priority or 0))
+        fresh = sorted(map(recreated, pods), key=lambda pod: -(pod.spec.priority or 0))
         decisions = self._cluster.foreseen(fresh)
         self._note(decisions or ())
         return decisions is not None
@@ -70,7 +70,7 @@ class Settling:
             if not self._evicted(before):
                 break
         for key in self._cluster.pending():
-            self.stranded.setdefault(key, nobody_schedules(self._cluster.pod(key).pod))
+            self.stranded.setdefault(key, no_scheduler_for(self._cluster.pod(key).pod))
 
     def _note(self, decisions: Iterable[Decision]) -> None:
         for decision in decisions:
@@ -96,7 +96,7 @@ class Settling:
         gone = [pod for uid, pod in before.items() if self._cluster.state.placed(uid) is None]
         for pod in gone:
             self.displaced[f"{pod.metadata.namespace}/{pod.metadata.name}"] = None
-        back = [pod for pod in gone if fate_of(pod) is Fate.COMES_BACK]
+        back = [pod for pod in gone if fate_of(pod) is Fate.RECREATED]
         let_go(self._cluster, (pod for pod in gone if pod not in back))
         return put_back(self._cluster, back)
 
@@ -105,12 +105,12 @@ def put_back(cluster: Cluster, pods: Iterable[Pod]) -> list[str]:
     """Recreate pods as pending and return their keys."""
     keys = []
     for pod in pods:
-        fresh = with_own_claims(cluster, made_anew(pod), pod)
+        fresh = with_own_claims(cluster, recreated(pod), pod)
         let_go(cluster, [pod])
         cluster.add(fresh)
         keys.append(f"{fresh.metadata.namespace or 'default'}/{fresh.metadata.name}")
     return keys
 
 
-def nobody_schedules(pod: Pod) -> str:
+def no_scheduler_for(pod: Pod) -> str:
     return f'no profile schedules for "{pod.spec.scheduler_name}"'

@@ -14,7 +14,7 @@ from stowplan.api.meta import ObjectMeta, controller_of
 from stowplan.api.types import PersistentVolumeClaim, StorageClass
 from stowplan.in_tree.common.annotations import STORAGE_CLASS
 from stowplan.loading.admission import default_storage_class, with_storage_class
-from stowplan.loading.unmade_claims import ephemeral_claims
+from stowplan.loading.generated_claims import ephemeral_claims
 
 if TYPE_CHECKING:
     from stowplan.api.types import Pod

@@ -72,7 +72,7 @@ class Journal:
         self._ends()
         try:
             if self._behind:
-                self._start_anew()
+                self._switch_to_new_file()
             os.fsync(self._file)
         except OSError as error:
             why = error.strerror or error
@@ -92,8 +92,8 @@ class Journal:
         else:
             line = _line(stored.resource, stored.data)
         try:
-            if self._behind or self._size > 2 * self._size_anew + self._slack:
-                self._start_anew()
+            if self._behind or self._size > 2 * self._size_when_rewritten + self._slack:
+                self._switch_to_new_file()
             else:
                 self._write(line)
         except OSError as error:
@@ -110,7 +110,7 @@ class Journal:
             raise OSError("no space for a whole line")
         self._size += len(line)
 
-    def _start_anew(self) -> None:
+    def _switch_to_new_file(self) -> None:
         old, self._file = self._file, self._rewrite()
         os.close(old)
         if self._behind:
@@ -129,7 +129,7 @@ class Journal:
                     file.writelines(_line(storage, stored.data) for stored in self._store.list(storage))
                 file.flush()
                 os.fsync(descriptor)
-            self._size = self._size_anew = os.fstat(descriptor).st_size
+            self._size = self._size_when_rewritten = os.fstat(descriptor).st_size
             temporary.replace(self._path)
             _sync_folder(self._path.parent)
         except OSError:

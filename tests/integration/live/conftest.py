@@ -1,4 +1,4 @@
-"""Each test has a namespace of its own on a server that all share; nodes are taken away again by whoever made them."""
+"""All tests share one server; each has its own namespace, and deletes the nodes that it created."""
 
 import re
 from itertools import count
@@ -17,14 +17,14 @@ async def namespace(api_server, request):
     objects = Objects(api_server.kubeconfig, name)
     try:
         await objects.call("POST", PATHS["namespaces"], manifests.namespace(name))
-        await _clear(objects)
+        await _delete_leftovers(objects)
     finally:
         await objects.close()
     return name
 
 
-async def _clear(objects):
-    """Take away what tests without a scheduler have left: it would be scheduled, too."""
+async def _delete_leftovers(objects):
+    """Delete the pods that tests without a scheduler left behind: the next scheduler would schedule them."""
     for left in (await objects.call("GET", "/api/v1/pods"))["items"] or []:
         path = objects.path("pods", left["metadata"]["name"], namespace=left["metadata"]["namespace"])
         await objects.call("DELETE", path, {"gracePeriodSeconds": 0}, ok=(200, 202, 404))

@@ -1,4 +1,4 @@
-"""When a pod that failed is tried again: to the second, under a clock that stands still until told otherwise."""
+"""When a failed pod is retried, to the second, under a manual clock."""
 
 from math import ceil
 
@@ -23,31 +23,31 @@ NO = (unschedulable("no"), 0.0)
 
 
 def permitting(**fields):
-    """Plugin A at Permit, which hears of new nodes, and a configuration with it."""
+    """Plugin A at Permit, which registers for new nodes, and a configuration with it."""
     a = answering("A", wakes=[on(NODE, Action.Add)])
     return a, {"config": configuration(profile(permit=[a]), **fields), "plugins": [a], "before": NODES}
 
 
 def since(c, name, moment):
-    """Moments of the pod's attempts, in seconds since that moment of the scheduler's clock."""
+    """Times of the pod's attempts, in seconds since `moment` on the scheduler's clock."""
     begun = c.scheduler.clock() - c.time.now
     return [round(begun + t - moment, 3) for t in attempts(c, name)]
 
 
-# -- errors: nothing but time helps ------------------------------------------------------------------------------------
+# -- errors: only time ends their backoff ------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
     ("fields", "waits"),
     [
-        # Until the whole second that the backoff ends in is over.
+        # The backoff lasts until the end of the whole second in which it expires.
         pytest.param({}, [1, 2, 4, 8, 10, 10], id="default"),
         pytest.param({"podInitialBackoffSeconds": 3, "podMaxBackoffSeconds": 7}, [3, 6, 7, 7], id="configured"),
         pytest.param({"podInitialBackoffSeconds": 4, "podMaxBackoffSeconds": 4}, [4, 4, 4], id="constant"),
         pytest.param({"podMaxBackoffSeconds": 3}, [1, 2, 3, 3], id="low ceiling"),
     ],
 )
-async def test_errors(api_server, namespace, fields, waits):
+async def test_backoff_after_errors(api_server, namespace, fields, waits):
     a, made = permitting(**fields)
     a.answers["permit"] = OOPS
     async with scheduled(api_server, namespace, **made) as c:
@@ -56,7 +56,7 @@ async def test_errors(api_server, namespace, fields, waits):
         await c.pods(pod())
         expected, whole = [0.25], 0
         for wait in waits:
-            # In the second of its expiry it still backs off.
+            # The pod still backs off during the second in which its backoff expires.
             whole += wait + 1
             expected.append(float(whole))
         await c.advance(whole - 0.5)
@@ -64,12 +64,12 @@ async def test_errors(api_server, namespace, fields, waits):
         assert c.place("web") == "ERROR_BACKOFF"
         await c.advance(0.25)
         assert since(c, "web", second) == expected
-        # As much as a pod that always fails lets itself be seen.
+        # An error does not park the pod as unschedulable.
         assert moves(c, "web")[-2:] == [("active", "BackoffComplete"), ("error backoff", "ScheduleAttemptFailure")]
 
 
-async def test_the_part_of_a_second_does_not_count(api_server, namespace):
-    """Pods that failed in one second come back in one, the more important ones first."""
+async def test_backoff_expiry_is_rounded_to_whole_seconds(api_server, namespace):
+    """Pods that failed within the same second return together, ordered by priority."""
     a, made = permitting()
     a.answers["permit"] = OOPS
     async with scheduled(api_server, namespace, **made) as c:
@@ -85,19 +85,19 @@ async def test_the_part_of_a_second_does_not_count(api_server, namespace):
         assert since(c, "late", second) == [0.875, 2.0]
 
 
-async def test_errors_without_popping_early(api_server, namespace):
-    """Then expiries are not rounded, and looked for once a second from the start."""
+async def test_backoff_after_errors_without_popping_from_the_backoff_queue(api_server, namespace):
+    """Without SchedulerPopFromBackoffQ expiries are not rounded, and are checked once per second since the start."""
     a, made = permitting()
     a.answers["permit"] = OOPS
     async with scheduled(api_server, namespace, features=PATIENT, **made) as c:
         await c.advance(0.3)
         await c.pods(pod())
-        # 0.3 + 1 is over at 2; 2 + 2 is over after 4; 5 + 4 is over after 9.
+        # 0.3 + 1 has passed at 2; 2 + 2 has passed after 4; 5 + 4 has passed after 9.
         await c.advance(30.0)
         assert attempts(c, "web") == [0.3, 2.0, 5.0, 10.0, 19.0, 30.0]
 
 
-async def test_a_rejection_ends_a_row_of_errors(api_server, namespace):
+async def test_a_rejection_resets_the_count_of_consecutive_errors(api_server, namespace):
     a, made = permitting()
     a.answers["permit"] = OOPS
     async with scheduled(api_server, namespace, **made) as c:
@@ -110,16 +110,16 @@ async def test_a_rejection_ends_a_row_of_errors(api_server, namespace):
         assert c.place("web") == "UNSCHEDULABLE"
         a.answers["permit"] = OOPS
         await c.nodes(node("n2"))
-        # The third error is the first in a row again.
+        # The third error counts as the first in a row.
         await c.advance(2.0)
         assert since(c, "web", second) == [0.5, 2.0, 5.0, 9.0, 11.0]
 
 
-# -- rejections: an event and time -------------------------------------------------------------------------------------
+# -- rejections: an event and time end their backoff -------------------------------------------------------------------
 
 
-async def test_rejections(api_server, namespace):
-    """Without popping early: each time the event that wakes it comes at once, and it waits for the rest."""
+async def test_backoff_after_rejections(api_server, namespace):
+    """Each time a new node moves the pod to the backoff queue at once, where it waits for the rest of its backoff."""
     a, made = permitting()
     a.answers["permit"] = NO
     async with scheduled(api_server, namespace, features=PATIENT, **made) as c:
@@ -131,7 +131,7 @@ async def test_rejections(api_server, namespace):
             await c.nodes(node(f"more-{number}"))
             assert c.place("web") == "BACKOFF"
             assert moves(c, "web")[-1] == ("backoff", "NodeAdd")
-            # Who looks when its backoff is just over finds it over a moment later.
+            # A backoff that ends exactly at a check is noticed only by the next check.
             due = attempts(c, "web")[-1] + wait
             await c.advance(due - c.time.now)
             assert len(attempts(c, "web")) == tried
@@ -139,7 +139,7 @@ async def test_rejections(api_server, namespace):
             assert attempts(c, "web")[-1] == (ceil(due) if due % 1 else due + 1)
 
 
-async def test_backoff_goes_by_while_nobody_wakes_the_pod(api_server, namespace):
+async def test_backoff_elapses_while_the_pod_is_unschedulable(api_server, namespace):
     a, made = permitting()
     a.answers["permit"] = NO
     async with scheduled(api_server, namespace, features=PATIENT, **made) as c:
@@ -156,8 +156,8 @@ async def test_backoff_goes_by_while_nobody_wakes_the_pod(api_server, namespace)
 @pytest.mark.parametrize(
     ("after", "place"), [pytest.param(1.5, "backoff", id="in"), pytest.param(2.0, "active", id="after")]
 )
-async def test_the_second_in_which_a_backoff_ends_belongs_to_it(api_server, namespace, after, place):
-    """A pod that failed at .25 and may come back a second later."""
+async def test_an_event_in_the_second_of_expiry_still_finds_the_pod_backing_off(api_server, namespace, after, place):
+    """The pod failed at .25 of a second, with a backoff of one second."""
     a, made = permitting()
     a.answers["permit"] = NO
     async with scheduled(api_server, namespace, **made) as c:
@@ -181,7 +181,7 @@ async def test_a_backoff_that_ends_just_after_the_pod_was_woken(api_server, name
         assert attempts(c, "web") == [0.97, 2.0]
 
 
-async def test_who_backs_off_is_tried_when_nobody_else_is_ready(api_server, namespace):
+async def test_pods_in_backoff_are_popped_if_the_active_queue_is_empty(api_server, namespace):
     a, made = permitting()
     a.answers["permit"] = NO
     async with scheduled(api_server, namespace, features=EAGER, **made) as c:
@@ -190,10 +190,10 @@ async def test_who_backs_off_is_tried_when_nobody_else_is_ready(api_server, name
             await c.nodes(node(f"more-{number}"))
         assert attempts(c, "web") == [0.0] * 4
         woken = [("backoff", "NodeAdd"), ("unschedulable", "ScheduleAttemptFailure")]
-        assert moves(c, "web")[2:] == woken * 3, "taken from where it backs off"
+        assert moves(c, "web")[2:] == woken * 3, "popped from the backoff queue"
         assert c.scheduler.queue.incoming["active", "PopFromBackoffQ"] == 3
         assert c.queued("web").unschedulable_count == 4
-        # Errors are another matter.
+        # Pods that failed with an error are not popped early.
         a.answers["permit"] = OOPS
         await c.nodes(node("n5"))
         assert c.place("web") == "ERROR_BACKOFF"
@@ -201,14 +201,14 @@ async def test_who_backs_off_is_tried_when_nobody_else_is_ready(api_server, name
         assert (c.place("web"), len(attempts(c, "web"))) == ("ERROR_BACKOFF", 5)
 
 
-async def test_who_is_ready_goes_before_who_backs_off(api_server, namespace):
+async def test_active_pods_are_popped_before_pods_in_backoff(api_server, namespace):
     a, made = permitting()
     a.answers["permit"] = NO
     order = []
     async with scheduled(api_server, namespace, features=EAGER, **made) as c:
         await c.pods(pod("late", priorityClassName="system-node-critical"), pod("slow"))
         await c.advance(5.0)
-        # Only one of them has just failed again.
+        # Only one of the two has just failed again.
         c.scheduler.queue.activate([c.queued("late").pod])
         await c.settle()
         a.answers["permit"] = lambda state, pod, node_name: order.append(pod.pod.metadata.name) or NO
@@ -218,8 +218,8 @@ async def test_who_is_ready_goes_before_who_backs_off(api_server, namespace):
         assert moves(c, "late")[-2] == ("backoff", "NodeAdd")
 
 
-async def test_who_waits_for_something_outside_does_not_back_off(api_server, namespace):
-    """A plugin that answered Pending says when: at once."""
+async def test_pending_pods_skip_the_backoff(api_server, namespace):
+    """A pod that a plugin refused with Pending returns immediately."""
 
     def pending(state, pod, nodes):
         return Rejections.where(np.ones(len(nodes), bool), Reason("Later", "later"), Code.Pending)
@@ -234,28 +234,28 @@ async def test_who_waits_for_something_outside_does_not_back_off(api_server, nam
         await c.nodes(node("n2"))
         assert attempts(c, "web") == [0.0, 0.0]
         assert moves(c, "web")[-2:] == [("active", "NodeAdd"), ("unschedulable", "ScheduleAttemptFailure")]
-        # What another plugin waits for is not what this pod waits for.
+        # Events that another plugin waits for do not wake this pod.
         await c.objects.patch("nodes", "n1", {"metadata": {"labels": {"x": "y"}}})
         await c.settle()
         assert len(attempts(c, "web")) == 2
 
 
-# -- five minutes ------------------------------------------------------------------------------------------------------
+# -- maximum time in the unschedulable pool ----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
-    ("settings", "looked"),
+    ("settings", "flushed_at"),
     [
-        # The look at 300 seconds comes too early for a pod that has slept for 299.75.
+        # At the check at 300 seconds the pod has been unschedulable for only 299.75.
         pytest.param(SchedulerSettings(), [330, 660], id="default"),
         pytest.param(SchedulerSettings(max_in_unschedulable=45.0), [60, 120], id="configured"),
     ],
 )
-async def test_who_has_slept_too_long(api_server, namespace, settings, looked):
+async def test_unschedulable_pods_are_flushed_after_the_timeout(api_server, namespace, settings, flushed_at):
     async with scheduled(api_server, namespace, before=NODES, settings=settings) as c:
         await c.advance(0.25)
         await c.pods(asking(pod(), cpu="64"))
-        for number, look in enumerate(looked, 1):
+        for number, look in enumerate(flushed_at, 1):
             await c.advance(look - 0.25 - c.time.now)
             assert (len(attempts(c, "web")), c.queued("web").was_flushed) == (number, False)
             await c.advance(0.5)
@@ -266,8 +266,8 @@ async def test_who_has_slept_too_long(api_server, namespace, settings, looked):
             ]
 
 
-async def test_who_has_slept_too_long_may_find_a_node(api_server, namespace):
-    """A plugin that said too little of what it waits for does not keep a pod asleep for ever."""
+async def test_a_flushed_pod_is_scheduled_if_it_fits_now(api_server, namespace):
+    """The flush retries a pod also if its plugin registered for too few events."""
     a = answering("A", permit=NO)
     made = {"config": configuration(profile(permit=[a])), "plugins": [a], "before": NODES}
     async with scheduled(api_server, namespace, **made) as c:
@@ -281,11 +281,11 @@ async def test_who_has_slept_too_long_may_find_a_node(api_server, namespace):
         assert moves(c, "web")[-1] == ("active", "UnschedulableTimeout")
 
 
-# -- woken by name -----------------------------------------------------------------------------------------------------
+# -- activated by plugins ----------------------------------------------------------------------------------------------
 
 
-async def test_activated_by_a_pod_that_is_scheduled(api_server, namespace):
-    """Whoever sleeps, whoever backs off, but neither gated pods nor those that nobody knows."""
+async def test_pods_activated_by_a_scheduled_pod(api_server, namespace):
+    """Activates unschedulable pods and pods in backoff, but neither gated nor unknown pods."""
 
     def failing(state, pod, node_name):
         if pod.pod.metadata.name == "asleep":
@@ -317,8 +317,8 @@ async def test_activated_by_a_pod_that_is_scheduled(api_server, namespace):
         assert c.queued("gone") is None
 
 
-async def test_activated_while_in_flight(api_server, namespace):
-    """The pod comes back, and is tried again although nothing happened that its plugin waits for."""
+async def test_a_pod_activated_while_in_flight(api_server, namespace):
+    """An activated pod that fails is retried although no event has occurred that its plugin waits for."""
     a = answering("A", permit=(Status(Code.Wait), 60.0))
     made = {"config": configuration(profile(permit=[a])), "plugins": [a], "before": NODES, "features": PATIENT}
     async with scheduled(api_server, namespace, **made) as c:

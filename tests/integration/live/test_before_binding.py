@@ -1,4 +1,4 @@
-"""PreBind: plugins side by side, where the pod goes is said beforehand, preemption may stop it; pods to activate."""
+"""PreBind: parallel plugins, nominations written beforehand, preemption during PreBind, and pods to activate."""
 
 import asyncio
 
@@ -11,7 +11,7 @@ from support.api.manifests import node, pod
 from support.api.tampered_api import Held, Tampered
 from support.live.http_scheduler import scheduled
 from support.plugins.answering_plugins import answering, configuration, profile
-from support.scheduling.left_behind import check, failed, nothing_under_way
+from support.scheduling.failed_attempts import check, failed, nothing_in_flight
 
 WAIT = Status(Code.Wait)
 PARALLEL = PreBindPreFlightResult(allow_parallel=True)
@@ -24,7 +24,7 @@ def preparing(api_server, namespace, *plugins, points=("preBind",), **options):
 
 
 class Gate:
-    """PreBind that goes on when the test says so, and notes how it ends."""
+    """A PreBind that waits until the test lets it proceed, and records its outcome."""
 
     def __init__(self, answer=None):
         self.began = asyncio.Event()
@@ -43,7 +43,7 @@ class Gate:
         return self._answer
 
 
-# -- where it goes ----------------------------------------------------------------------------------------------------
+# -- the nomination ----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -54,25 +54,25 @@ class Gate:
         pytest.param(SKIP, False, id="skips"),
     ],
 )
-async def test_the_api_is_told_where_a_pod_goes_that_takes_a_while(api_server, namespace, flight, told):
+async def test_the_nomination_is_written_before_pre_bind_unless_all_plugins_skip(api_server, namespace, flight, told):
     a = answering("A", pre_bind_pre_flight=flight)
     async with preparing(api_server, namespace, a) as c:
         await c.pods(pod("web"))
         assert await c.node_of("web") == "n1"
         assert c.api.status_patches("web") == [{"status": {"nominatedNodeName": "n1"}}] * told
         assert a.log == ["A.pre_bind_pre_flight"] + ["A.pre_bind"] * told
-        # The API server takes it back.
+        # The API server clears it when the pod is bound.
         assert not (await c.pod("web"))["status"].get("nominatedNodeName")
 
 
-async def test_while_it_takes_a_while_the_nomination_can_be_read(api_server, namespace):
+async def test_the_nomination_is_readable_during_pre_bind(api_server, namespace):
     gate = Gate()
     async with preparing(api_server, namespace, answering("A", pre_bind=gate)) as c:
         await c.objects.create("pods", pod("web"))
         await c.until(gate.began.is_set)
         assert (await c.pod("web"))["status"]["nominatedNodeName"] == "n1"
         uid = c.objects.made("pods", "web")["metadata"]["uid"]
-        # No longer in flight: its failures are errors from now on.
+        # The pod is no longer in flight, so its failures count as errors.
         assert not c.scheduler.queue.is_in_flight(uid)
         assert c.scheduler.state.is_assumed(uid)
         gate.go.set()
@@ -80,8 +80,8 @@ async def test_while_it_takes_a_while_the_nomination_can_be_read(api_server, nam
         assert await c.node_of("web") == "n1"
 
 
-async def test_nobody_is_told_where_the_gate_is_off(api_server, namespace):
-    """Then nobody asks the plugins beforehand either: all run, one by one."""
+async def test_no_nomination_is_written_without_the_feature_gate(api_server, namespace):
+    """Without the gate the pre-flight is not called either: all plugins run, one after the other."""
     log = []
     gate = Gate()
     plugins = (
@@ -101,10 +101,10 @@ async def test_nobody_is_told_where_the_gate_is_off(api_server, namespace):
         assert c.api.status_patches("web") == []
 
 
-# -- groups -----------------------------------------------------------------------------------------------------------
+# -- parallel groups ---------------------------------------------------------------------------------------------------
 
 
-async def test_neighbours_that_allow_it_run_side_by_side(api_server, namespace):
+async def test_adjacent_plugins_that_allow_it_run_in_parallel(api_server, namespace):
     log, gates = [], {name: Gate() for name in "ABCD"}
     flights = {"A": PARALLEL, "B": PARALLEL, "C": PreBindPreFlightResult(), "D": PARALLEL}
     plugins = [answering(n, log=log, pre_bind_pre_flight=flights[n], pre_bind=gates[n]) for n in "ABCD"]
@@ -124,7 +124,7 @@ async def test_neighbours_that_allow_it_run_side_by_side(api_server, namespace):
         assert await c.node_of("web") == "n1"
 
 
-async def test_the_first_failure_stops_its_group(api_server, namespace):
+async def test_the_first_failure_cancels_its_parallel_group(api_server, namespace):
     first, second = Gate(error("bad")), Gate()
     plugins = (
         answering("A", pre_bind_pre_flight=PARALLEL, pre_bind=first),
@@ -140,7 +140,7 @@ async def test_the_first_failure_stops_its_group(api_server, namespace):
         assert plugins[2].log == ["C.pre_bind_pre_flight"]
         expected = failed('running PreBind plugin "A": bad', announced=True)
         await check(c, "web", c.objects.made("pods", "web"), expected)
-        assert nothing_under_way(c)
+        assert nothing_in_flight(c)
 
 
 # -- preemption -------------------------------------------------------------------------------------------------------
@@ -158,21 +158,21 @@ def filling(made):
     return made
 
 
-async def preempted(c, name):
-    """What a pod that had to give way on its way to its node is told."""
+async def check_preempted_before_binding(c, name):
+    """The pod is refused as preempted, and is not deleted."""
     (event,) = await c.events(name, reason="Preempted")
     boss = await c.pod("boss")
     note = f"Preempted by pod {boss['metadata']['uid']} on node n1 (in kube-scheduler memory)."
     assert (event["note"], event["action"], event["type"]) == (note, "Preempting", "Normal")
     assert event["related"]["name"] == "boss"
-    # It lives on.
+    # It is not deleted.
     assert (await c.pod(name))["metadata"].get("deletionTimestamp") is None
     queued = c.queued(name)
     assert (queued.unschedulable_plugins, queued.pending_plugins) == (set(), set())
     assert (queued.unschedulable_count, queued.consecutive_errors_count) == (0, 1)
 
 
-async def test_a_pod_that_waits_on_permit_gives_way(api_server, namespace):
+async def test_a_pod_waiting_on_permit_is_preempted(api_server, namespace):
     waits = lambda state, pod, node: (WAIT, 60.0) if pod.pod.metadata.name == "web" else (None, 0.0)  # noqa: E731
     async with preparing(api_server, namespace, answering("A", permit=waits), points=["permit"]) as c:
         await c.pods(filling(pod("web")))
@@ -182,14 +182,14 @@ async def test_a_pod_that_waits_on_permit_gives_way(api_server, namespace):
         assert (await c.condition("web"))["message"] == "waiting on permit for pod: preempted"
         assert (await c.condition("web"))["reason"] == "SchedulerError"
         assert c.place("web") == "ERROR_BACKOFF"
-        await preempted(c, "web")
+        await check_preempted_before_binding(c, "web")
         await c.advance(3.0)
         assert await c.node_of("boss") == "n1"
-        assert nothing_under_way(c)
+        assert nothing_in_flight(c)
         assert c.api.verbs("web").count("delete") == 0
 
 
-async def test_a_pod_in_pre_bind_gives_way(api_server, namespace):
+async def test_a_pod_in_pre_bind_is_preempted(api_server, namespace):
     gate = Gate()
     only_web = lambda state, pod, node: gate(state, pod, node) if pod.pod.metadata.name == "web" else None  # noqa: E731
     async with preparing(api_server, namespace, answering("A", pre_bind=only_web)) as c:
@@ -202,14 +202,14 @@ async def test_a_pod_in_pre_bind_gives_way(api_server, namespace):
         assert (await c.condition("web"))["message"] == "preempted by DefaultPreemption"
         assert (await c.condition("web"))["reason"] == "SchedulerError"
         assert c.place("web") == "ERROR_BACKOFF"
-        await preempted(c, "web")
+        await check_preempted_before_binding(c, "web")
         await c.advance(3.0)
         assert await c.node_of("boss") == "n1"
-        assert nothing_under_way(c)
+        assert nothing_in_flight(c)
 
 
-async def test_a_pod_whose_binding_is_under_way_is_deleted(api_server, namespace):
-    """It is too late to turn it back."""
+async def test_a_pod_that_is_being_bound_is_preempted_by_deletion(api_server, namespace):
+    """A binding that has started cannot be cancelled."""
     async with preparing(api_server, namespace, answering("A")) as c:
         held = c.api.instead["bind"] = Held()
         await c.objects.create("pods", filling(pod("web")))
@@ -223,15 +223,15 @@ async def test_a_pod_whose_binding_is_under_way_is_deleted(api_server, namespace
         await c.advance(3.0)
         assert await c.node_of("boss") == "n1"
         assert (await c.events("web", reason="Preempted"))[0]["note"].endswith(" on node n1")
-        assert nothing_under_way(c)
+        assert nothing_in_flight(c)
         assert c.place("web") == ""
 
 
-# -- pods that others want tried --------------------------------------------------------------------------------------
+# -- pods to activate --------------------------------------------------------------------------------------------------
 
 
 def stashing(c_of, name):
-    """A plugin's answer that stashes a pod away to be tried, when the pod `web` comes by."""
+    """An answer that adds the pod `name` to the pods to activate when `web` is scheduled."""
 
     def stash(state, pod, node_name):
         if pod.pod.metadata.name == "web":
@@ -247,7 +247,8 @@ def stashing(c_of, name):
     ids=["reserve", "pre_bind", "post_bind"],
 )
 async def test_pods_to_activate(api_server, namespace, point, method, early):
-    """They are tried when the scheduling cycle has succeeded, and when the binding cycle has."""
+    """Activated at the end of the scheduling cycle if added before PreBind, otherwise at the end of
+    the binding cycle."""
     found = []
     stash = stashing(lambda: found[0], "other")
     a = answering("A", **{method: stash})
@@ -290,7 +291,7 @@ async def test_pods_are_not_activated_by_one_that_fails(api_server, namespace, p
         assert (c.place("other"), c.queued("other").attempts) == ("UNSCHEDULABLE", 1)
 
 
-async def test_post_bind_plugins_run_in_order_and_may_fail(api_server, namespace):
+async def test_post_bind_plugins_run_in_order_despite_failures(api_server, namespace):
     log = []
     plugins = (answering("A", log=log, post_bind=RuntimeError("oops")), answering("B", log=log))
     async with preparing(api_server, namespace, *plugins, points=["postBind"]) as c:

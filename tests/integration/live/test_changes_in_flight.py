@@ -1,4 +1,4 @@
-"""Pods that change, go, come back or are bound by others while they are being scheduled."""
+"""Pods that are updated, deleted, recreated or bound by another client while they are being scheduled."""
 
 import logging
 
@@ -10,7 +10,7 @@ from support.api.manifests import node, pod
 from support.api.tampered_api import Held, Tampered, raising
 from support.live.http_scheduler import scheduled
 from support.plugins.answering_plugins import answering, configuration, profile
-from support.scheduling.left_behind import nothing_under_way
+from support.scheduling.failed_attempts import nothing_in_flight
 
 WAIT = Status(Code.Wait)
 
@@ -21,24 +21,24 @@ def with_plugin(api_server, namespace, a, *points, before=("n1",), **options):
     return scheduled(api_server, namespace, config=config, plugins=[a], before=nodes, wrap=Tampered, **options)
 
 
-def the_pod(c):
+def queued_pod(c):
     (found,) = c.scheduler.waiting_pods
     return found
 
 
 async def test_an_update_while_it_waits(api_server, namespace):
-    """The attempt goes on with what it began with; what comes back to the queue is the newest."""
+    """The attempt continues with the pod as it was popped; the queue gets the newest version back."""
     a = answering("A", permit=(WAIT, 60.0))
     async with with_plugin(api_server, namespace, a) as c:
         await c.pods(pod("web"))
         await c.objects.patch("pods", "web", {"metadata": {"labels": {"new": "yes"}}})
         await c.settle()
         assert c.place("web") == ""
-        assert the_pod(c).pod.pod.metadata.labels == {"app": "web"}
+        assert queued_pod(c).pod.pod.metadata.labels == {"app": "web"}
         assert a.log == ["A.permit"]
-        # So that no update comes after it.
+        # Exclude a later update by the status patch.
         c.api.instead["patch"] = raising(Forbidden("you may not"))
-        the_pod(c).reject("A", "no")
+        queued_pod(c).reject("A", "no")
         await c.settle()
         assert c.place("web") == "UNSCHEDULABLE"
         assert c.queued("web").pod.pod.metadata.labels == {"app": "web", "new": "yes"}
@@ -62,13 +62,13 @@ async def test_an_update_while_it_is_bound(api_server, namespace):
         held.let_go()
         await c.settle()
         assert await c.node_of("web") == "n1"
-        assert nothing_under_way(c)
+        assert nothing_in_flight(c)
         (placed,) = c.scheduler.state.placed_pods()
         assert placed.pod.metadata.labels["new"] == "yes"
 
 
 async def test_a_deletion_while_it_is_bound(api_server, namespace):
-    """Its room is free at once; its binding goes on, and fails."""
+    """Its resources are free immediately; the binding continues, and fails."""
     a = answering("A")
     async with with_plugin(api_server, namespace, a, "reserve") as c:
         held = c.api.instead["bind"] = Held()
@@ -79,20 +79,20 @@ async def test_a_deletion_while_it_is_bound(api_server, namespace):
         del c.api.instead["bind"]
         await c.objects.delete("pods", "web")
         await c.until(lambda: f"{namespace}/web" not in c.scheduler.state.pending)
-        # Before the binding of the first has ended.
+        # The binding of the first pod has not ended yet.
         await c.until(lambda: c.node_of("other"))
         assert a.log.count("A.unreserve") == 0
         held.let_go()
         await c.settle()
         assert a.log.count("A.unreserve") == 1
-        assert nothing_under_way(c)
+        assert nothing_in_flight(c)
         assert [info.pod.metadata.name for info in c.scheduler.state.placed_pods()] == ["other"]
         (event,) = await c.events("web")
         assert event["note"] == 'running Bind plugin "DefaultBinder": pods "web" not found'
 
 
-async def test_a_deletion_that_takes_long_while_it_is_bound(api_server, namespace):
-    """With a finalizer it can only be told from its deletionTimestamp."""
+async def test_a_deletion_with_finalizers_while_it_is_bound(api_server, namespace):
+    """With a finalizer the deletion shows only in deletionTimestamp."""
     async with scheduled(api_server, namespace, wrap=Tampered) as c:
         await c.nodes(node("n1"))
         held = c.api.instead["bind"] = Held()
@@ -105,8 +105,8 @@ async def test_a_deletion_that_takes_long_while_it_is_bound(api_server, namespac
         assert c.place("web") == ""
         held.let_go()
         await c.settle()
-        assert nothing_under_way(c)
-        # The API server refuses to bind what is going; when its turn comes, it is left alone.
+        assert nothing_in_flight(c)
+        # The API server refuses to bind a terminating pod; when popped again, it is skipped.
         assert c.place("web") == "ERROR_BACKOFF"
         await c.advance(2.0)
         assert c.place("web") == ""
@@ -120,7 +120,7 @@ async def test_a_deletion_while_it_is_in_the_queue(api_server, namespace, place)
     a = answering("A", permit=answer.get(place))
     async with with_plugin(api_server, namespace, a) as c:
         if place == "ACTIVE":
-            # Nobody pops while the test holds the loop.
+            # Nothing is popped while the test does not yield to the event loop.
             made = await c.objects.create("pods", pod("web"))
         else:
             await c.pods(pod("web"))
@@ -132,11 +132,11 @@ async def test_a_deletion_while_it_is_in_the_queue(api_server, namespace, place)
         assert c.queued("web") is None
         assert made["metadata"]["uid"] not in {q.pod.uid for q in c.scheduler.queue.pending()}
         await c.advance(30.0)
-        assert nothing_under_way(c)
+        assert nothing_in_flight(c)
 
 
 @pytest.mark.parametrize("answer", [(unschedulable("no"), 0.0), RuntimeError("oops")], ids=["sleeping", "backing-off"])
-async def test_somebody_else_binds_it_while_it_is_in_the_queue(api_server, namespace, answer):
+async def test_another_client_binds_it_while_it_is_queued(api_server, namespace, answer):
     async with with_plugin(api_server, namespace, answering("A", permit=answer), before=("n1", "n2")) as c:
         await c.pods(pod("web"))
         before = len(c.api.calls)
@@ -150,8 +150,8 @@ async def test_somebody_else_binds_it_while_it_is_in_the_queue(api_server, names
         assert (await c.condition("web"))["status"] == "True"
 
 
-async def test_somebody_else_binds_it_elsewhere_while_it_waits(api_server, namespace, caplog):
-    """What the API says counts: the other node has it. The waiting ends by itself, and frees nothing twice."""
+async def test_another_client_binds_it_to_another_node_while_it_waits(api_server, namespace, caplog):
+    """The API's node counts. The wait ends by itself, and the resources are not released twice."""
     caplog.set_level(logging.INFO, logger="stowplan")
     a = answering("A", permit=(WAIT, 5.0))
     async with with_plugin(api_server, namespace, a, "permit", "reserve") as c:
@@ -166,15 +166,15 @@ async def test_somebody_else_binds_it_elsewhere_while_it_waits(api_server, names
         await c.pods(large("other"))
         assert await c.node_of("other") == "n1"
         await c.advance(5.0)
-        assert nothing_under_way(c)
+        assert nothing_in_flight(c)
         assert len(c.scheduler.state.placed_pods()) == 2
         assert c.place("web") == ""
         assert a.log.count("A.unreserve") == 1
         assert [e["reason"] for e in await c.events("web")] == ["FailedScheduling"]
 
 
-async def test_another_of_its_name_while_it_is_bound(api_server, namespace):
-    """The first one's failure is nobody's business any more; the second is placed for itself."""
+async def test_recreated_with_the_same_name_while_it_is_bound(api_server, namespace):
+    """The failure of the first pod has no effect on the second, which is scheduled independently."""
     async with scheduled(api_server, namespace, wrap=Tampered) as c:
         await c.nodes(node("n1"))
         held = c.api.instead["bind"] = Held()
@@ -188,15 +188,15 @@ async def test_another_of_its_name_while_it_is_bound(api_server, namespace):
         await c.settle()
         assert first["metadata"]["uid"] != second["metadata"]["uid"]
         assert (await c.pod("web"))["metadata"]["uid"] == second["metadata"]["uid"]
-        assert nothing_under_way(c)
+        assert nothing_in_flight(c)
         uids = [call.options["uid"] for call in c.api.calls if call.verb == "bind"]
         assert uids == [first["metadata"]["uid"], second["metadata"]["uid"]]
         (event,) = [e for e in await c.events("web") if e["regarding"]["uid"] == second["metadata"]["uid"]]
         assert event["reason"] == "Scheduled"
 
 
-async def test_another_of_its_name_waits_when_it_fails(api_server, namespace):
-    """The failure finds a pod of its name with another UID: no event, no condition, no place in the queue."""
+async def test_recreated_with_the_same_name_before_its_attempt_fails(api_server, namespace):
+    """When the attempt fails, the name belongs to a pod with another UID: no event, no condition, no requeue."""
     a = answering("A")
     async with with_plugin(api_server, namespace, a) as c:
         held = c.api.instead["bind"] = Held()
@@ -210,14 +210,14 @@ async def test_another_of_its_name_waits_when_it_fails(api_server, namespace):
         await c.settle()
         assert c.queued("web").pod.uid == second["metadata"]["uid"]
         assert c.queued("web").attempts == 1
-        assert nothing_under_way(c)
+        assert nothing_in_flight(c)
         notes = {e["regarding"]["uid"]: e["note"] for e in await c.events("web")}
         assert notes == {second["metadata"]["uid"]: "0/1 nodes are available: 1 no."}
         assert first["metadata"]["uid"] not in notes
 
 
-async def test_its_node_goes_while_it_is_bound(api_server, namespace):
-    """Nobody checks again: the API server may take it, and the pod is where it is."""
+async def test_its_node_is_deleted_while_it_is_bound(api_server, namespace):
+    """The binding is not checked again: the API server may accept it, and the pod stays on that node."""
     async with scheduled(api_server, namespace, wrap=Tampered) as c:
         await c.nodes(node("n1"))
         held = c.api.instead["bind"] = Held()
@@ -228,16 +228,16 @@ async def test_its_node_goes_while_it_is_bound(api_server, namespace):
         held.let_go()
         await c.settle()
         assert await c.node_of("web") == "n1"
-        assert nothing_under_way(c)
+        assert nothing_in_flight(c)
         (placed,) = c.scheduler.state.placed_pods()
         assert placed.node_name == "n1"
-        # When the node comes back, its pods are counted.
+        # The pod counts when the node returns.
         await c.nodes(node("n1"))
         await c.pods(large("other", "3950m"))
         assert c.place("other") == "UNSCHEDULABLE"
 
 
-async def test_its_node_goes_and_the_binding_fails(api_server, namespace):
+async def test_its_node_is_deleted_and_the_binding_fails(api_server, namespace):
     async with scheduled(api_server, namespace, wrap=Tampered) as c:
         await c.nodes(node("n1"))
         held = _Fails()
@@ -250,7 +250,7 @@ async def test_its_node_goes_and_the_binding_fails(api_server, namespace):
         held.let_go()
         await c.settle()
         assert c.place("web") == "ERROR_BACKOFF"
-        assert nothing_under_way(c)
+        assert nothing_in_flight(c)
         await c.nodes(node("n2"))
         await c.advance(2.0)
         assert await c.node_of("web") == "n2"

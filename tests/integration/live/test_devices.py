@@ -1,4 +1,5 @@
-"""Claims for devices on an API server: who gets the last one, what drivers and others do meanwhile, restarts."""
+"""Device claims on an API server: contention for the last device, concurrent changes by drivers and other clients,
+restarts."""
 
 import asyncio
 
@@ -12,7 +13,7 @@ from support.plugins.devices import DRIVER, a_claim, a_class, a_device, a_slice,
 
 CLAIMS = "resourceclaims"
 NODE, CLASS = ("nodes", node("n1")), ("deviceclasses", a_class())
-#: What the scheduler waits after a first failure, and then some.
+#: Longer than the backoff after a first failure.
 BACKOFF = 11
 CONDITIONS = {"bindingConditions": ["example.com/attached"], "bindingFailureConditions": ["example.com/broken"]}
 
@@ -22,7 +23,7 @@ def offered(*devices, name="n1", **fields):
 
 
 def claim(name="c"):
-    """As users write it."""
+    """A claim as users write it."""
     found = a_claim(name, exactly())
     del found["metadata"]["uid"], found["metadata"]["namespace"], found["status"]
     return found
@@ -54,13 +55,13 @@ async def why(cluster, name):
 
 
 async def give_back(cluster, name="c"):
-    """As kube-controller-manager does when the last user is gone."""
+    """Deallocate and remove the reservation, as kube-controller-manager does when the last consumer is gone."""
     gone = {"status": {"reservedFor": None, "allocation": None}}
     await cluster.objects.patch(CLAIMS, name, gone, subresource="status")
     await cluster.advance(BACKOFF)
 
 
-async def test_pods_share_a_claim_and_contend_for_the_last_device(api_server, namespace):
+async def test_pods_share_a_claim_and_compete_for_the_last_device(api_server, namespace):
     before = [NODE, CLASS, offered(), (CLAIMS, claim()), (CLAIMS, claim("d"))]
     async with scheduled(api_server, namespace, before=before) as c:
         await c.pods(user("p1"))
@@ -76,7 +77,8 @@ async def test_pods_share_a_claim_and_contend_for_the_last_device(api_server, na
 
 
 async def test_a_pool_that_is_replaced_while_pods_wait(api_server, namespace):
-    """While the new generation is incomplete nothing of the pool can be had; of the old one nothing is used again."""
+    """Until the new generation is complete no device of the pool can be allocated; devices of the old one are never
+    allocated again."""
     before = [NODE, CLASS, offered(), (CLAIMS, claim()), (CLAIMS, claim("d"))]
     async with scheduled(api_server, namespace, before=before) as c:
         await c.pods(user("p"), user("q", "d"))
@@ -98,7 +100,7 @@ async def test_a_device_that_is_tainted_while_a_pod_waits_and_while_one_is_bound
         await c.pods(user("p"), user("q", "d"))
         await c.advance(BACKOFF)
         assert await nodes_of(c, "p", "q") == ["n1", ""]
-        # The device that is in use is tainted, and the other one is not any longer.
+        # Now the device in use is tainted, and the other one no longer.
         spec = {"devices": [a_device("g0", taints=[taint]), whole]}
         await c.objects.patch("resourceslices", "n1", {"spec": spec})
         await c.advance(BACKOFF)
@@ -106,8 +108,8 @@ async def test_a_device_that_is_tainted_while_a_pod_waits_and_while_one_is_bound
         assert (await devices_of(c), await devices_of(c, "d")) == (["g0"], ["g1"])
 
 
-async def test_a_driver_that_leaves(api_server, namespace):
-    """Who has a device keeps it, and may share it; nobody gets another one until the driver is back."""
+async def test_a_driver_is_removed_and_returns(api_server, namespace):
+    """An allocated claim stays allocated and can be shared; nothing new is allocated until the driver is back."""
     before = [NODE, CLASS, offered(a_device("g0"), a_device("g1")), (CLAIMS, claim()), (CLAIMS, claim("d"))]
     async with scheduled(api_server, namespace, before=before) as c:
         await c.pods(user("p"))
@@ -137,18 +139,18 @@ class SlowToStart:
         return await self._api.list(kind, **options)
 
 
-async def test_a_server_that_is_slow_to_answer_at_first(api_server, namespace):
+async def test_first_lists_fail(api_server, namespace):
     before = [NODE, CLASS, offered(), (CLAIMS, claim())]
     async with scheduled(api_server, namespace, before=before, wrap=SlowToStart) as c:
         await c.pods(user("p"))
         assert (await c.node_of("p"), await devices_of(c)) == ("n1", ["g0"])
 
 
-# -- others write, too ------------------------------------------------------------------------------------------------
+# -- concurrent writers ------------------------------------------------------------------------------------------------
 
 
 class Meddled:
-    """An Api in front of which something happens once, before a patch of a claim's status."""
+    """An Api that calls `meddle` once, before the first patch of a claim's status."""
 
     def __init__(self, api, meddle):
         self._api = api
@@ -165,7 +167,7 @@ class Meddled:
 
 
 def meddled(api_server, namespace, meddle, *, before):
-    """`meddle` gets the objects of the cluster; they are there by the time it is called."""
+    """A scheduler behind `Meddled`; `meddle` gets the objects of the cluster, which exist by the time it is called."""
     found = []
     running = scheduled(
         api_server, namespace, before=before, wrap=lambda api: Meddled(api, lambda: meddle(found[0].objects))
@@ -186,8 +188,8 @@ async def test_a_write_that_conflicts_is_tried_again(api_server, namespace):
         assert (await c.objects.get(CLAIMS, "c"))["metadata"]["annotations"] == {"example.com/x": "y"}
 
 
-async def test_a_claim_that_somebody_else_allocates_meanwhile(api_server, namespace):
-    """The pod takes what the claim has got, with its next attempt."""
+async def test_a_claim_allocated_by_another_client_meanwhile(api_server, namespace):
+    """The next attempt of the pod uses the allocation that it finds."""
     result = {"request": "r", "driver": DRIVER, "pool": "n1", "device": "g1"}
 
     async def allocate(objects):
@@ -205,8 +207,8 @@ async def test_a_claim_that_somebody_else_allocates_meanwhile(api_server, namesp
         assert await devices_of(c, "d") == ["g0"]
 
 
-async def test_a_claim_that_is_deleted_while_it_is_written(api_server, namespace):
-    """It has its finalizer by then, so it stays; it is not allocated, and the device is another claim's."""
+async def test_a_claim_deleted_while_it_is_written(api_server, namespace):
+    """The claim already has its finalizer, so it stays; it is not allocated, and its device goes to another claim."""
 
     async def delete(objects):
         await objects.delete(CLAIMS, "c", grace=None)
@@ -223,7 +225,7 @@ async def test_a_claim_that_is_deleted_while_it_is_written(api_server, namespace
         assert await devices_of(c, "d") == ["g0"]
 
 
-async def test_a_claim_that_is_deleted_while_its_pod_waits_and_when_it_is_bound(api_server, namespace):
+async def test_a_claim_deleted_while_its_pod_waits_and_after_it_is_bound(api_server, namespace):
     before = [NODE, CLASS, (CLAIMS, claim())]
     async with scheduled(api_server, namespace, before=before) as c:
         await c.pods(user("p"))
@@ -235,7 +237,7 @@ async def test_a_claim_that_is_deleted_while_its_pod_waits_and_when_it_is_bound(
         await c.create(CLAIMS, claim())
         await c.advance(BACKOFF)
         assert await nodes_of(c, "p") == ["n1"]
-        # Deleted in use: it stays, and nobody else may begin to use it.
+        # It is in use, so it stays, but no other pod may start using it.
         await c.objects.delete(CLAIMS, "c", grace=None)
         await c.pods(user("p2"))
         await c.advance(BACKOFF)
@@ -244,8 +246,8 @@ async def test_a_claim_that_is_deleted_while_its_pod_waits_and_when_it_is_bound(
 
 
 @pytest.mark.parametrize("node_name", ["n1", "n2"])
-async def test_an_allocation_by_others_places_the_pod(api_server, namespace, node_name):
-    """Also without devices or a timestamp: what counts is where the claim can be used."""
+async def test_the_pod_follows_an_allocation_by_another_client(api_server, namespace, node_name):
+    """Also without devices or a timestamp: only the allocation's node selector counts."""
     before = [NODE, ("nodes", node("n2")), CLASS, (CLAIMS, claim())]
     async with scheduled(api_server, namespace, before=before) as c:
         await c.pods(user("p"))
@@ -256,11 +258,11 @@ async def test_an_allocation_by_others_places_the_pod(api_server, namespace, nod
         assert (await c.node_of("p"), await users_of(c)) == (node_name, ["p"])
 
 
-# -- devices that have to become ready --------------------------------------------------------------------------------
+# -- binding conditions ------------------------------------------------------------------------------------------------
 
 
 async def report(cluster, condition):
-    """As a driver does."""
+    """Set the condition of the device, as its driver does."""
     now = "2026-01-01T00:00:00Z"
     met = {"type": condition, "status": "True", "reason": "R", "message": "m", "lastTransitionTime": now}
     told = [{"driver": DRIVER, "pool": "n1", "device": "g0", "conditions": [met]}]
@@ -280,7 +282,7 @@ async def test_a_device_that_becomes_ready(api_server, namespace):
         assert await c.node_of("p") == "n1"
 
 
-async def test_a_device_that_fails_is_given_back_and_allocated_anew(api_server, namespace):
+async def test_a_failed_device_is_deallocated_and_another_is_allocated(api_server, namespace):
     async with scheduled(api_server, namespace, before=ATTACHED) as c:
         await c.objects.create("pods", user("p"))
         await c.until(lambda: users_of(c))
@@ -308,7 +310,7 @@ async def finalized(cluster):
 
 
 async def test_a_restart_between_reserve_and_pre_bind(api_server, namespace):
-    """What was not written is decided anew by the next process, and nothing is booked twice."""
+    """What was not written is decided again by the next process, without a double allocation."""
     before = [NODE, CLASS, offered(), (CLAIMS, claim()), (CLAIMS, claim("d"))]
     never = asyncio.Event()
     async with scheduled(api_server, namespace, wrap=lambda api: Meddled(api, never.wait), before=before) as c:
@@ -325,7 +327,7 @@ async def test_a_restart_between_reserve_and_pre_bind(api_server, namespace):
 
 
 async def test_a_restart_between_the_allocation_and_the_binding(api_server, namespace):
-    """The next process binds the pod with what its claim has got."""
+    """The next process binds the pod with the existing allocation."""
     async with scheduled(api_server, namespace, before=ATTACHED) as c:
         await c.objects.create("pods", user("p"))
         await c.until(lambda: users_of(c))

@@ -1,4 +1,4 @@
-"""Which events a change of an object is, and what becomes of those that come while a pod is being tried."""
+"""Which cluster events a change of an object causes, and what happens to events during an attempt."""
 
 import pytest
 
@@ -17,8 +17,8 @@ WAIT = Status(Code.Wait)
 PATIENT = DEFAULT_FEATURES.with_gates({"SchedulerPopFromBackoffQ": False})
 
 
-def heard(c):
-    """Labels of the events that the queue is told of from now on."""
+def record_event_labels(c):
+    """Labels of the events that reach the queue from now on."""
     labels = []
     move_all = c.scheduler.queue.move_all
 
@@ -80,7 +80,7 @@ NODES = [
 
 PODS = [
     ("comes", create("pods", on("n1", pod("other"))), ["AssignedPodAdd"]),
-    # First it is said to go.
+    # First deletionTimestamp is set.
     ("goes", delete("pods", "web"), ["AssignedPodUpdate", "AssignedPodDelete"]),
     ("ends", change("pods", "web", {"status": {"phase": "Failed"}}, "merge", "status"), ["AssignedPodDelete"]),
     ("labels", relabel("pods", "web", x="y"), ["AssignedPodUpdatePodLabel"]),
@@ -122,34 +122,34 @@ def table(cases):
 
 async def check(server, namespace, before, do, labels):
     async with scheduled(server, namespace, before=before) as c:
-        found = heard(c)
+        found = record_event_labels(c)
         await do(c.objects)
         await c.settle()
         assert found == labels
 
 
 @table(NODES)
-async def test_nodes(api_server, namespace, do, labels):
+async def test_node_events(api_server, namespace, do, labels):
     first = node("n1", unschedulable=True)
     first["status"]["conditions"] = [condition("True")]
     await check(api_server, namespace, [("nodes", first), ("nodes", node("n2"))], do, labels)
 
 
 @table(PODS)
-async def test_assigned_pods(api_server, namespace, do, labels):
+async def test_assigned_pod_events(api_server, namespace, do, labels):
     claims = [{"name": "d", "resourceClaimTemplateName": "t"}]
     placed = on("n1", asking(pod(resourceClaims=claims), cpu="2", memory="1Gi"))
     await check(api_server, namespace, [("nodes", node("n1")), ("pods", placed)], do, labels)
 
 
 @pytest.mark.parametrize(("what", "do", "labels"), OTHERS)
-async def test_other_objects(api_server, namespace, what, do, labels):
+async def test_events_of_other_kinds(api_server, namespace, what, do, labels):
     made = claim("c") | {"metadata": {"name": "c"}}
     await check(api_server, namespace, [("persistentvolumeclaims", made)], _here(do, namespace), labels)
 
 
 def _here(do, namespace):
-    """The claims of the tests of controllers are of a namespace that they name."""
+    """Create the claims of `do` in the namespace of the test, as they name another."""
 
     async def act(objects):
         make = objects.create
@@ -163,19 +163,19 @@ def _here(do, namespace):
     return act
 
 
-async def test_a_pod_that_comes_to_a_node_is_one_that_arrives(api_server, namespace):
+async def test_binding_a_pod_is_an_assigned_pod_add(api_server, namespace):
     async with scheduled(api_server, namespace, before=[("nodes", node("n1"))]) as c:
-        found = heard(c)
+        found = record_event_labels(c)
         await c.pods(pod())
         assert await c.node_of("web") == "n1"
         assert found == ["AssignedPodAdd"]
 
 
-# -- pods that wait ----------------------------------------------------------------------------------------------------
+# -- unschedulable pods ------------------------------------------------------------------------------------------------
 
 
-def asleep(*wakes, **answers):
-    """A configuration whose plugin A refuses everybody and waits for this."""
+def refusing_until(*wakes, **answers):
+    """A configuration whose plugin A refuses all pods and registers for `wakes`."""
     a = answering("A", wakes=wakes, permit=(unschedulable("no"), 0.0), **answers)
     config = configuration(profile(permit=[a]))
     return a, {"config": config, "plugins": [a], "before": [("nodes", node("n1"))]}
@@ -188,11 +188,11 @@ def asleep(*wakes, **answers):
         pytest.param(Action.Update, [("backoff", "UnschedulablePodUpdate")], id="all"),
     ],
 )
-async def test_any_other_update_reaches_only_who_waits_for_all_updates(api_server, namespace, action, woken):
-    _, made = asleep(registered(POD, action))
+async def test_unclassified_updates_wake_only_pods_registered_for_all_updates(api_server, namespace, action, woken):
+    _, made = refusing_until(registered(POD, action))
     async with scheduled(api_server, namespace, **made) as c:
         await c.pods(pod())
-        # Among them is what the scheduler itself writes to the pod, the first time.
+        # One of them is the scheduler's own first patch of the status.
         assert moves(c, "web")[2::2] == woken
         moved = len(moves(c, "web"))
         await c.objects.patch("pods", "web", {"metadata": {"annotations": {"x": "y"}}})
@@ -200,8 +200,8 @@ async def test_any_other_update_reaches_only_who_waits_for_all_updates(api_serve
         assert moves(c, "web")[moved::2] == woken
 
 
-async def test_the_first_event_that_helps_is_the_cause(api_server, namespace):
-    _, made = asleep(
+async def test_the_first_event_that_wakes_a_pod_is_recorded_as_the_cause(api_server, namespace):
+    _, made = refusing_until(
         registered(POD, Action.UpdatePodLabel, lambda *_: Hint.SKIP), registered(POD, Action.UpdatePodToleration)
     )
     async with scheduled(api_server, namespace, **made) as c:
@@ -221,7 +221,7 @@ async def test_the_first_event_that_helps_is_the_cause(api_server, namespace):
 # -- pods in flight ----------------------------------------------------------------------------------------------------
 
 
-def in_flight(*wakes):
+def waiting_on_permit(*wakes):
     a = answering("A", wakes=wakes, permit=(WAIT, 60.0))
     config = configuration(profile(permit=[a]))
     return {"config": config, "plugins": [a], "before": [("nodes", node("n1"))], "features": PATIENT}
@@ -243,9 +243,9 @@ async def reject(c):
         pytest.param(None, create("nodes", node("n2", unschedulable=True)), "UNSCHEDULABLE", id="hint says no"),
     ],
 )
-async def test_what_happens_during_an_attempt_counts(api_server, namespace, early, late, place):
+async def test_events_during_an_attempt_count(api_server, namespace, early, late, place):
     wakes = registered(NODE, Action.Add, lambda pod, old, new: Hint.SKIP if new.spec.unschedulable else Hint.QUEUE)
-    async with scheduled(api_server, namespace, **in_flight(wakes)) as c:
+    async with scheduled(api_server, namespace, **waiting_on_permit(wakes)) as c:
         for do, then in ((early, c.pods(pod())), (late, reject(c))):
             if do is not None:
                 await do(c.objects)
@@ -254,9 +254,9 @@ async def test_what_happens_during_an_attempt_counts(api_server, namespace, earl
         assert (c.place("web"), moves(c, "web")[-1]) == (place, (place.lower(), "ScheduleAttemptFailure"))
 
 
-async def test_each_attempt_counts_for_itself(api_server, namespace):
-    """One pod's attempt begins before the event, another's after it."""
-    async with scheduled(api_server, namespace, **in_flight(registered(NODE, Action.Add))) as c:
+async def test_events_count_per_attempt(api_server, namespace):
+    """One pod's attempt starts before the event, the other's after it."""
+    async with scheduled(api_server, namespace, **waiting_on_permit(registered(NODE, Action.Add))) as c:
         await c.pods(pod("early"))
         await c.nodes(node("n2"))
         await c.pods(pod("late"))
@@ -264,9 +264,9 @@ async def test_each_attempt_counts_for_itself(api_server, namespace):
         assert (c.place("early"), c.place("late")) == ("BACKOFF", "UNSCHEDULABLE")
 
 
-async def test_the_pods_own_changes_come_with_its_newest_version(api_server, namespace):
-    """Once a pod is assumed, what changes of it is no event, but it comes back as it is now."""
-    async with scheduled(api_server, namespace, **in_flight(registered(POD, Action.UpdatePodLabel))) as c:
+async def test_a_pod_changed_in_flight_is_requeued_in_its_newest_version(api_server, namespace):
+    """Changes of an assumed pod are no events, but it is requeued in its newest version."""
+    async with scheduled(api_server, namespace, **waiting_on_permit(registered(POD, Action.UpdatePodLabel))) as c:
         await c.pods(pod())
         await c.objects.patch("pods", "web", {"metadata": {"labels": {"x": "y"}}})
         await c.settle()
@@ -278,8 +278,8 @@ async def test_the_pods_own_changes_come_with_its_newest_version(api_server, nam
         assert moves(c, "web")[-1] == ("backoff", "UnschedulablePodUpdatePodLabel")
 
 
-async def test_events_that_nobody_waits_for_are_not_kept(api_server, namespace):
-    async with scheduled(api_server, namespace, **in_flight(registered(PVC, Action.Add))) as c:
+async def test_events_are_kept_only_while_pods_are_in_flight(api_server, namespace):
+    async with scheduled(api_server, namespace, **waiting_on_permit(registered(PVC, Action.Add))) as c:
         await c.pods(pod())
         for _ in range(3):
             await c.objects.patch("nodes", "n1", {"metadata": {"annotations": {"x": None}}})

@@ -1,6 +1,6 @@
-"""What an attempt that fails leaves behind: the pod's place in the queue, its condition, an Event, its nomination.
+"""What a failed attempt leaves behind: the pod's queue, its condition, an Event, its nomination.
 
-Each case is one row of the failure matrix, met by a pod that comes with a nomination.
+Each case is one row of the failure matrix, with a pod that has a nomination at the start.
 """
 
 import numpy as np
@@ -15,7 +15,7 @@ from support.api.manifests import node, pod
 from support.api.tampered_api import Tampered, raising
 from support.live.http_scheduler import scheduled
 from support.plugins.answering_plugins import answering, configuration, profile
-from support.scheduling.left_behind import check, failed, nominated, nothing_under_way, rejected
+from support.scheduling.failed_attempts import check, failed, nominated, nothing_in_flight, rejected
 
 WAIT = Status(Code.Wait)
 PENDING = Status(Code.Pending, ("later",))
@@ -27,7 +27,7 @@ def refusing_all(code=Code.Unschedulable, text="no"):
 
 
 def at(point, expected, /, *more, name=None, **answers):
-    """A case: plugin A, at that point and maybe at others, that answers so."""
+    """A case: plugin A at `point`, and possibly at more points, with these answers."""
     (method, answer), *_ = answers.items()
     title = name or f"{method}-{getattr(getattr(answer, 'code', None), 'name', 'raises').lower()}"
     return pytest.param((point, *more), answers, expected, id=title)
@@ -126,7 +126,7 @@ def setting(points, answers, *, without=None):
 
 
 @pytest.mark.parametrize(("points", "answers", "expected"), CASES)
-async def test_failure(api_server, namespace, points, answers, expected):
+async def test_failure_at_each_point(api_server, namespace, points, answers, expected):
     before = [("nodes", node("n1")), ("nodes", node("n2")), ("pods", nominated())]
     async with scheduled(api_server, namespace, before=before, wrap=Tampered, **setting(points, answers)) as c:
         await check(c, "web", c.objects.made("pods", "web"), expected)
@@ -134,18 +134,18 @@ async def test_failure(api_server, namespace, points, answers, expected):
         assert not c.scheduler.queue.in_flight()
 
 
-UNPROMISED = "0/2 nodes are available: 2 no."
+TWO_REFUSED = "0/2 nodes are available: 2 no."
 
 
 @pytest.mark.parametrize(
     ("answer", "message", "left"),
     [
-        pytest.param(PostFilterResult(Status(Code.Success), "n2"), UNPROMISED, "n2", id="success"),
-        pytest.param(PostFilterResult(unschedulable("no help"), ""), f"{UNPROMISED} no help", "", id="clears"),
-        pytest.param(PostFilterResult(unschedulable("no help")), f"{UNPROMISED} no help", "n9", id="leaves-alone"),
-        pytest.param(unresolvable("no use"), f"{UNPROMISED} no use", "n9", id="unresolvable"),
-        pytest.param(error("bad"), f"{UNPROMISED} bad", "n9", id="error"),
-        pytest.param(OOPS, f'{UNPROMISED} running PostFilter plugin "A": oops', "n9", id="raises"),
+        pytest.param(PostFilterResult(Status(Code.Success), "n2"), TWO_REFUSED, "n2", id="success"),
+        pytest.param(PostFilterResult(unschedulable("no help"), ""), f"{TWO_REFUSED} no help", "", id="clears"),
+        pytest.param(PostFilterResult(unschedulable("no help")), f"{TWO_REFUSED} no help", "n9", id="leaves-alone"),
+        pytest.param(unresolvable("no use"), f"{TWO_REFUSED} no use", "n9", id="unresolvable"),
+        pytest.param(error("bad"), f"{TWO_REFUSED} bad", "n9", id="error"),
+        pytest.param(OOPS, f'{TWO_REFUSED} running PostFilter plugin "A": oops', "n9", id="raises"),
     ],
 )
 async def test_nomination_after_post_filter(api_server, namespace, answer, message, left):
@@ -163,7 +163,7 @@ async def test_nomination_after_post_filter(api_server, namespace, answer, messa
         pytest.param(PostFilterResult(unschedulable("no help")), "n9", id="as-before"),
     ],
 )
-async def test_a_nomination_counts_before_the_api_knows(api_server, namespace, answer, left):
+async def test_the_nomination_is_updated_in_memory_before_the_api(api_server, namespace, answer, left):
     before = [("nodes", node("n1")), ("nodes", node("n2")), ("pods", nominated())]
     made = setting(("postFilter", "filter"), {"post_filter": answer, "filter": refusing_all()})
 
@@ -182,27 +182,27 @@ async def test_no_nodes(api_server, namespace):
     async with scheduled(api_server, namespace, before=[("pods", nominated())], wrap=Tampered) as c:
         expected = failed("no nodes available to schedule pods", "Unschedulable")
         await check(c, "web", c.objects.made("pods", "web"), expected)
-        # Nobody refused it, so no event wakes it: time does.
+        # No plugin refused the pod, so no event wakes it: it backs off.
         await c.nodes(node("n1"))
         assert c.place("web") == "ERROR_BACKOFF"
         await c.advance(2.0)
         assert await c.node_of("web") == "n1"
 
 
-async def test_a_pod_that_every_bind_plugin_leaves_to_the_next_is_tried_again_silently(api_server, namespace):
+async def test_a_pod_that_every_bind_plugin_skips_is_retried_silently(api_server, namespace):
     before = [("nodes", node("n1")), ("pods", nominated())]
     made = setting(["bind"], {"bind": SKIP})
     async with scheduled(api_server, namespace, before=before, wrap=Tampered, **made) as c:
         assert c.place("web") == "ERROR_BACKOFF"
         assert c.api.calls == []
-        assert nothing_under_way(c)
+        assert nothing_in_flight(c)
         made["plugins"][0].answers["bind"] = None
         await c.advance(2.0)
-        # It has said that it bound the pod, and we believe it.
+        # PreBind succeeded and Bind reported success, which the scheduler trusts.
         assert [e["reason"] for e in await c.events("web")] == ["Scheduled"]
 
 
-async def test_several_reserve_plugins_give_back_in_reverse(api_server, namespace):
+async def test_unreserve_runs_in_reverse_order(api_server, namespace):
     log = []
     a, b, c_ = (
         answering("A", log=log),
@@ -215,22 +215,22 @@ async def test_several_reserve_plugins_give_back_in_reverse(api_server, namespac
         await c.pods(pod("web"))
         assert log == ["A.reserve", "B.reserve", "C.unreserve", "B.unreserve", "A.unreserve"]
         assert c.queued("web").unschedulable_plugins == {"B"}
-        assert nothing_under_way(c)
+        assert nothing_in_flight(c)
 
 
 @pytest.mark.parametrize("answer", [(unschedulable("no"), 0.0), OOPS], ids=["rejected", "error"])
-async def test_what_was_reserved_is_given_back_when_permit_fails(api_server, namespace, answer):
+async def test_unreserve_runs_when_permit_fails(api_server, namespace, answer):
     log = []
     a, b = answering("A", log=log), answering("B", log=log, permit=answer)
     config = configuration(profile(reserve=[a, b], permit=[b]))
     async with scheduled(api_server, namespace, config=config, plugins=[a, b], before=[("nodes", node("n1"))]) as c:
         await c.pods(pod("web"))
         assert log == ["A.reserve", "B.reserve", "B.permit", "B.unreserve", "A.unreserve"]
-        assert nothing_under_way(c)
+        assert nothing_in_flight(c)
 
 
-async def test_a_failure_after_a_rejection_counts_anew(api_server, namespace):
-    """Errors in a row make the backoff of errors, rejections that of rejections; a rejection ends a row."""
+async def test_errors_and_rejections_are_counted_separately(api_server, namespace):
+    """Consecutive errors and consecutive rejections are counted separately; a rejection ends a series of errors."""
     a = answering("A", wakes=[on(NODE, Action.Add)], permit=OOPS)
     config = configuration(profile(permit=[a]))
     async with scheduled(api_server, namespace, config=config, plugins=[a], before=[("nodes", node("n1"))]) as c:

@@ -1,4 +1,4 @@
-"""Clusters that are older than the scheduler, or become newer while it runs."""
+"""Clusters older than the scheduler, which may be upgraded while it runs."""
 
 import logging
 
@@ -10,14 +10,14 @@ from stowplan.live.scheduler import SchedulerSettings
 from support.api.manifests import budget, node, pod
 from support.live.http_scheduler import scheduled
 from support.scheduling.attempts import asking, labelled
-from support.scheduling.preempting import CLASSES, leaving, nodes, placed, pods, wanting
+from support.scheduling.preempting import CLASSES, leaving, nodes, pending_pod, placed, pods
 
 DEVICES = (t.ResourceClaim, t.ResourceSlice, t.DeviceClass)
 CLAIMS = "no new claims to deallocate"
 
 
 class Older:
-    """A cluster that lacks some kinds until `hidden` is emptied."""
+    """An Api whose server lacks some kinds until `hidden` is emptied."""
 
     def __init__(self, api, hidden, error):
         self._api = api
@@ -47,7 +47,7 @@ def enabled(c, plugin):
     return {plugin in {one.name for one in point} for point in points}
 
 
-def told(caplog, words):
+def logged(caplog, words):
     return [record.getMessage() for record in caplog.records if words in record.getMessage()]
 
 
@@ -55,20 +55,20 @@ def told(caplog, words):
     "error",
     [pytest.param(None, id="not found"), pytest.param(Forbidden("unknown to the authorizer, too"), id="forbidden")],
 )
-async def test_a_group_that_comes_later(api_server, namespace, caplog, error):
+async def test_an_api_group_that_is_served_later(api_server, namespace, caplog, error):
     caplog.set_level(logging.INFO)
     before = [*nodes(node("n1")), *pods(pod())]
     wrap = older(*DEVICES, error=error)
     async with scheduled(api_server, namespace, before=before, wrap=wrap) as c:
-        # Nobody waits for it.
+        # No plugin is waiting for it.
         assert await c.node_of("web") == "n1"
         assert c.scheduler.informers.missing == set(DEVICES)
         assert enabled(c, "DynamicResources") == {False}
-        assert len(told(caplog, "DynamicResources is switched off")) == 1
+        assert len(logged(caplog, "DynamicResources is switched off")) == 1
         await c.pods(asking(pod("large"), cpu="64"))
         assert CLAIMS not in (await c.condition("large"))["message"]
 
-        # It is looked for once a minute.
+        # Discovery is repeated once per minute.
         c.api.hidden.clear()
         await c.advance(59.0)
         assert c.scheduler.informers.missing == set(DEVICES)
@@ -76,12 +76,12 @@ async def test_a_group_that_comes_later(api_server, namespace, caplog, error):
         await c.until(lambda: not c.scheduler.informers.missing)
         await c.settle()
         assert enabled(c, "DynamicResources") == {True}
-        assert len(told(caplog, "DynamicResources is switched on")) == 1
+        assert len(logged(caplog, "DynamicResources is switched on")) == 1
         await c.pods(asking(pod("larger"), cpu="65"))
         assert CLAIMS in (await c.condition("larger"))["message"]
 
 
-async def test_it_is_looked_for_as_often_as_told(api_server, namespace):
+async def test_the_discovery_interval_is_configurable(api_server, namespace):
     settings = SchedulerSettings(unserved_kinds_interval=5.0)
     async with scheduled(api_server, namespace, wrap=older(*DEVICES), settings=settings) as c:
         await c.advance(4.0)
@@ -91,7 +91,7 @@ async def test_it_is_looked_for_as_often_as_told(api_server, namespace):
         await c.until(lambda: not c.scheduler.informers.missing)
 
 
-async def test_one_of_several_kinds_is_enough_to_do_without_a_plugin(api_server, namespace):
+async def test_a_plugin_is_disabled_if_any_of_its_kinds_is_missing(api_server, namespace):
     async with scheduled(api_server, namespace, wrap=older(t.CSINode, t.DeviceClass)) as c:
         assert [enabled(c, name) for name in ("DynamicResources", "NodeVolumeLimits", "VolumeBinding")] == [{False}] * 3
         assert True in enabled(c, "VolumeZone")
@@ -102,8 +102,8 @@ async def test_one_of_several_kinds_is_enough_to_do_without_a_plugin(api_server,
         assert enabled(c, "VolumeBinding") == {False}
 
 
-async def test_what_a_plugin_can_do_without(api_server, namespace):
-    """Without budgets preemption knows of none; once they are there it heeds them."""
+async def test_a_missing_optional_kind_does_not_disable_the_plugin(api_server, namespace):
+    """Without PodDisruptionBudgets preemption ignores them; once served, it respects them."""
     guard = budget("guard", labels={"guarded": "yes"}, minAvailable=1)
     there = [labelled(placed("a"), guarded="yes"), placed("b", node_name="n2", priority="some")]
     before = [
@@ -114,12 +114,12 @@ async def test_what_a_plugin_can_do_without(api_server, namespace):
     ]
     async with scheduled(api_server, namespace, before=before, wrap=older(t.PodDisruptionBudget)) as c:
         assert True in enabled(c, "DefaultPreemption")
-        await c.pods(wanting())
+        await c.pods(pending_pod())
         assert await leaving(c, "a", "b") == {"a"}
     async with scheduled(api_server, namespace, before=before, wrap=older(t.PodDisruptionBudget)) as c:
         c.api.hidden.clear()
         await c.advance(60.0)
         await c.until(lambda: not c.scheduler.informers.missing)
         await c.settle()
-        await c.pods(wanting())
+        await c.pods(pending_pod())
         assert await leaving(c, "a", "b") == {"b"}

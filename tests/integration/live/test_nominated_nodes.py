@@ -1,4 +1,4 @@
-"""Nodes that are nominated to pods: who has to leave them room, and how nominations come and go."""
+"""Nominated nodes: which pods leave their resources free, and how nominations are set and lost."""
 
 import pytest
 
@@ -9,14 +9,14 @@ from support.api.tampered_api import Held, Tampered, raising
 from support.live.http_scheduler import scheduled
 from support.plugins.answering_plugins import answering, configuration, profile
 from support.scheduling.attempts import asking, attempts, labelled, moves, on
-from support.scheduling.left_behind import nominated
-from support.scheduling.preempting import CLASSES, nodes, nominated_node, placed, pods, wanting
+from support.scheduling.failed_attempts import nominated
+from support.scheduling.preempting import CLASSES, nodes, nominated_node, pending_pod, placed, pods
 
 ZONE = "topology.kubernetes.io/zone"
 
 
 def nominated_pod(name="web", node_name="n1", **more):
-    return {**wanting(name, **more), "status": {"nominatedNodeName": node_name}}
+    return {**pending_pod(name, **more), "status": {"nominatedNodeName": node_name}}
 
 
 def spec_of(made, **spec):
@@ -28,19 +28,19 @@ def set_nomination(c, node_name, name="web"):
     return c.objects.patch("pods", name, {"status": {"nominatedNodeName": node_name}}, subresource="status")
 
 
-# -- the nominated node is tried first --------------------------------------------------------------------------------
+# -- the nominated node is tried first ---------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
     ("nomination", "there", "expected"),
     [
-        # Other nodes would be better, being empty.
+        # The other nodes are empty and would score higher.
         pytest.param("n2", [placed("a", "2", "n2")], "n2", id="taken"),
         pytest.param("n2", [placed("a", "3", "n2"), placed("b", "1")], "n3", id="full"),
         pytest.param("gone", [placed("a", "1"), placed("b", "1", "n2")], "n3", id="unknown"),
     ],
 )
-async def test_the_nominated_node_comes_first(api_server, namespace, nomination, there, expected):
+async def test_the_nominated_node_is_tried_first(api_server, namespace, nomination, there, expected):
     before = [
         *CLASSES,
         *nodes(node("n1"), node("n2"), node("n3")),
@@ -51,7 +51,7 @@ async def test_the_nominated_node_comes_first(api_server, namespace, nomination,
         assert not c.scheduler.state.nominator
 
 
-async def test_a_node_that_is_taken_as_nominated_is_not_scored(api_server, namespace):
+async def test_a_nominated_node_that_fits_is_taken_without_scoring(api_server, namespace):
     a = answering("A")
     config = configuration(profile(score=[a]))
     before = [*CLASSES, *nodes(node("n1"), node("n2"))]
@@ -63,9 +63,9 @@ async def test_a_node_that_is_taken_as_nominated_is_not_scored(api_server, names
         assert "A.score" in a.log
 
 
-# -- who leaves room --------------------------------------------------------------------------------------------------
+# -- pods that respect a nomination ------------------------------------------------------------------------------------
 
-#: Of the four CPUs of n1 two are taken, and three are nominated to a pod that waits for those two.
+#: Two of the four CPUs of n1 are in use; three are nominated to a pod that waits for those two.
 TAKEN = [*CLASSES, *nodes(node("n1")), *pods(placed("leaving", "2", priority="most"), nominated_pod(priority="more"))]
 
 
@@ -77,9 +77,9 @@ TAKEN = [*CLASSES, *nodes(node("n1")), *pods(placed("leaving", "2", priority="mo
         pytest.param("most", True, id="greater"),
     ],
 )
-async def test_who_leaves_room(api_server, namespace, priority, fits):
+async def test_pods_of_equal_or_lower_priority_respect_a_nomination(api_server, namespace, priority, fits):
     async with scheduled(api_server, namespace, before=TAKEN) as c:
-        # Nothing helps the nominated pod: a nomination is kept in memory as long as it stands in the status.
+        # No event wakes the nominated pod: a nomination stays in memory as long as it is in the status.
         await set_nomination(c, "n1")
         await c.settle()
         other = asking(pod("other"), cpu="1")
@@ -89,7 +89,7 @@ async def test_who_leaves_room(api_server, namespace, priority, fits):
             assert (await c.condition("other"))["message"].startswith("0/1 nodes are available: 1 Insufficient cpu.")
 
 
-async def test_once_the_nominated_pod_has_come_there_is_what_is_left(api_server, namespace):
+async def test_the_rest_is_free_once_the_nominated_pod_is_bound(api_server, namespace):
     async with scheduled(api_server, namespace, before=TAKEN) as c:
         await set_nomination(c, "n1")
         await c.settle()
@@ -107,8 +107,8 @@ def near(app, *, away=False):
     return {"affinity": {kind: {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}}
 
 
-def with_port(made):
-    """The pod, which shares its node with no other one of these."""
+def with_host_port(made):
+    """A pod that no other of these pods can share a node with."""
     made["spec"]["containers"][0]["ports"] = [{"containerPort": 80, "hostPort": 8080}]
     return made
 
@@ -116,14 +116,14 @@ def with_port(made):
 IN_ZONE = [
     *CLASSES,
     *nodes(labelled(node("n1"), **{ZONE: "a"})),
-    *pods(with_port(placed("leaving", "1", priority="most"))),
+    *pods(with_host_port(placed("leaving", "1", priority="most"))),
 ]
 
 
-async def test_a_nomination_alone_is_no_company(api_server, namespace):
-    """A pod must fit with the nominated ones and without: they may never come."""
+async def test_affinity_is_not_satisfied_by_a_nominated_pod(api_server, namespace):
+    """A pod must fit both with and without nominated pods, as they may never arrive."""
     async with scheduled(
-        api_server, namespace, before=[*IN_ZONE, *pods(with_port(nominated_pod(cpu="1", priority="more")))]
+        api_server, namespace, before=[*IN_ZONE, *pods(with_host_port(nominated_pod(cpu="1", priority="more")))]
     ) as c:
         await set_nomination(c, "n1")
         await c.settle()
@@ -135,9 +135,9 @@ async def test_a_nomination_alone_is_no_company(api_server, namespace):
         assert await c.node_of("web") == await c.node_of("friend") == "n1"
 
 
-async def test_a_nomination_keeps_others_away(api_server, namespace):
+async def test_anti_affinity_counts_nominated_pods(api_server, namespace):
     async with scheduled(
-        api_server, namespace, before=[*IN_ZONE, *pods(with_port(nominated_pod(cpu="1", priority="more")))]
+        api_server, namespace, before=[*IN_ZONE, *pods(with_host_port(nominated_pod(cpu="1", priority="more")))]
     ) as c:
         await set_nomination(c, "n1")
         await c.settle()
@@ -146,45 +146,45 @@ async def test_a_nomination_keeps_others_away(api_server, namespace):
         assert c.queued("other").unschedulable_plugins == {"InterPodAffinity"}
 
 
-# -- nominations come and go ------------------------------------------------------------------------------------------
+# -- nominations are set and lost --------------------------------------------------------------------------------------
 
 
 def large(name="web", priority="more"):
-    """A pod that no node can take, so that nominations are a matter of its status."""
-    return wanting(name, "64", priority)
+    """A pod that fits no node, so that its nomination depends on its status alone."""
+    return pending_pod(name, "64", priority)
 
 
-def in_mind(c, name="web"):
+def nominated_in_memory(c, name="web"):
     return c.scheduler.state.nominator.node_of(c.objects.made("pods", name)["metadata"]["uid"])
 
 
-async def test_what_the_status_says(api_server, namespace):
-    """As long as nobody tries the pod, nobody but its status speaks of it."""
+async def test_the_nomination_follows_the_status(api_server, namespace):
+    """While the pod is not tried, its nomination follows its status."""
     async with scheduled(api_server, namespace, before=[*CLASSES, *nodes(node("n1"), node("n2"))]) as c:
         await c.pods(spec_of(large(), schedulingGates=[{"name": "a"}]))
-        assert in_mind(c) == ""
+        assert nominated_in_memory(c) == ""
         for node_name in ("n1", "n2", None, "n1"):
             await set_nomination(c, node_name)
             await c.settle()
-            assert in_mind(c) == (node_name or "")
-        # Other changes do not matter.
+            assert nominated_in_memory(c) == (node_name or "")
+        # Other changes have no effect.
         await c.objects.patch("pods", "web", {"metadata": {"labels": {"x": "y"}}})
         await c.settle()
-        assert in_mind(c) == "n1"
+        assert nominated_in_memory(c) == "n1"
         await c.objects.delete("pods", "web")
         await c.settle()
         assert not c.scheduler.state.nominator
 
 
-async def test_somebody_else_binds_the_pod(api_server, namespace):
+async def test_another_client_binds_the_nominated_pod(api_server, namespace):
     async with scheduled(api_server, namespace, before=[*CLASSES, *nodes(node("n1"))]) as c:
         await c.pods(large())
         await set_nomination(c, "n1")
         await c.settle()
-        assert in_mind(c) == "n1"
+        assert nominated_in_memory(c) == "n1"
         await c.objects.bind("web", "n1")
         await c.settle()
-        assert (in_mind(c), c.place("web")) == ("", "")
+        assert (nominated_in_memory(c), c.place("web")) == ("", "")
 
 
 @pytest.mark.parametrize(
@@ -195,8 +195,8 @@ async def test_somebody_else_binds_the_pod(api_server, namespace):
         pytest.param(lambda c: c.objects.delete("pods", "web"), id="deleted"),
     ],
 )
-async def test_a_lost_nomination_wakes_who_left_room(api_server, namespace, end):
-    """Those who are no more important than the pod that lost it."""
+async def test_a_lost_nomination_wakes_pods_that_respected_it(api_server, namespace, end):
+    """Wakes pods of at most the priority of the pod that lost it."""
     async with scheduled(api_server, namespace, before=[*CLASSES, *nodes(node("n1"))]) as c:
         await c.pods(large())
         await set_nomination(c, "n1")
@@ -211,21 +211,21 @@ async def test_a_lost_nomination_wakes_who_left_room(api_server, namespace, end)
         assert len(attempts(c, "greater")) == tried
 
 
-async def test_a_pod_that_fails_for_good_loses_its_nomination(api_server, namespace):
-    """In memory at once, and in its status: who leaves room for it need not wait for the API."""
+async def test_an_unresolvable_pod_loses_its_nomination(api_server, namespace):
+    """Lost in memory at once, and then in its status: other pods need not wait for the API."""
     async with scheduled(api_server, namespace, before=[*CLASSES, *nodes(node("n1"))], wrap=Tampered) as c:
         held = c.api.instead["patch"] = Held()
         await c.objects.create("pods", {**large(), "status": {"nominatedNodeName": "n1"}})
         await held.waiting.wait()
-        assert in_mind(c) == ""
+        assert nominated_in_memory(c) == ""
         held.let_go()
         await c.settle()
         assert await nominated_node(c) == ""
         assert c.api.status_patches("web")[0]["status"]["nominatedNodeName"] is None
 
 
-async def test_a_nomination_that_the_api_does_not_learn_of_stays_in_mind(api_server, namespace):
-    """The room that was made is kept for the pod although its status does not say so."""
+async def test_a_nomination_is_kept_in_memory_if_the_patch_fails(api_server, namespace):
+    """The node stays nominated in memory although the status does not say so."""
     before = [*CLASSES, *nodes(node("n1")), *pods(placed("victim"))]
     async with scheduled(api_server, namespace, before=before, wrap=Tampered) as c:
         failing = raising(Conflict("etcd is tired"))
@@ -234,32 +234,32 @@ async def test_a_nomination_that_the_api_does_not_learn_of_stays_in_mind(api_ser
             return await (failing(call, go_on) if call.name == "web" else go_on())
 
         c.api.instead["patch"] = not_for_web
-        await c.pods(wanting())
-        assert in_mind(c) == "n1"
+        await c.pods(pending_pod())
+        assert nominated_in_memory(c) == "n1"
         assert (await c.pod("web"))["status"].get("nominatedNodeName", "") == ""
         await c.objects.patch("pods", "web", {"metadata": {"labels": {"x": "y"}}})
         await c.settle()
-        assert in_mind(c) == "n1"
+        assert nominated_in_memory(c) == "n1"
         await c.pods(asking(pod("other"), cpu="1500m"))
         assert await c.node_of("other") == ""
 
 
-async def test_a_pod_on_its_way_needs_no_nomination(api_server, namespace):
-    """As soon as it is assumed it takes its room itself."""
+async def test_an_assumed_pod_has_no_nomination(api_server, namespace):
+    """Once assumed, the pod itself counts on its node."""
     a = answering("A", permit=(Status(Code.Wait), 60.0))
     config = configuration(profile(permit=[a]))
     before = [*CLASSES, *nodes(node("n1"))]
     async with scheduled(api_server, namespace, config=config, plugins=[a], before=before) as c:
         await c.pods(nominated_pod(cpu="2"))
-        assert in_mind(c) == ""
+        assert nominated_in_memory(c) == ""
         assert [info.key for info in c.scheduler.state.placed_pods()] == [f"{namespace}/web"]
-        # Two CPUs are left, not none.
+        # Two CPUs are free.
         a.answers["permit"] = (None, 0.0)
         await c.pods(asking(pod("other"), cpu="2"))
         assert await c.node_of("other") == "n1"
 
 
-async def test_a_pod_of_another_scheduler_nominations_nothing_here(api_server, namespace):
+async def test_nominations_of_other_schedulers_pods_are_ignored(api_server, namespace):
     async with scheduled(api_server, namespace, before=[*CLASSES, *nodes(node("n1"))]) as c:
         await c.pods({**spec_of(large(), schedulerName="nobody"), "status": {"nominatedNodeName": "n1"}})
         assert not c.scheduler.state.nominator

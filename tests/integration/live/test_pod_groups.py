@@ -1,4 +1,4 @@
-"""Gangs on API servers that serve PodGroups: whole or not at all, whatever happens between."""
+"""Gangs on API servers that serve PodGroups: scheduled completely or not at all, whatever happens in between."""
 
 import asyncio
 
@@ -18,7 +18,7 @@ from support.scheduling.preempting import CLASSES
 
 GATES = {"GenericWorkload": True, "GangScheduling": True, "TopologyAwareWorkloadScheduling": True}
 FEATURES = with_chosen(GATES)
-#: Groups that preempt as a whole; the API servers know the fields in any case.
+#: For groups that preempt as a whole; the API servers serve the fields in any case.
 WHOLE = GATES | {"WorkloadAwarePreemption": True}
 RACK = "example.com/rack"
 
@@ -55,7 +55,7 @@ def a_node(name, cpu="4", **labels):
 
 
 def running(api_server, namespace, *before, **options):
-    """A scheduler with the gates on, with two nodes of four CPUs, or others that stand in `before`."""
+    """A scheduler with the gates on and two nodes of four CPUs, or with the objects in `before`."""
     pairs = [(f"{obj['kind'].lower()}s", obj) if isinstance(obj, dict) else obj for obj in before]
     if not any(plural == "nodes" for plural, _ in pairs):
         pairs = [("nodes", a_node("n1")), ("nodes", a_node("n2")), *pairs]
@@ -77,9 +77,9 @@ def names(of, count):
 
 
 async def test_two_gangs_that_each_need_more_than_half(api_server, namespace):
-    """One runs whole, the other waits whole, then runs."""
+    """One gang is scheduled completely; the other waits completely, and is scheduled later."""
     async with running(api_server, namespace, group("a", 5), group("b", 5)) as c:
-        # They come by turns.
+        # Their pods are created alternately.
         for i in range(5):
             await c.objects.create("pods", member(f"a-{i}", "a"))
             await c.objects.create("pods", member(f"b-{i}", "b"))
@@ -118,9 +118,9 @@ async def test_a_member_is_deleted_between_permit_and_bind(api_server, namespace
         await c.objects.delete("pods", "a-1")
         held.let_go()
         await c.settle()
-        # The others were let go together, and are bound.
+        # The other members were allowed together, and are bound.
         assert await placed(c, "a-0", "a-2") == [True] * 2
-        # Its replacement is one of a gang that has two of three on nodes.
+        # Its replacement belongs to a gang that already has two of three pods on nodes.
         await c.pods(member("a-3", "a"))
         await c.advance(30)
         assert await c.node_of("a-3")
@@ -128,7 +128,7 @@ async def test_a_member_is_deleted_between_permit_and_bind(api_server, namespace
 
 
 class FailsLate(ReservePlugin):
-    """Lets a member pass on the gang's first trial, and refuses it from then on until it is told otherwise."""
+    """Passes a member on the gang's first trial, then refuses it until told otherwise."""
 
     name = "FailsLate"
 
@@ -147,7 +147,7 @@ class FailsLate(ReservePlugin):
 
 
 async def test_a_node_dies_while_a_gang_waits_on_permit(api_server, namespace):
-    """The gang goes when it is complete; who was bound to the dead node is replaced elsewhere."""
+    """The gang is bound when complete; members bound to the dead node are replaced on other nodes."""
     options = {"config": configuration(profile(reserve=[FailsLate])), "plugins": [FailsLate]}
     async with running(api_server, namespace, ("podgroups", group("a", 3)), **options) as c:
         for name in names("a", 3):
@@ -159,7 +159,7 @@ async def test_a_node_dies_while_a_gang_waits_on_permit(api_server, namespace):
         dead = next(iter(waiting.values()))
         await c.objects.delete("nodes", dead)
         await c.settle()
-        # As with the reference, nobody who waits on Permit hears of that.
+        # Parity: pods that wait on Permit are not affected by that.
         assert len(list(c.scheduler.waiting_pods)) == 2
         assert await placed(c, *names("a", 3)) == [False] * 3
         c.scheduler.frameworks["default-scheduler"].plugins["FailsLate"].is_open = True
@@ -183,12 +183,12 @@ async def test_scale_up_of_a_running_group(api_server, namespace):
         assert await placed(c, *names("a", 3)) == [True] * 3
         await c.pods(member("a-3", "a", cpu="8"))
         assert not await c.node_of("a-3")
-        # The group was scheduled, and stays so.
+        # The group stays scheduled.
         assert await condition(c, "a") == [("True", "Scheduled")]
 
 
 async def test_a_restart_in_the_middle(api_server, namespace):
-    """A scheduler ends with half of a gang bound; the next one binds the rest."""
+    """The scheduler ends with half of a gang bound; its successor binds the rest."""
     objects = Objects(api_server.kubeconfig, namespace)
     try:
         for name in ("n1", "n2"):
@@ -218,7 +218,7 @@ def refusing_binds(api, refuse):
 
 
 async def test_a_large_gang_in_the_only_rack_that_has_room(api_server, namespace):
-    """500 pods; the other racks have room for 400 each."""
+    """The gang has 500 pods; the other racks have room for 400 each."""
     racks = {"a": 4, "b": 5, "c": 4}
     nodes = [a_node(f"{rack}-{i}", "10", **{RACK: rack}) for rack, count in racks.items() for i in range(count)]
     async with running(api_server, namespace, *nodes, group("big", 500, topology=RACK)) as c:
@@ -233,7 +233,7 @@ async def test_a_large_gang_in_the_only_rack_that_has_room(api_server, namespace
 
 
 async def test_a_gang_preempts_a_gang(api_server, namespace):
-    """Its victims leave, and it is placed whole; the other gang waits whole."""
+    """Its victims terminate and it is scheduled completely; the other gang waits completely."""
     before = [*CLASSES, group("low", 2), group("high", 2)]
     async with running(api_server, namespace, *before, a_node("n1"), a_node("n2")) as c:
         await c.pods(member("low-0", "low", "4"), member("low-1", "low", "4"))
@@ -244,7 +244,7 @@ async def test_a_gang_preempts_a_gang(api_server, namespace):
         assert (await condition(c, "high"))[0] == ("False", "Unschedulable")
         assert len(await c.events(reason="Preempted")) == 2
         for name in ("low-0", "low-1"):
-            # No kubelet ends them here.
+            # No kubelet runs here that would finish the deletion.
             await c.objects.delete("pods", name)
         await c.pods(member("low-2", "low", "4"), member("low-3", "low", "4"))
         await c.advance(30)
@@ -254,7 +254,7 @@ async def test_a_gang_preempts_a_gang(api_server, namespace):
 
 
 async def test_a_gang_preempts_a_gang_as_a_whole(api_server, namespace):
-    """One pod's room is wanted; the other gang leaves whole, and nobody leaves for a gang that fits nowhere."""
+    """Room for one pod evicts the other gang completely; nothing is evicted for a gang that fits nowhere."""
     groups = [
         group("low", 2, disruptionMode="PodGroup"),
         group("high", 1, priorityClassName="most"),
@@ -282,7 +282,7 @@ async def test_a_gang_preempts_a_gang_as_a_whole(api_server, namespace):
             conditions = (await c.objects.get("pods", name))["status"]["conditions"]
             target = next(one for one in conditions if one["type"] == "DisruptionTarget")
             assert target["message"] == "default-scheduler: preempting to accommodate a higher priority podgroup"
-            # No kubelet ends them here.
+            # No kubelet runs here that would finish the deletion.
             await c.objects.delete("pods", name)
         await c.advance(30)
         assert await placed(c, "high-0", *names("vast", 3)) == [True, False, False, False]

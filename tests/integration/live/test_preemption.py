@@ -1,4 +1,4 @@
-"""Preemption as the API sees it: what victims, the preemptor and others have written to them, in which order."""
+"""Preemption as the API sees it: the writes to victims, the preemptor and other pods, and their order."""
 
 import asyncio
 
@@ -10,8 +10,8 @@ from support.api.tampered_api import Held, Tampered, raising
 from support.live.http_scheduler import scheduled
 from support.plugins.answering_plugins import answering, configuration, profile
 from support.scheduling.attempts import asking, attempts, moves, sized
-from support.scheduling.left_behind import is_now, written
-from support.scheduling.preempting import CLASSES, leaving, nodes, nominated_node, placed, pods, wanting
+from support.scheduling.failed_attempts import condition_time, is_now
+from support.scheduling.preempting import CLASSES, leaving, nodes, nominated_node, pending_pod, placed, pods
 
 NO_CLAIMS = "no new claims to deallocate, preemption: "
 TERMINATING = "not eligible due to a terminating pod on the nominated node."
@@ -33,10 +33,10 @@ async def message(c, name="web"):
 # -- one victim -------------------------------------------------------------------------------------------------------
 
 
-async def test_what_becomes_of_a_victim(api_server, namespace):
+async def test_what_is_written_to_a_victim(api_server, namespace):
     async with running(api_server, namespace, *pods(placed("victim"))) as c:
         before = c.objects.made("pods", "victim")
-        await c.pods(wanting())
+        await c.pods(pending_pod())
         preemptor = c.objects.made("pods", "web")["metadata"]
 
         assert await c.condition("victim", "DisruptionTarget") == {
@@ -46,10 +46,10 @@ async def test_what_becomes_of_a_victim(api_server, namespace):
             "message": "default-scheduler: preempting to accommodate a higher priority pod",
             "observedGeneration": before["metadata"]["generation"],
             "lastProbeTime": None,
-            "lastTransitionTime": written(c),
+            "lastTransitionTime": condition_time(c),
         }
         found = await c.pod("victim")
-        # The victim's own grace period counts.
+        # The victim's own grace period applies.
         assert found["metadata"]["deletionGracePeriodSeconds"] == 30
         assert c.api.verbs("victim") == ["patch", "delete"]
         (deletion,) = [call for call in c.api.calls if call.verb == "delete"]
@@ -68,10 +68,10 @@ async def test_what_becomes_of_a_victim(api_server, namespace):
         assert not event.get("series")
 
 
-async def test_what_becomes_of_the_preemptor(api_server, namespace):
-    """It waits, nominated its node, until the victim is really gone."""
+async def test_what_is_written_to_the_preemptor(api_server, namespace):
+    """It waits with its nomination until the victim is gone."""
     async with running(api_server, namespace, *pods(placed("victim"))) as c:
-        await c.pods(wanting())
+        await c.pods(pending_pod())
         condition = await c.condition("web")
         assert (condition["reason"], condition["status"]) == ("Unschedulable", "False")
         assert condition["message"] == "0/1 nodes are available: 1 Insufficient cpu."
@@ -80,7 +80,7 @@ async def test_what_becomes_of_the_preemptor(api_server, namespace):
         assert body["status"]["nominatedNodeName"] == "n1"
         assert await nominated_node(c) == "n1"
         assert (c.place("web"), c.queued("web").unschedulable_plugins) == ("UNSCHEDULABLE", {"NodeResourcesFit"})
-        # That its victim begins to leave is no reason to try again.
+        # The deletionTimestamp of its victim does not wake it.
         assert len(attempts(c, "web")) == 1
 
         await c.objects.delete("pods", "victim")
@@ -93,19 +93,19 @@ async def test_what_becomes_of_the_preemptor(api_server, namespace):
         assert [e["reason"] for e in await c.events("web")] == ["FailedScheduling", "Scheduled"]
 
 
-async def test_a_victim_without_grace_leaves_at_once(api_server, namespace):
+async def test_a_victim_without_grace_period_is_gone_at_once(api_server, namespace):
     victim = placed("victim", terminationGracePeriodSeconds=0)
     async with running(api_server, namespace, *pods(victim)) as c:
-        await c.pods(wanting())
+        await c.pods(pending_pod())
         await c.until(lambda: c.node_of("web"))
         assert await leaving(c, "victim") == {"victim"}
 
 
-async def test_victims_that_still_leave(api_server, namespace):
-    """Nobody else is made to leave meanwhile, and the nomination stays."""
+async def test_terminating_victims_are_waited_for(api_server, namespace):
+    """No further victims are chosen meanwhile, and the nomination stays."""
     more = [*nodes(node("n2")), *pods(placed("victim"), placed("other", node_name="n2", priority="some"))]
     async with running(api_server, namespace, *more) as c:
-        await c.pods(wanting())
+        await c.pods(pending_pod())
         assert await leaving(c, "victim", "other") == {"victim"}
         await c.nodes(tainted("n3"))
         assert len(attempts(c, "web")) == 2
@@ -116,26 +116,27 @@ async def test_victims_that_still_leave(api_server, namespace):
         assert c.api.verbs("other") == []
 
 
-async def test_a_nomination_that_cannot_be_kept_any_more(api_server, namespace):
-    """The nominated node got a taint: the pod makes room elsewhere, whoever is still leaving there."""
+async def test_a_nomination_of_a_node_that_no_longer_fits(api_server, namespace):
+    """The nominated node got a taint: the pod preempts on another node although its victim on the first still
+    terminates."""
     more = [*nodes(node("n2")), *pods(placed("victim"), placed("other", node_name="n2", priority="some"))]
     async with running(api_server, namespace, *more) as c:
-        await c.pods(wanting())
+        await c.pods(pending_pod())
         taint = {"key": "t", "effect": "NoSchedule"}
         await c.objects.patch("nodes", "n1", {"spec": {"taints": [taint]}})
         await c.settle()
         assert await nominated_node(c) == "n2"
         assert await leaving(c, "victim", "other") == {"victim", "other"}
         text = "0/2 nodes are available: 1 Insufficient cpu, 1 node(s) had untolerated taint(s)."
-        # That it lost n1 may have had it tried once more, when its next victim was leaving.
+        # Losing n1 may have caused one more attempt before its next victim terminated.
         assert await message(c) in (text, f"{text} {NO_CLAIMS}{TERMINATING}")
 
 
-async def test_somebody_who_leaves_anyway_is_no_victim(api_server, namespace):
-    """The node is nominated, and nobody is told to leave who was told before."""
+async def test_terminating_pods_are_not_evicted_again(api_server, namespace):
+    """The node is nominated, and no pod is deleted a second time."""
     async with running(api_server, namespace, *pods(placed("victim"))) as c:
         await c.objects.delete("pods", "victim", grace=None)
-        await c.pods(wanting())
+        await c.pods(pending_pod())
         assert await nominated_node(c) == "n1"
         assert c.api.verbs("victim") == []
         assert await c.events("victim") == []
@@ -144,12 +145,12 @@ async def test_somebody_who_leaves_anyway_is_no_victim(api_server, namespace):
         assert await c.node_of("web") == "n1"
 
 
-# -- who may not ------------------------------------------------------------------------------------------------------
+# -- pods that may not preempt -----------------------------------------------------------------------------------------
 
 
-async def test_a_polite_pod_keeps_its_nomination(api_server, namespace):
-    """preemptionPolicy Never: nobody leaves, and a nomination that is there is not touched."""
-    polite = {**wanting(priority="polite"), "status": {"nominatedNodeName": "n1"}}
+async def test_a_non_preempting_pod_keeps_its_nomination(api_server, namespace):
+    """With preemptionPolicy Never there are no victims, and an existing nomination is kept."""
+    polite = {**pending_pod(priority="polite"), "status": {"nominatedNodeName": "n1"}}
     async with running(api_server, namespace, *pods(placed("victim"), polite)) as c:
         text = f"0/1 nodes are available: 1 Insufficient cpu. {NO_CLAIMS}not eligible due to preemptionPolicy=Never."
         assert await message(c) == text
@@ -177,8 +178,8 @@ async def test_a_polite_pod_keeps_its_nomination(api_server, namespace):
     ],
 )
 async def test_no_candidates(api_server, namespace, there, cpu, tail):
-    """Then an earlier nomination is taken back."""
-    web = {**wanting(cpu=cpu), "status": {"nominatedNodeName": "n1"}}
+    """An earlier nomination is removed."""
+    web = {**pending_pod(cpu=cpu), "status": {"nominatedNodeName": "n1"}}
     async with running(api_server, namespace, *nodes(tainted("n2")), *pods(*there, web)) as c:
         text = "0/2 nodes are available: 1 Insufficient cpu, 1 node(s) had untolerated taint(s)."
         assert await message(c) == f"{text} {NO_CLAIMS}0/2 nodes are available: {tail}"
@@ -186,20 +187,20 @@ async def test_no_candidates(api_server, namespace, there, cpu, tail):
         assert await leaving(c, *(p["metadata"]["name"] for p in there)) == set()
 
 
-# -- several victims --------------------------------------------------------------------------------------------------
+# -- several victims ---------------------------------------------------------------------------------------------------
 
 
 def three_victims():
     return pods(*(placed(f"v{i}", "1", priority="some" if i == 0 else "") for i in range(3)))
 
 
-async def test_the_last_victim_leaves_last(api_server, namespace):
+async def test_the_last_victim_is_deleted_after_all_others(api_server, namespace):
     async with running(api_server, namespace, *three_victims()) as c:
         slow = c.api.instead["delete"] = _SlowFor("v0")
-        await c.objects.create("pods", wanting(cpu="4"))
+        await c.objects.create("pods", pending_pod(cpu="4"))
         await slow.waiting.wait()
         await c.until(lambda: len([call for call in c.api.calls if call.verb == "delete"]) == 2)
-        # The least important of all is not touched before the others are through.
+        # The least important victim is not deleted before the others are done.
         names = [call.name for call in c.api.calls if call.verb == "delete"]
         (last,) = {"v1", "v2"} - set(names)
         assert c.api.verbs(last) == []
@@ -219,17 +220,17 @@ class _SlowFor(Held):
         return await (super().__call__(call, go_on) if call.name == self._name else go_on())
 
 
-async def test_nobody_leaves_in_vain(api_server, namespace):
-    """Of those who could leave, the more important ones stay if that is enough."""
+async def test_victims_are_reprieved(api_server, namespace):
+    """Victims of higher priority are reprieved if the others suffice."""
     async with running(api_server, namespace, *three_victims()) as c:
-        await c.pods(wanting(cpu="2"))
+        await c.pods(pending_pod(cpu="2"))
         assert await leaving(c, "v0", "v1", "v2") in ({"v1"}, {"v2"})
         assert c.api.verbs("v0") == []
 
 
 async def test_the_pod_is_tried_with_each_victim_that_is_gone(api_server, namespace):
     async with running(api_server, namespace, *three_victims()) as c:
-        await c.pods(wanting(cpu="4"))
+        await c.pods(pending_pod(cpu="4"))
         await c.objects.delete("pods", "v0")
         await c.settle()
         assert await message(c) == f"0/1 nodes are available: 1 Insufficient cpu. {NO_CLAIMS}{TERMINATING}"
@@ -240,14 +241,15 @@ async def test_the_pod_is_tried_with_each_victim_that_is_gone(api_server, namesp
         assert len(await c.events(reason="Preempted")) == 3
 
 
-# -- while it is under way --------------------------------------------------------------------------------------------
+# -- while the evictions run -------------------------------------------------------------------------------------------
 
 
-async def test_the_gate(api_server, namespace):
-    """A pod whose victims are still to be told is not tried; after that, only pods that leave open its gate."""
+async def test_the_preemptor_is_gated_during_evictions(api_server, namespace):
+    """The preemptor is not tried while its victims are being evicted; afterwards only deletions of
+    pods open its gate."""
     async with running(api_server, namespace, *pods(placed("victim"))) as c:
         held = c.api.instead["delete"] = Held()
-        await c.objects.create("pods", wanting())
+        await c.objects.create("pods", pending_pod())
         await held.waiting.wait()
         await c.objects.create("nodes", node("n2"))
         await c.until(lambda: c.queued("web").gating_plugin == "DefaultPreemption")
@@ -255,7 +257,7 @@ async def test_the_gate(api_server, namespace):
         assert c.scheduler.queue.counts()["gated"] == 1
         held.let_go()
         await c.settle()
-        # Its gate hears of nothing but pods that go.
+        # Its PreEnqueue only registers for deletions of pods.
         await c.nodes(node("n3"))
         assert (c.queued("web").gating_plugin, len(attempts(c, "web"))) == ("DefaultPreemption", 1)
         await c.objects.delete("pods", "victim")
@@ -264,20 +266,20 @@ async def test_the_gate(api_server, namespace):
         assert len(attempts(c, "web")) == 2
 
 
-async def test_the_gate_is_open_once_the_victims_are_told(api_server, namespace):
+async def test_the_gate_opens_after_the_evictions(api_server, namespace):
     async with running(api_server, namespace, *pods(placed("victim"))) as c:
-        await c.pods(wanting())
+        await c.pods(pending_pod())
         await c.nodes(node("n2"))
-        # It was nominated n1, but n2 is free now.
+        # n1 was nominated, but n2 is free now.
         assert await c.node_of("web") == "n2"
         assert len(attempts(c, "web")) == 2
 
 
 async def test_a_deletion_that_fails(api_server, namespace):
-    """The pod is tried again at once, and makes room again."""
+    """The pod is retried at once, and preempts again."""
     async with running(api_server, namespace, *pods(placed("victim"))) as c:
         c.api.instead["delete"] = raising(Forbidden("not today"), times=1)
-        await c.pods(wanting())
+        await c.pods(pending_pod())
         assert moves(c, "web")[-2:] == [("active", "ForceActivate"), ("unschedulable", "ScheduleAttemptFailure")]
         assert len(attempts(c, "web")) == 2
         assert c.api.verbs("victim").count("delete") == 2
@@ -285,7 +287,7 @@ async def test_a_deletion_that_fails(api_server, namespace):
         assert len(await c.events("victim")) == 1
 
 
-async def test_a_failure_spares_the_last_victim(api_server, namespace):
+async def test_a_failed_deletion_spares_the_last_victim(api_server, namespace):
     async with running(api_server, namespace, *three_victims()) as c:
         began = asyncio.Event()
         failing = raising(InternalError("etcd is tired"), times=1)
@@ -298,10 +300,10 @@ async def test_a_failure_spares_the_last_victim(api_server, namespace):
             return await go_on()
 
         c.api.instead["delete"] = first_fails
-        await c.pods(wanting(cpu="4"))
+        await c.pods(pending_pod(cpu="4"))
         first, other, *_ = [call.name for call in c.api.calls if call.verb == "delete"]
         assert {first, other} in ({"v0", "v1"}, {"v0", "v2"})
-        # The pod goes on when it hears that the other one leaves, or at the latest when that one has left.
+        # The pod continues when the other victim starts to terminate, or at the latest when it is gone.
         (leaves,) = {first, other} - {"v0"}
         await c.objects.delete("pods", leaves)
         await c.settle()
@@ -313,7 +315,7 @@ async def test_a_failure_spares_the_last_victim(api_server, namespace):
 async def test_a_condition_that_cannot_be_written_spares_the_victim(api_server, namespace):
     async with running(api_server, namespace, *pods(placed("victim"))) as c:
         c.api.instead["patch"] = _failing_for("victim", Forbidden("not today"))
-        await c.pods(wanting())
+        await c.pods(pending_pod())
         assert c.api.verbs("victim")[:3] == ["patch", "patch", "delete"]
         assert len(attempts(c, "web")) == 2
         assert await leaving(c, "victim") == {"victim"}
@@ -328,8 +330,8 @@ def _failing_for(name, error):
     return act
 
 
-async def test_a_victim_that_is_gone_already(api_server, namespace):
-    """Nothing is said of it, and the pod has its room."""
+async def test_a_victim_that_is_already_gone(api_server, namespace):
+    """Its failed deletion is not reported, and the pod is scheduled."""
     async with running(api_server, namespace, *pods(placed("victim"))) as c:
 
         async def late(call, go_on):
@@ -337,26 +339,26 @@ async def test_a_victim_that_is_gone_already(api_server, namespace):
             return await go_on()
 
         c.api.instead["delete"] = late
-        await c.pods(wanting())
+        await c.pods(pending_pod())
         await c.until(lambda: c.node_of("web"))
         assert await c.events("victim") == []
 
 
-# -- lesser nominations -----------------------------------------------------------------------------------------------
+# -- lower-priority nominations ----------------------------------------------------------------------------------------
 
 
-async def test_lesser_nominations_are_taken_back(api_server, namespace):
+async def test_lower_priority_nominations_are_removed(api_server, namespace):
     big = nodes(sized(node("n2"), cpu="8"))
     there = pods(placed("first", node_name="n2"), placed("second", node_name="n2", priority="some"))
     async with running(api_server, namespace, *big, *there, *pods(placed("rest", "4", priority="most"))) as c:
-        await c.pods(wanting("lesser", "4", "more"))
+        await c.pods(pending_pod("lesser", "4", "more"))
         assert await nominated_node(c, "lesser") == "n2"
         assert await leaving(c, "first", "second") == {"first"}
-        await c.pods(wanting("web", "7"))
+        await c.pods(pending_pod("web", "7"))
         assert await leaving(c, "first", "second") == {"first", "second"}
         assert await nominated_node(c, "web") == "n2"
         assert await nominated_node(c, "lesser") == ""
-        # First of all: who is nominated the node no longer waits for it.
+        # First, before any eviction: pods nominated to the node no longer wait for it.
         order = [(call.name, call.body) for call in c.api.calls if call.name in ("lesser", "second")]
         names = [name for name, _ in order]
         assert order.index(("lesser", {"status": {"nominatedNodeName": None}})) < names.index("second")
@@ -367,11 +369,11 @@ async def test_lesser_nominations_are_taken_back(api_server, namespace):
 
 
 async def test_equal_nominations_stay(api_server, namespace):
-    """And leave no room: the second preemptor makes its own."""
+    """Pods of equal priority keep their nominations, which count: the second preemptor needs a node of its own."""
     there = pods(placed("first", "2"), placed("second", "2"))
     async with running(api_server, namespace, *there) as c:
-        await c.pods(wanting("one", "2"))
-        await c.pods(wanting("two", "2"))
+        await c.pods(pending_pod("one", "2"))
+        await c.pods(pending_pod("two", "2"))
         assert await leaving(c, "first", "second") == {"first", "second"}
         assert await nominated_node(c, "one") == await nominated_node(c, "two") == "n1"
         assert {"status": {"nominatedNodeName": None}} not in c.api.status_patches("one")
@@ -381,13 +383,13 @@ async def test_equal_nominations_stay(api_server, namespace):
         assert await c.node_of("one") == await c.node_of("two") == "n1"
 
 
-# -- profiles ---------------------------------------------------------------------------------------------------------
+# -- profiles ----------------------------------------------------------------------------------------------------------
 
 
-async def test_the_preemptors_scheduler_is_named(api_server, namespace):
+async def test_events_name_the_preemptors_scheduler(api_server, namespace):
     config = configuration(profile("first"), profile("second"))
     async with running(api_server, namespace, *pods(placed("victim")), config=config) as c:
-        await c.pods(wanting(schedulerName="second"))
+        await c.pods(pending_pod(schedulerName="second"))
         condition = await c.condition("victim", "DisruptionTarget")
         assert condition["message"] == "second: preempting to accommodate a higher priority pod"
         (event,) = await c.events("victim")
@@ -395,20 +397,20 @@ async def test_the_preemptors_scheduler_is_named(api_server, namespace):
 
 
 async def test_a_profile_without_preemption(api_server, namespace):
-    """There is no suffix, and a nomination is taken back."""
+    """The message has no suffix, and a nomination is removed."""
     config = configuration(profile(without={"postFilter": ["*"]}))
-    web = {**wanting(), "status": {"nominatedNodeName": "n1"}}
+    web = {**pending_pod(), "status": {"nominatedNodeName": "n1"}}
     async with running(api_server, namespace, *pods(placed("victim"), web), config=config) as c:
         assert await message(c) == "0/1 nodes are available: 1 Insufficient cpu."
         assert await nominated_node(c) == ""
         assert c.api.verbs("victim") == []
 
 
-async def test_a_plugin_behind_preemption_is_not_asked_when_it_helps(api_server, namespace):
+async def test_later_post_filters_are_not_called_if_preemption_succeeds(api_server, namespace):
     a = answering("A")
     config = configuration(profile(postFilter=[a]))
     async with running(api_server, namespace, *pods(placed("victim")), config=config, plugins=[a]) as c:
-        await c.pods(wanting())
+        await c.pods(pending_pod())
         assert "A.post_filter" not in a.log
         await c.pods(asking(pod("other"), cpu="3"))
         assert "A.post_filter" in a.log

@@ -1,4 +1,4 @@
-"""Whom preemption makes leave, and where: budgets, priorities, numbers, starts."""
+"""Which victims and which node preemption chooses: budgets, priorities, counts, start times."""
 
 import pytest
 
@@ -6,14 +6,14 @@ from support.api.manifests import budget, node
 from support.live.http_scheduler import scheduled
 from support.plugins.answering_plugins import configuration, profile
 from support.scheduling.attempts import labelled, sized
-from support.scheduling.preempting import CLASSES, leaving, nodes, nominated_node, placed, pods, wanting
+from support.scheduling.preempting import CLASSES, leaving, nodes, nominated_node, pending_pod, placed, pods
 
 EARLY, LATE, LATEST = (f"2026-01-0{day}T00:00:00Z" for day in (1, 2, 3))
 TWO = [*CLASSES, *nodes(node("n1"), node("n2"))]
 
 
 def allowing(disruptions, name="guard", **selector):
-    """A budget as its controller would leave it."""
+    """A budget with the status that its controller would set."""
     made = budget(name, labels={"guarded": "yes"}, minAvailable=1)
     if selector:
         made["spec"]["selector"] = selector
@@ -31,29 +31,29 @@ def guarded(name, *args, **more):
     return labelled(placed(name, *args, **more), guarded="yes")
 
 
-async def preempted(server, namespace, before, budgets=(), web=None, everybody=()):
-    """Who leaves, and for which node."""
+async def node_and_victims(server, namespace, before, budgets=(), web=None, everybody=()):
+    """The nominated node, and the victims."""
     async with scheduled(server, namespace, before=before) as c:
         for made, status in budgets:
             await c.create("poddisruptionbudgets", made)
             name = made["metadata"]["name"]
             await c.objects.patch("poddisruptionbudgets", name, {"status": status}, subresource="status")
         await c.settle()
-        await c.pods(web or wanting())
+        await c.pods(web or pending_pod())
         return await nominated_node(c), await leaving(c, *everybody)
 
 
-#: Would be the worse choice but for budgets.
+#: The worse choice if there were no budgets.
 ELSEWHERE = placed("b", node_name="n2", priority="some")
 
 BUDGETS = [
-    pytest.param([guarded("a"), ELSEWHERE], [allowing(0)], ("n2", {"b"}), id="avoided"),
+    pytest.param([guarded("a"), ELSEWHERE], [allowing(0)], ("n2", {"b"}), id="guarded pods are avoided"),
     pytest.param([guarded("a"), ELSEWHERE], [], ("n1", {"a"}), id="no budget"),
     pytest.param(
         [guarded("a"), ELSEWHERE],
         [allowing(1)],
         ("n1", {"a"}),
-        id="one may go",
+        id="one disruption allowed",
     ),
     pytest.param(
         [guarded("a"), guarded("b", node_name="n2", priority="some")],
@@ -65,67 +65,69 @@ BUDGETS = [
         [guarded("a"), placed("b", node_name="n2", priority="most")],
         [allowing(0)],
         ("n1", {"a"}),
-        id="violated when there is no other way",
+        id="violated if unavoidable",
     ),
     pytest.param(
         [guarded("a", "1500m"), guarded("c", "1500m"), ELSEWHERE],
         [allowing(1)],
         ("n2", {"b"}),
-        id="one of two may go",
+        id="one of two disruptions allowed",
     ),
     pytest.param(
         [guarded("a", "1500m"), guarded("c", "1500m"), ELSEWHERE],
         [allowing(2)],
         ("n1", {"a", "c"}),
-        id="two of two may go",
+        id="two of two disruptions allowed",
     ),
     pytest.param(
         [guarded("a"), ELSEWHERE],
         [allowing(5), allowing(0, "another")],
         ("n2", {"b"}),
-        id="the strictest counts",
+        id="the strictest budget counts",
     ),
     pytest.param(
         [guarded("a"), ELSEWHERE],
         [allowing(0, matchLabels={"guarded": "no"})],
         ("n1", {"a"}),
-        id="somebody else's",
+        id="budget of other pods",
     ),
     pytest.param(
         [guarded("a", "2"), placed("c", "2", priority="some"), placed("b", "4", "n2", "most")],
         [allowing(0)],
         ("n1", {"a", "c"}),
-        id="both are needed",
+        id="both victims are needed",
     ),
 ]
 
 
 @pytest.mark.parametrize(("there", "budgets", "expected"), BUDGETS)
-async def test_budgets(api_server, namespace, there, budgets, expected):
+async def test_disruption_budgets(api_server, namespace, there, budgets, expected):
     everybody = [p["metadata"]["name"] for p in there]
-    assert await preempted(api_server, namespace, [*TWO, *pods(*there)], budgets, everybody=everybody) == expected
+    assert (
+        await node_and_victims(api_server, namespace, [*TWO, *pods(*there)], budgets, everybody=everybody) == expected
+    )
 
 
-async def test_on_one_node_who_is_guarded_stays(api_server, namespace):
-    """Even if it is the less important one."""
+async def test_on_one_node_pods_with_a_budget_are_reprieved(api_server, namespace):
+    """Even if its priority is lower."""
     before = [*CLASSES, *nodes(node("n1")), *pods(guarded("a", "2"), placed("b", "2", priority="some"))]
-    web = wanting(cpu="2")
-    assert await preempted(api_server, namespace, before, [allowing(0)], web, "ab") == ("n1", {"b"})
+    web = pending_pod(cpu="2")
+    assert await node_and_victims(api_server, namespace, before, [allowing(0)], web, "ab") == ("n1", {"b"})
 
 
-async def test_a_pod_that_is_known_to_go_uses_up_nothing(api_server, namespace):
-    """Who is told to go by an eviction is counted there already."""
+async def test_pods_in_disrupted_pods_do_not_use_up_the_budget(api_server, namespace):
+    """Its eviction has already used up its disruption."""
     made, status = allowing(0)
     status["disruptedPods"] = {"a": EARLY}
     before = [*TWO, *pods(guarded("a"), placed("b", node_name="n2", priority="some"))]
-    assert await preempted(api_server, namespace, before, [(made, status)], everybody="ab") == ("n1", {"a"})
+    assert await node_and_victims(api_server, namespace, before, [(made, status)], everybody="ab") == ("n1", {"a"})
 
 
 CHOICES = [
     pytest.param(
         [placed("a", "2", priority="some"), placed("b", "2"), placed("c", node_name="n2")],
         ("n2", {"c"}),
-        id="the most important victim is the least important one",
+        id="lowest highest priority of victims",
     ),
     pytest.param(
         [
@@ -135,11 +137,11 @@ CHOICES = [
             placed("d", "2", "n2"),
         ],
         ("n2", {"c", "d"}),
-        id="the sum of priorities",
+        id="lowest sum of priorities",
     ),
-    pytest.param([placed("a", "2"), placed("b", "2"), placed("c", "3", "n2")], ("n2", {"c"}), id="the fewest victims"),
+    pytest.param([placed("a", "2"), placed("b", "2"), placed("c", "3", "n2")], ("n2", {"c"}), id="fewest victims"),
     pytest.param(
-        [placed("a", started=EARLY), placed("b", node_name="n2", started=LATE)], ("n2", {"b"}), id="the latest start"
+        [placed("a", started=EARLY), placed("b", node_name="n2", started=LATE)], ("n2", {"b"}), id="latest start"
     ),
     pytest.param(
         [
@@ -149,46 +151,56 @@ CHOICES = [
             placed("d", "2", "n2", started=LATE),
         ],
         ("n2", {"c", "d"}),
-        id="of the earliest starts the latest",
+        id="latest of the earliest starts",
     ),
 ]
 
 
 @pytest.mark.parametrize(("there", "expected"), CHOICES)
-async def test_nodes(api_server, namespace, there, expected):
+async def test_choice_of_the_node(api_server, namespace, there, expected):
     everybody = [p["metadata"]["name"] for p in there]
     for before in (there, there[::-1]):
-        found = await preempted(api_server, namespace, [*TWO, *pods(*before)], web=wanting(), everybody=everybody)
+        found = await node_and_victims(
+            api_server, namespace, [*TWO, *pods(*before)], web=pending_pod(), everybody=everybody
+        )
         assert found == expected
 
 
 VICTIMS = [
-    pytest.param([placed("a", "2", priority="some"), placed("b", "2")], "2", {"b"}, id="the less important one"),
-    pytest.param([placed("a", "2", started=EARLY), placed("b", "2", started=LATE)], "2", {"b"}, id="who came later"),
-    pytest.param([placed("a", "3", priority="some"), placed("b", "1")], "3", {"a"}, id="who must, not who is least"),
+    pytest.param([placed("a", "2", priority="some"), placed("b", "2")], "2", {"b"}, id="lower priority"),
+    pytest.param([placed("a", "2", started=EARLY), placed("b", "2", started=LATE)], "2", {"b"}, id="later start"),
     pytest.param(
-        [placed("a", "1"), placed("b", "2"), placed("c", "1", priority="most")], "3", {"a", "b"}, id="not equals"
+        [placed("a", "3", priority="some"), placed("b", "1")],
+        "3",
+        {"a"},
+        id="higher priority if lower does not suffice",
+    ),
+    pytest.param(
+        [placed("a", "1"), placed("b", "2"), placed("c", "1", priority="most")],
+        "3",
+        {"a", "b"},
+        id="pods of equal priority are reprieved",
     ),
 ]
 
 
 @pytest.mark.parametrize(("there", "cpu", "expected"), VICTIMS)
-async def test_victims(api_server, namespace, there, cpu, expected):
+async def test_choice_of_victims(api_server, namespace, there, cpu, expected):
     before = [*CLASSES, *nodes(node("n1")), *pods(*there)]
     everybody = [p["metadata"]["name"] for p in there]
-    found = await preempted(api_server, namespace, before, web=wanting(cpu=cpu), everybody=everybody)
+    found = await node_and_victims(api_server, namespace, before, web=pending_pod(cpu=cpu), everybody=everybody)
     assert found == ("n1", expected)
 
 
-async def test_room_that_is_nominated_is_no_room(api_server, namespace):
-    """A node that was made free for one pod is not the next one's."""
+async def test_nominated_resources_are_not_free(api_server, namespace):
+    """A node freed for one pod is not offered to the next."""
     before = [*TWO, *pods(placed("a"), placed("b", node_name="n2", priority="some"))]
     async with scheduled(api_server, namespace, before=before) as c:
-        await c.pods(wanting("first"))
-        await c.pods(wanting("second"))
+        await c.pods(pending_pod("first"))
+        await c.pods(pending_pod("second"))
         assert (await nominated_node(c, "first"), await nominated_node(c, "second")) == ("n1", "n2")
         assert await leaving(c, "a", "b") == {"a", "b"}
-        await c.pods(wanting("third"))
+        await c.pods(pending_pod("third"))
         assert await nominated_node(c, "third") == ""
         for name in "ab":
             await c.objects.delete("pods", name)
@@ -197,14 +209,14 @@ async def test_room_that_is_nominated_is_no_room(api_server, namespace):
         assert placed_on == {"first": "n1", "second": "n2", "third": ""}
 
 
-async def test_only_some_nodes_are_tried(api_server, namespace):
-    """minCandidateNodes…: with one candidate asked for, whichever is found first is taken, if no budget forbids it."""
+async def test_min_candidate_nodes_limits_the_search(api_server, namespace):
+    """With minCandidateNodes of one, the first candidate that violates no budget is taken."""
     args = {"minCandidateNodesPercentage": 10, "minCandidateNodesAbsolute": 1}
     config = configuration({**profile(), "pluginConfig": [{"name": "DefaultPreemption", "args": args}]})
     small = [node(f"n{i}") for i in range(1, 6)]
     there = [placed(f"v{i}", node_name=f"n{i}") for i in range(1, 6)]
     async with scheduled(api_server, namespace, config=config, before=[*CLASSES, *nodes(*small), *pods(*there)]) as c:
-        await c.pods(wanting())
+        await c.pods(pending_pod())
         names = [f"v{i}" for i in range(1, 6)]
         chosen = await nominated_node(c)
         assert await leaving(c, *names) == {f"v{chosen[1:]}"}
@@ -216,4 +228,4 @@ async def test_a_smaller_node_is_no_candidate(api_server, namespace):
         *nodes(sized(node("n1"), cpu="2"), node("n2")),
         *pods(placed("a", "1"), placed("b", "2", "n2", "some")),
     ]
-    assert await preempted(api_server, namespace, before, everybody="ab") == ("n2", {"b"})
+    assert await node_and_victims(api_server, namespace, before, everybody="ab") == ("n2", {"b"})

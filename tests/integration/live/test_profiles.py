@@ -1,4 +1,4 @@
-"""Several profiles in one scheduler: one queue and one view of the cluster, each with plugins of its own."""
+"""Several profiles in one scheduler share the queue and the cluster; each has its own plugins."""
 
 import pytest
 
@@ -23,8 +23,8 @@ def with_args(profile, plugin, **args):
     return {**profile, "pluginConfig": [{"name": plugin, "args": {**kind, **args}}]}
 
 
-async def test_they_choose_differently(api_server, namespace):
-    """On one and the same cluster: what one places, the other counts."""
+async def test_profiles_choose_differently(api_server, namespace):
+    """Pods that one profile places count for the other."""
     packing = {"type": "MostAllocated", "resources": [{"name": "cpu", "weight": 1}]}
     config = configuration(
         profile(without={"score": ["NodeResourcesBalancedAllocation"]}),
@@ -40,12 +40,12 @@ async def test_they_choose_differently(api_server, namespace):
         await c.pods(asking(of("default-scheduler", "two"), cpu="1"))
         await c.pods(asking(of("packing", "three"), cpu="2"))
         assert [await c.node_of(name) for name in ("one", "two", "three")] == ["n1", "n2", "n1"]
-        # n1 is full: there the two agree.
+        # n1 is full, so both profiles choose the same.
         await c.pods(asking(of("packing", "four"), cpu="1"), asking(of("default-scheduler", "five"), cpu="3"))
         assert [await c.node_of(name) for name in ("four", "five")] == ["n2", ""]
 
 
-async def test_they_have_different_plugins(api_server, namespace):
+async def test_profiles_have_different_plugins(api_server, namespace):
     config = configuration(profile(), profile("bold", without={"filter": ["TaintToleration"]}))
     tainted = node("n1", taints=[{"key": "t", "effect": "NoSchedule"}])
     async with scheduled(api_server, namespace, config=config, before=nodes(tainted)) as c:
@@ -53,7 +53,7 @@ async def test_they_have_different_plugins(api_server, namespace):
         assert (await c.node_of("careful"), await c.node_of("bold")) == ("", "n1")
 
 
-async def test_they_have_different_args(api_server, namespace):
+async def test_profiles_have_different_args(api_server, namespace):
     terms = [{"matchExpressions": [{"key": "gpu", "operator": "Exists"}]}]
     affinity = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}
     config = configuration(with_args(profile("gpu"), "NodeAffinity", addedAffinity=affinity), profile())
@@ -67,7 +67,7 @@ async def test_they_have_different_args(api_server, namespace):
 
 
 @pytest.mark.parametrize("name", ["first", "second"])
-async def test_events_say_whose_they_are(api_server, namespace, name):
+async def test_events_name_their_profile(api_server, namespace, name):
     config = configuration(profile("first"), profile("second"))
     async with scheduled(api_server, namespace, config=config, before=nodes(node("n1"))) as c:
         await c.pods(of(name), asking(of(name, "large"), cpu="64"))
@@ -78,7 +78,7 @@ async def test_events_say_whose_they_are(api_server, namespace, name):
 
 
 async def test_pods_of_other_schedulers(api_server, namespace):
-    """They are left alone until somebody binds them; then they take room like others, and leave it."""
+    """Ignored until another scheduler binds them; then they use resources like any pod, until they are deleted."""
     async with scheduled(api_server, namespace, before=nodes(node("n1"))) as c:
         await c.pods(asking(of("nobody", "foreign"), cpu="3"))
         assert (c.place("foreign"), await c.events("foreign"), await c.condition("foreign")) == ("", [], None)
@@ -92,8 +92,8 @@ async def test_pods_of_other_schedulers(api_server, namespace):
         assert moves(c, "web")[-1] == ("backoff", "AssignedPodDelete")
 
 
-async def test_an_event_wakes_whose_profile_waits_for_it(api_server, namespace):
-    """The same plugin refused both pods, but one profile's has other args, and waits for something else."""
+async def test_an_event_wakes_only_pods_whose_profile_waits_for_it(api_server, namespace):
+    """The same plugin refused both pods, but one profile's args make it wait for another event."""
     a = answering("A", permit=NO, wakes=[registered(NODE, Action.Add)])
     b = answering("B", permit=NO, wakes=[registered(NODE, Action.UpdateNodeLabel)])
     config = configuration(profile("first", permit=[a]), profile("second", permit=[b]))
@@ -106,8 +106,8 @@ async def test_an_event_wakes_whose_profile_waits_for_it(api_server, namespace):
         assert (len(attempts(c, "one")), len(attempts(c, "two"))) == (2, 2)
 
 
-async def test_one_queue(api_server, namespace):
-    """More important pods come first, whichever profile is theirs."""
+async def test_profiles_share_one_queue(api_server, namespace):
+    """Ordered by priority across profiles."""
     config = configuration(profile("first"), profile("second"))
     waiting = [
         of("first", "a"),

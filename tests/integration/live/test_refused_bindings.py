@@ -1,4 +1,4 @@
-"""Bindings that the API refuses, or of which nobody knows what became; and what their end means to other pods."""
+"""Bindings that the API refuses or whose outcome is unknown, and what the failure means to other pods."""
 
 import pytest
 
@@ -12,7 +12,7 @@ from support.api.manifests import node, pod
 from support.api.tampered_api import Held, Tampered, raising
 from support.live.http_scheduler import scheduled
 from support.plugins.answering_plugins import answering, configuration, profile
-from support.scheduling.left_behind import check, failed, nominated, nothing_under_way
+from support.scheduling.failed_attempts import check, failed, nominated, nothing_in_flight
 
 WAIT = Status(Code.Wait)
 TRIED = 'running Bind plugin "DefaultBinder": '
@@ -38,9 +38,9 @@ async def test_a_binding_that_fails_is_tried_again(api_server, namespace, error)
 
     async with scheduled(api_server, namespace, config=config, before=before, wrap=wrap) as c:
         await check(c, "web", c.objects.made("pods", "web"), failed(f"{TRIED}{error}"))
-        assert nothing_under_way(c)
+        assert nothing_in_flight(c)
         await c.advance(1.0)
-        # In the second of its expiry it still backs off.
+        # The pod still backs off during the second in which its backoff expires.
         assert c.place("web") == "ERROR_BACKOFF"
         await c.advance(1.0)
         assert await c.node_of("web") == "n1"
@@ -48,7 +48,7 @@ async def test_a_binding_that_fails_is_tried_again(api_server, namespace, error)
         assert (await c.condition("web"))["status"] == "True"
 
 
-async def test_a_pod_that_somebody_else_binds_meanwhile(api_server, namespace):
+async def test_a_pod_that_another_client_binds_meanwhile(api_server, namespace):
     async with scheduled(api_server, namespace, wrap=Tampered) as c:
         await c.nodes(node("n1"), node("n2", unschedulable=True))
 
@@ -61,15 +61,15 @@ async def test_a_pod_that_somebody_else_binds_meanwhile(api_server, namespace):
         await c.pods(pod("web"))
         (placed,) = c.scheduler.state.placed_pods()
         assert (placed.node_name, c.place("web")) == ("n2", "")
-        assert nothing_under_way(c)
+        assert nothing_in_flight(c)
         (event,) = await c.events("web")
         text = 'Operation cannot be fulfilled on pods/binding "web": pod web is already assigned to node "n2"'
         assert (event["reason"], event["note"]) == ("FailedScheduling", TRIED + text)
-        # It is bound: nothing is said to the contrary.
+        # It is bound, so no failure is reported.
         assert c.api.status_patches("web") == []
 
 
-async def test_a_pod_that_is_gone(api_server, namespace):
+async def test_a_pod_that_was_deleted(api_server, namespace):
     async with scheduled(api_server, namespace, wrap=Tampered) as c:
         await c.nodes(node("n1"))
 
@@ -82,13 +82,13 @@ async def test_a_pod_that_is_gone(api_server, namespace):
         await c.pods(pod("web"))
         assert c.place("web") == ""
         assert not c.scheduler.state.placed_pods()
-        assert nothing_under_way(c)
+        assert nothing_in_flight(c)
         (event,) = await c.events("web")
         assert (event["reason"], event["note"]) == ("FailedScheduling", f'{TRIED}pods "web" not found')
         assert c.api.status_patches("web") == []
 
 
-async def test_a_binding_that_worked_although_its_answer_was_lost(api_server, namespace):
+async def test_a_binding_that_succeeded_but_whose_response_was_lost(api_server, namespace):
     async with scheduled(api_server, namespace, wrap=Tampered) as c:
         await c.nodes(node("n1"))
 
@@ -101,27 +101,27 @@ async def test_a_binding_that_worked_although_its_answer_was_lost(api_server, na
         await c.pods(pod("web"))
         (placed,) = c.scheduler.state.placed_pods()
         assert (placed.node_name, c.place("web")) == ("n1", "")
-        assert nothing_under_way(c)
+        assert nothing_in_flight(c)
         assert [e["reason"] for e in await c.events("web")] == ["FailedScheduling"]
         assert (await c.condition("web"))["status"] == "True"
         await c.advance(30.0)
         assert c.api.verbs("web") == ["bind"]
 
 
-async def test_a_binding_that_worked_is_heard_of_late(api_server, namespace):
-    """The pod is in the queue again when it turns out that it has its node: it leaves the queue."""
+async def test_a_successful_binding_is_observed_late(api_server, namespace):
+    """The pod leaves the queue when the watch reports that it is bound."""
     async with scheduled(api_server, namespace, wrap=Tampered) as c:
         await c.nodes(node("n1"))
         c.api.instead["bind"] = raising(OutcomeUnknown("the answer was lost"), after=True)
         await c.pods(pod("web"))
         (placed,) = c.scheduler.state.placed_pods()
         assert (placed.node_name, c.place("web")) == ("n1", "")
-        assert nothing_under_way(c)
+        assert nothing_in_flight(c)
         await c.advance(30.0)
         assert c.api.verbs("web").count("bind") == 1
 
 
-async def test_the_room_of_a_pod_that_could_not_be_bound_goes_to_who_waits_for_it(api_server, namespace):
+async def test_resources_of_a_pod_that_could_not_be_bound_wake_another(api_server, namespace):
     async with scheduled(api_server, namespace, wrap=Tampered) as c:
         await c.nodes(node("n1"))
         held = c.api.instead["bind"] = Held()
@@ -133,11 +133,11 @@ async def test_the_room_of_a_pod_that_could_not_be_bound_goes_to_who_waits_for_i
         held.let_go()
         await c.settle()
         assert await c.node_of("web") == "n1"
-        # A bind that went through is no news to the other.
+        # A successful bind does not wake the other pod.
         assert c.queued("other").attempts == 1
 
 
-async def test_room_that_is_given_back_wakes_who_waits_for_it(api_server, namespace):
+async def test_released_resources_wake_waiting_pods(api_server, namespace):
     async with scheduled(api_server, namespace, wrap=Tampered) as c:
         await c.nodes(node("n1"))
         failing = _HeldThenFails()
@@ -172,16 +172,16 @@ def large(name):
     return made
 
 
-# -- the order of what follows ----------------------------------------------------------------------------------------
+# -- order of the steps after a failure --------------------------------------------------------------------------------
 
 
 def order_of(queue):
-    """Write down what is done to the queue when an attempt fails: requeue, move, and whom a move leaves out."""
+    """Record the queue's operations when an attempt fails: requeue, move, and which pod a move excludes."""
     log = []
     move, requeue = queue.move_all, queue.add_unschedulable_if_not_present
 
     def move_all(event, old, new, *, pre_check=None):
-        # Lost nominations are told of in the same words, but have no node.
+        # Lost nominations cause the same event, but without a node.
         if event.label == "AssignedPodDelete" and old.spec.node_name:
             left_out = [] if pre_check is None else [q.pod.key for q in queue.pending() if not pre_check(q.pod)]
             log.append(("move", old.metadata.name, old.spec.node_name, left_out))
@@ -206,7 +206,7 @@ def order_of(queue):
         pytest.param(["permit"], {"permit": (WAIT, 0.0)}, True, id="wait-rejected"),
     ],
 )
-async def test_order(api_server, namespace, points, answers, rejection):
+async def test_order_of_requeue_and_move(api_server, namespace, points, answers, rejection):
     log = []
     a = answering("A", log=log, **answers)
     config = configuration(profile(without={"bind": ["DefaultBinder"] * ("bind" in points)}, reserve=[a], **{
@@ -224,7 +224,7 @@ async def test_order(api_server, namespace, points, answers, rejection):
         else:
             assert done == [("move", "web", "n1", []), requeue]
         assert log.count("A.unreserve") == 1
-        assert nothing_under_way(c)
+        assert nothing_in_flight(c)
 
 
 @pytest.mark.parametrize(
@@ -234,8 +234,8 @@ async def test_order(api_server, namespace, points, answers, rejection):
         pytest.param({"permit": (unschedulable("no"), 0.0)}, id="permit"),
     ],
 )
-async def test_who_was_only_assumed_for_a_moment_leaves_no_room(api_server, namespace, answers):
-    """What Reserve and Permit refuse at once is given back before anybody could have missed it."""
+async def test_no_event_if_reserve_or_permit_fails_in_the_scheduling_cycle(api_server, namespace, answers):
+    """Resources that Reserve or Permit release within the same cycle wake no other pod."""
     a = answering("A", **answers)
     config = configuration(profile(**{point: [a] for point in answers}))
     async with scheduled(api_server, namespace, config=config, plugins=[a], before=[("nodes", node("n1"))]) as c:
@@ -244,10 +244,11 @@ async def test_who_was_only_assumed_for_a_moment_leaves_no_room(api_server, name
         assert done == [("requeue", "web")]
 
 
-async def test_a_rejected_pod_is_not_woken_by_its_own_leaving(api_server, namespace):
-    """Permit's plugin waits for pods to leave: the one that it rejected does not count for itself, but for others.
+async def test_a_rejected_pod_is_not_woken_by_its_own_release(api_server, namespace):
+    """Permit's plugin registers for deletions of pods: the rejected pod's own release does not wake it, but wakes
+    others.
 
-    Without nominations, as a pod that loses one counts as a pod that leaves, for itself as well.
+    Without nominations, as a lost nomination counts as a deleted pod, also for the pod itself.
     """
     features = DEFAULT_FEATURES.with_gates({"NominatedNodeNameForExpectation": False})
     a = answering("A", wakes=[on(POD, Action.Delete)], permit=(unschedulable("no"), 0.0))

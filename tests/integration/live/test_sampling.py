@@ -1,4 +1,4 @@
-"""percentageOfNodesToScore: how many nodes a pod's choice is made from, and which."""
+"""percentageOfNodesToScore: how many nodes are candidates for a pod, and which."""
 
 import asyncio
 from contextlib import asynccontextmanager
@@ -27,7 +27,8 @@ async def many_nodes(server, namespace, *nodes):
 
 
 class Chooser:
-    """The only Score plugin: likes every fiftieth node, the first one most, and notes among how many it chose."""
+    """The only Score plugin: prefers every fiftieth node, the first one most, and records the number of feasible
+    nodes."""
 
     def __init__(self):
         self.asked = []
@@ -47,7 +48,7 @@ class Chooser:
 
 
 async def test_a_share_of_the_nodes(api_server, namespace):
-    """A tenth of 150 is raised to a hundred; each search begins where the last one ended."""
+    """10 % of 150 is raised to the minimum of 100; each search starts where the previous one ended."""
     chooser = Chooser()
     config = configuration(
         chooser.profile(), chooser.profile("thorough", percentageOfNodesToScore=100), percentageOfNodesToScore=10
@@ -59,18 +60,18 @@ async def test_a_share_of_the_nodes(api_server, namespace):
         for name in ("a", "b", "c"):
             await c.pods(pod(name))
             found.append(await c.node_of(name))
-        # Of the nodes 0 to 99; 100 to 149 and 0 to 49; 50 to 149.
+        # Of nodes 0 to 99; of 100 to 149 and 0 to 49; of 50 to 149.
         assert found[:2] == ["n000", "n000"]
         assert found[2] == "n050"
         await c.pods(pod("d", schedulerName="thorough"))
         assert await c.node_of("d") == "n000"
         assert chooser.asked == [100, 100, 100, 150]
-        # A pod that fits nowhere is told of all nodes.
+        # The message of a pod that fits nowhere covers all nodes.
         await c.pods(asking(pod("large"), cpu="64"))
         assert (await c.condition("large"))["message"].startswith("0/150 nodes are available: 150 Insufficient cpu.")
 
 
-async def test_unset_is_all(api_server, namespace):
+async def test_all_nodes_are_scored_if_unset(api_server, namespace):
     chooser = Chooser()
     made = {"config": configuration(chooser.profile()), "plugins": [chooser.plugin]}
     every = [node(f"n{i:03}") for i in range(110)]
@@ -81,13 +82,13 @@ async def test_unset_is_all(api_server, namespace):
         assert await c.node_of("b") == "n000"
 
 
-async def test_zones_take_turns(api_server, namespace):
-    """The share comes from both zones although one has most of the nodes."""
+async def test_sampling_alternates_between_zones(api_server, namespace):
+    """Nodes of both zones are sampled although one zone has most of the nodes."""
     chooser = Chooser()
     made = {"config": configuration(chooser.profile(percentageOfNodesToScore=10)), "plugins": [chooser.plugin]}
     every = [labelled(node(f"n{i:03}"), **{ZONE: "a" if i < 130 else "b"}) for i in range(NODES)]
     async with many_nodes(api_server, namespace, *every), scheduled(api_server, namespace, **made) as c:
-        # Twenty pairs, then eighty of zone a: 20 + 80 are the first hundred.
+        # Twenty pairs, then eighty nodes of zone a: 20 + 80 are the first hundred.
         await c.pods(pod("a", nodeSelector={ZONE: "b"}))
         await c.pods(pod("b"))
         assert chooser.asked == [20, 100]

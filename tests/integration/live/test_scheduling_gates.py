@@ -1,4 +1,4 @@
-"""Pods that are held back before they are tried: by their own gates, and by a plugin's PreEnqueue."""
+"""Pods gated before their first attempt: by their scheduling gates, and by a plugin's PreEnqueue."""
 
 from stowplan.framework.events import NODE, Action, on
 from stowplan.framework.status import error, unresolvable
@@ -30,13 +30,13 @@ def held(c, gating_plugin="SchedulingGates"):
     return True
 
 
-async def test_the_life_of_a_gated_pod(api_server, namespace):
+async def test_a_gated_pod_from_creation_to_binding(api_server, namespace):
     async with scheduled(api_server, namespace, before=[("nodes", node("n1"))], wrap=Tampered) as c:
         await c.pods(pod(**GATES))
         assert held(c)
         assert moves(c, "web") == [("unschedulable", "UnschedulablePodAdd")]
 
-        # Nothing else opens a gate: not what happens to the pod, nor elsewhere, nor time.
+        # Nothing else opens a gate: neither changes of the pod or the cluster, nor time.
         await c.objects.patch("pods", "web", {"metadata": {"labels": {"x": "y"}}})
         await c.objects.patch("pods", "web", gates("b"))
         await c.nodes(node("n2"))
@@ -47,7 +47,7 @@ async def test_the_life_of_a_gated_pod(api_server, namespace):
         assert moves(c, "web") == [("unschedulable", "UnschedulablePodAdd")]
         assert c.queued("web").pod.pod.spec.scheduling_gates[0].name == "b"
 
-        # The condition is the API server's; the scheduler says nothing.
+        # The condition is written by the API server; the scheduler writes nothing.
         assert (await c.condition("web"))["reason"] == "SchedulingGated"
         assert c.api.status_patches("web") == []
         assert await c.events("web") == []
@@ -60,8 +60,8 @@ async def test_the_life_of_a_gated_pod(api_server, namespace):
         assert counts(c) == {"active": 0, "backoff": 0, "unschedulable": 0, "gated": 0}
 
 
-async def test_an_opened_gate_does_not_make_room(api_server, namespace):
-    """The pod is refused like any other then, and no longer counts as gated."""
+async def test_a_pod_whose_gate_opened_may_not_fit(api_server, namespace):
+    """Afterwards it is refused like any other pod, and no longer counts as gated."""
     async with scheduled(api_server, namespace, before=[("nodes", node("n1"))]) as c:
         await c.pods(asking(pod(**GATES), cpu="64"))
         await c.objects.patch("pods", "web", gates())
@@ -80,7 +80,7 @@ async def test_a_gated_pod_is_deleted(api_server, namespace):
         await c.settle()
         assert c.queued("web") is None
         assert counts(c)["gated"] == 0
-        # Its name is free, and so is a pod without gates.
+        # Its name can be reused by a pod without gates.
         await c.pods(pod())
         assert await c.node_of("web") == "n1"
 
@@ -92,8 +92,8 @@ async def test_gated_pods_from_the_start(api_server, namespace):
         assert await c.node_of("other") == "n1"
 
 
-async def test_a_plugin_that_gates(api_server, namespace):
-    """It is asked again when something happens that it waits for, and then its answer counts."""
+async def test_a_plugin_that_gates_pods(api_server, namespace):
+    """The plugin is called again after an event that it waits for."""
     a = answering("A", pre_enqueue=unresolvable("not yet"), wakes=[on(NODE, Action.Add)])
     config = configuration(profile(preEnqueue=[a]))
     before = [("nodes", node("n1"))]
@@ -112,7 +112,7 @@ async def test_a_plugin_that_gates(api_server, namespace):
         assert await c.node_of("web")
 
 
-async def test_a_gate_that_opens_onto_another(api_server, namespace):
+async def test_a_second_gate_after_the_first_opens(api_server, namespace):
     a = answering("A", pre_enqueue=unresolvable("not yet"), wakes=[on(NODE, Action.Add)])
     config = configuration(profile(preEnqueue=[a]))
     async with scheduled(api_server, namespace, config=config, plugins=[a], before=[("nodes", node("n1"))]) as c:
@@ -121,13 +121,13 @@ async def test_a_gate_that_opens_onto_another(api_server, namespace):
         await c.objects.patch("pods", "web", gates())
         await c.settle()
         assert (c.queued("web").gating_plugin, attempts(c, "web")) == ("A", [])
-        # The first gate is behind it.
+        # The first gate is open.
         a.answers["pre_enqueue"] = None
         await c.nodes(node("n2"))
         assert await c.node_of("web")
 
 
-async def test_a_plugin_that_fails_in_front_of_the_queue_gates(api_server, namespace):
+async def test_a_pre_enqueue_error_gates_the_pod(api_server, namespace):
     for problem in (error("bad"), RuntimeError("oops")):
         a = answering("A", pre_enqueue=problem, wakes=[on(NODE, Action.Add)])
         config = configuration(profile(preEnqueue=[a]))

@@ -1,4 +1,4 @@
-"""Pods that are taken from the queue and left alone, and pods that are nobody's business here."""
+"""Pods that are popped and skipped, and pods of other schedulers."""
 
 from stowplan.api.types import Pod
 from stowplan.framework.status import Code, Status, unschedulable
@@ -6,13 +6,13 @@ from support.api.manifests import node, pod
 from support.api.tampered_api import Held, Tampered
 from support.live.http_scheduler import scheduled
 from support.plugins.answering_plugins import answering, configuration, profile
-from support.scheduling.left_behind import nothing_under_way
+from support.scheduling.failed_attempts import nothing_in_flight
 
 WAIT = Status(Code.Wait)
 
 
 async def test_a_pod_that_is_being_deleted(api_server, namespace):
-    """It was put off by an error; when its turn comes it is told so, and forgotten."""
+    """An error requeued the pod; when popped again it is skipped with an event, and dropped."""
     a = answering("A", permit=RuntimeError("oops"))
     config = configuration(profile(permit=[a]))
     before = [("nodes", node("n1"))]
@@ -27,7 +27,7 @@ async def test_a_pod_that_is_being_deleted(api_server, namespace):
         asked = len(a.log)
         await c.advance(2.0)
         assert c.place("web") == ""
-        assert nothing_under_way(c)
+        assert nothing_in_flight(c)
         assert len(a.log) == asked
         event = (await c.events("web"))[-1]
         assert event["note"] == f"skip schedule deleting pod: {namespace}/web"
@@ -40,7 +40,7 @@ async def test_a_pod_that_is_being_deleted(api_server, namespace):
 
 
 async def test_a_pod_that_is_assumed(api_server, namespace):
-    """It is on its way already; that it came into the queue once more is no matter, and nothing is said of it."""
+    """Popping an assumed pod once more has no effect."""
     async with scheduled(api_server, namespace, wrap=Tampered) as c:
         await c.nodes(node("n1"))
         held = c.api.instead["bind"] = Held()
@@ -58,7 +58,7 @@ async def test_a_pod_that_is_assumed(api_server, namespace):
         assert [e["reason"] for e in await c.events("web")] == ["Scheduled"]
 
 
-async def test_a_pod_in_flight_is_not_tried_twice(api_server, namespace):
+async def test_a_pod_in_flight_is_not_scheduled_twice(api_server, namespace):
     a = answering("A", permit=(WAIT, 60.0))
     config = configuration(profile(permit=[a]))
     before = [("nodes", node("n1"))]
@@ -76,18 +76,18 @@ async def test_a_pod_in_flight_is_not_tried_twice(api_server, namespace):
 
 
 async def test_a_pod_of_an_unknown_profile(api_server, namespace, caplog):
-    """How such a pod should come into the queue nobody knows; if it does, it leaves it without a word to the API."""
+    """Should such a pod get into the queue, it is dropped without a request to the API."""
     async with scheduled(api_server, namespace, wrap=Tampered) as c:
         await c.nodes(node("n1"))
         await c.pods(pod("web", schedulerName="nobody"))
         found = await c.scheduler.frameworks["default-scheduler"].handle.api.get(Pod, "web", namespace=namespace)
         c.scheduler.queue.add(c.scheduler.state.pod_info(found))
         await c.settle()
-        assert nothing_under_way(c)
+        assert nothing_in_flight(c)
         assert c.place("web") == ""
         assert c.api.calls == []
         assert "profile not found for scheduler name" in caplog.text
-        # The loop goes on.
+        # The loop continues.
         await c.pods(pod("other"))
         assert await c.node_of("other") == "n1"
 
@@ -102,7 +102,7 @@ async def test_pods_of_other_schedulers(api_server, namespace):
         assert c.api.calls == []
         ours = pod("ours")
         ours["spec"]["containers"][0]["resources"]["requests"]["cpu"] = "2"
-        # Pending, it takes no room; bound, it does.
+        # Pending, it uses no resources; bound, it does.
         await c.objects.bind("theirs", "n1")
         await c.settle()
         await c.pods(ours)
@@ -126,7 +126,7 @@ async def test_profiles_have_their_own_plugins(api_server, namespace):
 
 
 async def test_profiles_share_the_cluster(api_server, namespace):
-    """What one profile has assumed is taken for the other; one queue orders the pods of both."""
+    """Pods assumed by one profile count for the other; one queue orders the pods of both."""
     a = answering("A", permit=(WAIT, 60.0))
     config = configuration(profile("slow", permit=[a]), profile("quick"))
     async with scheduled(api_server, namespace, config=config, plugins=[a]) as c:

@@ -1,4 +1,4 @@
-"""What is sent to change a pod's status, field by field, and what is not sent."""
+"""The patches of a pod's status, field by field, and which ones are not sent."""
 
 import pytest
 
@@ -11,11 +11,11 @@ from support.api.tampered_api import Held, Tampered, raising
 from support.live.http_scheduler import scheduled
 from support.plugins.answering_plugins import answering, configuration, profile
 from support.plugins.raised import in_short
-from support.scheduling.left_behind import nominated, nothing_under_way, written
+from support.scheduling.failed_attempts import condition_time, nominated, nothing_in_flight
 
 
 def refusing(api_server, namespace, *, before=(), wrap=Tampered, **answers):
-    """A scheduler whose Permit refuses everything with the words of the test."""
+    """A scheduler whose Permit refuses all pods with the message that the test sets."""
     a = answering("A", **(answers or {"permit": (unschedulable("no"), 0.0)}))
     points = {"post_filter": "postFilter", "permit": "permit", "reserve": "reserve"}
     config = configuration(
@@ -25,12 +25,12 @@ def refusing(api_server, namespace, *, before=(), wrap=Tampered, **answers):
     return scheduled(api_server, namespace, before=[("nodes", node("n1")), *before], **options)
 
 
-def say(c, text):
+def set_message(c, text):
     c.scheduler.frameworks["default-scheduler"].plugins["A"].answers["permit"] = unschedulable(text), 0.0
 
 
-async def again(c, name="web"):
-    """Have the pod tried once more, by no change of its own."""
+async def retry(c, name="web"):
+    """Retry the pod without changing it."""
     c.scheduler.queue.activate([c.queued(name).pod])
     await c.settle()
 
@@ -38,7 +38,7 @@ async def again(c, name="web"):
 def full(c, message, **more):
     condition = {
         "lastProbeTime": None,
-        "lastTransitionTime": written(c),
+        "lastTransitionTime": condition_time(c),
         "message": message,
         "observedGeneration": 1,
         "reason": "Unschedulable",
@@ -61,22 +61,22 @@ async def test_the_first_failure_sends_all_of_the_condition(api_server, namespac
         assert (call.options["type_"], call.namespace) == ("strategic", namespace)
 
 
-async def test_the_same_again_sends_nothing(api_server, namespace):
+async def test_an_unchanged_failure_sends_nothing(api_server, namespace):
     async with refusing(api_server, namespace) as c:
         await c.pods(pod("web"))
         await c.advance(3.0)
-        await again(c)
+        await retry(c)
         assert c.queued("web").attempts == 2
         assert len(c.api.status_patches("web")) == 1
 
 
-async def test_other_words_send_only_these(api_server, namespace):
+async def test_a_changed_message_sends_only_the_message(api_server, namespace):
     async with refusing(api_server, namespace) as c:
         await c.pods(pod("web"))
-        since = written(c)
-        say(c, "not yet")
+        since = condition_time(c)
+        set_message(c, "not yet")
         await c.advance(3.0)
-        await again(c)
+        await retry(c)
         type_ = {"type": "PodScheduled"}
         assert c.api.status_patches("web")[1:] == [
             {"status": {ORDER: [type_], "conditions": [{"message": NOT_YET, **type_}]}}
@@ -85,11 +85,11 @@ async def test_other_words_send_only_these(api_server, namespace):
         assert (condition["message"], condition["lastTransitionTime"]) == (NOT_YET, since)
 
 
-async def test_another_reason_is_sent_with_its_words(api_server, namespace):
+async def test_a_changed_reason_is_sent_with_its_message(api_server, namespace):
     async with refusing(api_server, namespace) as c:
         await c.pods(pod("web"))
         c.scheduler.frameworks["default-scheduler"].plugins["A"].answers["permit"] = RuntimeError("oops")
-        await again(c)
+        await retry(c)
         type_ = {"type": "PodScheduled"}
         message = 'running Permit plugin "A": oops'
         changed = {"message": message, "reason": "SchedulerError", **type_}
@@ -113,13 +113,13 @@ async def test_other_conditions_keep_their_place(api_server, namespace):
         assert (await c.condition("web"))["observedGeneration"] == found["metadata"]["generation"] == 2
 
 
-async def test_only_a_new_generation_is_no_reason_to_write(api_server, namespace):
+async def test_a_new_observed_generation_alone_sends_nothing(api_server, namespace):
     async with refusing(api_server, namespace) as c:
         await c.pods(pod("web"))
         await c.objects.patch("pods", "web", {"spec": {"tolerations": [{"key": "a", "operator": "Exists"}]}})
         await c.settle()
         assert (await c.pod("web"))["metadata"]["generation"] == 2
-        await again(c)
+        await retry(c)
         assert len(c.api.status_patches("web")) == 1
         assert (await c.condition("web"))["observedGeneration"] == 1
 
@@ -132,27 +132,27 @@ async def test_a_nomination_goes_with_the_condition(api_server, namespace):
         assert c.api.status_patches("web") == [full(c, message, nominatedNodeName="n1")]
 
 
-async def test_a_nomination_that_is_lost_is_null(api_server, namespace):
+async def test_a_lost_nomination_is_sent_as_null(api_server, namespace):
     async with refusing(api_server, namespace, before=[("pods", nominated())]) as c:
         assert c.api.status_patches("web") == [full(c, NO, nominatedNodeName=None)]
 
 
-async def test_a_nomination_alone(api_server, namespace):
-    """The condition says it already: only the nomination is new."""
+async def test_a_new_nomination_alone_is_sent(api_server, namespace):
+    """The condition is unchanged, so only the nomination is sent."""
     async with refusing(api_server, namespace) as c:
         await c.pods(pod("web"))
         await c.objects.patch("pods", "web", {"status": {"nominatedNodeName": "n9"}}, "merge", "status")
         await c.settle()
         assert len(c.api.status_patches("web")) == 1
-        await again(c)
+        await retry(c)
         assert c.api.status_patches("web")[1:] == [{"status": {"nominatedNodeName": None}}]
 
 
-# -- patches that fail ------------------------------------------------------------------------------------------------
+# -- failing patches ---------------------------------------------------------------------------------------------------
 
 
 async def let_retries_happen(c):
-    """The pauses between tries are parts of a second."""
+    """The delays between retries are fractions of a second."""
     for _ in range(20):
         await c._pause()
         c.time.next_alarm(c.time.now + 0.4)
@@ -169,7 +169,7 @@ async def let_retries_happen(c):
         pytest.param(NotFound("gone"), 1, id="404"),
     ],
 )
-async def test_tries(api_server, namespace, error, tries):
+async def test_retries_by_error(api_server, namespace, error, tries):
     async with refusing(api_server, namespace) as c:
         c.api.instead["patch"] = raising(error)
         await c.objects.create("pods", pod("web"))
@@ -178,15 +178,15 @@ async def test_tries(api_server, namespace, error, tries):
         await c.settle()
         assert len(c.api.status_patches("web")) == tries
         assert await c.condition("web") is None
-        # The queue does not depend on it.
+        # Requeueing does not depend on the patch.
         assert c.place("web") == "UNSCHEDULABLE"
-        # The next failure writes what this one could not.
+        # The next failure writes what this patch could not.
         del c.api.instead["patch"]
-        await again(c)
+        await retry(c)
         assert (await c.condition("web"))["message"] == NO
 
 
-async def test_the_last_try_may_succeed(api_server, namespace):
+async def test_the_last_retry_may_succeed(api_server, namespace):
     async with refusing(api_server, namespace) as c:
         c.api.instead["patch"] = raising(ServiceUnavailable("not now"), times=3)
         await c.objects.create("pods", pod("web"))
@@ -197,14 +197,14 @@ async def test_the_last_try_may_succeed(api_server, namespace):
         assert (await c.condition("web"))["message"] == NO
 
 
-async def test_the_newest_failure_is_the_one_that_is_told(api_server, namespace):
-    """While a patch is under way the pod fails again, twice: what is sent next is what it failed with last."""
+async def test_only_the_latest_failure_is_written(api_server, namespace):
+    """The pod fails twice more while a patch is in progress: the next patch has only the latest failure."""
     async with refusing(api_server, namespace) as c:
         held = c.api.instead["patch"] = Held()
         await c.objects.create("pods", pod("web"))
         await c.until(held.waiting.is_set)
         for text in ("maybe", "not yet"):
-            say(c, text)
+            set_message(c, text)
             c.scheduler.queue.activate([c.queued("web").pod])
             await c.until(lambda: c.place("web") == "UNSCHEDULABLE" and c.scheduler.queue.counts()["active"] == 0)
         assert c.queued("web").attempts == 3
@@ -215,13 +215,13 @@ async def test_the_newest_failure_is_the_one_that_is_told(api_server, namespace)
         assert len(c.api.status_patches("web")) == 2
 
 
-async def test_what_an_attempt_had_to_say_does_not_come_after_the_binding(api_server, namespace):
-    """The patch of a failure is under way, another waits behind it, when the pod is about to be bound after all."""
+async def test_queued_patches_are_dropped_before_binding(api_server, namespace):
+    """The pod is about to be bound while the patch of a failure is in progress and another is queued."""
     async with refusing(api_server, namespace) as c:
         held = c.api.instead["patch"] = Held()
         await c.objects.create("pods", pod("web"))
         await c.until(held.waiting.is_set)
-        say(c, "not yet")
+        set_message(c, "not yet")
         c.scheduler.queue.activate([c.queued("web").pod])
         await c.until(lambda: c.place("web") == "UNSCHEDULABLE" and c.queued("web").attempts == 2)
         c.scheduler.frameworks["default-scheduler"].plugins["A"].answers["permit"] = None, 0.0
@@ -229,11 +229,11 @@ async def test_what_an_attempt_had_to_say_does_not_come_after_the_binding(api_se
         await c.until(lambda: c.place("web") == "")
         for _ in range(10):
             await c._pause()
-        # It waits for what is under way, as nobody could say which of the two came first.
+        # Binding waits for the patch in progress, as the order of the two would be undefined.
         assert c.api.verbs("web") == ["patch"]
         held.let_go()
         await c.settle()
         assert c.api.verbs("web") == ["patch", "bind"]
         assert await c.node_of("web") == "n1"
         assert (await c.condition("web"))["status"] == "True"
-        assert nothing_under_way(c)
+        assert nothing_in_flight(c)

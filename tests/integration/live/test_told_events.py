@@ -1,4 +1,4 @@
-"""Events that a live scheduler writes: their fields, long notes, repetitions."""
+"""Events written by a live scheduler: their fields, long notes, series."""
 
 import re
 
@@ -11,7 +11,7 @@ from support.api.manifests import node, pod
 from support.api.tampered_api import Tampered
 from support.live.http_scheduler import scheduled
 from support.plugins.answering_plugins import answering, configuration, profile
-from support.scheduling.left_behind import is_now
+from support.scheduling.failed_attempts import is_now
 
 UUID = r"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}"
 
@@ -53,7 +53,7 @@ async def test_scheduled(api_server, namespace):
         assert event["reportingInstance"] == "default-scheduler-node-7.example.com"
         assert not event.get("related")
         assert not event.get("series")
-        # Fields of older forms stay empty.
+        # Deprecated fields stay empty.
         assert not event.get("deprecatedCount")
         assert not event.get("deprecatedSource")
 
@@ -69,7 +69,7 @@ async def test_scheduled(api_server, namespace):
     ],
 )
 async def test_notes(api_server, namespace, text, shown):
-    """The condition has every word, the note 1024 bytes."""
+    """The condition has the complete message, the note 1024 bytes."""
     begin = "0/1 nodes are available: 1 no: "
     async with refusing(api_server, namespace, f"no: {text}") as c:
         await c.pods(pod("web"))
@@ -83,7 +83,7 @@ async def test_repetitions_become_a_series(api_server, namespace):
     settings = SchedulerSettings(hostname="host", max_in_unschedulable=10_000.0)
     async with refusing(api_server, namespace, settings=settings) as c:
         await c.pods(pod("web"))
-        # The condition changed the pod, so that the second failure is about another version of it.
+        # The condition changed the pod, so the second failure regards another version of it.
         await retry(c, 10.0)
         assert [e.get("series") for e in await c.events("web")] == [None, None]
         first, second = (int(e["regarding"]["resourceVersion"]) for e in await c.events("web"))
@@ -92,7 +92,7 @@ async def test_repetitions_become_a_series(api_server, namespace):
         series = [e["series"] for e in await c.events("web") if e.get("series")]
         assert [one["count"] for one in series] == [2]
         assert is_now(c, series[0]["lastObservedTime"])
-        # Further ones are only counted, until somebody looks again.
+        # Further repetitions are only counted until the next heartbeat.
         await retry(c, 10.0)
         assert [e["series"]["count"] for e in await c.events("web") if e.get("series")] == [2]
         (patch,) = [call for call in c.api.calls if call.verb == "patch" and call.kind == "Event"]
@@ -102,11 +102,11 @@ async def test_repetitions_become_a_series(api_server, namespace):
         assert [e["series"]["count"] for e in await c.events("web") if e.get("series")] == [3]
 
 
-async def test_another_note_is_the_same_event(api_server, namespace):
+async def test_a_changed_note_does_not_start_a_new_event(api_server, namespace):
     async with refusing(api_server, namespace) as c:
         await c.pods(pod("web"))
         await retry(c)
-        # The condition cannot be written, so that the pod stays as it is.
+        # The condition cannot be written, so the pod stays unchanged.
         c.api.instead["patch"] = _only_events
         c.scheduler.frameworks["default-scheduler"].plugins["A"].answers["permit"] = unschedulable("other"), 0.0
         await retry(c)
@@ -129,7 +129,7 @@ async def test_a_name_that_would_be_too_long_is_a_uuid(api_server, namespace):
         assert re.fullmatch(UUID, event["metadata"]["name"])
 
 
-async def test_each_profile_speaks_for_itself(api_server, namespace):
+async def test_events_are_reported_by_the_pods_profile(api_server, namespace):
     config = configuration(profile(), profile("second"))
     async with scheduled(api_server, namespace, config=config) as c:
         await c.nodes(node("n1"))
@@ -138,8 +138,8 @@ async def test_each_profile_speaks_for_itself(api_server, namespace):
         assert told == {"web": ("default-scheduler", "default-scheduler-host"), "other": ("second", "second-host")}
 
 
-async def test_two_of_a_moment_have_names_of_their_own(api_server, namespace):
-    """The clock stands still, and yet no name is given twice."""
+async def test_events_of_the_same_moment_have_different_names(api_server, namespace):
+    """Names are unique although the clock does not advance."""
     async with refusing(api_server, namespace) as c:
         await c.pods(pod("web"))
         c.scheduler.frameworks["default-scheduler"].plugins["A"].answers["permit"] = None, 0.0

@@ -1,4 +1,4 @@
-"""Messages as users of the default profile read them, character by character."""
+"""Messages of the default profile, character by character."""
 
 import numpy as np
 
@@ -20,7 +20,7 @@ def asking(name="web", cpu="3", **spec):
 
 
 async def messages(c, name="web"):
-    """The condition's message and the events' notes, which say the same."""
+    """The condition's message and the events' notes, which are the same."""
     message = (await c.condition(name))["message"]
     assert {e["note"] for e in await c.events(name)} == {message}
     return message
@@ -36,7 +36,7 @@ async def test_nothing_helps(api_server, namespace):
         )
 
 
-async def test_nobody_can_be_preempted(api_server, namespace):
+async def test_no_pod_can_be_preempted(api_server, namespace):
     async with scheduled(api_server, namespace) as c:
         await c.nodes(node("n1", taints=[TAINT]), node("n2"))
         await c.pods(asking("first"))
@@ -77,8 +77,8 @@ async def test_preemption_helps(api_server, namespace):
         ]
 
 
-async def test_pre_filter_leaves_few(api_server, namespace):
-    """What PreFilter leaves out counts as refused by whoever left it out."""
+async def test_pre_filter_excludes_most_nodes(api_server, namespace):
+    """Nodes that PreFilter excludes count as refused by the plugin that excluded them."""
     terms = [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n1"]}]}]
     required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}
     async with scheduled(api_server, namespace) as c:
@@ -91,7 +91,7 @@ async def test_pre_filter_leaves_few(api_server, namespace):
 
 
 async def test_entries_are_sorted_as_text(api_server, namespace):
-    """So that ten come before two."""
+    """As text, so 10 sorts before 2."""
     async with scheduled(api_server, namespace) as c:
         await c.nodes(*(node(f"n{i}", taints=[TAINT] * (i < 2)) for i in range(12)))
         await c.pods(asking(cpu="100"))
@@ -109,7 +109,7 @@ async def test_a_node_with_two_reasons_counts_for_both(api_server, namespace):
         assert (await messages(c)).startswith(begin)
 
 
-async def test_several_that_narrow_it_to_nothing(api_server, namespace):
+async def test_pre_filters_whose_nodes_are_disjoint(api_server, namespace):
     a = answering("A", pre_filter=PreFilterResult(frozenset(["n1"])))
     b = answering("B", pre_filter=PreFilterResult(frozenset(["n2"])))
     config = configuration(profile(preFilter=[b, a], without={"postFilter": ["*"]}))
@@ -120,7 +120,7 @@ async def test_several_that_narrow_it_to_nothing(api_server, namespace):
         assert c.queued("web").unschedulable_plugins == {"A", "B"}
 
 
-async def test_of_several_pre_filters_that_refuse_the_last_counts(api_server, namespace):
+async def test_the_last_of_several_refusing_pre_filters_counts(api_server, namespace):
     a, b = (answering(name, pre_filter=unschedulable(f"not {name}")) for name in "AB")
     config = configuration(profile(preFilter=[a, b], without={"postFilter": ["*"]}))
     before = [("nodes", node("n1"))]
@@ -131,7 +131,7 @@ async def test_of_several_pre_filters_that_refuse_the_last_counts(api_server, na
 
 
 async def test_plugins_that_refuse_different_nodes(api_server, namespace):
-    """All of them wait for what may help; each node counts for who refused it first."""
+    """Each node counts for the first plugin that refused it; the pod waits for all these plugins."""
 
     def refusing(name):
         def filter_(state, pod, nodes):
@@ -148,7 +148,7 @@ async def test_plugins_that_refuse_different_nodes(api_server, namespace):
         assert c.queued("web").unschedulable_plugins == {"A", "B"}
 
 
-async def test_what_post_filters_say_is_put_together(api_server, namespace):
+async def test_messages_of_post_filters_are_joined(api_server, namespace):
     a, b = (answering(name, post_filter=PostFilterResult(unschedulable(f"{name} cannot help"))) for name in "AB")
     config = configuration(profile(postFilter=[a, b], without={"postFilter": ["*"]}))
     before = [("nodes", node("n1"))]
@@ -160,7 +160,7 @@ async def test_what_post_filters_say_is_put_together(api_server, namespace):
 
 
 async def test_a_claim_that_is_missing(api_server, namespace):
-    """The last two words are those of a plugin whose own PreFilter was not reached."""
+    """The last two words come from a plugin whose PreFilter was not reached."""
     claim = {"name": "data", "persistentVolumeClaim": {"claimName": "missing"}}
     async with scheduled(api_server, namespace) as c:
         await c.nodes(node("n1"), node("n2"), node("n3"))

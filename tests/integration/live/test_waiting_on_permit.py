@@ -1,4 +1,4 @@
-"""Pods that wait on Permit: until they are allowed, rejected, out of time, deleted, or preempted."""
+"""Pods that wait on Permit until they are allowed, rejected, timed out, deleted, or preempted."""
 
 import pytest
 
@@ -9,7 +9,7 @@ from support.api.manifests import node, pod
 from support.api.tampered_api import Held, Tampered, raising
 from support.live.http_scheduler import scheduled
 from support.plugins.answering_plugins import answering, configuration, profile
-from support.scheduling.left_behind import check, nothing_under_way, rejected
+from support.scheduling.failed_attempts import check, nothing_in_flight, rejected
 
 WAIT = Status(Code.Wait)
 
@@ -26,7 +26,7 @@ def waiting(api_server, namespace, *plugins, before=("n1",), **options):
     return scheduled(api_server, namespace, before=nodes, **options)
 
 
-def the_pod(c):
+def waiting_pod(c):
     (found,) = c.scheduler.waiting_pods
     return found
 
@@ -35,17 +35,17 @@ async def test_a_pod_that_is_allowed_is_bound(api_server, namespace):
     a = waits("A", 10.0)
     async with waiting(api_server, namespace, a) as c:
         await c.pods(pod("web"))
-        assert the_pod(c).pending_plugins == ("A",)
-        uid = the_pod(c).uid
+        assert waiting_pod(c).pending_plugins == ("A",)
+        uid = waiting_pod(c).uid
         assert c.scheduler.state.is_assumed(uid)
         assert c.scheduler.queue.is_in_flight(uid)
         assert c.place("web") == ""
         assert (await c.pod("web"))["status"]["nominatedNodeName"] == "n1"
-        the_pod(c).allow("A")
+        waiting_pod(c).allow("A")
         await c.settle()
         assert await c.node_of("web") == "n1"
-        assert nothing_under_way(c)
-        # Where it goes was said when the wait began, and nothing after.
+        assert nothing_in_flight(c)
+        # The nomination is written when the wait starts; nothing is written afterwards.
         assert c.api.status_patches("web") == [{"status": {"nominatedNodeName": "n1"}}]
         assert [e["reason"] for e in await c.events("web")] == ["Scheduled"]
         assert c.api.verbs("web") == ["patch", "bind"]
@@ -57,7 +57,7 @@ async def test_a_pod_that_is_rejected(api_server, namespace):
     config = configuration(profile(permit=[a], reserve=[a]))
     async with waiting(api_server, namespace, a, config=config) as c:
         await c.pods(pod("web"))
-        held = the_pod(c)
+        held = waiting_pod(c)
         assert held.reject("A", "not today")
         assert not held.reject("A", "the first word counts")
         held.allow("A")
@@ -65,7 +65,7 @@ async def test_a_pod_that_is_rejected(api_server, namespace):
         expected = rejected("0/1 nodes are available: 1 not today.", "A", announced=True)
         await check(c, "web", c.objects.made("pods", "web"), expected)
         assert log == ["A.reserve", "A.permit", "A.unreserve"]
-        assert nothing_under_way(c)
+        assert nothing_in_flight(c)
         assert c.api.status_patches("web")[1]["status"]["nominatedNodeName"] is None
 
 
@@ -78,12 +78,12 @@ async def test_a_pod_that_is_rejected(api_server, namespace):
         pytest.param(3600.0, "15m0s", id="never-more-than-15m"),
     ],
 )
-async def test_a_pod_whose_time_is_up(api_server, namespace, seconds, shown):
+async def test_a_pod_that_times_out(api_server, namespace, seconds, shown):
     async with waiting(api_server, namespace, waits("A", seconds)) as c:
         await c.pods(pod("web"))
         limit = min(seconds, 900.0)
         await c.advance(limit - 0.1)
-        assert the_pod(c).decision is None
+        assert waiting_pod(c).decision is None
         await c.advance(0.1)
         message = f"0/1 nodes are available: 1 rejected due to timeout after waiting {shown} at plugin A."
         assert (await c.condition("web"))["message"] == message
@@ -91,31 +91,31 @@ async def test_a_pod_whose_time_is_up(api_server, namespace, seconds, shown):
         assert c.place("web") == "UNSCHEDULABLE"
         assert c.queued("web").unschedulable_plugins == {"A"}
         assert (await c.pod("web"))["status"].get("nominatedNodeName") is None
-        assert nothing_under_way(c)
+        assert nothing_in_flight(c)
 
 
 async def test_all_plugins_must_allow_it(api_server, namespace):
     a, b = waits("A", 10.0), waits("B", 5.0)
     async with waiting(api_server, namespace, a, b) as c:
         await c.pods(pod("web"))
-        assert the_pod(c).pending_plugins == ("A", "B")
+        assert waiting_pod(c).pending_plugins == ("A", "B")
         await c.advance(4.0)
-        the_pod(c).allow("B")
+        waiting_pod(c).allow("B")
         await c.settle()
-        # B's time would have been up by now.
+        # B's timeout would have expired by now.
         await c.advance(2.0)
-        assert the_pod(c).pending_plugins == ("A",)
-        the_pod(c).allow("A")
+        assert waiting_pod(c).pending_plugins == ("A",)
+        waiting_pod(c).allow("A")
         await c.settle()
         assert await c.node_of("web") == "n1"
 
 
 @pytest.mark.parametrize(("allowed", "late"), [((), ("B", "5s")), (("B",), ("A", "10s"))], ids=["earliest", "left"])
-async def test_the_earliest_time_counts(api_server, namespace, allowed, late):
+async def test_the_earliest_timeout_counts(api_server, namespace, allowed, late):
     async with waiting(api_server, namespace, waits("A", 10.0), waits("B", 5.0)) as c:
         await c.pods(pod("web"))
         for name in allowed:
-            the_pod(c).allow(name)
+            waiting_pod(c).allow(name)
         plugin, shown = late
         await c.advance(10.0 if allowed else 5.0)
         text = f"rejected due to timeout after waiting {shown} at plugin {plugin}"
@@ -123,7 +123,7 @@ async def test_the_earliest_time_counts(api_server, namespace, allowed, late):
         assert c.queued("web").unschedulable_plugins == {plugin}
 
 
-async def test_who_rejects_ends_it_whoever_else_would_wait(api_server, namespace):
+async def test_one_rejection_ends_the_wait_of_all_plugins(api_server, namespace):
     b = answering("B", permit=(unschedulable("no"), 0.0))
     async with waiting(api_server, namespace, waits("A", 10.0), b) as c:
         await c.pods(pod("web"))
@@ -132,8 +132,8 @@ async def test_who_rejects_ends_it_whoever_else_would_wait(api_server, namespace
         assert c.queued("web").unschedulable_plugins == {"B"}
 
 
-async def test_another_waits_while_pods_go_past(api_server, namespace):
-    """A waiting pod keeps its room and nothing else."""
+async def test_other_pods_are_scheduled_while_one_waits(api_server, namespace):
+    """A waiting pod only keeps its resources."""
     only_web = lambda state, pod, node: (WAIT, 10.0) if pod.pod.metadata.name == "web" else (None, 0.0)  # noqa: E731
     async with waiting(api_server, namespace, answering("A", permit=only_web)) as c:
         await c.pods(pod("web"), pod("other"))
@@ -148,18 +148,18 @@ async def test_deletion_while_waiting(api_server, namespace):
         await c.objects.delete("pods", "web")
         await c.settle()
         assert c.place("web") == ""
-        assert nothing_under_way(c)
+        assert nothing_in_flight(c)
         assert not c.scheduler.state.placed_pods()
         (event,) = await c.events("web")
         assert (event["reason"], event["note"]) == ("FailedScheduling", "0/1 nodes are available: 1 removed.")
         assert event["regarding"]["uid"] == c.objects.made("pods", "web")["metadata"]["uid"]
         await c.advance(20.0)
-        # A server may say first that it goes and then that it is gone: its end may be told it, and no more.
+        # Servers may send an update with deletionTimestamp before the deletion, so the pod may get events at its end.
         assert "bind" not in c.api.verbs("web")
 
 
-async def test_a_deletion_that_takes_long(api_server, namespace):
-    """With a finalizer the pod stays for a while: nothing wakes it, until it is gone."""
+async def test_a_deletion_with_finalizers_while_waiting(api_server, namespace):
+    """With a finalizer the pod stays for a while; the wait goes on until it is gone."""
     async with waiting(api_server, namespace, waits("A", 10.0)) as c:
         kept = pod("web")
         kept["metadata"]["finalizers"] = ["example.com/kept"]
@@ -167,7 +167,7 @@ async def test_a_deletion_that_takes_long(api_server, namespace):
         await c.objects.delete("pods", "web")
         await c.settle()
         assert (c.place("web"), c.queued("web").unschedulable_plugins) == ("UNSCHEDULABLE", {""})
-        assert nothing_under_way(c)
+        assert nothing_in_flight(c)
         await c.advance(20.0)
         assert [e["note"] for e in await c.events("web")] == ["0/1 nodes are available: 1 removed."]
         await c.objects.patch("pods", "web", {"metadata": {"finalizers": None}})
@@ -175,26 +175,26 @@ async def test_a_deletion_that_takes_long(api_server, namespace):
         assert c.place("web") == ""
 
 
-async def test_what_happens_meanwhile_counts_when_it_is_rejected(api_server, namespace):
-    """A node comes while the pod waits, and that is what its rejector waits for."""
+async def test_an_event_during_the_wait_counts_after_rejection(api_server, namespace):
+    """A node is added while the pod waits, which is the event that the rejecting plugin registered for."""
     a = waits("A", 10.0, wakes=[on(NODE, Action.Add)])
     async with waiting(api_server, namespace, a) as c:
         await c.pods(pod("web"))
         await c.nodes(node("n2"))
         a.answers["permit"] = None, 0.0
-        the_pod(c).reject("A", "not on this one")
+        waiting_pod(c).reject("A", "not on this one")
         await c.settle()
-        # It may be tried again at once: nobody else waits.
+        # The queue is otherwise empty, so the pod may be popped at once.
         assert await c.node_of("web")
         assert [e["reason"] for e in await c.events("web")] == ["FailedScheduling", "Scheduled"]
 
 
-async def test_what_nobody_waits_for_does_not(api_server, namespace):
+async def test_an_unregistered_event_during_the_wait_does_not_count(api_server, namespace):
     a = waits("A", 10.0, wakes=[on(NODE, Action.UpdateNodeLabel)])
     async with waiting(api_server, namespace, a) as c:
         await c.pods(pod("web"))
         await c.nodes(node("n2"))
-        the_pod(c).reject("A", "not on this one")
+        waiting_pod(c).reject("A", "not on this one")
         await c.settle()
         assert c.place("web") == "UNSCHEDULABLE"
 
@@ -206,11 +206,11 @@ async def test_a_preflight_that_fails_ends_the_wait(api_server, namespace):
         await c.pods(pod("web"))
         assert c.place("web") == "ERROR_BACKOFF"
         assert (await c.condition("web"))["message"] == 'running PreBindPreFlight "A": bad'
-        assert nothing_under_way(c)
+        assert nothing_in_flight(c)
         assert c.api.status_patches("web")[0]["status"].keys() == {"conditions"}
 
 
-async def test_that_the_api_cannot_be_told_where_it_goes_is_no_matter(api_server, namespace):
+async def test_a_failed_nomination_patch_does_not_end_the_wait(api_server, namespace):
     def wrap(api):
         api = Tampered(api)
         api.instead["patch"] = raising(Forbidden("you may not"), times=1)
@@ -218,19 +218,19 @@ async def test_that_the_api_cannot_be_told_where_it_goes_is_no_matter(api_server
 
     async with waiting(api_server, namespace, waits("A", 10.0), wrap=wrap) as c:
         await c.pods(pod("web"))
-        the_pod(c).allow("A")
+        waiting_pod(c).allow("A")
         await c.settle()
         assert await c.node_of("web") == "n1"
         assert c.api.verbs("web") == ["patch", "bind"]
 
 
-async def test_it_may_be_decided_before_the_api_was_told(api_server, namespace):
+async def test_a_pod_may_be_allowed_before_its_nomination_is_written(api_server, namespace):
     async with waiting(api_server, namespace, waits("A", 10.0)) as c:
         held = c.api.instead["patch"] = Held()
         await c.objects.create("pods", pod("web"))
         await c.until(held.waiting.is_set)
-        the_pod(c).allow("A")
+        waiting_pod(c).allow("A")
         held.let_go()
         await c.settle()
         assert c.api.verbs("web") == ["patch", "bind"]
-        assert nothing_under_way(c)
+        assert nothing_in_flight(c)

@@ -1,4 +1,4 @@
-"""What wakes a pod that was refused for its node or for other pods, and what does not."""
+"""Which events wake a pod that was refused for its node or for other pods, and which do not."""
 
 import pytest
 
@@ -53,7 +53,7 @@ def with_port(name, port):
 
 
 def waiting(made):
-    """The pod as one of a scheduler that is not there."""
+    """The pod, assigned to a scheduler that does not run."""
     made["spec"]["schedulerName"] = "nobody"
     return made
 

@@ -1,4 +1,4 @@
-"""What wakes a pod that was refused for its devices, or for features that nodes lack, and what does not."""
+"""Which events wake a pod that was refused for its devices or for features that nodes lack, and which do not."""
 
 import pytest
 
@@ -13,7 +13,7 @@ def of_devices(kind, name, **spec):
 
 
 def claim(name="c", **metadata):
-    # Nobody has such a device.
+    # No such device exists.
     exactly = {"deviceClassName": "gpu", "allocationMode": "ExactCount", "count": 1}
     made = of_devices("ResourceClaim", name, devices={"requests": [{"name": "r", "exactly": exactly}]})
     made["metadata"] |= metadata
@@ -189,8 +189,8 @@ async def test_the_status_of_its_claim_changes(api_server, namespace):
         assert moves(c, "web")[moved] == ("backoff", "resource.k8s.io/ResourceClaimUpdate")
 
 
-async def test_somebody_gives_a_claim_back(api_server, namespace):
-    """The first status of a claim wakes nobody else; that it is gone again wakes everybody."""
+async def test_a_claim_is_deallocated(api_server, namespace):
+    """The first status of a claim wakes no other pod; deleting it wakes all."""
     before = [NODE, CLAIM, ("resourceclaims", claim("d"))]
     async with scheduled(api_server, namespace, config=only_these("DynamicResources"), before=before) as c:
         await c.objects.patch("resourceclaims", "d", {"status": ALLOCATED}, subresource="status")
@@ -204,8 +204,8 @@ async def test_somebody_gives_a_claim_back(api_server, namespace):
         assert moves(c, "web")[moved] == ("backoff", "resource.k8s.io/ResourceClaimUpdate")
 
 
-async def test_a_claim_is_made_for_the_pod(api_server, namespace):
-    """What is written to its status opens the pod's gate, once the claim is the pod's."""
+async def test_a_claim_is_created_for_the_pod(api_server, namespace):
+    """Writing the claim's name to the pod's status opens its gate, once the claim belongs to the pod."""
     async with scheduled(api_server, namespace, config=only_these("DynamicResources"), before=[NODE]) as c:
         await c.pods(with_template())
         assert (c.queued("web").gating_plugin, c.queued("web").attempts) == ("DynamicResources", 0)

@@ -1,6 +1,6 @@
-"""What wakes a pod that was refused for its volumes, and what does not.
+"""Which events wake a pod that was refused for its volumes, and which do not.
 
-The claims are of no namespace: they come to the test's own.
+The claims have no namespace here; they are created in the namespace of the test.
 """
 
 import pytest
@@ -14,7 +14,7 @@ ZONE = "topology.kubernetes.io/zone"
 MIGRATED = "storage.alpha.kubernetes.io/migrated-plugins"
 NODE_ADD, NODE_TAINT, NODE_LABEL = "NodeAdd", "NodeUpdateNodeTaint", "NodeUpdateNodeLabel"
 POD_DELETE = "AssignedPodDelete"
-#: What claims of class slow are provisioned by; who has GCE's disks.
+#: The provisioner of class `slow`; the CSI driver that GCE disks are migrated to.
 DRIVER, GCE = "csi.example.com", "pd.csi.storage.gke.io"
 
 
@@ -46,7 +46,7 @@ def of_storage(kind, name, **fields):
 
 
 def csi_node(name="n1", **limits):
-    """`limits`: driver -> volumes; None for no limit."""
+    """`limits` maps drivers to numbers of volumes; None means no limit."""
     return of_storage("CSINode", name, spec={"drivers": drivers(**limits)})
 
 
@@ -77,7 +77,7 @@ def in_csi(driver):
 
 
 def a_volume(name="v", **labels):
-    # Nobody binds it to a claim.
+    # Nothing binds it to a claim.
     return volume(name, class_="other", labels=labels)
 
 
@@ -105,7 +105,7 @@ def its_claim_comes(plugin):
         idle=[create("persistentvolumeclaims", data("d"))],
         wake=create("persistentvolumeclaims", data()),
         cause="PersistentVolumeClaimAdd",
-        # The claim is not bound, which these do not mind.
+        # The claim is unbound, which these plugins ignore.
         node_name="n1" if plugin in ("VolumeRestrictions", "NodeVolumeLimits") else "",
     )
 
@@ -144,7 +144,7 @@ def the_claim_made_for_it_comes(plugin):
 
 
 def nodes_change(plugin, before=BOUND, pod=None, *, labels=True):
-    """A node comes; its labels change; a taint goes."""
+    """A node is added; its labels change; a taint is removed."""
     pod = pod or with_claim()
     yield row(plugin, "a node comes", pod=pod, before=before, idle=[ANNOTATED], wake=create("nodes", node("n2")),
               cause=NODE_ADD, node_name="" if labels else "n2")  # fmt: skip
@@ -154,7 +154,7 @@ def nodes_change(plugin, before=BOUND, pod=None, *, labels=True):
         yield row(plugin, "labels change", pod=pod, before=before, idle=[ANNOTATED], wake=ANOTHER, cause=NODE_LABEL)
 
 
-#: A node that can attach one volume of the class, and has it.
+#: A node that can attach one volume of the class, and has one attached.
 FULL = [
     *BOUND,
     ("storageclasses", storage_class("slow")),
@@ -197,7 +197,7 @@ ROWS = [
         "a CSINode comes",
         pod=with_claim(),
         before=FULL,
-        # Parity: nodes are not heard of.
+        # Parity: the plugin does not register for nodes.
         idle=[create("nodes", node("n2"))],
         wake=create("csinodes", csi_node("n2")),
         cause="storage.k8s.io/CSINodeAdd",
@@ -208,7 +208,7 @@ ROWS = [
         "a limit grows",
         pod=with_claim(),
         before=FULL,
-        # Parity: a limit that goes looks like a smaller one.
+        # Parity: removing a limit looks like lowering it.
         idle=[limit("n1", **{DRIVER: 1, "e": None}), limit("n1", e=None)],
         wake=limit("n1", e=None, **{DRIVER: 2}),
         cause="storage.k8s.io/CSINodeUpdate",

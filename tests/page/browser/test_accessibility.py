@@ -2,7 +2,7 @@
 
 import pytest
 
-from support.browser.accessibility import findings
+from support.browser.accessibility import violations
 from support.browser.pages import served
 from support.page.gangs import preempting
 
@@ -44,4 +44,4 @@ def check(page, address, views):
     for name, place in views.items():
         page.goto(f"{address.partition('#')[0]}{place}")
         page.locator(".sea, .table, .verdict, .lanes, .figures, .points").first.wait_for()
-        assert findings(page) == [], name
+        assert violations(page) == [], name

@@ -14,7 +14,7 @@ from stowplan.serving.authentication.request_header import STANDARD, FrontProxy,
 from stowplan.serving.authentication.tokens import BearerTokens, WebSocketTokens
 from stowplan.serving.user import Rejected
 from stowplan.timing.manual_time import START, ManualTime
-from support.http.client_chains import Believed, authority, client
+from support.http.client_chains import TrustedAuthorities, authority, client
 from support.serving.delegation import NOBODY, bearer, headers, presenting
 
 CLIENTS, PROXIES = authority("clients"), authority("proxies")
@@ -38,8 +38,8 @@ def authenticator(*, clients=(CLIENTS,), proxies=(PROXIES,), names=STANDARD, own
         return START
 
     methods = [
-        FrontProxy(Believed(*proxies), lambda: names, wall_clock=wall_clock),
-        ClientCertificates(Believed(*clients), wall_clock=wall_clock, uid_allowed=True),
+        FrontProxy(TrustedAuthorities(*proxies), lambda: names, wall_clock=wall_clock),
+        ClientCertificates(TrustedAuthorities(*clients), wall_clock=wall_clock, uid_allowed=True),
     ]
     if owners is not None:
         methods += [BearerTokens(owners), WebSocketTokens(owners)]

@@ -1,5 +1,6 @@
 """Whose a client certificate is, and which ones are nobody's."""
 
+import asyncio
 import datetime
 import threading
 
@@ -23,8 +24,9 @@ from stowplan.serving.authentication.client_certificates import (
     UNKNOWN_AUTHORITY,
     WRONG_USAGE,
     ClientCertificates,
+    parsed,
     verify,
-    verify_aside,
+    verify_in_thread,
 )
 from stowplan.serving.user import Peer, Rejected
 from stowplan.timing.manual_time import START
@@ -34,7 +36,7 @@ from support.http.client_chains import (
     DAY,
     NOW,
     SERVER_AUTH,
-    Believed,
+    TrustedAuthorities,
     authority,
     client,
     issue,
@@ -96,9 +98,9 @@ def sequence(body):
     return b"\x30" + length + body
 
 
-def certificates(*believed, uid_allowed=True, expiration=None):
+def certificates(*trusted, uid_allowed=True, expiration=None):
     return ClientCertificates(
-        Believed(*believed), wall_clock=lambda: START, uid_allowed=uid_allowed, expiration=expiration
+        TrustedAuthorities(*trusted), wall_clock=lambda: START, uid_allowed=uid_allowed, expiration=expiration
     )
 
 
@@ -107,7 +109,7 @@ async def identified(method, *presented):
 
 
 @pytest.mark.parametrize(
-    ("presented", "believed"),
+    ("presented", "trusted"),
     [
         pytest.param([client(ROOT)], [ROOT], id="signed by the authority"),
         pytest.param([client(LINK), LINK], [ROOT], id="by way of a link that is presented"),
@@ -127,8 +129,8 @@ async def identified(method, *presented):
         pytest.param([client(CONSTRAINED), CONSTRAINED], [ROOT], id="without names that constraints are about"),
     ],
 )
-async def test_believed(presented, believed):
-    assert (await identified(certificates(*believed), *presented)).name == "alice"
+async def test_believed(presented, trusted):
+    assert (await identified(certificates(*trusted), *presented)).name == "alice"
 
 
 async def test_what_is_believed_itself_needs_nobody_who_vouches_for_it():
@@ -140,7 +142,7 @@ EXPIRED = "x509: certificate has expired or is not yet valid: current time 2027-
 
 
 @pytest.mark.parametrize(
-    ("presented", "believed", "why"),
+    ("presented", "trusted", "why"),
     [
         pytest.param([client(OTHER_ROOT)], [ROOT], UNKNOWN_AUTHORITY, id="another key behind the authority's name"),
         pytest.param([client(LINK)], [ROOT], UNKNOWN_AUTHORITY, id="the link is not presented"),
@@ -171,9 +173,9 @@ EXPIRED = "x509: certificate has expired or is not yet valid: current time 2027-
         pytest.param([LINK, client(LINK)], [OTHER_ROOT], UNKNOWN_AUTHORITY, id="the client's own comes second"),
     ],
 )
-async def test_not_believed(presented, believed, why):
+async def test_not_believed(presented, trusted, why):
     with pytest.raises(Rejected) as caught:
-        await identified(certificates(*believed), *presented)
+        await identified(certificates(*trusted), *presented)
     identifier = f"verifying certificate SN={presented[0].certificate.serial_number}, SKID=, AKID= failed: "
     assert str(caught.value) == identifier + why
 
@@ -344,6 +346,37 @@ def test_as_many_certificates_as_a_chain_can_have():
             verify((presented * 10)[:number], [ROOT.certificate], now=START)
 
 
+def test_as_many_bytes_as_a_chain_can_have():
+    """Reading a certificate of 80 KiB takes 8 ms of the event loop."""
+    names = x509.SubjectAlternativeName([x509.DNSName(f"a{number}.example.com") for number in range(3000)])
+    with pytest.raises(Rejected, match=r"x509: \d+ bytes of certificates were presented, 32768 at most are looked at"):
+        verify([client(ROOT, extensions=[(names, False)]).der], [ROOT.certificate], now=START)
+
+
+async def test_certificates_are_read_one_at_a_time(monkeypatch):
+    """In between the event loop turns, and can renew the lease."""
+    turns, read_in = 0, []
+
+    async def turning():
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    def noted(der):
+        read_in.append(turns)
+        return parsed(der)
+
+    monkeypatch.setattr(client_certificates, "parsed", noted)
+    clients = ClientCertificates(TrustedAuthorities(ROOT), wall_clock=lambda: START, uid_allowed=False)
+    peer = Peer((client(ROOT).der,), "127.0.0.1")
+    loop_turns = asyncio.create_task(turning())
+    users = await asyncio.gather(*(clients.identify(NO_HEADERS, peer) for _ in range(20)))
+    loop_turns.cancel()
+    assert {user.name for user in users} == {"alice"}
+    assert len(set(read_in)) == 20
+
+
 def test_links_that_vouch_for_each_other_lead_nowhere():
     one = authority("one")
     other = authority("other", one)
@@ -362,8 +395,8 @@ async def test_signatures_are_checked_beside_the_event_loop(monkeypatch):
         return chain(*args)
 
     monkeypatch.setattr(client_certificates, "_chain", noted)
-    await verify_aside([client(ROOT).der], [ROOT.certificate], now=START)
+    await verify_in_thread([client(ROOT).der], [ROOT.certificate], now=START)
     with pytest.raises(Rejected, match=UNKNOWN_AUTHORITY):
-        await verify_aside([client(OTHER_ROOT).der], [ROOT.certificate], now=START)
+        await verify_in_thread([client(OTHER_ROOT).der], [ROOT.certificate], now=START)
     assert len(threads) == 2
     assert threading.main_thread() not in threads

@@ -7,7 +7,7 @@ from stowplan.serving.authentication.client_certificates import UNKNOWN_AUTHORIT
 from stowplan.serving.authentication.request_header import STANDARD, FrontProxy, RequestHeaders, without
 from stowplan.serving.user import Rejected
 from stowplan.timing.manual_time import START
-from support.http.client_chains import SERVER_AUTH, Believed, authority, client
+from support.http.client_chains import SERVER_AUTH, TrustedAuthorities, authority, client
 from support.serving.delegation import NOBODY, headers, presenting
 
 PROXIES = authority("front-proxy-ca")
@@ -15,8 +15,8 @@ PROXY = client(PROXIES, "front-proxy")
 ALICE = headers(X_Remote_User="alice")
 
 
-def proxy(names=STANDARD, *, believed=(PROXIES,)):
-    return FrontProxy(Believed(*believed), lambda: names, wall_clock=lambda: START)
+def proxy(names=STANDARD, *, trusted=(PROXIES,)):
+    return FrontProxy(TrustedAuthorities(*trusted), lambda: names, wall_clock=lambda: START)
 
 
 async def spoken_of(given, names=STANDARD):
@@ -91,7 +91,7 @@ async def test_without_a_certificate_nobody_is_listened_to():
 
 
 async def test_without_authorities_nobody_is_listened_to():
-    assert await proxy(believed=()).identify(ALICE, presenting(PROXY)) is None
+    assert await proxy(trusted=()).identify(ALICE, presenting(PROXY)) is None
 
 
 @pytest.mark.parametrize(

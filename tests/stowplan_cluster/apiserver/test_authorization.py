@@ -1,4 +1,4 @@
-"""RBAC as upstream decides; cases follow its TestAuthorizer and TestDefaultRuleResolver."""
+"""RBAC decisions as upstream's; cases follow its TestAuthorizer and TestDefaultRuleResolver."""
 
 import pytest
 
@@ -120,7 +120,7 @@ def test_rules(rules, verb, what, name, allowed):
     assert ask(authorizer, "ann", verb, what, name=name).allowed is allowed
 
 
-def test_service_accounts_of_the_bindings_namespace_need_not_name_it():
+def test_service_accounts_default_to_the_bindings_namespace():
     authorizer = an_authorizer(
         role("r", rule("get", "core", "pods"), namespace="ns1"),
         binding("b", "Role/r", "ServiceAccount:robot", "ServiceAccount:other/guest", namespace="ns1"),
@@ -160,7 +160,7 @@ def test_reasons():
     assert ask(authorizer, "bob", "get", "pods").reason == ""
 
 
-def test_masters_may_do_everything():
+def test_system_masters_may_do_everything():
     decision = ask(an_authorizer(), "me", "shred", "things.example.com/all", groups=("system:masters",))
     assert decision.allowed
     assert decision.reason == ""
@@ -185,11 +185,11 @@ AUTHENTICATED = ("system:authenticated",)
         ((), "get", "/version", False),
     ],
 )
-def test_what_every_cluster_gives(groups, verb, what, allowed):
+def test_default_roles(groups, verb, what, allowed):
     assert ask(an_authorizer(), "somebody", verb, what, groups=groups).allowed is allowed
 
 
-def test_stored_objects_take_the_place_of_the_given_ones():
+def test_stored_objects_override_the_defaults():
     authorizer = an_authorizer(role("system:discovery", rule("get", urls=["/api"])))
     assert ask(authorizer, "x", "get", "/api", groups=AUTHENTICATED).allowed
     assert not ask(authorizer, "x", "get", "/apis", groups=AUTHENTICATED).allowed
@@ -215,7 +215,7 @@ def test_aggregation():
     assert not ask(authorizer, "bob", "get", "pods").allowed
 
 
-def test_what_is_read_is_kept_until_it_changes():
+def test_objects_are_cached_until_they_change():
     store = a_store(READER, binding("b", "ClusterRole/reader", "User:ann"))
     reads = []
 
@@ -271,7 +271,7 @@ def test_rules_for():
         ("admin", "get", "nodes", False),
     ],
 )
-def test_the_roles_of_users_can_be_bound_without_being_made(role_name, verb, what, allowed):
+def test_default_roles_can_be_bound_without_being_created(role_name, verb, what, allowed):
     authorizer = an_authorizer(binding("b", f"ClusterRole/{role_name}", "User:ann", namespace="shop"))
     assert ask(authorizer, "ann", verb, what, namespace="shop").allowed is allowed
     assert not ask(authorizer, "ann", verb, what, namespace="other").allowed

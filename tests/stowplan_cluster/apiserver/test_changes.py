@@ -1,4 +1,4 @@
-"""What a reader with selectors sees of changes, against the plain rule."""
+"""Watch events for a reader with selectors, compared with the plain rule."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -14,7 +14,7 @@ steps = st.lists(st.tuples(st.sampled_from("ab"), st.sampled_from([None, "red", 
 
 
 @given(steps)
-def test_a_view_that_follows_visible_changes_is_what_a_list_shows(steps):
+def test_following_visible_changes_gives_what_a_list_shows(steps):
     store, view = Store(), {}
     selection = selection_of(CONFIG_MAPS, "n", "color=red")
     cursor = store.watch("configmaps", since=0)
@@ -32,7 +32,7 @@ def test_a_view_that_follows_visible_changes_is_what_a_list_shows(steps):
             type_, stored = seen
             assert (type_ == "ADDED") == (stored.name not in view)
             assert stored.version == event.stored.version
-            assert stored.labels == {"color": "red"}, "what leaves the view is told as it was in it"
+            assert stored.labels == {"color": "red"}, "a DELETED event has the object as it last matched"
             if type_ == "DELETED":
                 del view[stored.name]
             else:

@@ -1,4 +1,4 @@
-"""Both kinds of event are one object, told in two ways; nothing is lost on the way there and back."""
+"""Both kinds of events are one stored object in two forms; conversion loses nothing in either direction."""
 
 import copy
 
@@ -53,18 +53,18 @@ NEW_FULL = {
 }
 
 
-def test_one_told_as_the_other():
+def test_conversion_of_complete_events():
     assert to_storage(CORE, CORE_FULL) == NEW_FULL
     assert from_storage(CORE, NEW_FULL) == CORE_FULL
     assert to_storage(NEW, NEW_FULL) == NEW_FULL
     assert from_storage(NEW, NEW_FULL) == NEW_FULL
 
 
-def test_the_form_that_is_kept_is_the_catalogues():
+def test_the_stored_form_is_the_catalogues():
     assert CATALOGUE.of_storage("events") is NEW
 
 
-def test_what_readers_always_find():
+def test_fields_that_are_always_present():
     kept = to_storage(
         CORE, {"apiVersion": "v1", "kind": "Event", "metadata": {"name": "x"}, "eventTime": None, "source": {}}
     )
@@ -91,7 +91,7 @@ def test_what_readers_always_find():
     }
 
 
-def test_readers_do_not_share_what_was_filled_in():
+def test_filled_in_fields_are_not_shared():
     kept = {"apiVersion": "events.k8s.io/v1", "kind": "Event"}
     from_storage(CORE, kept)["source"]["component"] = "changed"
     assert from_storage(CORE, kept)["source"] == {}
@@ -101,7 +101,7 @@ _FIELDS = [key for key in CORE_FULL if key not in ("apiVersion", "kind")]
 
 
 @given(st.sets(st.sampled_from(_FIELDS)))
-def test_there_and_back_from_any_choice_of_fields(chosen):
+def test_round_trip_of_any_fields(chosen):
     event = {"apiVersion": "v1", "kind": "Event"} | {key: CORE_FULL[key] for key in chosen}
     before = copy.deepcopy(event)
     kept = to_storage(CORE, event)
@@ -113,7 +113,7 @@ def test_there_and_back_from_any_choice_of_fields(chosen):
     assert core_event(kept).items() >= {**event, "apiVersion": "v1"}.items()
 
 
-def test_custom_resources_change_their_version_only():
+def test_conversion_of_custom_resources_changes_only_the_version():
     old = Resource(group="example.com", version="v1beta1", plural="things", kind="Thing", custom=True)
     new = Resource(group="example.com", version="v1", plural="things", kind="Thing", custom=True)
     obj = {"apiVersion": "example.com/v1beta1", "kind": "Thing", "spec": {"a": 1}}

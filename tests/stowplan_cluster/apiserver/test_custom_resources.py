@@ -1,4 +1,4 @@
-"""Definitions come and go, and with them what is served."""
+"""Custom resources are served while their definitions exist."""
 
 import copy
 
@@ -116,7 +116,7 @@ def test_registering_again_changes_nothing(custom, catalogue):
     assert catalogue.version == version
 
 
-def test_a_change_of_the_schema_moves_the_catalogue(custom, catalogue):
+def test_a_changed_schema_updates_the_catalogue(custom, catalogue):
     definition = a_definition()
     definition["status"] = custom.register(definition)
     version = catalogue.version
@@ -148,7 +148,7 @@ def test_versions_share_a_storage_and_the_storage_version_comes_first(custom, ca
         ),
     ],
 )
-def test_names_that_others_have(custom, catalogue, names, reason, message):
+def test_conflicting_names(custom, catalogue, names, reason, message):
     first = a_definition(shortNames=["ct"])
     custom.register(first)
     second = a_definition("others", "Other")
@@ -160,18 +160,18 @@ def test_names_that_others_have(custom, catalogue, names, reason, message):
     }
     assert catalogue.find("stable.example.com", "v1", "others") is None
     assert status["acceptedNames"]["plural"] == "others"
-    # They become free, and the second one gets them.
+    # The names become free, and the second definition gets them.
     assert custom.unregister(first) == ["others.stable.example.com"]
     assert conditions(custom.register({**second, "status": status}))["Established"][0] == "True"
     assert catalogue.find("stable.example.com", "v1", "others") is not None
 
 
-def test_names_of_other_groups_are_free(custom):
+def test_names_conflict_only_within_a_group(custom):
     custom.register(a_definition())
     assert conditions(custom.register(a_definition(group="other.example.com")))["NamesAccepted"][0] == "True"
 
 
-def test_a_served_definition_stays_so_when_it_asks_for_a_taken_name(custom, catalogue):
+def test_an_established_definition_stays_so_with_a_conflicting_name(custom, catalogue):
     custom.register(a_definition(shortNames=["ct"]))
     other = a_definition("others", "Other", shortNames=["ot"])
     other["status"] = custom.register(other)
@@ -182,7 +182,7 @@ def test_a_served_definition_stays_so_when_it_asks_for_a_taken_name(custom, cata
     assert catalogue.find("stable.example.com", "v1", "others").short_names == ("ot",)
 
 
-def test_what_was_stored_is_restored_whatever_the_order(custom, catalogue):
+def test_stored_definitions_are_restored_in_any_order(custom, catalogue):
     owner, rival = a_definition("zebras", "Zebra"), a_definition("apes", "Ape")
     rival["spec"]["names"]["singular"] = "zebra"
     before = CustomResources(Catalogue(BUILT_IN), clock=lambda: NOW)
@@ -200,7 +200,7 @@ def test_unregister(custom, catalogue):
     custom.unregister(definition)
 
 
-def test_built_in_resources_are_not_displaced(custom, catalogue):
+def test_built_in_resources_cannot_be_replaced(custom, catalogue):
     built_in = catalogue.find("coordination.k8s.io", "v1", "leases")
     definition = a_definition("leases", "Lease", group="coordination.k8s.io")
     status = custom.register(definition)
@@ -243,7 +243,7 @@ def test_schema_of(custom, resource):
     assert ports.element.fields["port"] is Scalar.INT32
 
 
-def test_unknown_fields_go_where_they_are_not_kept(custom, resource):
+def test_unknown_fields_are_pruned(custom, resource):
     obj = an_object(size=1, colour="red", open={"a": {"b": 1}}, any=[{"c": 2}], labels={"d": "e"})
     obj["extra"] = 1
     assert sorted(conform(custom.schema_of(resource), obj)) == ['unknown field "extra"', 'unknown field "spec.colour"']

@@ -1,7 +1,7 @@
-"""Damaged requests of every kind and verb: carried out whole or refused with a Status, never anything else.
+"""Corrupted requests for all kinds and verbs succeed completely or are refused with a Status.
 
-A valid object has a value anywhere in it replaced by something else, and is created, updated, patched, applied,
-bound or evicted with. What is refused must have left no trace, and what is stored must be what a reader can get.
+One value of a valid object is replaced, and the object is created, updated, patched, applied, bound or evicted.
+Refused requests must leave no trace, and stored objects must be readable.
 """
 
 from copy import deepcopy
@@ -96,7 +96,7 @@ def resource_of(api, obj):
 
 
 def attempt(api, request):
-    """Whether it was carried out."""
+    """Whether the request succeeded."""
     before = api.store.version
     try:
         request()
@@ -111,7 +111,7 @@ def attempt(api, request):
 
 
 def wipe(api, resource):
-    """Take the kind's objects away, whatever holds them."""
+    """Delete all objects of the kind, despite finalizers."""
     for stored in api.store.list(resource.storage):
         api.registry.to_dict(resource, stored)
         if stored.namespace == "default" or not resource.namespaced:
@@ -124,13 +124,13 @@ def requests(draw):
     return whole, draw(damaged(whole))
 
 
-def place(api, whole):
+def create_namespace_of(api, whole):
     resource = resource_of(api, whole)
     return resource, "default" if resource.namespaced else "", whole["metadata"]["name"]
 
 
-def kept(api, resource):
-    """What other tests rely on is not theirs to wipe."""
+def needed_by_others(api, resource):
+    """Objects that other tests need."""
     return resource.storage in ("nodes", "namespaces")
 
 
@@ -138,9 +138,12 @@ def kept(api, resource):
 @examples(500)
 def test_creates(api, request_):
     whole, obj = request_
-    resource, namespace, _ = place(api, whole)
-    attempt(api, lambda: api.registry.create(resource, namespace, obj, options=Options(dry_run=kept(api, resource))))
-    if not kept(api, resource):
+    resource, namespace, _ = create_namespace_of(api, whole)
+    attempt(
+        api,
+        lambda: api.registry.create(resource, namespace, obj, options=Options(dry_run=needed_by_others(api, resource))),
+    )
+    if not needed_by_others(api, resource):
         wipe(api, resource)
 
 
@@ -148,8 +151,8 @@ def test_creates(api, request_):
 @examples(800)
 def test_changes(api, request_, subresource, verb):
     whole, obj = request_
-    resource, namespace, name = place(api, whole)
-    if kept(api, resource) or (subresource and not resource.has_status):
+    resource, namespace, name = create_namespace_of(api, whole)
+    if needed_by_others(api, resource) or (subresource and not resource.has_status):
         return
     api.registry.create(resource, namespace, deepcopy(whole))
     options = Options(field_manager="fuzz", force=True)
@@ -193,7 +196,7 @@ def test_changes(api, request_, subresource, verb):
 )
 @examples(300)
 def test_json_patches(api, patch):
-    resource, namespace, name = place(api, POD)
+    resource, namespace, name = create_namespace_of(api, POD)
     api.registry.create(resource, namespace, deepcopy(POD))
     attempt(api, lambda: api.registry.patch(resource, namespace, name, patch, kind="json"))
     wipe(api, resource)
@@ -233,7 +236,7 @@ def test_delete_options(api, sent):
 
 @given(damaged({"apiVersion": "autoscaling/v1", "kind": "Scale", "metadata": {"name": "web"}, "spec": {"replicas": 3}}))
 def test_scales(api, sent):
-    resource, namespace, name = place(api, manifests.workload("Deployment"))
+    resource, namespace, name = create_namespace_of(api, manifests.workload("Deployment"))
     api.registry.create(resource, namespace, manifests.workload("Deployment"))
     attempt(api, lambda: set_scale(api.registry, resource, namespace, name, sent, options=Options()))
     wipe(api, resource)

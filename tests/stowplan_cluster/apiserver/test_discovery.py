@@ -1,4 +1,4 @@
-"""Discovery documents against the catalogue they tell of."""
+"""Discovery documents compared with the catalogue."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ def test_versions_go_from_best_to_worst():
 
 
 @given(st.permutations(["v2", "v1", "v1beta2", "v1beta1", "v2alpha1", "x"]))
-def test_the_order_of_versions_does_not_depend_on_how_they_came(versions):
+def test_the_order_of_versions_does_not_depend_on_their_input_order(versions):
     assert sorted(versions, key=version_order) == ["v2", "v1", "v1beta2", "v1beta1", "v2alpha1", "x"]
 
 
-def test_the_core_group_is_told_at_api():
+def test_the_core_group_is_at_api():
     told = api_versions("127.0.0.1:6443")
     assert told["versions"] == ["v1"]
     assert told["serverAddressByClientCIDRs"] == [{"clientCIDR": "0.0.0.0/0", "serverAddress": "127.0.0.1:6443"}]
@@ -69,11 +69,11 @@ def test_a_group_prefers_its_best_version():
 
 
 @pytest.mark.parametrize("group", ["", "nothing.example.com"])
-def test_what_is_no_group_has_no_document(group):
+def test_unknown_groups_have_no_document(group):
     assert api_group(CATALOGUE, group) is None
 
 
-def test_a_resource_tells_what_kubectl_asks():
+def test_fields_of_resources():
     assert resources_at("apps", "v1")["deployments"] == {
         "name": "deployments",
         "singularName": "deployment",
@@ -105,12 +105,12 @@ def test_subresources_have_kinds_of_their_own(group, name, expected):
     assert resources_at(group, "v1")[name] == {"name": name, "singularName": "", "namespaced": True, **expected}
 
 
-def test_resources_that_only_answer_cannot_be_listed():
+def test_review_resources_can_only_be_created():
     assert resources_at("authorization.k8s.io", "v1")["selfsubjectaccessreviews"]["verbs"] == ["create"]
 
 
 @pytest.mark.parametrize("version", ["v2", "v2beta1"])
-def test_the_aggregated_form_says_the_same(version):
+def test_the_aggregated_form_is_equivalent(version):
     told = {}
     for core in (True, False):
         listed = aggregated(CATALOGUE, core=core, version=version)
@@ -136,7 +136,7 @@ def test_the_aggregated_form_says_the_same(version):
     assert count == len(BUILT_IN)
 
 
-def test_documents_are_kept_until_the_catalogue_changes():
+def test_documents_are_cached_until_the_catalogue_changes():
     catalogue = Catalogue(BUILT_IN)
     discovery = Discovery(catalogue)
     before = discovery.aggregated(core=False, version="v2")
@@ -149,7 +149,7 @@ def test_documents_are_kept_until_the_catalogue_changes():
     assert discovery.aggregated(core=False, version="v2") == before
 
 
-def test_names_of_groups_that_do_not_exist_are_not_kept():
+def test_unknown_groups_are_not_cached():
     discovery = Discovery(Catalogue(BUILT_IN))
     for number in itertools.islice(itertools.count(), 50):
         assert discovery.group(f"group-{number}") is None

@@ -1,4 +1,4 @@
-"""The in-process plug: structs in and out, the same refusals, watches that can be left."""
+"""The in-process port: typed structs, the same refusals as over HTTP, and watches that can be closed."""
 
 import asyncio
 
@@ -34,7 +34,7 @@ async def test_lists_structs_page_by_page(cluster, api):
     assert [one.metadata.name for one in selected.items] == ["b"]
 
 
-async def test_watches_what_its_selectors_see(cluster, api):
+async def test_watches_with_selectors(cluster, api):
     version = str(cluster.store.version)
     watching = api.watch(Pod, resource_version=version, field_selector="spec.nodeName=")
     cluster.create("pods", pod())
@@ -62,15 +62,15 @@ async def test_a_watch_ends_at_its_timeout(cluster, api):
     assert [event async for event in watching] == []
 
 
-async def test_a_forgotten_version_is_expired(api):
+async def test_a_compacted_version_is_expired(api):
     with pytest.raises(Expired):
         await anext(api.watch(Pod, resource_version="999999"))
 
 
-async def test_what_does_not_decode_is_told_and_the_rest_delivered(cluster, api):
+async def test_undecodable_objects_are_reported_and_the_rest_is_delivered(cluster, api):
     cluster.create("pods", pod("good"))
     version = str(cluster.store.version)
-    # No admission lets this in; a store that was loaded from a file may hold it.
+    # Admission would refuse this object, but a store loaded from a file may contain it.
     cluster.store.put("pods", {"metadata": {"name": "bad", "namespace": "default"}, "spec": {"priority": "high"}})
     listing = await api.list(Pod)
     assert [one.metadata.name for one in listing.items] == ["good"]
@@ -98,7 +98,7 @@ async def test_patches_a_status(cluster, api):
     assert (patched.status.nominated_node_name, patched.status.conditions[0].reason) == ("n", "Unschedulable")
 
 
-async def test_leases_are_replaced_under_their_version(api):
+async def test_leases_are_replaced_only_at_their_version(api):
     lease = Lease(metadata=ObjectMeta(name="leader", namespace="kube-system"), spec=LeaseSpec(holder_identity="me"))
     made = await api.create(lease)
     assert made.metadata.uid
@@ -112,7 +112,7 @@ async def test_leases_are_replaced_under_their_version(api):
         await api.update(stale)
 
 
-async def test_deletes_under_preconditions(cluster, api):
+async def test_deletes_with_preconditions(cluster, api):
     uid = cluster.create("pods", pod()).uid
     with pytest.raises(Conflict):
         await api.delete(Pod, "p", namespace="default", uid="other")
@@ -121,7 +121,7 @@ async def test_deletes_under_preconditions(cluster, api):
         await api.get(Pod, "p", namespace="default")
 
 
-async def test_says_what_it_serves(api):
+async def test_served_kinds(api):
     class Unheard(Pod, frozen=True, kw_only=True):
         api_version: str = "example.com/v1"
         kind: str = "Unheard"

@@ -1,4 +1,4 @@
-"""Questions about identity and access to the plug in process, and a ConfigMap through it."""
+"""Token and access reviews through the in-process port, and reading a ConfigMap."""
 
 import pytest
 
@@ -28,7 +28,7 @@ def question(user, path="/metrics"):
     return SubjectAccessReview(spec=SubjectAccessReviewSpec(user=user, non_resource_attributes=attributes))
 
 
-async def test_whose_a_token_is(cluster):
+async def test_token_review(cluster):
     tokens = Tokens({"t": UserInfo("alice", groups=("g",), uid="7", extra={"k": ("v",)})})
     api = EmbeddedApi(cluster.server, authenticate=tokens.user_of)
     status = (await api.create(TokenReview(spec=TokenReviewSpec(token="t")))).status
@@ -39,13 +39,13 @@ async def test_whose_a_token_is(cluster):
         await api.create(TokenReview())
 
 
-async def test_without_tokens_they_are_nobodys(cluster):
+async def test_token_review_without_tokens(cluster):
     assert not (
         await EmbeddedApi(cluster.server).create(TokenReview(spec=TokenReviewSpec(token="t")))
     ).status.authenticated
 
 
-async def test_who_may(cluster):
+async def test_access_review(cluster):
     api = EmbeddedApi(cluster.server)
     assert not (await api.create(question("alice"))).status.allowed
     rule = {"nonResourceURLs": ["/metrics"], "verbs": ["get"]}

@@ -1,6 +1,6 @@
-"""Both plugs' common part over the embedded API: whatever happens, followers end up knowing what is there.
+"""List and watch through the embedded API: followers end up with the current state, whatever happens.
 
-The history is so short that readers which are not given their turn fall off it and have to list again.
+The history is so short that slow readers fall out of it and have to list again.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ STEPS = st.lists(
 
 
 class Follower:
-    """What a scheduler would know."""
+    """The state that a scheduler would have."""
 
     def __init__(self):
         self.view = {}
@@ -31,9 +31,9 @@ class Follower:
         for change in changes:
             old, new = change.old, change.new
             key = (new or old).metadata.name
-            assert (old is None) == (key not in self.view), "what is new is new, what changes was known"
+            assert (old is None) == (key not in self.view), "ADDED for known objects, or MODIFIED for unknown ones"
             if old is not None:
-                assert self.view[key] == old, "the old object is the one delivered before"
+                assert self.view[key] == old, "the old object is not the one delivered before"
             if new is None:
                 del self.view[key]
             else:
@@ -76,7 +76,7 @@ def carry_out(api, step, name, count):
 
 async def follow(steps, field_selector):
     api, follower = Counted(), Follower()
-    # Shorter than any real one, so that falling behind happens.
+    # Shorter than any real history, so that readers fall behind.
     api.server.store._history_changes = 8
     listing = ListWatch(
         api.counted(),
@@ -111,11 +111,11 @@ async def follow(steps, field_selector):
 
 @given(STEPS, st.sampled_from(["", "spec.nodeName="]))
 @examples(60)
-def test_a_follower_ends_up_knowing_what_is_there(steps, field_selector):
+def test_a_follower_ends_up_with_the_current_state(steps, field_selector):
     asyncio.run(follow(steps, field_selector))
 
 
 def test_a_follower_that_fell_behind_lists_again():
-    """The property would hold emptily if nobody ever fell behind."""
+    """Otherwise the property might hold because no follower ever fell behind."""
     steps = [("turn", "a")] * 8 + [("put", "a"), ("burst", "a"), ("delete", "a"), ("burst", "a")]
     assert asyncio.run(follow(steps, "")) == 2

@@ -1,4 +1,4 @@
-"""Kinds that are stored and nothing else: every verb works, tables are the reference's, nothing acts on them."""
+"""Inert kinds (stored only): every verb works, tables are the reference's, and no controller acts on them."""
 
 from copy import deepcopy
 
@@ -38,7 +38,7 @@ def made(server, resource, *, spec=None, **rest):
     namespace = "default" if resource.namespaced else ""
     obj = {"apiVersion": resource.api_version, "kind": resource.kind, "metadata": {"name": "x"}, **rest}
     if spec is not None:
-        # The registry takes over what it is given.
+        # The registry takes ownership of its arguments.
         obj["spec"] = deepcopy(spec)
     return server.registry.create(resource, namespace, obj, options=Options(field_validation="Strict"))
 
@@ -79,7 +79,7 @@ def test_every_verb_works(server, resource):
     assert not server.registry.has(resource, namespace, "x")
 
 
-def test_they_have_the_references_defaults(server):
+def test_defaults(server):
     """tests/integration/test_inert_kinds_like_the_reference.py compares all of them with a real API server."""
     cron_job = made(server, of("CronJob"), spec=SPECS["CronJob"]).to_dict()["spec"]
     assert (cron_job["concurrencyPolicy"], cron_job["suspend"], cron_job["failedJobsHistoryLimit"]) == (
@@ -92,7 +92,7 @@ def test_they_have_the_references_defaults(server):
     assert policy["spec"]["policyTypes"] == ["Ingress", "Egress"]
 
 
-def test_their_names_and_labels_are_checked_all_the_same(server):
+def test_names_and_labels_are_validated(server):
     with pytest.raises(Invalid, match=r"metadata\.labels"):
         made(server, of("NetworkPolicy"), metadata={"name": "x", "labels": {"a b": "c"}})
 
@@ -119,7 +119,7 @@ def test_tables(server, kind, cells):
     assert cells.items() <= row(server, of(kind)).items()
 
 
-def test_an_autoscaler_loses_nothing_by_its_old_version(server):
+def test_autoscalers_round_trip_through_the_old_version(server):
     v1, v2 = of("HorizontalPodAutoscaler", "v1"), of("HorizontalPodAutoscaler", "v2")
     metrics = [
         {"type": "Resource", "resource": {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 80}}},
@@ -134,7 +134,7 @@ def test_an_autoscaler_loses_nothing_by_its_old_version(server):
     old["spec"]["maxReplicas"] = 9
     server.registry.update(v1, "default", "x", old)
     new = server.registry.get(v2, "default", "x").to_dict()
-    # What was not given has its default by now.
+    # Omitted fields have their defaults by now.
     stored = stored.to_dict()["spec"]
     assert stored["metrics"] == metrics
     assert stored["behavior"]["scaleDown"]["stabilizationWindowSeconds"] == 60

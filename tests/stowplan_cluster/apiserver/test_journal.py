@@ -1,4 +1,4 @@
-"""The state file: what was answered survives a crash at any byte."""
+"""The state file: acknowledged writes survive a crash at any byte."""
 
 import errno
 import os
@@ -25,7 +25,7 @@ def opened(path, **options):
     return store, Journal(path, store, **options)
 
 
-def test_a_store_comes_back_with_objects_versions_and_deletions(tmp_path):
+def test_a_store_is_restored_with_objects_versions_and_deletions(tmp_path):
     path = tmp_path / "state"
     store, journal = opened(path)
     store.put("things", an_object("a"))
@@ -40,7 +40,7 @@ def test_a_store_comes_back_with_objects_versions_and_deletions(tmp_path):
     journal.close()
 
 
-def test_a_deletion_at_the_end_keeps_its_version_after_a_second_opening(tmp_path):
+def test_a_final_deletion_keeps_its_version_after_reopening_twice(tmp_path):
     path = tmp_path / "state"
     store, journal = opened(path)
     store.remove(store.put("things", an_object("a")))
@@ -52,7 +52,7 @@ def test_a_deletion_at_the_end_keeps_its_version_after_a_second_opening(tmp_path
 
 
 @given(st.data())
-def test_a_file_cut_off_anywhere_gives_a_state_that_was(tmp_path_factory, data):
+def test_a_truncated_file_restores_an_earlier_state(tmp_path_factory, data):
     folder = tmp_path_factory.mktemp("cut")
     path = folder / "state"
     store, journal = opened(path)
@@ -73,7 +73,7 @@ def test_a_file_cut_off_anywhere_gives_a_state_that_was(tmp_path_factory, data):
     assert (again.version, contents(again)) in was
 
 
-def test_the_past_is_dropped_when_it_outgrows_the_present(tmp_path):
+def test_the_file_is_compacted_when_history_outgrows_the_state(tmp_path):
     path = tmp_path / "state"
     store, journal = opened(path, slack_bytes=1000)
     for value in range(500):
@@ -89,13 +89,13 @@ def test_the_past_is_dropped_when_it_outgrows_the_present(tmp_path):
     "content",
     [
         pytest.param(b"apiVersion: v1\nkind: Pod\n", id="a manifest"),
-        pytest.param(b"no newline at all", id="no line"),
+        pytest.param(b"no newline at all", id="incomplete line"),
         pytest.param(b'{"form":"other/v9","version":1}\n', id="another form"),
         pytest.param(b'{"form":"stowplan-state/v1","version":1}\n{"storage":"things"}\n', id="a line without object"),
         pytest.param(b'{"form":"stowplan-state/v1","version":1}\n{"stor\n{"x":1}\n', id="damaged in the middle"),
     ],
 )
-def test_what_is_no_state_file_is_refused_and_left_alone(tmp_path, content):
+def test_other_files_are_refused_and_not_modified(tmp_path, content):
     path = tmp_path / "state"
     path.write_bytes(content)
     with pytest.raises(JournalError, match="state"):
@@ -120,7 +120,7 @@ def test_two_servers_cannot_share_a_file(tmp_path):
     journal.close()
 
 
-def test_a_crash_while_the_file_is_written_anew_leaves_the_old_one(tmp_path, monkeypatch):
+def test_a_crash_during_compaction_keeps_the_old_file(tmp_path, monkeypatch):
     path = tmp_path / "state"
     store, journal = opened(path, slack_bytes=0)
     crashes = []
@@ -141,7 +141,7 @@ def test_a_crash_while_the_file_is_written_anew_leaves_the_old_one(tmp_path, mon
         store.put("things", an_object("a", value=value))
     monkeypatch.undo()
     journal.close()
-    # The last one is the folder's, by which the new name is on the disk.
+    # The last one syncs the directory, which makes the rename durable.
     assert [step for step, _ in crashes] == ["storages", "fsync", "replace", "fsync"]
     for number, (_, data) in enumerate(crashes):
         crashed = tmp_path / f"crashed-{number}"
@@ -152,7 +152,7 @@ def test_a_crash_while_the_file_is_written_anew_leaves_the_old_one(tmp_path, mon
         journal.close()
 
 
-def test_a_folder_that_is_not_there_is_named(tmp_path):
+def test_a_missing_directory_is_reported(tmp_path):
     with pytest.raises(JournalError, match="no is not a directory"):
         opened(tmp_path / "no" / "state")
 
@@ -163,7 +163,7 @@ def test_only_the_owner_can_read_it(tmp_path):
     assert (tmp_path / "state").stat().st_mode & 0o077 == 0
 
 
-def test_a_full_disk_is_survived_and_made_up_for(tmp_path, monkeypatch, caplog):
+def test_writes_during_a_full_disk_are_saved_later(tmp_path, monkeypatch, caplog):
     path = tmp_path / "state"
     store, journal = opened(path)
     write = os.write
@@ -183,7 +183,7 @@ def test_a_full_disk_is_survived_and_made_up_for(tmp_path, monkeypatch, caplog):
     journal.close()
 
 
-def test_a_disk_that_stays_full_is_told_of_once_and_once_when_it_is_over(tmp_path, monkeypatch, caplog):
+def test_a_full_disk_is_logged_once_and_its_end_too(tmp_path, monkeypatch, caplog):
     store, journal = opened(tmp_path / "state")
     monkeypatch.setattr(os, "write", _no_space)
     monkeypatch.setattr(os, "fsync", lambda descriptor: _no_space(descriptor, b""))
@@ -200,7 +200,7 @@ def test_a_disk_that_stays_full_is_told_of_once_and_once_when_it_is_over(tmp_pat
     ]
 
 
-def test_what_a_full_disk_held_up_is_saved_at_the_end(tmp_path, monkeypatch, caplog):
+def test_delayed_writes_are_saved_at_exit(tmp_path, monkeypatch, caplog):
     path = tmp_path / "state"
     store, journal = opened(path)
     monkeypatch.setattr(os, "write", _no_space)
@@ -212,7 +212,7 @@ def test_what_a_full_disk_held_up_is_saved_at_the_end(tmp_path, monkeypatch, cap
     journal.close()
 
 
-def test_what_cannot_be_saved_at_the_end_is_told(tmp_path, monkeypatch, caplog):
+def test_unsaved_writes_at_exit_are_logged(tmp_path, monkeypatch, caplog):
     path = tmp_path / "state"
     store, journal = opened(path)
     monkeypatch.setattr(os, "write", _no_space)
@@ -229,11 +229,11 @@ def _no_space(descriptor, data):
     raise OSError(errno.ENOSPC, "No space left on device")
 
 
-# -- files that somebody else has put there ----------------------------------------------------------------------------
+# -- files planted by another user -------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", ["state", "state.lock"])
-def test_a_link_is_not_followed(tmp_path, name):
+def test_a_symlink_is_not_followed(tmp_path, name):
     victim = tmp_path / "victim"
     victim.write_text("precious")
     (tmp_path / name).symlink_to(victim)
@@ -243,7 +243,7 @@ def test_a_link_is_not_followed(tmp_path, name):
 
 
 @pytest.mark.parametrize("dangling", [False, True])
-def test_a_link_in_place_of_the_new_file_is_not_written_through(tmp_path, dangling):
+def test_a_symlink_in_place_of_the_new_file_is_not_followed(tmp_path, dangling):
     victim = tmp_path / "victim"
     if not dangling:
         victim.write_text("precious")
@@ -255,7 +255,7 @@ def test_a_link_in_place_of_the_new_file_is_not_written_through(tmp_path, dangli
     assert not (tmp_path / "state").is_symlink()
 
 
-def test_what_a_crash_left_of_the_new_file_is_made_anew(tmp_path):
+def test_a_leftover_new_file_is_replaced(tmp_path):
     (tmp_path / "state.new").write_text("half a li")
     store, journal = opened(tmp_path / "state")
     store.put("things", an_object("a"))
@@ -266,12 +266,12 @@ def test_what_a_crash_left_of_the_new_file_is_made_anew(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["state", "state.lock"])
-def test_a_file_of_somebody_else_is_refused(tmp_path, monkeypatch, name):
+def test_a_file_of_another_user_is_refused(tmp_path, monkeypatch, name):
     (tmp_path / name).write_text("")
     owner = os.geteuid()
     monkeypatch.setattr(os, "geteuid", lambda: owner + 1)
     if name == "state":
-        # The lock is ours.
+        # The lock file is our own.
         lock = os.open("/dev/null", os.O_RDONLY)
         monkeypatch.setattr("stowplan_cluster.apiserver.journal._locked", lambda path: lock)
     with pytest.raises(JournalError, match=f"{name}: belongs to user {owner}"):
@@ -279,7 +279,7 @@ def test_a_file_of_somebody_else_is_refused(tmp_path, monkeypatch, name):
 
 
 @pytest.mark.parametrize("name", ["state", "state.lock"])
-def test_a_pipe_does_not_hold_it_up(tmp_path, name):
+def test_a_fifo_does_not_block(tmp_path, name):
     os.mkfifo(tmp_path / name)
     with pytest.raises(JournalError, match=f"{name}: is no file"):
         opened(tmp_path / "state")

@@ -1,4 +1,4 @@
-"""JSON values told apart, copied and printed as Go prints them."""
+"""JSON values compared, copied and printed as in Go."""
 
 import pytest
 from hypothesis import given
@@ -18,13 +18,13 @@ from stowplan_cluster.apiserver.json_values import (
 DISTINCT = [None, True, False, 0, 1, 0.0, 1.0, "", "1", [], {}, [1], [True], {"a": 1}, {"a": 1.0}, {"b": 1}]
 
 
-def test_values_are_the_same_only_as_themselves():
+def test_distinct_values_differ():
     for i, left in enumerate(DISTINCT):
         for j, right in enumerate(DISTINCT):
             assert same(left, copy_of(right)) == (i == j)
 
 
-def test_identity_tells_the_same_apart():
+def test_keys_of_values_identify_them():
     assert len({identity(value) for value in DISTINCT}) == len(DISTINCT)
 
 

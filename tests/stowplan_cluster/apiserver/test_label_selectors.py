@@ -1,4 +1,4 @@
-"""LabelSelectors in JSON: matching them, and the text that requests spell them with."""
+"""LabelSelectors in JSON: matching, and their string form in requests."""
 
 import pytest
 from hypothesis import given
@@ -23,7 +23,7 @@ SELECTORS = st.fixed_dictionaries(
 
 
 @given(SELECTORS)
-def test_its_text_selects_the_same(selector):
+def test_the_string_form_selects_the_same(selector):
     assert label_selector_of(format_selector(selector)) == compiled(selector)
 
 
@@ -36,14 +36,14 @@ def test_its_text_selects_the_same(selector):
         pytest.param(
             {"matchExpressions": [{"key": "a", "operator": "NotIn", "values": ["y", "x"]}]}, "a notin (x,y)", id="notin"
         ),
-        pytest.param({"matchExpressions": [{"key": "a", "operator": "DoesNotExist"}]}, "!a", id="exists not"),
+        pytest.param({"matchExpressions": [{"key": "a", "operator": "DoesNotExist"}]}, "!a", id="does not exist"),
     ],
 )
 def test_text(selector, text):
     assert format_selector(selector) == text
 
 
-def test_nothing_is_selected_by_none():
+def test_a_null_selector_selects_nothing():
     selector = compiled(None)
     assert selector is not None
     assert not selector.matches({})
@@ -52,7 +52,7 @@ def test_nothing_is_selected_by_none():
 BAD = {"matchExpressions": [{"key": "a", "operator": "Gt", "values": ["1"]}]}
 
 
-def test_what_is_no_selector():
+def test_invalid_selectors():
     assert compiled(BAD) is None
     with pytest.raises(SelectorError, match="not a label selector requirement: a Gt"):
         format_selector(BAD)

@@ -1,4 +1,4 @@
-"""Lists page by page, and at which version."""
+"""Lists with pages and resource versions."""
 
 import pytest
 
@@ -32,7 +32,7 @@ def store():
     return store
 
 
-def test_pages_follow_each_other(store):
+def test_pages_continue(store):
     first = page(store, limit=2)
     assert (names(first), first.remaining, first.version) == (["a", "b"], 3, 5)
     second = page(store, limit=2, continue_=first.continue_)
@@ -40,7 +40,7 @@ def test_pages_follow_each_other(store):
     assert (names(second), names(third), third.continue_, third.remaining) == (["c", "d"], ["e"], "", None)
 
 
-def test_all_pages_show_one_version(store):
+def test_all_pages_have_one_version(store):
     first = page(store, limit=2)
     store.remove(store.get("configmaps", "n", "c"))
     put(store, "b1")
@@ -54,7 +54,7 @@ def test_selectors_count_only_what_matches(store):
     assert names(page(store, label_selector="color=red", continue_=first.continue_)) == ["e"]
 
 
-def test_a_token_that_is_too_old_is_refused(store):
+def test_an_expired_continue_token_is_refused(store):
     first = page(store, limit=2)
     for _ in range(40):
         put(store, "z")
@@ -62,14 +62,14 @@ def test_a_token_that_is_too_old_is_refused(store):
         page(store, limit=2, continue_=first.continue_)
 
 
-def test_a_version_that_is_too_old_is_refused_in_other_words(store):
+def test_an_expired_version_has_another_message(store):
     for _ in range(40):
         put(store, "z")
     with pytest.raises(Expired, match=r"^too old resource version: 3 "):
         page(store, resource_version="3", resource_version_match="Exact")
 
 
-def test_a_token_says_its_version_itself(store):
+def test_a_continue_token_has_its_own_version(store):
     first = page(store, limit=2)
     with pytest.raises(BadRequest, match="specifying resource version is not allowed when using continue"):
         page(store, continue_=first.continue_, resource_version="3")
@@ -104,6 +104,6 @@ def test_versions(store, options, wanted):
         ({"limit": -1}, BadRequest, "limit"),
     ],
 )
-def test_what_cannot_be_listed(store, options, error, complaint):
+def test_invalid_options(store, options, error, complaint):
     with pytest.raises(error, match=complaint):
         page(store, **options)

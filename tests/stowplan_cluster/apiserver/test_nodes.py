@@ -1,4 +1,4 @@
-"""Nodes made of a template."""
+"""Nodes created from a template."""
 
 import pytest
 
@@ -9,7 +9,7 @@ def template(name="n", **metadata):
     return {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, **metadata}}
 
 
-def test_numbers_and_zones_are_filled_in_everywhere():
+def test_placeholders_are_replaced_everywhere():
     labels = {"row": "r{n}", "zone-{zone}": "yes"}
     taints = [{"key": "z", "value": "{zone}", "effect": "NoSchedule"}]
     nodes = list(nodes_of({**template("big-{n}", labels=labels), "spec": {"taints": taints, "n": 3}}, 4))
@@ -19,11 +19,11 @@ def test_numbers_and_zones_are_filled_in_everywhere():
     assert nodes[0]["spec"]["n"] == 3
 
 
-def test_a_name_without_a_number_gets_one():
+def test_a_name_without_placeholder_gets_a_number():
     assert [node["metadata"]["name"] for node in nodes_of(template(), 2)] == ["n-0000", "n-0001"]
 
 
-def test_a_hostname_of_ones_own_stays():
+def test_a_hostname_label_is_kept():
     (node,) = nodes_of(template(labels={"kubernetes.io/hostname": "h{n}"}), 1)
     assert node["metadata"]["labels"] == {"kubernetes.io/hostname": "h0000"}
 
@@ -42,6 +42,6 @@ def test_the_template_is_not_changed():
         ({"apiVersion": "v1", "kind": "Node", "metadata": {}}, r"metadata\.name: missing"),
     ],
 )
-def test_what_is_no_template(bad, complaint):
+def test_invalid_templates(bad, complaint):
     with pytest.raises(TemplateError, match=complaint):
         check_template(bad)

@@ -1,4 +1,4 @@
-"""What happens to pods alone: binding, graceful deletion, eviction under a budget."""
+"""Operations on pods: binding, graceful deletion, eviction with a budget."""
 
 import pytest
 
@@ -23,7 +23,9 @@ class TestBinding:
         obj = api.registry.bind("default", "p", binding(annotations={"x": "y"})).to_dict()
         assert obj["spec"]["nodeName"] == "n1"
         assert obj["metadata"]["annotations"] == {"x": "y"}
-        assert obj["metadata"]["labels"] == {"topology.kubernetes.io/zone": "a"}, "the node's topology, nothing else"
+        assert obj["metadata"]["labels"] == {"topology.kubernetes.io/zone": "a"}, (
+            "only topology labels are copied from the node"
+        )
         (condition,) = (one for one in obj["status"]["conditions"] if one["type"] == "PodScheduled")
         assert (condition["status"], condition["lastTransitionTime"]) == ("True", "2027-01-15T08:00:00Z")
 
@@ -45,7 +47,7 @@ class TestBinding:
         with pytest.raises(Conflict, match=r"has non-empty \.spec\.schedulingGates"):
             api.registry.bind("default", "p", binding())
 
-    def test_nor_one_that_is_going(self, api):
+    def test_a_terminating_pod_cannot_be_bound(self, api):
         obj = pod()
         obj["metadata"]["finalizers"] = ["example.com/hold"]
         api.create("pods", obj)
@@ -72,7 +74,7 @@ class TestBinding:
         with pytest.raises(error, match=message):
             api.registry.bind("default", "p", sent)
 
-    def test_of_no_pod(self, api):
+    def test_binding_an_unknown_pod(self, api):
         with pytest.raises(NotFound, match='pods "p" not found'):
             api.registry.bind("default", "p", binding())
 
@@ -86,7 +88,7 @@ class TestDeletion:
     def delete(self, api, grace=None):
         return api.delete("pods", "default", "p", options=DeleteOptions(grace_period_seconds=grace))
 
-    def test_an_unbound_pod_goes_at_once(self, api):
+    def test_an_unbound_pod_is_deleted_at_once(self, api):
         api.create("pods", pod())
         assert self.delete(api).finished
 
@@ -98,13 +100,13 @@ class TestDeletion:
         assert metadata["deletionGracePeriodSeconds"] == 20
         assert self.delete(api, 0).finished
 
-    def test_its_beginning_counts_as_a_change_of_spec(self, api):
+    def test_starting_the_deletion_increments_the_generation(self, api):
         api.create("pods", pod(nodeName="n1"))
         for _ in range(2):
             self.delete(api, 20)
             assert api.get("pods", "default", "p")["metadata"]["generation"] == 2
 
-    def test_a_pod_without_time_left_that_a_finalizer_holds(self, api):
+    def test_a_pod_with_a_finalizer_after_its_grace_period(self, api):
         obj = pod(nodeName="n1")
         obj["metadata"]["finalizers"] = ["example.com/hold"]
         api.create("pods", obj)
@@ -114,7 +116,7 @@ class TestDeletion:
         assert api.store.version == version
         assert api.get("pods", "default", "p")["metadata"]["deletionGracePeriodSeconds"] == 0
 
-    def test_grace_can_only_become_shorter(self, api):
+    def test_the_grace_period_can_only_be_shortened(self, api):
         api.create("pods", pod(nodeName="n1"))
         self.delete(api, 20)
         api.clock.advance(5)
@@ -129,7 +131,7 @@ class TestDeletion:
         assert metadata["deletionTimestamp"] == "2027-01-15T08:00:35Z", "not in the past"
         assert metadata["deletionGracePeriodSeconds"] == 1
 
-    def test_a_finished_pod_goes_at_once(self, api):
+    def test_a_finished_pod_is_deleted_at_once(self, api):
         api.create("pods", pod(nodeName="n1"))
         api.patch("pods", "default", "p", {"status": {"phase": "Succeeded"}}, subresource="status")
         assert self.delete(api).finished
@@ -170,7 +172,7 @@ class TestEviction:
     def evict(self, api, name="p", **options):
         return evict(api.registry, "default", name, {"metadata": {"name": name}}, DeleteOptions(**options))
 
-    def test_deletes_and_charges_the_budget(self, guarded):
+    def test_deletes_the_pod_and_decrements_the_budget(self, guarded):
         self.evict(guarded)
         obj = guarded.get("pods", "default", "p")
         assert obj["metadata"]["deletionTimestamp"]
@@ -179,7 +181,7 @@ class TestEviction:
         status = guarded.get("poddisruptionbudgets.policy", "default", "web")["status"]
         assert (status["disruptionsAllowed"], list(status["disruptedPods"])) == (0, ["p"])
 
-    def test_is_refused_when_the_budget_is_spent(self, guarded):
+    def test_is_refused_when_the_budget_is_exhausted(self, guarded):
         self.evict(guarded)
         with pytest.raises(TooManyRequests, match="would violate the pod's disruption budget") as raised:
             self.evict(guarded, "q")
@@ -195,18 +197,18 @@ class TestEviction:
             "The disruption budget web needs 1 healthy pods and has 1 currently"
         )
 
-    def test_waits_for_a_budget_that_is_behind(self, guarded):
+    def test_is_refused_while_the_budget_is_out_of_date(self, guarded):
         guarded.patch("poddisruptionbudgets.policy", "default", "web", {"spec": {"minAvailable": 2}})
         with pytest.raises(TooManyRequests) as raised:
             self.evict(guarded)
         assert raised.value.retry_after_seconds == 10
 
-    def test_two_budgets_are_too_many(self, guarded):
+    def test_two_budgets_are_refused(self, guarded):
         self.budget(guarded, "second")
         with pytest.raises(InternalError, match="more than one PodDisruptionBudget"):
             self.evict(guarded)
 
-    def test_unready_pods_may_go_while_enough_are_healthy(self, guarded):
+    def test_unready_pods_are_evicted_if_enough_are_healthy(self, guarded):
         unready = {"conditions": [{"type": "Ready", "status": "False"}]}
         guarded.patch("pods", "default", "p", {"status": unready}, subresource="status")
         self.set_status(guarded, "web", disruptionsAllowed=0, currentHealthy=1)
@@ -216,7 +218,7 @@ class TestEviction:
     @pytest.mark.parametrize(
         ("policy", "goes"), [("", False), ("IfHealthyBudget", False), ("AlwaysAllow", True)], ids=str
     )
-    def test_unready_pods_go_from_too_few_if_the_budget_says_so(self, guarded, policy, goes):
+    def test_unhealthy_pod_eviction_policy(self, guarded, policy, goes):
         unready = {"conditions": [{"type": "Ready", "status": "False"}]}
         guarded.patch("pods", "default", "p", {"status": unready}, subresource="status")
         if policy:
@@ -230,7 +232,7 @@ class TestEviction:
                 self.evict(guarded)
         assert ("deletionTimestamp" in guarded.get("pods", "default", "p")["metadata"]) is goes
 
-    def test_no_pod_goes_before_the_budget_has_counted(self, guarded):
+    def test_no_eviction_before_the_first_status_of_the_budget(self, guarded):
         unready = {"conditions": [{"type": "Ready", "status": "False"}]}
         guarded.patch("pods", "default", "p", {"status": unready}, subresource="status")
         self.set_status(guarded, "web", disruptionsAllowed=0, currentHealthy=0, desiredHealthy=0)
@@ -238,7 +240,7 @@ class TestEviction:
             self.evict(guarded)
 
     @pytest.mark.parametrize("preconditions", [{"uid": "another"}, {"resourceVersion": "1"}], ids=str)
-    def test_another_pod_of_that_name_is_not_meant(self, guarded, preconditions):
+    def test_preconditions_are_checked(self, guarded, preconditions):
         before = guarded.store.version
         eviction = {"metadata": {"name": "p"}, "deleteOptions": {"preconditions": preconditions}}
         with pytest.raises(Conflict, match="precondition"):
@@ -246,21 +248,21 @@ class TestEviction:
         assert guarded.store.version == before
 
     @pytest.mark.parametrize("phase", ["Pending", "Succeeded", "Failed"])
-    def test_pods_that_do_not_run_are_not_guarded(self, guarded, phase):
+    def test_pods_that_are_not_running_ignore_the_budget(self, guarded, phase):
         guarded.create("pods", pod("r", labels={"app": "web"}))
         guarded.patch("pods", "default", "r", {"status": {"phase": phase}}, subresource="status")
-        # Too few for pods that are merely unready.
+        # Too few healthy pods, were these pods merely unready.
         self.set_status(guarded, "web", disruptionsAllowed=0, currentHealthy=0)
         self.evict(guarded, "r")
         assert "r" not in guarded.names("pods")
 
-    def test_pods_that_go_already_are_not_guarded(self, guarded):
+    def test_terminating_pods_ignore_the_budget(self, guarded):
         guarded.registry.delete(guarded.resource("pods"), "default", "p")
         self.set_status(guarded, "web", disruptionsAllowed=0, currentHealthy=0)
         self.evict(guarded)
         assert guarded.get("poddisruptionbudgets.policy", "default", "web")["status"].get("disruptedPods") is None
 
-    def test_a_dry_run_only_says_whether(self, guarded):
+    def test_a_dry_run_evicts_nothing(self, guarded):
         before = guarded.store.version
         self.evict(guarded, dry_run=True)
         assert guarded.store.version == before

@@ -1,4 +1,4 @@
-"""The verbs: creates, updates, patches, server-side apply, dry runs, over all kinds alike."""
+"""The verbs for all kinds: create, update, patch, server-side apply, delete, dry run."""
 
 import pytest
 
@@ -19,16 +19,16 @@ def config_map(name="c", **data):
 
 class TestCreate:
     @pytest.mark.parametrize("empty", ["", None], ids=["empty", "null"])
-    def test_what_is_not_said_of_the_kind_is_the_paths(self, api, empty):
+    def test_missing_kind_and_version_follow_from_the_path(self, api, empty):
         obj = {**config_map(), "apiVersion": empty, "kind": empty}
         stored = api.registry.create(api.resource("configmaps"), "default", obj)
         assert (stored.to_dict()["apiVersion"], stored.to_dict()["kind"]) == ("v1", "ConfigMap")
 
-    def test_no_metadata_is_no_name(self, api):
+    def test_missing_metadata(self, api):
         with pytest.raises(Invalid, match="Required value: name or generateName is required"):
             api.registry.create(api.resource("configmaps"), "default", {"metadata": None})
 
-    def test_doubtful_objects_come_with_a_warning(self, api):
+    def test_warnings(self, api):
         options = Options()
         environment = [{"name": "A", "value": "1"}, {"name": "A", "value": "2"}]
         api.create("pods", pod(containers=[{"name": "c", "image": "i", "env": environment}]), options=options)
@@ -42,7 +42,7 @@ class TestCreate:
         assert metadata["uid"].count("-") == 4
         assert metadata["resourceVersion"] == str(stored.version) == str(api.store.version)
 
-    def test_what_the_client_says_of_these_is_not_taken(self, api):
+    def test_server_set_fields_of_the_client_are_ignored(self, api):
         obj = config_map()
         obj["metadata"] |= {"uid": "mine", "creationTimestamp": "2001-01-01T00:00:00Z", "generation": 7}
         metadata = api.create("configmaps", obj).to_dict()["metadata"]
@@ -60,13 +60,13 @@ class TestCreate:
         assert len(first) == len("web-") + 5
         assert first != second
 
-    def test_a_generated_name_that_is_taken_is_generated_anew(self, api, monkeypatch):
+    def test_a_generated_name_in_use_is_generated_again(self, api, monkeypatch):
         suffixes = iter(["aaaaa", "aaaaa", "aaaaa", "bbbbb"])
         monkeypatch.setattr(api.registry._names, "suffix", lambda: next(suffixes))
         obj = {"metadata": {"generateName": "web-", "namespace": "default"}}
         assert [api.create("configmaps", obj).name for _ in range(2)] == ["web-aaaaa", "web-bbbbb"]
 
-    def test_but_not_for_ever(self, api, monkeypatch):
+    def test_generating_names_is_bounded(self, api, monkeypatch):
         monkeypatch.setattr(api.registry._names, "suffix", lambda: "aaaaa")
         obj = {"metadata": {"generateName": "web-", "namespace": "default"}}
         api.create("configmaps", obj)
@@ -93,12 +93,12 @@ class TestCreate:
         with pytest.raises(error, match=message):
             api.registry.create(api.resource("configmaps"), "default", obj)
 
-    def test_twice_is_once_too_often(self, api):
+    def test_an_existing_name_is_refused(self, api):
         api.create("configmaps", config_map())
         with pytest.raises(AlreadyExists, match='configmaps "c" already exists'):
             api.create("configmaps", config_map())
 
-    def test_what_is_going_is_still_there(self, api):
+    def test_the_name_of_a_terminating_object_is_in_use(self, api):
         obj = config_map()
         obj["metadata"]["finalizers"] = ["example.com/hold"]
         api.create("configmaps", obj)
@@ -106,17 +106,17 @@ class TestCreate:
         with pytest.raises(AlreadyExists, match=r'^object is being deleted: configmaps "c" already exists'):
             api.create("configmaps", config_map())
 
-    def test_custom_objects_say_what_they_are(self, api):
+    def test_custom_objects_have_kind_and_version(self, api):
         api.create("customresourcedefinitions.apiextensions.k8s.io", DEFINITION)
         resource = api.resource("queues.example.com")
         with pytest.raises(BadRequest, match="cannot be handled as a Queue: Object 'Kind' is missing in"):
             api.registry.create(resource, "default", {"apiVersion": "example.com/v1", "metadata": {"name": "q"}})
 
-    def test_events_of_both_groups_are_called_the_same(self, api):
+    def test_events_of_both_groups_share_names(self, api):
         with pytest.raises(Invalid, match=r'^Event "e" is invalid: '):
             api.create("events", {"metadata": {"name": "e", "namespace": "default"}, "type": "Loud"})
 
-    def test_a_namespace_must_be_there(self, api):
+    def test_the_namespace_must_exist(self, api):
         obj = config_map()
         obj["metadata"]["namespace"] = "none"
         with pytest.raises(NotFound, match='namespaces "none" not found'):
@@ -128,18 +128,18 @@ class TestCreate:
         with pytest.raises(BadRequest, match="does not match the expected API version"):
             api.create("configmaps", {**config_map(), "apiVersion": "v2"})
 
-    def test_unknown_fields_are_dropped_and_told(self, api):
+    def test_unknown_fields_are_dropped_with_a_warning(self, api):
         options = Options(field_validation="Warn")
         stored = api.create("pods", pod(color="red"), options=options)
         assert options.warnings == ['unknown field "spec.color"']
         assert "color" not in stored.to_dict()["spec"]
 
-    def test_strictly_they_are_refused(self, api):
+    def test_unknown_fields_are_refused_if_strict(self, api):
         with pytest.raises(BadRequest, match=r'strict decoding error: unknown field "spec.color"'):
             api.create("pods", pod(color="red"), options=Options(field_validation="Strict"))
         assert api.names("pods") == []
 
-    def test_a_dry_run_answers_and_leaves_nothing(self, api):
+    def test_a_dry_run_stores_nothing(self, api):
         before = api.store.version
         stored = api.create("pods", pod(), options=Options(dry_run=True))
         assert stored.to_dict()["spec"]["schedulerName"] == "default-scheduler"
@@ -156,18 +156,18 @@ class TestUpdate:
             api.update("configmaps", {**old, "data": {"a": "3"}})
         assert api.get("configmaps", "default", "c")["data"] == {"a": "2"}
 
-    def test_without_a_version_it_replaces_whatever_is_there(self, api):
+    def test_without_a_version_it_replaces_any_version(self, api):
         obj = api.create("configmaps", config_map(a="1")).to_dict()
         del obj["metadata"]["resourceVersion"]
         assert api.update("configmaps", {**obj, "data": {"b": "2"}}).to_dict()["data"] == {"b": "2"}
 
-    def test_one_that_changes_nothing_writes_nothing(self, api):
+    def test_an_update_without_changes_writes_nothing(self, api):
         stored = api.create("pods", pod())
         api.clock.advance(60)
         assert api.update("pods", stored.to_dict()) is api.registry.get(api.resource("pods"), "default", "p")
         assert api.store.version == stored.version
 
-    def test_the_servers_metadata_stays(self, api):
+    def test_server_set_metadata_is_kept(self, api):
         obj = api.create("configmaps", config_map()).to_dict()
         sent = {**obj, "metadata": {"name": "c", "labels": {"x": "y"}}}
         metadata = api.update("configmaps", sent | {"metadata": sent["metadata"] | {"namespace": "default"}}).to_dict()[
@@ -177,7 +177,7 @@ class TestUpdate:
         assert metadata["creationTimestamp"] == obj["metadata"]["creationTimestamp"]
         assert metadata["labels"] == {"x": "y"}
 
-    def test_another_uid_is_another_object(self, api):
+    def test_another_uid_is_refused(self, api):
         obj = api.create("configmaps", config_map()).to_dict()
         obj["metadata"]["uid"] = "other"
         with pytest.raises(Conflict, match="UID in precondition: other"):
@@ -199,7 +199,7 @@ class TestUpdate:
         obj["spec"]["replicas"] = 3
         assert api.update("deployments.apps", obj).to_dict()["metadata"]["generation"] == 2
 
-    def test_status_and_spec_have_doors_of_their_own(self, api):
+    def test_status_and_spec_are_updated_separately(self, api):
         obj = api.create("pods", pod()).to_dict()
         obj["status"]["phase"] = "Running"
         obj["metadata"]["labels"] = {"x": "y"}
@@ -210,7 +210,7 @@ class TestUpdate:
         obj = api.update("pods", obj, subresource="status").to_dict()
         assert (obj["status"]["phase"], obj["spec"]["containers"][0]["image"]) == ("Running", "i")
 
-    def test_some_kinds_are_created_by_it(self, api):
+    def test_some_kinds_are_created_on_update(self, api):
         lease = {"metadata": {"name": "l", "namespace": "default", "resourceVersion": "7"}, "spec": {}}
         obj = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", **lease}
         stored = api.update("leases.coordination.k8s.io", obj)
@@ -231,7 +231,7 @@ class TestUpdate:
             ),
         ],
     )
-    def test_some_kinds_want_to_know_the_version(self, api, storage, spec):
+    def test_some_kinds_require_a_version(self, api, storage, spec):
         namespace = {"namespace": "default"} if api.resource(storage).namespaced else {}
         obj = api.create(storage, {"metadata": {"name": "x", **namespace}, "spec": spec}).to_dict()
         del obj["metadata"]["resourceVersion"]
@@ -240,7 +240,7 @@ class TestUpdate:
         ):
             api.update(storage, obj)
 
-    def test_it_names_its_object(self, api):
+    def test_the_name_must_be_that_of_the_path(self, api):
         api.create("configmaps", config_map())
         unnamed = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {}}
         why = r"the name of the object \(c based on URL\) was undeterminable: name must be provided"
@@ -249,20 +249,20 @@ class TestUpdate:
         with pytest.raises(BadRequest, match=r"the name of the object \(d\) does not match the name on the URL \(c\)"):
             api.registry.update(api.resource("configmaps"), "default", "c", config_map("d"))
 
-    def test_what_admission_puts_back_has_not_changed(self, api):
+    def test_fields_restored_by_admission_are_unchanged(self, api):
         obj = api.create("pods", pod()).to_dict()
         del obj["spec"]["priority"]
         metadata = api.update("pods", obj).to_dict()["metadata"]
         assert metadata["generation"] == 1
 
     @pytest.mark.parametrize("field", ["deletionTimestamp", "deletionGracePeriodSeconds"])
-    def test_deletions_are_not_begun_by_it(self, api, field):
+    def test_deletion_metadata_is_not_updated(self, api, field):
         obj = api.create("pods", pod()).to_dict()
         obj["metadata"][field] = {"deletionTimestamp": "2027-01-15T09:00:00Z"}.get(field, 1)
         with pytest.raises(Invalid, match=f"metadata.{field}: Invalid value: .*: field is immutable"):
             api.update("pods", obj)
 
-    def test_true_is_not_one(self, api):
+    def test_true_and_1_are_different_values(self, api):
         revision = {"metadata": {"name": "r", "namespace": "default"}, "data": {"a": 1}, "revision": 1}
         api.create("customresourcedefinitions.apiextensions.k8s.io", DEFINITION)
         api.create("queues.example.com", {"metadata": {"name": "q", "namespace": "default"}, "spec": {"a": 1}})
@@ -324,7 +324,7 @@ class TestPatch:
         with pytest.raises(Conflict, match="the object has been modified"):
             api.patch("configmaps", "default", "c", {**patch, "data": {"a": "b"}})
 
-    def test_what_comes_of_it_is_validated(self, api):
+    def test_the_result_is_validated(self, api):
         api.create("pods", pod())
         with pytest.raises(Invalid, match="pod updates may not change fields other than"):
             api.patch("pods", "default", "p", {"spec": {"nodeName": "n1"}})
@@ -353,13 +353,13 @@ class TestPatch:
             ),
         ],
     )
-    def test_what_is_no_such_object_is_the_patchs_fault(self, api, kind, patch, complaint):
+    def test_patches_that_do_not_fit_the_kind(self, api, kind, patch, complaint):
         api.create("pods", pod())
         with pytest.raises(Invalid, match=complaint) as caught:
             api.patch("pods", "default", "p", patch, kind=kind, options=Options(field_validation="Strict"))
         assert [cause.field for cause in caught.value.status.details.causes] == ["patch"]
 
-    def test_a_strategic_one_does_not_say_the_kind(self, api):
+    def test_strategic_patches_need_no_kind(self, api):
         api.create("pods", pod())
         patch = {"kind": "Other", "metadata": {"labels": {"a": "b"}}}
         obj = api.patch("pods", "default", "p", patch, kind="strategic").to_dict()
@@ -379,13 +379,13 @@ class TestApply:
         stored, created = self.apply(api, {"b": "2"})
         assert (created, stored.to_dict()["data"]) == (False, {"b": "2"})
 
-    def test_again_writes_nothing(self, api):
+    def test_applying_again_writes_nothing(self, api):
         first, _ = self.apply(api, {"a": "1"})
         api.clock.advance(60)
         again, _ = self.apply(api, {"a": "1"})
         assert again.version == first.version
 
-    def test_conflicts_are_told_and_can_be_forced(self, api):
+    def test_conflicts_are_refused_and_can_be_forced(self, api):
         self.apply(api, {"a": "1"})
         with pytest.raises(Conflict, match=r'Apply failed with 1 conflict: conflict with "one": .data.a'):
             self.apply(api, {"a": "2"}, "two")
@@ -402,13 +402,13 @@ class TestApply:
 
 
 class TestDelete:
-    def test_what_nothing_holds_goes_at_once(self, api):
+    def test_objects_without_finalizers_are_deleted_at_once(self, api):
         api.create("configmaps", config_map())
         assert api.delete("configmaps", "default", "c").finished
         with pytest.raises(NotFound, match='configmaps "c" not found'):
             api.delete("configmaps", "default", "c")
 
-    def test_finalizers_hold_it(self, api):
+    def test_finalizers_delay_the_deletion(self, api):
         obj = config_map()
         obj["metadata"]["finalizers"] = ["example.com/hold"]
         api.create("configmaps", obj)
@@ -418,12 +418,12 @@ class TestDelete:
         assert obj["metadata"]["deletionTimestamp"] == "2027-01-15T08:00:00Z"
         version = api.store.version
         api.delete("configmaps", "default", "c")
-        assert api.store.version == version, "a second deletion changes nothing"
+        assert api.store.version == version, "the second deletion changed something"
         obj["metadata"]["finalizers"] = []
         api.update("configmaps", obj)
         assert api.names("configmaps", "default") == []
 
-    def test_its_beginning_counts_as_a_change_of_spec(self, api):
+    def test_starting_the_deletion_increments_the_generation(self, api):
         spec = {"minAvailable": 1, "selector": {"matchLabels": {"a": "b"}}}
         metadata = {"name": "x", "namespace": "default", "finalizers": ["example.com/hold"]}
         api.create("poddisruptionbudgets.policy", {"metadata": metadata, "spec": spec})
@@ -443,7 +443,7 @@ class TestDelete:
             api.clock.advance(5)
 
     @pytest.mark.parametrize("spec", [{}, {"nodeName": "n1"}], ids=["unbound", "bound"])
-    def test_watchers_see_that_a_pod_has_no_time_left(self, api, spec):
+    def test_watchers_see_the_zero_grace_period(self, api, spec):
         api.create("pods", pod(**spec))
         seen = []
         api.store.on_change(lambda event: seen.append((event.type, event.stored.to_dict()["metadata"])))

@@ -1,4 +1,4 @@
-"""Reviews: the answers, and what upstream says to questions that make no sense."""
+"""Reviews: the responses, and upstream's errors for invalid specs."""
 
 import pytest
 
@@ -48,7 +48,7 @@ ALLOWED = {"allowed": True, "reason": 'RBAC: allowed by RoleBinding "b/ns1" of C
             "SelfSubjectAccessReview",
             {"resourceAttributes": {**POD, "verb": "delete"}},
             {"allowed": False},
-            id="self, not",
+            id="self, not allowed",
         ),
         pytest.param(
             "SelfSubjectAccessReview",
@@ -112,7 +112,7 @@ SHOWN = '{"Path":"/x","Verb":"get"}'
             {"resourceAttributes": POD},
             {},
             'spec.user: Invalid value: "": at least one of user or group must be specified',
-            id="about nobody",
+            id="no user",
         ),
         pytest.param(
             "SubjectAccessReview",
@@ -145,7 +145,7 @@ SHOWN = '{"Path":"/x","Verb":"get"}'
         ),
     ],
 )
-def test_questions_that_make_no_sense(authorizer, kind, spec, metadata, message):
+def test_invalid_reviews(authorizer, kind, spec, metadata, message):
     with pytest.raises(Invalid) as caught:
         review(authorizer, kind, spec, metadata=metadata)
     assert caught.value.status.message == f'.authorization.k8s.io "" is invalid: {message}'
@@ -175,7 +175,7 @@ def test_who_am_i(authorizer):
     assert answer["metadata"] == {"creationTimestamp": "1970-01-01T00:00:00Z"}
 
 
-def whose(token):
+def user_of(token):
     return ANN if token == "secret" else None
 
 
@@ -195,20 +195,20 @@ def whose(token):
         pytest.param(
             {"token": "secret", "audiences": ["vault"]},
             {"user": {}, "error": "invalid bearer token"},
-            id="not for them",
+            id="other audience",
         ),
     ],
 )
 def test_token(authorizer, spec, status):
-    assert review(authorizer, "TokenReview", spec, authenticate=whose)["status"] == status
+    assert review(authorizer, "TokenReview", spec, authenticate=user_of)["status"] == status
 
 
-def test_no_token(authorizer):
+def test_missing_token(authorizer):
     with pytest.raises(BadRequest, match="token is required for TokenReview in authentication"):
-        review(authorizer, "TokenReview", {}, authenticate=whose)
+        review(authorizer, "TokenReview", {}, authenticate=user_of)
 
 
-def test_answers_have_metadata(authorizer):
+def test_responses_have_metadata(authorizer):
     asked = {"kind": "SelfSubjectAccessReview", "spec": {"nonResourceAttributes": {"verb": "get", "path": "/version"}}}
     resource = next(one for one in BUILT_IN if one.kind == asked["kind"])
     assert answer_review(resource, asked, user=ANN, authorizer=authorizer)["metadata"] == {}

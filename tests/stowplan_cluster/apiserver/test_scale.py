@@ -58,7 +58,7 @@ def test_an_old_version_is_refused(api):
 
 
 @pytest.mark.parametrize("replicas", [-1, "3", True, 2**31])
-def test_numbers_that_are_none(api, replicas):
+def test_invalid_numbers(api, replicas):
     with pytest.raises((Invalid, BadRequest), match=r"spec\.replicas"):
         write(api, {"spec": {"replicas": replicas}})
 
@@ -68,7 +68,7 @@ def test_another_kind_is_refused(api):
         write(api, {"kind": "Pod", "spec": {"replicas": 1}})
 
 
-def test_what_cannot_be_scaled(api):
+def test_kinds_without_scale(api):
     api.create("configmaps", {"metadata": {"name": "d", "namespace": "default"}})
     with pytest.raises(NotFound):
         write(api, {"spec": {"replicas": 1}}, storage="configmaps")

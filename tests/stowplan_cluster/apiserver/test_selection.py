@@ -1,4 +1,4 @@
-"""Selectors as requests spell them."""
+"""Selectors in requests."""
 
 from contextlib import suppress
 
@@ -23,7 +23,7 @@ EVENTS = CATALOGUE.find("", "v1", "events")
         pytest.param("app==web", {"app": "web"}, {}, id="=="),
         pytest.param(" app = web , tier!=db", {"app": "web"}, {"app": "web", "tier": "db"}, id="two, with blanks"),
         pytest.param("app", {"app": ""}, {"b": "app"}, id="exists"),
-        pytest.param("!app", {"b": ""}, {"app": "web"}, id="exists not"),
+        pytest.param("!app", {"b": ""}, {"app": "web"}, id="does not exist"),
         pytest.param("app in (web, api)", {"app": "api"}, {"app": "db"}, id="in"),
         pytest.param("app notin (web,api)", {}, {"app": "web"}, id="notin"),
         pytest.param("app in ()", {"app": ""}, {"app": "x"}, id="in the empty value"),
@@ -64,11 +64,11 @@ def test_label_selectors_that_do_not_parse(text, complaint):
 def test_any_text_is_a_selector_or_refused(text):
     with suppress(BadRequest):
         selector, padded = label_selector_of(text), label_selector_of(f" {text} ")
-        # Blanks around it mean nothing, and it decides.
+        # Surrounding blanks are ignored.
         for labels in ({}, {"a": "b"}, {"b": "a", "a": ""}):
             assert selector.matches(labels) is padded.matches(labels)
     with suppress(BadRequest):
-        # Of these letters no field of a pod can be spelled: only an empty selector is one.
+        # No field of a pod can be spelled with these letters, so only an empty selector is valid.
         terms = parse_field_selector(text, PODS)
         assert terms == parse_field_selector("", PODS) or not text.strip(" ,").isalpha()
 
@@ -116,7 +116,7 @@ def test_escaped_values():
     assert term.value == "a,b=c\\"
 
 
-def test_core_events_are_selected_by_what_the_other_form_keeps():
+def test_core_events_are_selected_by_converted_fields():
     store = Store()
     storage = CATALOGUE.of_storage("events")
     store.select_fields("events", kept_fields(storage))

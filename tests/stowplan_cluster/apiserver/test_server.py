@@ -1,4 +1,4 @@
-"""The embedded API as a whole: what a new one holds, custom resources, and coming back from a file."""
+"""The embedded API as a whole: initial objects, custom resources, restoring from a file."""
 
 import pytest
 
@@ -22,12 +22,12 @@ def widget(name="w", **spec):
     return {"metadata": {"name": name, "namespace": "default"}, "spec": {"color": "red", **spec}}
 
 
-def test_a_new_one_has_what_every_cluster_has(api):
+def test_initial_objects(api):
     assert api.names("namespaces") == sorted(NAMESPACES)
     assert api.names("priorityclasses.scheduling.k8s.io") == ["system-cluster-critical", "system-node-critical"]
 
 
-def test_filling_it_twice_is_filling_it_once(api):
+def test_filling_is_idempotent(api):
     objects = [{"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1"}}]
     api.server.create_all(objects)
     version = api.store.version
@@ -35,7 +35,7 @@ def test_filling_it_twice_is_filling_it_once(api):
     assert (api.names("nodes"), api.store.version) == (["n1"], version)
 
 
-def test_what_it_is_filled_with_must_have_the_fields_of_its_kind(api):
+def test_objects_to_fill_in_must_fit_their_kind(api):
     node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1"}, "spec": {"colour": "red"}}
     with pytest.raises(BadRequest, match=r'unknown field "spec\.colour"'):
         api.server.create_all([node])
@@ -63,7 +63,7 @@ class TestCustomResources:
         with pytest.raises(Invalid, match="should be greater than or equal to 1"):
             api.create(WIDGETS, widget(size=0))
 
-    def test_have_a_status_of_their_own(self, api):
+    def test_have_a_status_subresource(self, api):
         api.create(CRDS, manifests.definition())
         obj = api.create(WIDGETS, {**widget(), "status": {"replicas": 9}}).to_dict()
         assert "status" not in obj
@@ -72,14 +72,14 @@ class TestCustomResources:
         obj = api.update(WIDGETS, obj, subresource="status").to_dict()
         assert (obj["status"], obj["spec"]["size"], obj["metadata"]["generation"]) == ({"replicas": 2}, 3, 1)
 
-    def test_must_say_what_version_they_replace(self, api):
+    def test_updates_require_a_version(self, api):
         api.create(CRDS, manifests.definition())
         obj = api.create(WIDGETS, widget()).to_dict()
         del obj["metadata"]["resourceVersion"]
         with pytest.raises(Invalid, match="must be specified for an update"):
             api.update(WIDGETS, obj)
 
-    def test_go_with_their_definition(self, api):
+    def test_are_deleted_with_their_definition(self, api):
         api.create(CRDS, manifests.definition())
         api.create(WIDGETS, widget())
         api.delete(CRDS, "", WIDGETS)
@@ -92,7 +92,7 @@ class TestCustomResources:
         with pytest.raises((Invalid, BadRequest), match="openAPIV3Schema"):
             api.create(CRDS, definition)
 
-    def test_are_judged_by_rules_in_cel(self, api):
+    def test_are_validated_by_cel_rules(self, api):
         definition = manifests.definition()
         schema = definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
         rules = [{"rule": "self.size < 5"}, {"rule": "self.size >= oldSelf.size", "message": "must not shrink"}]
@@ -105,7 +105,7 @@ class TestCustomResources:
         obj["spec"]["size"] = 2
         with pytest.raises(Invalid, match="must not shrink"):
             api.update(WIDGETS, obj)
-        # What was accepted by an earlier definition stays, and may be changed elsewhere.
+        # Objects accepted by an earlier definition stay, and unrelated fields may change.
         definition = api.get(CRDS, "", WIDGETS)
         schema = definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
         schema["properties"]["spec"]["x-kubernetes-validations"] = [{"rule": "self.size < 3"}]
@@ -116,7 +116,7 @@ class TestCustomResources:
         api.update(WIDGETS, obj, options=options)
         assert options.warnings == ["spec: Invalid value: failed rule: self.size < 3"]
 
-    def test_can_be_selected_by_fields_of_their_own(self, api):
+    def test_selectable_fields(self, api):
         from stowplan_cluster.apiserver.listing import ListOptions
 
         definition = manifests.definition()
@@ -139,7 +139,7 @@ def test_taint_rules_are_served_in_both_versions(api):
 
 
 class TestState:
-    def test_everything_comes_back(self, tmp_path):
+    def test_everything_is_restored(self, tmp_path):
         first = Api(state=tmp_path / "state")
         first.create(CRDS, manifests.definition())
         first.create(WIDGETS, widget())
@@ -148,22 +148,22 @@ class TestState:
         again = Api(state=tmp_path / "state")
         assert again.store.version == first.store.version
         assert again.get("pods", "default", "p") == first.get("pods", "default", "p")
-        assert again.get(CRDS, "", WIDGETS) == first.get(CRDS, "", WIDGETS), "with the status it got last"
+        assert again.get(CRDS, "", WIDGETS) == first.get(CRDS, "", WIDGETS), "the latest status is lost"
         assert again.get(WIDGETS, "default", "w")["spec"]["size"] == 3
         again.create(WIDGETS, widget("second"))
         again.server.close()
 
-    def test_of_a_killed_server_too(self, tmp_path):
+    def test_the_state_of_a_killed_server_is_restored(self, tmp_path):
         first = Api(state=tmp_path / "state")
         first.create("pods", pod())
-        # Nothing is closed: what a killed process leaves is the file as it is, and no lock.
+        # Nothing is closed: a killed process leaves the file as it is, and no lock.
         (tmp_path / "copy").write_bytes((tmp_path / "state").read_bytes())
         again = Api(state=tmp_path / "copy")
         assert again.names("pods") == ["p"]
         again.server.close()
         first.server.close()
 
-    def test_a_file_that_is_none_is_left_alone(self, tmp_path):
+    def test_other_files_are_not_modified(self, tmp_path):
         path = tmp_path / "state"
         path.write_text("precious\n")
         with pytest.raises(JournalError):
@@ -171,6 +171,6 @@ class TestState:
         assert path.read_text() == "precious\n"
 
 
-def test_deleting_what_is_not_there(api):
+def test_deleting_missing_objects(api):
     with pytest.raises(NotFound, match='nodes "n9" not found'):
         api.delete("nodes", "", "n9")

@@ -1,4 +1,4 @@
-"""Writes without some of their stages: what is lost, and that everything else is as before."""
+"""Writes with some stages disabled: what is lost, and that everything else is unchanged."""
 
 from itertools import combinations
 
@@ -26,7 +26,7 @@ def test_all_are_on_by_default():
     assert Stages.without(()) == ALL_STAGES == Stages(admission=True, managed_fields=True, validation=True)
 
 
-def test_an_unknown_stage_is_named_beside_those_that_there_are():
+def test_the_error_for_an_unknown_stage_lists_the_stages():
     with pytest.raises(ValueError, match="no stage is called b, c; there are admission, managed-fields, validation"):
         Stages.without(["c", "admission", "b"])
 
@@ -52,7 +52,7 @@ async def test_objects_are_decoded_bound_watched_and_deleted(names):
 
 @given(st.sets(st.sampled_from(NAMES)))
 @examples(20)
-def test_types_versions_and_names_are_enforced_whatever_is_left_out(names):
+def test_types_versions_and_names_are_always_enforced(names):
     api = Api(stages=Stages.without(names))
     pod = api.create("pods", manifests.pod()).to_dict()
     with pytest.raises(AlreadyExists):
@@ -71,7 +71,7 @@ def test_types_versions_and_names_are_enforced_whatever_is_left_out(names):
 
 
 class TestValidation:
-    def test_is_what_refuses_and_warns(self):
+    def test_refuses_and_warns(self):
         bad = manifests.pod("web", restartPolicy="Whenever")
         options = Options()
         with pytest.raises(Invalid, match="restartPolicy"):
@@ -90,34 +90,34 @@ class TestValidation:
         api.create("pods", manifests.pod())
         assert api.patch("pods", "default", "web", patch).to_dict()["spec"]["nodeName"] == "n2"
 
-    def test_of_definitions_of_custom_resources_stays(self):
+    def test_of_custom_resource_definitions_is_always_on(self):
         definition = {"metadata": {"name": "wrong"}, "spec": {"group": "example.com"}}
         with pytest.raises(Invalid):
             Api(stages=NONE).create("customresourcedefinitions.apiextensions.k8s.io", definition)
 
 
 class TestAdmission:
-    def test_is_what_gives_priorities_and_tolerations(self):
+    def test_sets_priorities_and_tolerations(self):
         pod = manifests.pod(priorityClassName="system-node-critical", namespace="kube-system")
         full = Api().create("pods", {**pod}).to_dict()["spec"]
         bare = Api(stages=Stages(admission=False)).create("pods", pod).to_dict()["spec"]
         assert (full["priority"], len(full["tolerations"])) == (2_000_001_000, 2)
         assert {"priority", "tolerations"}.isdisjoint(bare)
 
-    def test_stays_left_out_when_controllers_choose_its_plugins(self):
+    def test_stays_disabled_if_controllers_select_plugins(self):
         api = Api(stages=Stages(admission=False))
         api.server.set_admission(enabled=frozenset({"StorageObjectInUseProtection"}))
         claim = {"metadata": {"name": "data"}, "spec": {"accessModes": ["ReadWriteOnce"], "resources": {}}}
         claim["spec"]["resources"] = {"requests": {"storage": "1Gi"}}
         assert "finalizers" not in api.create("persistentvolumeclaims", claim).to_dict()["metadata"]
 
-    def test_names_of_plugins_are_checked_all_the_same(self):
+    def test_plugin_names_are_checked_even_if_disabled(self):
         with pytest.raises(ValueError, match="Magic"):
             Api(stages=NONE).server.set_admission(disabled=frozenset({"Magic"}))
 
 
 class TestManagedFields:
-    def test_are_not_recorded_and_not_taken_from_clients(self):
+    def test_are_neither_recorded_nor_accepted_from_clients(self):
         full = Api().create("pods", manifests.pod()).to_dict()["metadata"]
         api = Api(stages=Stages(managed_fields=False))
         sent = manifests.pod()
@@ -126,8 +126,8 @@ class TestManagedFields:
         patched = api.patch("pods", "default", "web", {"metadata": {"labels": {"a": "b"}}})
         assert "managedFields" not in patched.to_dict()["metadata"]
 
-    def test_of_an_object_that_somebody_applies_are_recorded_from_then_on(self):
-        """As of an object whose managers were cleared."""
+    def test_are_recorded_after_an_apply(self):
+        """Like an object whose managed fields were cleared."""
 
         def cleared(api):
             api.create("configmaps", manifests.config_map(a="1", b="1"))

@@ -1,4 +1,4 @@
-"""The store: versions, history, watches, lists of the past; and the journal that outlives it."""
+"""The store: versions, history, watches, lists of earlier versions; and the journal."""
 
 import copy
 
@@ -24,7 +24,7 @@ def an_object(name, namespace="", *, value=0, owner=None, labels=None):
     return {"kind": "Thing", "metadata": metadata, "spec": {"value": value}}
 
 
-def test_each_write_has_a_version_of_its_own_and_says_it():
+def test_each_write_has_a_new_version():
     store = Store()
     first, second = store.put("things", an_object("a")), store.put("others", an_object("a"))
     assert (first.version, second.version, store.version) == (1, 2, 2)
@@ -36,14 +36,14 @@ def test_lists_are_in_etcd_order_and_by_namespace():
     store = Store()
     for namespace, name in (("n", "b"), ("n-1", "a"), ("n", "a")):
         store.put("things", an_object(name, namespace))
-    # '-' comes before '/', so n-1's objects come before n's.
+    # '-' sorts before '/', so objects of n-1 precede those of n.
     assert [one.key for one in store.list("things")] == ["n-1/a", "n/a", "n/b"]
     assert [one.key for one in store.list("things", "n")] == ["n/a", "n/b"]
     assert store.list("things", "none") == []
     assert store.list("unknown") == []
 
 
-def test_fields_are_kept_as_text():
+def test_selectable_fields_are_stored_as_text():
     store = Store()
     store.select_fields("things", ("spec.value", "spec.on", "spec.none"))
     obj = an_object("a", value=3)
@@ -52,7 +52,7 @@ def test_fields_are_kept_as_text():
     assert [stored.field(f"spec.{name}") for name in ("value", "on", "none", "other")] == ["3", "true", "", ""]
 
 
-def test_fields_that_are_asked_for_later_are_read_from_what_is_there():
+def test_fields_selected_later_are_read_from_stored_objects():
     store = Store()
     store.put("things", an_object("a", value=3))
     store.select_fields("things", ("spec.value",))
@@ -71,7 +71,7 @@ def test_dependents_follow_owner_references():
     assert store.dependents("o2") == []
 
 
-def test_followers_are_told_of_writes_in_order_also_of_those_that_others_make():
+def test_followers_get_writes_in_order_including_nested_ones():
     store, told = Store(), []
 
     def answers(event):
@@ -85,7 +85,7 @@ def test_followers_are_told_of_writes_in_order_also_of_those_that_others_make():
     assert told == ["answered", 1, "answered", 2, 3]
 
 
-def test_a_follower_that_fails_is_not_the_last_to_be_told():
+def test_a_failing_follower_does_not_stop_the_others():
     store, told = Store(), []
 
     def fails(event):
@@ -101,7 +101,7 @@ def test_a_follower_that_fails_is_not_the_last_to_be_told():
 
 
 class TestWatch:
-    def test_tells_what_came_after_a_version(self):
+    def test_events_after_a_version(self):
         store = Store()
         store.put("things", an_object("a"))
         cursor = store.watch("things", since=1)
@@ -113,7 +113,7 @@ class TestWatch:
         assert events[1].stored.to_dict()["metadata"]["resourceVersion"] == "4"
         assert events[1].previous.version == 3
 
-    def test_wakes_a_reader_once_and_only_when_it_had_taken_all(self):
+    def test_wakes_a_reader_once_and_only_if_it_had_read_everything(self):
         store, woken = Store(), []
         cursor = store.watch("things", since=0)
         cursor.wake = lambda: woken.append(store.version)
@@ -133,7 +133,7 @@ class TestWatch:
         cursor.close()
         store.put("things", an_object("a"))
 
-    def test_one_that_is_too_slow_is_told_so(self):
+    def test_a_slow_reader_gets_expired(self):
         store = Store(history_changes=8)
         cursor = store.watch("things", since=0)
         for value in range(20):
@@ -149,11 +149,11 @@ class TestWatch:
             store.watch("things", since=1)
         assert store.watch("things", since=store.version - 5).take()
 
-    def test_versions_that_have_not_been_are_refused(self):
+    def test_future_versions_are_refused(self):
         with pytest.raises(Expired, match="too large resource version"):
             Store().watch("things", since=5)
 
-    def test_a_loaded_store_does_not_remember_what_was_before(self):
+    def test_a_restored_store_has_no_history(self):
         store = Store()
         loaded = an_object("a")
         loaded["metadata"]["resourceVersion"] = "7"
@@ -184,7 +184,7 @@ def _write(store, model, step, value):
 
 
 @given(writes, st.data())
-def test_any_version_that_is_remembered_can_be_listed(steps, data):
+def test_any_version_in_the_history_can_be_listed(steps, data):
     store, model, past = Store(), {}, {}
     for value, step in enumerate(steps):
         _write(store, model, step, value)
@@ -199,7 +199,7 @@ def test_any_version_that_is_remembered_can_be_listed(steps, data):
 
 
 @given(writes, st.integers(0, 30), st.integers(1, 7))
-def test_a_list_and_the_changes_after_it_make_the_present(steps, when, batch):
+def test_a_list_and_later_events_give_the_current_state(steps, when, batch):
     store, model = Store(history_changes=1000), {}
     view, cursor = None, None
     for value, step in enumerate(steps):
@@ -219,7 +219,7 @@ def test_a_list_and_the_changes_after_it_make_the_present(steps, when, batch):
 
 
 @given(writes)
-def test_the_index_of_dependents_is_what_a_scan_finds(steps):
+def test_the_index_of_dependents_agrees_with_a_scan(steps):
     store, model = Store(), {}
     for value, step in enumerate(steps):
         _write(store, model, step, value)

@@ -1,4 +1,4 @@
-"""What a write may not decide: statuses of new objects, specs under status updates, generations."""
+"""Fields that a write cannot set: statuses on create, specs in status updates, generations."""
 
 import copy
 
@@ -50,7 +50,7 @@ class TestPods:
         assert pod["status"] == {"phase": "Pending", "qosClass": "Burstable"}
         assert pod["metadata"]["generation"] == 1
 
-    def test_a_gated_pod_says_so(self):
+    def test_a_gated_pod_has_a_condition(self):
         status = created(a_pod().spec(schedulingGates=[{"name": "a"}]).obj())["status"]
         assert status["conditions"] == [
             {
@@ -87,12 +87,12 @@ class TestPods:
         }
         assert spec["topologySpreadConstraints"][0]["labelSelector"] == {"matchExpressions": [version]}
 
-    def test_no_selector_stays_no_selector(self):
+    def test_a_missing_selector_stays_missing(self):
         term = {"topologyKey": "zone", "matchLabelKeys": ["a"]}
         pod = created(a_pod().labels(a="b").spec(affinity={"podAffinity": {REQUIRED: [term]}}).obj())
         assert pod["spec"]["affinity"]["podAffinity"][REQUIRED] == [term]
 
-    def test_the_status_is_written_by_itself(self):
+    def test_status_is_updated_separately(self):
         old = created(a_pod().obj())
         new = updated(old, spec=old["spec"] | {"nodeName": "n"}, status={"phase": "Failed"})
         assert new["status"] == old["status"]
@@ -116,7 +116,7 @@ class TestPods:
         ],
         ids=["one", "all", "both"],
     )
-    def test_addresses_are_told_both_ways(self, status, addresses):
+    def test_both_address_fields_are_kept_in_sync(self, status, addresses):
         new = updated(created(a_pod().obj()), "status", status=status)["status"]
         assert (new["podIP"], [entry["ip"] for entry in new["podIPs"]]) == addresses
 
@@ -127,7 +127,7 @@ class TestPods:
         assert status["observedGeneration"] == 3
         assert status["conditions"] == [{"type": "Ready", "status": "True", "observedGeneration": 2}]
 
-    def test_a_resize_takes_resources_only(self):
+    def test_a_resize_changes_only_resources(self):
         old = created(a_pod().requests(cpu="1").obj())
         main = old["spec"]["containers"][0]
         bigger = main | {"image": "other", "resources": {"requests": {"cpu": "2"}}}
@@ -135,7 +135,7 @@ class TestPods:
         assert spec["containers"] == [main | {"resources": {"requests": {"cpu": "2"}}}]
         assert "nodeName" not in spec
 
-    def test_ephemeral_containers_come_alone(self):
+    def test_the_ephemeral_containers_subresource_changes_nothing_else(self):
         old = created(a_pod().obj())
         debug = {"name": "debug", "image": "shell"}
         spec = updated(old, "ephemeralcontainers", spec={"ephemeralContainers": [debug]})["spec"]
@@ -160,15 +160,15 @@ class TestPods:
         ("resource.k8s.io/v1", "ResourceClaim", {}),
     ],
 )
-def test_nobody_brings_a_status_along(api_version, kind, status):
+def test_a_status_on_create_is_dropped(api_version, kind, status):
     assert created(named(api_version, kind, spec={}, status={"replicas": 7, "phase": "Bound"}))["status"] == status
 
 
-def test_nodes_bring_theirs():
+def test_nodes_keep_their_status_on_create():
     assert created(named("v1", "Node", status={"phase": "x"}))["status"] == {"phase": "x"}
 
 
-def test_namespaces_are_held_by_their_finalizer():
+def test_namespaces_get_a_finalizer():
     namespace = created(named("v1", "Namespace"))
     assert namespace["spec"] == {"finalizers": ["kubernetes"]}
     assert updated(namespace, spec={"finalizers": []})["spec"] == {"finalizers": ["kubernetes"]}
@@ -211,25 +211,25 @@ def test_counts_of_daemon_sets_are_numbers():
         created(named("apps/v1", "DaemonSet", spec={}, metadata={"name": "x", "annotations": annotations}))
 
 
-def test_jobs_may_select_by_hand():
+def test_manual_selectors_of_jobs():
     spec = created(named("batch/v1", "Job", spec={"template": {}, "manualSelector": True}))["spec"]
     assert "selector" not in spec
 
 
 @pytest.mark.parametrize(("field", "counts"), [("annotations", True), ("labels", False)])
-def test_annotations_of_deployments_count(field, counts):
+def test_generations_of_deployments_and_annotations(field, counts):
     old = created(named("apps/v1", "Deployment", spec={}))
     new = updated(old, metadata=old["metadata"] | {field: {"a": "b"}})
     assert new["metadata"]["generation"] == (2 if counts else 1)
 
 
-def test_data_sources_are_named_both_ways():
+def test_both_data_source_fields_are_kept_in_sync():
     source = {"kind": "PersistentVolumeClaim", "name": "other"}
     for given, made in (("dataSource", "dataSourceRef"), ("dataSourceRef", "dataSource")):
         assert created(named("v1", "PersistentVolumeClaim", spec={given: source}))["spec"][made] == source
 
 
-def test_what_drivers_said_goes_with_the_device():
+def test_device_statuses_are_dropped_with_their_devices():
     result = {"driver": "d", "pool": "p", "device": "gpu-0"}
     old = created(named("resource.k8s.io/v1", "ResourceClaim", spec={}))
     old["status"] = {"allocation": {"devices": {"results": [result]}}, "devices": [result]}
@@ -250,31 +250,31 @@ class TestServices:
         new = {name: value for name, value in changes.items() if value is not None}
         return updated(named("v1", "Service", spec=ALLOCATED), spec=new)["spec"]
 
-    def test_what_was_allocated_is_kept(self):
+    def test_allocated_values_are_kept(self):
         spec = self.spec(type="NodePort", ports=[{"port": 80, "protocol": "TCP"}])
         assert spec["clusterIP"] == "10.96.0.9"
         assert spec["ports"][0]["nodePort"] == 30080
 
-    def test_types_without_node_ports_lose_them(self):
+    def test_node_ports_are_dropped_with_the_type(self):
         spec = self.spec(**ALLOCATED | {"type": "ClusterIP"})
         assert spec["ports"] == [{"port": 80, "protocol": "TCP"}]
         assert "externalTrafficPolicy" not in spec
 
-    def test_types_without_address_lose_it(self):
+    def test_addresses_are_dropped_with_the_type(self):
         spec = self.spec(**ALLOCATED | {"type": "ExternalName"})
         assert "clusterIP" not in spec
         assert "clusterIPs" not in spec
 
 
 class TestCustomResources:
-    def test_without_a_status_subresource_all_is_one(self):
+    def test_without_a_status_subresource(self):
         old = {"metadata": {"generation": 1}, "spec": {"a": 1}, "status": {"b": 1}}
         new = {"metadata": {}, "spec": {"a": 1}, "status": {"b": 2}}
         strategies.prepare_for_update(QUEUES, new, old, "", now=NOW)
         strategies.count_generation(QUEUES, new, old, "")
         assert new == {"metadata": {"generation": 2}, "spec": {"a": 1}, "status": {"b": 2}}
 
-    def test_with_one_the_status_is_apart(self):
+    def test_with_a_status_subresource(self):
         new = {"metadata": {}, "spec": {"a": 1}, "status": {"b": 2}}
         strategies.prepare_for_create(QUEUES_WITH_STATUS, new, now=NOW)
         assert new == {"metadata": {"generation": 1}, "spec": {"a": 1}}
@@ -284,7 +284,7 @@ class TestCustomResources:
         assert new == old | {"status": {"b": 3}}
 
 
-def test_versions_in_which_objects_were_stored_are_remembered():
+def test_stored_versions_are_recorded():
     def versions(stored):
         return [{"name": name, "served": True, "storage": name == stored} for name in ("v1", "v2")]
 
@@ -305,7 +305,7 @@ RULE = named(
 EARLIER = "2025-01-01T00:00:00Z"
 
 
-def test_a_taint_by_rule_is_of_now_and_again_when_its_effect_changes():
+def test_the_time_of_a_rules_taint_follows_its_effect():
     rule = created(RULE)
     assert rule["spec"]["taint"]["timeAdded"] == WHEN
     assert (rule["status"], rule["metadata"]["generation"]) == ({}, 1)
@@ -321,7 +321,7 @@ def test_a_taint_by_rule_is_of_now_and_again_when_its_effect_changes():
     assert updated(rule, "status", spec={"taint": evicting}, status={"y": 1})["spec"] == rule["spec"]
 
 
-def test_a_taint_that_a_driver_adds_is_of_now():
+def test_the_time_of_a_drivers_taint_is_set():
     of_slice = named("resource.k8s.io/v1", "ResourceSlice", spec={"devices": [{"name": "d"}]})
     old = created(of_slice)
     devices = [{"name": "d", "taints": [{"key": "k", "effect": "NoExecute"}]}]

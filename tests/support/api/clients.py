@@ -1,4 +1,4 @@
-"""An HttpApi of a test server, with time that passes only when somebody sleeps."""
+"""An HttpApi connected to a test server, with virtual time."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from stowplan.client.http.user_agent import user_agent
 from stowplan.client.http_api import HttpApi
 from stowplan.config import ClientConnection
 
-#: The middle of 2027, in seconds since the epoch.
+#: 2027-07-02, in seconds since the epoch.
 NOW = 1_815_000_000.0
 AGENT = user_agent(command="stowplan", version="0.1.0", purpose="test")
 UNLIMITED = ClientConnection(qps=-1)
-#: For tests in which something stays away.
+#: For tests of a response that never comes.
 SHORT = Limits(connect=0.5, silence=0.05)
 
 
 class VirtualTime:
-    """A clock that sleeping moves; all random numbers are the same."""
+    """A clock that advances only by sleeping; every random number is the same."""
 
     def __init__(self, chance=0.0):
         self.now = 0.0
         self.slept: list[float] = []
         self.chance = chance
-        #: What goes on during each sleep.
+        #: Called during each sleep.
         self.meanwhile = lambda: asyncio.sleep(0)
 
     def clock(self):
@@ -51,7 +51,7 @@ def a_connection(url, *, credentials=None, tls=None, **options):
 
 @asynccontextmanager
 async def an_api(server, *, time=None, limits=None, settings=UNLIMITED, watch_silence=5.0, **connection):
-    """`server` is a URL, or something that has one."""
+    """`server` is a URL, or an object with a `url`."""
     url = server if isinstance(server, str) else server.url
     async with HttpApi.open(
         a_connection(url, **connection),

@@ -1,4 +1,4 @@
-"""An embedded API server for tests: its clock stands still, its names are the same every time."""
+"""An embedded API server for tests, with a stopped clock and deterministic generated names."""
 
 from copy import deepcopy
 from random import Random
@@ -19,7 +19,7 @@ class StillClock:
 
 
 class Api:
-    """The registry with resources named as kubectl names them."""
+    """The registry; resources are named as in kubectl."""
 
     def __init__(self, clock=None, **options):
         self.clock = StillClock() if clock is None else clock

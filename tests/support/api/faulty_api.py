@@ -1,4 +1,4 @@
-"""An `Api` through which now and then a request fails, comes late, or works while its answer is lost."""
+"""An `Api` wrapper in which requests sometimes fail, are delayed, or succeed while their response is lost."""
 
 import asyncio
 from collections import Counter
@@ -15,7 +15,7 @@ WATCHING = ("expired", "ends", "cut off")
 
 
 class FaultyApi:
-    """As good as the `Api` behind it while `rate` and `lag` are 0."""
+    """Transparent while `rate` and `lag` are 0."""
 
     kinds = (*WRITING, *WATCHING)
 
@@ -23,12 +23,12 @@ class FaultyApi:
         self._api = api
         self._random = random
         self._sleep = sleep
-        #: The share of requests that go wrong.
+        #: The share of requests that fail.
         self.rate = 0.0
-        #: Seconds by which the news of a watch are late at most.
+        #: Maximum delay of watch events, in seconds.
         self.lag = 0.0
         self.fates = Counter()
-        #: UIDs of pods that nobody knew for a while whether they were bound.
+        #: UIDs of pods whose binding had an unknown outcome.
         self.in_doubt = set()
         #: The UID of the pod that is being bound right now; "" between bindings.
         self.binding = ""
@@ -106,6 +106,6 @@ class FaultyApi:
             raise Unreachable("the test cut the line")
 
 
-async def yields(rounds):
+async def yield_control(rounds):
     for _ in range(rounds):
         await asyncio.sleep(0)

@@ -1,4 +1,4 @@
-"""Manifests of kinds that are stored and not acted on, as other projects bring them: with as little as they may say."""
+"""Minimal manifests of kinds that are stored and not acted on, as other projects contain them."""
 
 POD = {"spec": {"containers": [{"name": "c", "image": "busybox"}], "restartPolicy": "Never"}}
 SERVICE = {"name": "hook", "namespace": "default"}

@@ -1,4 +1,4 @@
-"""Objects as users write them, for tests that speak to an API server."""
+"""Manifests as users write them, for tests that talk to an API server."""
 
 
 def namespace(name):

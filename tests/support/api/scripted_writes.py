@@ -1,4 +1,4 @@
-"""An API that answers writes as a script says, and tells what it was asked."""
+"""An API with scripted answers to writes, which records the requests."""
 
 import asyncio
 from collections import deque
@@ -8,14 +8,15 @@ from stowplan.api.decode import convert, to_dict
 
 
 class WritingApi:
-    """Each write takes the next of `answers`: an exception to raise, something to return, or None for the usual."""
+    """Each write takes the next of `answers`: an exception to raise, an object to return, or None for the usual
+    answer."""
 
     def __init__(self, *, serves=True):
         #: (verb, kind, namespace/name, body, lane)
         self.calls = []
         self.answers = deque()
         self.served = serves
-        #: While it is not set, nothing is answered.
+        #: While this event is not set, no request is answered.
         self.open = asyncio.Event()
         self.open.set()
         self.in_flight = self.most_in_flight = 0

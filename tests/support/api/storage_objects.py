@@ -32,7 +32,7 @@ def volume(name="pv", size="10Gi", *, modes=("ReadWriteOnce",), class_="", label
 
 
 def claim(name="data", size="5Gi", *, modes=("ReadWriteOnce",), class_="", annotations=None, **spec):
-    """`class_`: None for a claim that names no class."""
+    """`class_`: None for a claim without storageClassName."""
     if class_ is not None:
         spec["storageClassName"] = class_
     return {
@@ -48,7 +48,7 @@ def reserved_for(name, namespace="default"):
 
 
 def protected(manifest):
-    """As the admission plugin StorageObjectInUseProtection leaves it."""
+    """The manifest as the admission plugin StorageObjectInUseProtection leaves it."""
     finalizer = {"PersistentVolume": "kubernetes.io/pv-protection"}.get(
         manifest["kind"], "kubernetes.io/pvc-protection"
     )

@@ -1,4 +1,4 @@
-"""An Api between a scheduler and its cluster that writes down what is asked of it, and does some of it otherwise."""
+"""An Api between a scheduler and its cluster that records requests, and replaces some of them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Call:
 
 
 class Tampered:
-    """`instead["bind"] = action` has binds done by `await action(call, go_on)`, where `go_on()` does it for real."""
+    """`instead["bind"] = action`: binds call `await action(call, go_on)`, where `go_on()` sends the real request."""
 
     def __init__(self, api):
         self._api = api
@@ -53,7 +53,7 @@ class Tampered:
         call = Call("bind", "", name, namespace, "binding", options=options)
         return await self._do(call, lambda: self._api.bind(namespace=namespace, name=name, **options))
 
-    # -- what was asked
+    # -- recorded requests
 
     def status_patches(self, name):
         """Bodies of the patches of a pod's status."""
@@ -61,12 +61,12 @@ class Tampered:
         return [c.body for c in self.calls if (c.verb, c.kind, c.name, c.subresource) == wanted]
 
     def verbs(self, name):
-        """What was done to a pod, in order: bind, patch, delete."""
+        """Verbs of the requests about a pod, in order: bind, patch, delete."""
         return [c.verb for c in self.calls if c.name == name and c.kind in ("Pod", "")]
 
 
 def raising(error, *, times=None, after=False):
-    """An action that fails as often as said, always by default; `after`: what was asked has been done nevertheless."""
+    """An action that raises, always by default; `after`: once the request has been carried out."""
     left = times
 
     async def act(call, go_on):
@@ -82,7 +82,7 @@ def raising(error, *, times=None, after=False):
 
 
 class Held:
-    """An action that waits until the test lets it go on."""
+    """An action that blocks until the test lets it go on."""
 
     def __init__(self):
         self.waiting = asyncio.Event()

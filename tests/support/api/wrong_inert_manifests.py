@@ -1,6 +1,6 @@
-"""Manifests of kinds that nobody here acts on, each with something wrong: what an API server says of them is recorded.
+"""Invalid manifests of kinds that are stored and not acted on; the errors of a real API server are recorded.
 
-`python -m support.api.wrong_inert_manifests KUBECONFIG` prints what a server says, to be recorded anew.
+`python -m support.api.wrong_inert_manifests KUBECONFIG` prints a server's errors, to record them again.
 """
 
 import copy
@@ -306,7 +306,7 @@ def _title(name, changes):
 
 
 def manifests():
-    """Title -> manifest; the good ones, too."""
+    """Title -> manifest, valid ones included."""
     for name, good in _GOOD.items():
         yield name, good
         for changes in _CHANGES[name]:
@@ -314,7 +314,8 @@ def manifests():
 
 
 def refusals(kubeconfig):
-    """What a server says of each: `field: message`, sorted and each once, as maps have no order in Go."""
+    """A server's errors for each manifest: `field: message`, sorted and without duplicates, as maps have no order in
+    Go."""
     client = Client(kubeconfig)
     return {title: _refusals_of(client, manifest) for title, manifest in manifests()}
 

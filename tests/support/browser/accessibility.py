@@ -1,4 +1,4 @@
-"""An accessibility checker (axe) on a page."""
+"""The accessibility checker axe, run on a page."""
 
 from pathlib import Path
 
@@ -7,8 +7,8 @@ import pytest
 AXE = Path(__file__).parents[3] / "page" / "node_modules" / "axe-core" / "axe.min.js"
 
 
-def findings(page):
-    """What it finds, each in a line; to be called in a tab that is opened with `bypass_csp=True`."""
+def violations(page):
+    """Its violations, one per line. The tab has to be opened with `bypass_csp=True`."""
     if not AXE.exists():
         pytest.skip("axe-core is not installed: `make page` installs it")
     page.add_script_tag(path=AXE)

@@ -1,4 +1,4 @@
-"""Chromium of the distribution, driven by Playwright's Python package; tests are skipped where there is none."""
+"""The distribution's Chromium, driven by Playwright's Python package; tests are skipped without it."""
 
 import os
 import shutil
@@ -12,7 +12,7 @@ ABSENT = "chromium is not installed"
 
 
 def path():
-    """Of the browser, or None."""
+    """The path of the browser, or None."""
     return os.environ.get("CHROMIUM") or next(filter(None, map(shutil.which, NAMES)), None)
 
 
@@ -22,7 +22,7 @@ def chromium():
     if found is None:
         pytest.skip(ABSENT)
     with sync_playwright() as playwright:
-        # Nothing but our own pages is opened; as root the sandbox cannot be had.
+        # Only our own pages are opened; the sandbox does not work as root.
         browser = playwright.chromium.launch(executable_path=found, args=["--no-sandbox", "--disable-gpu"])
         try:
             yield browser
@@ -31,7 +31,7 @@ def chromium():
 
 
 class Tab:
-    """A page of the browser with what it complained about."""
+    """A page of the browser, and the errors that it logged."""
 
     def __init__(self, page):
         self.page = page
@@ -47,9 +47,9 @@ class Tab:
 
 @contextmanager
 def tab(browser, **options):
-    """A tab of its own; at the end the page must have complained about nothing."""
+    """A new tab; fails at the end if the page logged any error."""
     context = browser.new_context(viewport={"width": 1280, "height": 850}, accept_downloads=True, **options)
-    # What is not there after that never comes.
+    # Errors that have not arrived by then never do.
     context.set_default_timeout(30_000)
     opened = Tab(context.new_page())
     try:

@@ -22,7 +22,7 @@ from stowplan.sources.cluster_source import ClusterSource
 from stowplan.timing.waits import Waits
 from support.what_if.objects import node, owned, pod
 
-#: A scenario in which eight pods come, and how to pack them instead of spreading them.
+#: A scenario in which eight pods are created, and a configuration that packs them instead of spreading them.
 SCENARIO = """
 name: rush
 duration: 100
@@ -50,7 +50,8 @@ profiles:
 
 
 def cluster():
-    """Two zones, six nodes, a cordoned one, pods of two workloads; one is too large, one gated, one would fit."""
+    """Two zones and six nodes, one of them cordoned; running pods of two workloads; pending pods: one too large, one
+    gated, one that fits."""
     nodes = [node(f"node-{i}", zone="xy"[i % 2], unschedulable=i == 5) for i in range(6)]
     web = [owned(pod(f"web-{i}", nodeName=f"node-{i % 5}", cpu="500m")) for i in range(10)]
     data = [owned(pod(f"db-{i}", nodeName=f"node-{i}", cpu="2"), kind="StatefulSet", name="db") for i in range(3)]
@@ -60,7 +61,7 @@ def cluster():
 
 @contextmanager
 def served(folder, objects, *options):
-    """The address of `stowplan ui` for some objects."""
+    """The URL of `stowplan ui` for some objects."""
     file = folder / "cluster.json"
     file.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": objects}))
     with run("ui", "-f", str(file), *options) as said:
@@ -69,7 +70,7 @@ def served(folder, objects, *options):
 
 @contextmanager
 def run(*arguments):
-    """The first line that a command says with an address of the page in it, while it runs."""
+    """Runs a command and yields the first line of its output that has the URL of the page."""
     command = [sys.executable, "-m", "stowplan", *arguments]
     env = {**os.environ, "PYTHONUNBUFFERED": "1"}
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=env) as process:
@@ -81,7 +82,7 @@ def run(*arguments):
 
 
 def save_page(folder, objects, *, title):
-    """A saved copy, with two courses that end as they begin; the file to open."""
+    """Saves a copy with two courses that end as they begin; returns the file to open."""
     about = ClusterSource(Cluster(objects), {})
     courses = Courses({f"{which} {title}": partial(_standing_still, about.engine.state) for which in ("one", "other")})
     save_copy(

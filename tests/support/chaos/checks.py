@@ -1,10 +1,10 @@
-"""What must hold once the weather is fair again: in the API, in the scheduler, and between the two."""
+"""What must hold once faults have ended: in the API, in the scheduler, and between them."""
 
 import stowplan
-from support.soak.changes import CONFIG, FOREIGN, hesitates
+from support.soak.changes import CONFIG, FOREIGN, delaying_plugin
 from support.soak.checks import (
     equals_a_rebuild,
-    every_pod_is_bound_or_truthfully_pending,
+    every_pod_is_bound_or_rightly_pending,
     nothing_is_under_way,
     structs,
 )
@@ -12,17 +12,17 @@ from support.soak.checks import (
 FINISHED = ("Succeeded", "Failed")
 
 
-def everything_fits_together(api, scheduler, watcher):
-    """No pod moved, was lost, or is said to be elsewhere; nobody waits who need not."""
+def check_consistency(api, scheduler, watcher):
+    """No pod moved, was lost, or is recorded on the wrong node; no pod is pending that fits."""
     assert watcher.wrong == []
     nothing_is_under_way(scheduler)
     equals_a_rebuild(api, scheduler.state)
-    every_pod_is_bound_or_truthfully_pending(api, scheduler)
-    the_rest_is_queued(api, scheduler)
+    every_pod_is_bound_or_rightly_pending(api, scheduler)
+    check_all_pods_accounted_for(api, scheduler)
 
 
-def the_rest_is_queued(api, scheduler):
-    """Each pod is on a node or in the queue, never both, never neither; gated ones are in it, too."""
+def check_all_pods_accounted_for(api, scheduler):
+    """Each pod is either on a node or in the queue; gated pods are in the queue, too."""
     ours = [pod for pod in _pods(api) if pod["spec"]["schedulerName"] != FOREIGN]
     waiting = {pod["metadata"]["uid"] for pod in ours if not pod["spec"].get("nodeName")}
     placed = {pod["metadata"]["uid"] for pod in _pods(api) if pod["spec"].get("nodeName")}
@@ -30,9 +30,10 @@ def the_rest_is_queued(api, scheduler):
     assert {info.uid for info in scheduler.state.placed_pods()} == placed
 
 
-def conditions_and_stories_say_why(api, scheduler):
-    """Once everybody who waits has been tried again; return how many there are."""
-    cluster = stowplan.Cluster(structs(api), CONFIG, plugins=[hesitates(None)])
+def check_pending_pods_are_explained(api, scheduler):
+    """Once every pending pod has been tried again, its condition and its story say why it is pending; returns their
+    number."""
+    cluster = stowplan.Cluster(structs(api), CONFIG, plugins=[delaying_plugin(None)])
     told = 0
     for pod in _pods(api):
         if pod["spec"].get("nodeName") or pod["spec"]["schedulerName"] == FOREIGN:

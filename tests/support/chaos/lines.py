@@ -1,13 +1,13 @@
-"""Ways to an API server, one for each process: what goes over them is seen, and each can be cut, held up or go silent.
+"""TCP proxies to an API server, one per process: requests are recorded, and each proxy can be cut, delayed or silenced.
 
     with Lines(server.kubeconfig, folder) as lines:
         line = lines.new("a")
         ... a process with line.kubeconfig ...
         line.cut()
 
-A line ends TLS on both sides and reads HTTP/1.1 requests; answers go through as they come. Who sent what, and when it
-was passed on to the server, is in `lines.sent`. Clients have the rights of the kubeconfig's user; who they have to
-be is what `admits` says.
+A line terminates TLS on both sides and parses HTTP/1.1 requests; responses are streamed. `lines.sent` has each request,
+its sender, and when it was forwarded. Clients get the rights of the kubeconfig's user; `admits` decides which clients
+are let in.
 """
 
 import asyncio
@@ -34,7 +34,7 @@ _ENDED = (OSError, ssl.SSLError, asyncio.IncompleteReadError, RuntimeError)
 
 @dataclass(frozen=True)
 class Sent:
-    #: By the steady clock, when it was passed on.
+    #: Monotonic time at which it was forwarded.
     at: float
     line: str
     method: str
@@ -43,13 +43,13 @@ class Sent:
 
     @property
     def binds(self):
-        """The pod that it binds, as namespace/name; "" if it binds none."""
+        """The pod that it binds, as namespace/name; "" if it is no binding."""
         parts = self.path.split("/")
         return f"{parts[4]}/{parts[6]}" if self.method == "POST" and parts[-1] == "binding" else ""
 
     @property
     def claims(self):
-        """(who, when) a Lease is to say holds it; None for other requests."""
+        """(holder, time) if the request claims a Lease; else None."""
         if "/leases" not in self.path or self.method not in ("POST", "PUT"):
             return None
         spec = json.loads(self.body)["spec"]
@@ -57,7 +57,7 @@ class Sent:
 
 
 class Lines:
-    """They run in an event loop of their own, in a thread."""
+    """The lines run in an event loop of their own, in a thread."""
 
     def __init__(self, kubeconfig, folder):
         self._folder = folder
@@ -85,7 +85,7 @@ class Lines:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result(30)
 
     def new(self, name, *, clients=None):
-        """`clients`: the authority of client certificates, where they are asked for."""
+        """`clients`: the authority of client certificates, where they are required."""
         line = Line(self, name, self._ca, *self._server.removeprefix("https://").split(":"))
         self.call(line.listen(self._folder / f"line-{name}.pem", clients))
         line.kubeconfig = self._folder / f"{name}.kubeconfig"
@@ -106,13 +106,13 @@ class Lines:
 class Line:
     def __init__(self, lines, name, authority, host, port):
         self.name = name
-        #: Whose certificates the kubeconfig trusts.
+        #: The certificate authority in the kubeconfig.
         self.authority = authority
-        #: (request) -> seconds to hold it up; or None: it is swallowed.
+        #: (request) -> seconds to delay it; or None: it is dropped.
         self.holds = lambda sent: 0.0
-        #: (request) -> whether the server gets it, but nobody its answer.
+        #: (request) -> whether the request is forwarded and its response dropped.
         self.loses_answer = lambda sent: False
-        #: (headers, certificate) -> whether the client is let in; names of headers in lower case.
+        #: (headers, certificate) -> whether the client is let in; names of headers are in lower case.
         self.admits = lambda headers, certificate: True
         self._lines = lines
         self._target = host, int(port)
@@ -141,7 +141,7 @@ class Line:
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     def show(self, pair):
-        """From the next handshake on, the server is known by this certificate."""
+        """Present this certificate from the next handshake on."""
         self._file.write_bytes(pair.certificate + pair.key)
         self._context.load_cert_chain(self._file)
 
@@ -151,20 +151,20 @@ class Line:
         self._set(cut=True)
 
     def go_silent(self):
-        """Take everything, pass nothing on."""
+        """Accept everything and forward nothing."""
         self._set(silent=True)
 
     def mend(self):
-        """New connections work; those of before are gone."""
+        """New connections work; existing ones were closed."""
         self._set()
 
     def drop(self):
-        """End what is open; new connections work as before."""
+        """Close existing connections; new ones work as before."""
         self._lines.call(self._drop())
 
     @property
     def is_open(self):
-        """Whether anybody speaks over it: what a client that is gone has sent may still be on its way to the server."""
+        """Whether any connection is open; requests of a client that has exited may still be on their way."""
         return bool(self._open)
 
     async def _drop(self):

@@ -1,11 +1,11 @@
-"""A cluster as one looks at it from outside while its schedulers come and go, and what must have held at the end.
+"""A cluster as an observer sees it while its schedulers start and stop, and checks of what happened.
 
     with Cluster(server.kubeconfig) as cluster:
         cluster.create_pods("a", "b")
         cluster.until_bound("a", "b")
-        cluster.check()                      # every pod was bound once, and by whoever led
+        cluster.check()                      # each pod was bound once, and by the leader
 
-A thread of its own hears of each write to pods and leases, in the server's order.
+A thread watches all writes to pods and leases, in the server's order.
 """
 
 import base64
@@ -42,11 +42,11 @@ class Cluster:
         self._address = cluster["server"].removeprefix("https://")
         self._headers = {"Authorization": f"Bearer {config['users'][0]['user']['token']}"}
         self._connection = self._connect()
-        #: (when heard of, key, node) of each pod that got its node, in the server's order.
+        #: (time seen, key, node) of each binding, in the server's order.
         self.bound = []
-        #: (holder, renewTime, name) of each state of each Lease, in the server's order.
+        #: (holder, renewTime, name) of each version of each Lease, in the server's order.
         self.records = []
-        #: What was wrong.
+        #: Violations that were found.
         self.wrong = []
         self._created = {}
         self._watches = []
@@ -98,7 +98,7 @@ class Cluster:
             self.request("DELETE", f"{PODS}/{name}", {"gracePeriodSeconds": 0})
 
     def delete_all_pods(self):
-        """So that the next test finds the cluster empty."""
+        """So that the next test starts with an empty cluster."""
         self.delete_pods(*(pod["metadata"]["name"] for pod in self.pods()))
 
     def pods(self):
@@ -136,7 +136,7 @@ class Cluster:
     def until(self, holds, seconds=PATIENCE):
         deadline = time.monotonic() + seconds
         while not (found := holds()):
-            assert time.monotonic() < deadline, "it did not come true in time"
+            assert time.monotonic() < deadline, "the condition did not become true in time"
             time.sleep(0.02)
         return found
 
@@ -149,29 +149,32 @@ class Cluster:
         return {name: at - self._created[name] for at, name, _ in self.bound if name in self._created}
 
     def check(self):
-        """Every pod has been bound once, and nothing was wrong."""
+        """Each pod was bound once, and nothing was wrong."""
         assert not self.wrong
         names = [name for _, name, _ in self.bound]
         assert len(names) == len(set(names)) == len(self._created)
 
     def check_leaders(self, lines, *, lease, patience):
-        """Whoever sent a bind held the Lease: nobody else had claimed it since, nor was the claim too old.
+        """Every binding was sent by the process that held the Lease: no other process had claimed it since, and the
+        claim was not too old.
 
-        `patience` is the lease's duration: nobody else takes it sooner, so until then nobody is in anybody's way.
-        Returns (when, line) of each claim by another than before.
+        `patience` is the lease duration: no other process takes the lease before that, so until then binding is safe.
+        Returns (time, line) of each change of the holder.
         """
         granted = {record[:2] for record in self.records if record[2] == lease}
         claims = [sent for sent in lines.sent if sent.claims in granted and sent.claims[0]]
         released = {record[1] for record in self.records if record[2] == lease and not record[0]}
         for sent in lines.binds():
             before = [claim for claim in claims if claim.at <= sent.at]
-            assert before, f"{sent.line} binds {sent.binds} and nobody leads"
+            assert before, f"{sent.line} binds {sent.binds} without any leader"
             assert before[-1].line == sent.line, f"{sent.line} binds {sent.binds} while {before[-1].line} leads"
-            assert sent.at - before[-1].at <= patience, f"{sent.line} binds {sent.binds} by a claim that is too old"
+            assert sent.at - before[-1].at <= patience, f"{sent.line} binds {sent.binds} with an expired claim"
         given_back = [sent for sent in lines.sent if sent.claims and not sent.claims[0] and sent.claims[1] in released]
         for end in given_back:
             late = [sent for sent in lines.binds(end.line) if sent.at > end.at]
-            assert not [sent for sent in late if not _claims_between(claims, end, sent)], f"{end.line} binds afterwards"
+            assert not [sent for sent in late if not _claims_between(claims, end, sent)], (
+                f"{end.line} binds after it lost the lease"
+            )
         return [
             (claim.at, claim.line)
             for last, claim in zip([None, *claims], claims, strict=False)

@@ -1,13 +1,13 @@
-"""A way to an API server on which a test decides, request by request, what becomes of it.
+"""A proxy to an API server on which a test decides about each request.
 
     with Proxy(server.kubeconfig, folder) as proxy:
         proxy.fault = refuses(429, of=BINDS)
         ... a process with proxy.kubeconfig ...
         proxy.fault = None
 
-It ends TLS on both sides and reads whole requests. What the server answers goes on as it is, unless the fault says
-otherwise; watches go on line by line, and each line may be replaced. A fault is a coroutine function of an `Exchange`;
-whoever does not pass the request on answers it, or cuts the connection. What was done is counted in `fates`.
+It terminates TLS on both sides and reads whole requests. Responses are forwarded unchanged unless the fault says
+otherwise; watches are forwarded line by line, and each line may be replaced. A fault is a coroutine function of an
+`Exchange`; unless it passes the request on, it answers it or cuts the connection. `fates` counts what was done.
 """
 
 import asyncio
@@ -26,18 +26,18 @@ import yaml
 from support.http.certificates import make_ca, make_server_certificate
 
 _ENDED = (OSError, ssl.SSLError, asyncio.IncompleteReadError, aiohttp.ClientError)
-#: What concerns one connection only, and how bodies are packed, which is done anew.
+#: Hop-by-hop headers, and encodings of the body, which are set anew.
 _NOT_PASSED_ON = {"host", "connection", "content-length", "transfer-encoding", "accept-encoding", "content-encoding"}
-#: Seconds between two looks whether a watch may go on.
+#: Seconds between two checks whether a watch may go on.
 _LOOK = 0.02
 
 
-#: What `fates` counts that is not done to requests.
+#: Keys of `fates` that are not about requests.
 _NO_TROUBLE = ("cut", "connections", "watches", "spoilt", "withheld")
 
 
 class Proxy:
-    """It runs in an event loop of its own, in a thread; tests set its attributes from theirs."""
+    """Runs in an event loop of its own, in a thread; tests set its attributes from theirs."""
 
     def __init__(self, kubeconfig, folder, name="proxy"):
         self._config = yaml.safe_load(kubeconfig.read_text())
@@ -48,9 +48,9 @@ class Proxy:
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
         self._open, self._watching, self._tasks = set(), set(), set()
         self.fault = None
-        #: (line of a watch) -> the bytes to send instead; None: as it is.
+        #: (line of a watch) -> the bytes to send instead; None: unchanged.
         self.spoil = None
-        #: While set, watches say nothing.
+        #: While set, watches deliver nothing.
         self.silent = False
         self.fates = Counter()
 
@@ -79,10 +79,10 @@ class Proxy:
         self._call(cut())
 
     def troubled(self):
-        """What was done to requests."""
+        """The counts of what was done to requests."""
         return {fate: number for fate, number in self.fates.items() if fate not in _NO_TROUBLE}
 
-    # -- its life
+    # -- start and stop
 
     async def _start(self):
         self.session = aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=False, limit=0))
@@ -139,7 +139,7 @@ class Proxy:
         return Exchange(self, writer, method, target, headers, body)
 
     async def lines_of(self, response, writer):
-        """Hand on a watch, and what is left of a line that does not end."""
+        """Forward a watch, including the rest of a line that does not end."""
         self._watching.add(writer)
         self.fates["watches"] += 1
         try:
@@ -218,7 +218,7 @@ class Exchange:
         await self.answer(response.status, body, response.headers)
 
     async def carry_out(self):
-        """Have the server do it; return its answer."""
+        """Forward it to the server; returns the response."""
         async with self._asked() as response:
             return response.status, await response.read(), response.headers
 
@@ -228,14 +228,14 @@ class Exchange:
         await self._writer.drain()
 
     async def truncate(self, status, body, headers=()):
-        """Announce everything, send half of it, and cut the connection."""
+        """Announce the whole body, send half of it, and cut the connection."""
         self._head(status, headers, f"Content-Length: {len(body)}")
         self._writer.write(body[: len(body) // 2])
         await self._writer.drain()
         self._writer.close()
 
     async def half_a_chunk(self, data):
-        """Begin an answer in chunks, and end in the middle of the first."""
+        """Start a chunked response, and end in the middle of the first chunk."""
         self._head(200, {"Content-Type": "application/json"}, "Transfer-Encoding: chunked")
         self._writer.write(b"%x\r\n%b" % (2 * len(data), data))
         await self._writer.drain()
@@ -270,7 +270,7 @@ def all_but_leases(exchange):
 
 
 def first_time(of):
-    """Each request once: the same again passes."""
+    """The first attempt of each request; retries pass."""
     met = set()
 
     def meets(exchange):
@@ -295,7 +295,7 @@ def at_random(of, share, random):
 
 
 def in_turn(faults, *, of):
-    """One request meets this, the next one that."""
+    """Applies these faults in turn, one per request."""
     ring = cycle([fault(of=any_request) for fault in faults])
 
     async def fault(exchange):
@@ -320,7 +320,7 @@ def refuses(code, *, of, reason="", headers=()):
 
 
 def loses_answers(*, of):
-    """The server does what it is told, and nobody hears of it."""
+    """The server carries requests out, and the responses are dropped."""
 
     async def fault(exchange):
         if not of(exchange):
@@ -353,7 +353,7 @@ def is_slow(seconds, *, of):
 
 
 def truncates(*, of):
-    """Answers end half-way."""
+    """Responses end half-way."""
 
     async def fault(exchange):
         if not of(exchange):

@@ -1,6 +1,6 @@
-"""Replicas of the scheduler that contend for a lease, and pods that arrive meanwhile.
+"""Replicas of the scheduler that contend for a lease while pods arrive.
 
-Each replica records what it hears. When all have ended, in whatever way, each recording is played again.
+Each replica records its inputs. When all have exited, for whatever reason, each recording is replayed.
 """
 
 import threading
@@ -15,21 +15,21 @@ from support.examples import SCALE
 from support.processes.recorded_scheduler import PROGRAM, recording_to, replayed
 from support.processes.scheduler_process import kube_scheduler
 
-#: Seconds. The shortest that a busy machine keeps up with.
+#: Seconds; the shortest values that a busy machine keeps up with.
 DURATION, DEADLINE, RETRY = 4.0, 3.0, 0.5
 _NUMBERS = count(1)
 
-#: What is too slow for every day.
-LONG = pytest.mark.skipif(SCALE == 1, reason="takes its time: STOWPLAN_EXAMPLES=2 runs it")
+#: Tests that are too slow for every run.
+LONG = pytest.mark.skipif(SCALE == 1, reason="slow: STOWPLAN_EXAMPLES=2 runs it")
 
 
 class Replicas:
-    """Schedulers of one lease, each on a line of its own; the first one leads."""
+    """Schedulers that share a lease, each on a line of its own; the first one leads."""
 
     def __init__(self, server, folder, stack):
         #: Each scheduler, and the file of its recording.
         self._recorded = []
-        # Goes first, so it comes last: when the processes have ended.
+        # Registered first, so it runs last: once the processes have exited.
         stack.callback(self._replay)
         self.lease = f"failover-{next(_NUMBERS)}"
         self.cluster = stack.enter_context(Cluster(server.kubeconfig))
@@ -39,7 +39,7 @@ class Replicas:
         self.line_of = {}
 
     def start(self, name, *arguments, clients=None, kubeconfig=None):
-        """`kubeconfig`: what to make of the one that leads to the line."""
+        """`kubeconfig`: derives the process' kubeconfig from the line's."""
         line = self.line_of[name] = self.lines.new(name, clients=clients)
         if kubeconfig is not None:
             kubeconfig(line)
@@ -67,11 +67,11 @@ class Replicas:
         for scheduler, recording in self._recorded:
             was_killed = scheduler.process.returncode != 0
             if was_killed and not recording.stat().st_size:
-                # Before the first lines were written.
+                # Killed before the first lines were written.
                 continue
             steps, whole = replayed(recording)
             print(f"{recording.name}: {steps} steps played again")
-            # Who is killed may have written no more than the header: lines go out in portions.
+            # A process that was killed may have written the header only: lines are written in batches.
             assert steps or was_killed
             assert whole or was_killed
 
@@ -88,14 +88,14 @@ class Replicas:
         return self.cluster.check_leaders(self.lines, lease=self.lease, patience=patience)
 
     def longest_gap(self):
-        """Seconds in which no pod was bound, at most."""
+        """The longest time without any binding, in seconds."""
         times = [at for at, _, _ in self.cluster.bound]
         return max(later - sooner for sooner, later in pairwise(times))
 
 
 @contextmanager
 def pods_arriving(cluster, every=0.02):
-    """A pod every now and then, by a thread; all that it made is in the list."""
+    """A thread that creates pods at intervals; the list has those created so far."""
     made, over = [], threading.Event()
 
     def create():
@@ -114,5 +114,5 @@ def pods_arriving(cluster, every=0.02):
         thread.join(30)
 
 
-def told(what, gap):
+def report_gap(what, gap):
     print(f"\n{what}: {gap:.2f} s without a binding, {gap / DURATION:.2f} lease periods")

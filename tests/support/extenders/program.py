@@ -1,9 +1,8 @@
-"""An HTTP extender as a user would write one: a program of its own, with nothing of Stowplan in it.
+"""An HTTP extender as a user would write it: a separate program that does not import Stowplan.
 
-What it does is the first element of the path, so that one program serves for many extenders: `/good/filter`,
-`/hangs/filter`. It says where it listens in its first line of output. `GET /log` answers with what it was asked:
-`[[path, headers, body, port of the client], …]`, and forgets it. `POST /nodes`, with a list of names, tells it which
-nodes it does not like.
+Its behaviour is the first element of the path, so that one program serves as many extenders: `/good/filter`,
+`/hangs/filter`. The first line of its output has its address. `GET /log` returns the requests since the last time:
+`[[path, headers, body, client port], …]`. `POST /nodes` with a list of names sets the nodes that it refuses.
 """
 
 import json
@@ -21,7 +20,7 @@ def names_of(arguments):
 
 
 def filtered(arguments):
-    """Everything but what it does not like, in the form in which it was asked."""
+    """All nodes but the refused ones, in the form of the request."""
     kept = [name for name in names_of(arguments) if name not in DISLIKED]
     answer = {
         "FailedNodes": {name: "the extender does not like it" for name in names_of(arguments) if name in DISLIKED}
@@ -33,13 +32,13 @@ def filtered(arguments):
 
 
 def prioritized(arguments):
-    """The later in the alphabet, the better."""
+    """Later names in the alphabet score higher."""
     ranked = sorted(names_of(arguments))
     return [{"Host": name, "Score": min(i, 10)} for i, name in enumerate(ranked)]
 
 
 def preempted(arguments):
-    """All it is asked about, but for nodes that it does not like."""
+    """All candidates but the refused nodes."""
     whole, meta = arguments["NodeNameToVictims"], arguments["NodeNameToMetaVictims"]
     if meta is None:
         meta = {
@@ -53,7 +52,7 @@ def preempted(arguments):
 
 
 def bound(arguments):
-    """Binds nothing really: a test looks at what it was asked."""
+    """Does not really bind: tests look at the request."""
     BINDINGS.append(arguments)
     return {"Error": ""}
 
@@ -132,7 +131,7 @@ class Handler(BaseHTTPRequestHandler):
         self.close_connection = True
 
     def _huge(self, verb, arguments):
-        """100 MB that never become an answer."""
+        """A response of 100 MB that never completes."""
         self.send_response(200)
         self.send_header("Transfer-Encoding", "chunked")
         self.end_headers()

@@ -1,4 +1,4 @@
-"""The extender of `program`, running as a process of its own until the end of the block."""
+"""The extender of `program` as a process, until the end of the block."""
 
 import json
 import subprocess
@@ -16,7 +16,7 @@ class RunningExtender:
         self.url = f"{scheme}://127.0.0.1:{port}"
 
     def asked(self):
-        """What it was asked since this was asked last, in order: verb, headers, body, and the client's port."""
+        """The requests since the last call, in order: verb, headers, body, and the client's port."""
         with urllib.request.urlopen(f"{self.url}/log") as answer:
             log = json.load(answer)
         return [
@@ -39,7 +39,7 @@ class RunningExtender:
 
 @contextmanager
 def running_extender(*tls):
-    """`tls`: paths of a certificate, its key, and the authority of clients."""
+    """`tls`: paths of a certificate, its key, and the clients' certificate authority."""
     process = subprocess.Popen(
         [sys.executable, str(PROGRAM), *map(str, tls)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )

@@ -1,4 +1,4 @@
-"""Read every hostile text with every reader, in a process of its own; print what each took as a line of JSON.
+"""Read every hostile text with every reader, in a separate process; prints a line of JSON for each.
 
 python -m support.hostile.child DIRECTORY
 """
@@ -13,7 +13,7 @@ import time
 from support.hostile.readers import READERS, read
 from support.hostile.texts import hostile_texts
 
-#: What the machine is protected by, should a reader fail.
+#: Limits that protect the machine if a reader fails.
 _MEMORY = 3 << 30
 _SECONDS = 300
 

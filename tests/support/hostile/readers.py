@@ -1,4 +1,4 @@
-"""Everything that reads a file which somebody else wrote: it answers, or raises its own error."""
+"""Everything that reads untrusted files: each reader succeeds, or raises its own error."""
 
 import stowplan
 from stowplan.api.load import LoadError, load_files, load_manifests
@@ -30,12 +30,12 @@ READERS = {
 
 
 def read(name, path):
-    """What is wrong with the file; "" if nothing is."""
+    """The error message for the file; "" if it is valid."""
     reader, errors = READERS[name]
     try:
         reader(path)
     except errors as error:
         text = str(error)
-        assert text, "an error without words"
+        assert text, "an error without a message"
         return text
     return ""

@@ -1,4 +1,4 @@
-"""Files that want to harm whoever reads them: too deep, too many, too long, of the wrong type, or no text at all."""
+"""Hostile files: nested too deeply, too many items, too long, of the wrong type, or not text at all."""
 
 import json
 
@@ -14,7 +14,7 @@ HEADS = {
     "nothing": "",
 }
 
-#: A field of each kind of file that holds more.
+#: For each kind of file, a field that holds nested data.
 FIELDS = {
     "configuration": "profiles",
     "policy": "predicates",
@@ -43,7 +43,7 @@ def chain(length):
 
 
 def bodies(field):
-    """What comes after a file's head."""
+    """What follows the head of a file."""
     return {
         "billion laughs": laughs(9),
         "many laughs": laughs(40, 2),
@@ -97,7 +97,7 @@ def bodies(field):
 
 
 def json_texts(head, field):
-    """The same, of JSON."""
+    """The same as JSON."""
     start = json.dumps(head)[:-1] + (", " if head else "")
     return {
         "brackets": f'{start}"{field}": {"[" * 100_000}',
@@ -117,7 +117,7 @@ def json_texts(head, field):
     }
 
 
-#: Who else reads files with the head of each kind.
+#: Other readers of files with the head of each kind.
 READERS = {
     "configuration": ("configuration",),
     "policy": ("configuration",),
@@ -128,7 +128,7 @@ READERS = {
 
 
 def hostile_texts():
-    """(name, bytes, readers) of all; no readers are all readers."""
+    """(name, bytes, readers) of all; no readers means all of them."""
     for kind, head in HEADS.items():
         field, readers = FIELDS[kind], READERS[kind]
         for name, body in bodies(field).items():

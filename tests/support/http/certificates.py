@@ -1,7 +1,7 @@
 """Certificates for tests: an authority, servers and clients as Kubernetes makes them, as PEM bytes.
 
 A client's user is the common name, its groups are the organizations. Validity is fixed and long, so that no test
-depends on the day it runs.
+depends on the date.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def make_ca(name: str = "test-ca") -> Certificate:
 
 
 def make_server_certificate(ca: Certificate, names: list[str], *, common_name: str | None = None) -> Certificate:
-    """Make a certificate for host names and IP addresses; the common name is the first one if it is not given."""
+    """Make a certificate for host names and IP addresses; the common name defaults to the first of them."""
     alternatives = x509.SubjectAlternativeName([_general_name(name) for name in names])
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common_name or names[0])])
     return _signed(ca, subject, ExtendedKeyUsageOID.SERVER_AUTH, alternatives)

@@ -1,14 +1,15 @@
-"""Client certificates of every kind, good and bad, as DER: what a peer presents."""
+"""Client certificates of every kind, valid and invalid, as DER: what a peer presents."""
 
 from __future__ import annotations
 
 import datetime
 from dataclasses import dataclass
 from itertools import count
+from math import gcd
 
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from stowplan.timing.manual_time import START
@@ -24,7 +25,7 @@ _SERIALS = count(1000)
 @dataclass(frozen=True)
 class Issued:
     certificate: x509.Certificate
-    key: ec.EllipticCurvePrivateKey
+    key: ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey
 
     @property
     def der(self):
@@ -57,7 +58,8 @@ def issue(
     key=None,
     extensions=(),
 ):
-    """A certificate; `ca=None` leaves BasicConstraints out, `issuer=None` signs itself. `subject` is a CN or a Name."""
+    """A certificate. `ca=None` leaves BasicConstraints out; `issuer=None` is self-signed. `subject` is a CN or a
+    Name."""
     key = key or ec.generate_private_key(ec.SECP256R1())
     subject = subject if isinstance(subject, x509.Name) else name_of((NameOID.COMMON_NAME, subject))
     builder = (
@@ -87,8 +89,18 @@ def client(issuer, name="alice", groups=(), **options):
     return issue(subject, issuer, **{"ca": False, "usages": [CLIENT_AUTH], **options})
 
 
-class Believed:
-    """Authorities that a test says."""
+def key_with_a_long_exponent():
+    """A key for RSA whose public exponent is as long as its modulus, so that checking a signature takes long."""
+    numbers = rsa.generate_private_key(65537, 2048).private_numbers()
+    order = (numbers.p - 1) * (numbers.q - 1)
+    exponent = next(e for e in range(order // 2 | 1, order, 2) if gcd(e, order) == 1)
+    d = pow(exponent, -1, order)
+    factors = numbers.p, numbers.q, d, rsa.rsa_crt_dmp1(d, numbers.p), rsa.rsa_crt_dmq1(d, numbers.q), numbers.iqmp
+    return rsa.RSAPrivateNumbers(*factors, rsa.RSAPublicNumbers(exponent, numbers.public_numbers.n)).private_key()
+
+
+class TrustedAuthorities:
+    """Fixed certificate authorities."""
 
     def __init__(self, *authorities):
         self.certificates = tuple(one.certificate for one in authorities)

@@ -1,7 +1,7 @@
-"""Definitions with CEL rules, and objects that they accept or refuse: what the API server is asked.
+"""Definitions with CEL rules, and objects that they accept or refuse, as requests to an API server.
 
-A case is the schema of the field `part` and the values that it is given one after the other: the first creates the
-object, the others update it. A definition that is refused ends the case.
+A case is the schema of the field `part` and a list of its values: the first value creates the object, the others update
+it. A definition that is refused ends the case.
 """
 
 import json
@@ -450,14 +450,14 @@ def definition(name, schema):
     }
 
 
-class Asking:
-    """Puts the cases to an API server."""
+class CaseRunner:
+    """Runs cases against an API server."""
 
     def __init__(self, target):
         self._target = target
 
     def answers(self, name, schema, values):
-        """What the definition is told, and then each object: nothing where it is accepted."""
+        """The errors for the definition, and then for each object; empty where it is accepted."""
         made = definition(name, schema)
         found = [self._told("POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", made)]
         if found[0]:
@@ -483,7 +483,7 @@ class Asking:
         if not causes:
             return [f"{code} {answer.get('message')}"]
         told = [f"{cause['field']}: {cause['message']} ({cause['reason']})" for cause in causes]
-        # Types have names of their own each time, and pointers are anywhere.
+        # Type names are generated each time, and pointers vary.
         return sorted(re.sub(r"selfType\d+", "selfType", re.sub(r"0xc[0-9a-f]+", "0xc", one)) for one in told)
 
     def _ask(self, method, path, body=None, content_type="application/json"):
@@ -495,7 +495,7 @@ class Asking:
             connection.request(method, path, sent, target.headers(Content_Type=content_type))
             answer = connection.getresponse()
             text = answer.read()
-            # What is not served yet is a plain text.
+            # A resource that is not served yet gives a plain text answer.
             return answer.status, json.loads(text) if text.startswith(b"{") else {}
 
     def _until_served(self, path):

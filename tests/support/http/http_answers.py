@@ -1,4 +1,4 @@
-"""Answers of HTTP servers as bytes: right ones in all their forms, and what is none."""
+"""HTTP responses as bytes: valid ones in all forms, and invalid ones."""
 
 import gzip
 
@@ -9,7 +9,7 @@ CHUNKED = OK + b"Transfer-Encoding: chunked\r\n\r\n"
 GZIP = OK + b"Content-Encoding: gzip\r\n"
 ZIPPED = gzip.compress(b"zipped" * 9)
 
-#: The bytes, and what is read from them: code, body, whether the connection is kept.
+#: The bytes, and what is read from them: code, body, whether the connection is kept open.
 COMPLETE = {
     "length": (OK + b"Content-Length: 3\r\n\r\nabc", (200, b"abc", True)),
     "no length at all": (OK + b"Content-Length: 0\r\n\r\n", (200, b"", True)),
@@ -59,7 +59,7 @@ UNTIL_THE_END = {
     "1.0 and the end": (b"HTTP/1.0 200 OK\r\nConnection: keep-alive\r\n\r\nabc", (200, b"abc", False)),
     "gzip and the end": (GZIP + b"\r\n" + ZIPPED, (200, b"zipped" * 9, False)),
 }
-#: With a pattern of what is said about it.
+#: With a pattern of the error message.
 WRONG = {
     "TLS": (b"\x15\x03\x01\x00\x02\x02\x16", 'it begins with "'),
     "SSH": (b"SSH-2.0-OpenSSH_9.6\r\n", 'it begins with "SSH-2.0'),
@@ -113,7 +113,7 @@ WRONG = {
     "brotli": (OK + b"Content-Encoding: br\r\nContent-Length: 1\r\n\r\nx", 'its Content-Encoding is "br"'),
     "upgrade": (b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: h2c\r\n\r\n", "switches protocols"),
 }
-#: What ends too early.
+#: Responses that end too early.
 CUT_OFF = {
     "nothing": b"",
     "half a version": b"HTT",

@@ -1,4 +1,4 @@
-"""Kubeconfig files for tests, and a clock that only moves when it is told to."""
+"""Kubeconfig files for tests, and a clock that is moved by hand."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def a_kubeconfig(
     context: dict[str, Any] | None = None,
     **fields: Any,
 ) -> dict[str, Any]:
-    """One cluster, one user and one context that is the current one; `fields` replace whole fields."""
+    """One cluster, one user and one current context; `fields` replace whole fields."""
     return {
         "apiVersion": "v1",
         "kind": "Config",

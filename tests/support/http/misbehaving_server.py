@@ -1,9 +1,9 @@
-"""A server that does to each request what the test says, down to single bytes, and remembers what it was asked.
+"""A server with a scripted action for each request, down to single bytes; it records the requests.
 
     async with Misbehaving(answers(429, headers={"Retry-After": "1"}), answers(200, {...})) as server: ...
 
-The actions are used up in order, whichever request comes; `at(path, ...)` gives some to one path. A request for which
-there is none left gets a 501 that says so.
+Requests of any path use up the actions in order; `at(path, ...)` reserves some for one path. Without any action left, a
+request is answered with 501 and a message.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Seen:
     query: dict[str, str]
     headers: dict[str, str]
     body: bytes
-    #: As it stood in the request line; proxies get whole URLs.
+    #: As in the request line; proxies get whole URLs.
     target: str = ""
 
     def json(self):
@@ -49,7 +49,7 @@ class Exchange:
         await self.send(b"%x\r\n%b\r\n" % (len(data), data))
 
     def reset(self):
-        """End the connection by RST, so that the other side gets an error and not an end."""
+        """Close the connection with RST, so that the client gets an error instead of EOF."""
         self.keep = False
         self.writer.transport.abort()
 
@@ -65,7 +65,7 @@ def answers(code, body=None, *, headers=None, content_type="application/json"):
 
 
 def sends(data, *, keep=False):
-    """Bytes as they are, and then the end of the connection."""
+    """Send raw bytes, then close the connection."""
 
     async def act(exchange):
         await exchange.send(data)
@@ -75,7 +75,7 @@ def sends(data, *, keep=False):
 
 
 def trickles(data, *, every):
-    """One byte at a time, with a pause after each."""
+    """Send one byte at a time, with a pause after each."""
 
     async def act(exchange):
         for byte in data:
@@ -94,13 +94,13 @@ async def closes(exchange):
 
 
 async def hangs(exchange):
-    """Say nothing until the other side gives up."""
+    """Send nothing until the client gives up."""
     await exchange.reader.read()
     exchange.keep = False
 
 
 def streams(*pieces, then="end", content_type="application/json"):
-    """A chunked answer; `then` it ends, is cut off in the middle of a chunk, is reset, or goes silent."""
+    """A chunked response; `then` it ends, is cut off in the middle of a chunk, is reset, or goes silent."""
 
     async def act(exchange):
         head = f"HTTP/1.1 200 OK\r\nContent-Type: {content_type}\r\nTransfer-Encoding: chunked\r\n\r\n"
@@ -148,11 +148,11 @@ class Misbehaving:
     def __init__(self, *actions, context: ssl.SSLContext | None = None, greeting=b""):
         self.actions = deque(actions)
         self.seen: list[Seen] = []
-        #: How many connections were made.
+        #: Number of connections so far.
         self.connections = 0
         self._by_path: dict[str, deque] = {}
         self._context = context
-        #: Said to whoever connects, and that is all.
+        #: Sent to each new connection instead of any response.
         self._greeting = greeting
         self._server: asyncio.Server | None = None
         self._serving: set[asyncio.Task] = set()
@@ -202,7 +202,7 @@ class Misbehaving:
                 if not exchange.keep:
                     break
         except (asyncio.IncompleteReadError, OSError):
-            pass  # the other side is gone
+            pass  # the client has gone
         finally:
             writer.close()
             with suppress(OSError, ssl.SSLError, asyncio.CancelledError):

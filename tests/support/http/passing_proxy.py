@@ -1,4 +1,4 @@
-"""A proxy that passes connections on for those who know its password, in threads of its own."""
+"""An HTTP CONNECT proxy with a password, run in threads."""
 
 import base64
 import select

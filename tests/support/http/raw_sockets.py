@@ -1,4 +1,4 @@
-"""A server process spoken to without a client library: raw sockets, what it answers, what it still holds."""
+"""Raw sockets to a server process: its responses, and the resources that it holds."""
 
 import json
 import re
@@ -58,7 +58,7 @@ class Target:
         return "\r\n".join((f"{method} {path} HTTP/1.1", "Host: x", *lines, "", "")).encode()
 
     def metric(self, name):
-        """The sum over all its series."""
+        """The sum over all series."""
         text = self.ask("GET", "/metrics")[1].decode()
         return sum(float(value) for value in re.findall(rf"^{name}(?:{{.*}})? (\S+)$", text, re.MULTILINE))
 
@@ -87,13 +87,13 @@ def answer_of(connection, method, path, body, headers):
     connection.endheaders(body)
     response = connection.getresponse()
     if response.chunked:
-        # A watch: it would not end.
+        # A watch does not end by itself.
         return response.status, b"", response
     return response.status, response.read(), response
 
 
 def received(sock):
-    """All that comes until the server closes."""
+    """Everything that arrives until the server closes."""
     pieces = []
     with suppress(ConnectionError):
         while piece := sock.recv(65536):

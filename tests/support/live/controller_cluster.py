@@ -1,4 +1,4 @@
-"""A cluster for controllers: the real server under a virtual clock, and a kubelet of a few lines."""
+"""A cluster for controllers: the real server under a virtual clock, and a minimal kubelet."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class LiveCluster:
         self.restart()
 
     def restart(self):
-        """New controllers, as after a restart of the process."""
+        """Replace the controllers, as a restart of the process does."""
         self.loop = Loop(self.registry, self._controllers(self.registry), lambda: self.now)
 
     # Objects
@@ -59,7 +59,7 @@ class LiveCluster:
         return [pod for pod in self.all("Pod") if terminating or "deletionTimestamp" not in pod["metadata"]]
 
     def change(self, kind, name, change, *, subresource=""):
-        """Let a function change the object in place, and write that."""
+        """Let a function change the object in place, then write it."""
         obj = self.get(kind, name)
         change(obj)
         resource = self.registry.of_storage(STORAGES[kind])
@@ -75,7 +75,7 @@ class LiveCluster:
         self.change(kind, name, lambda obj: obj["spec"].update(replicas=replicas))
 
     def events(self, name):
-        """(type, reason, message) of what was said about the objects of a name."""
+        """(type, reason, message) of the events about objects of this name."""
         return [
             (event["type"], event["reason"], event["note"])
             for event in self.all("Event")
@@ -87,7 +87,7 @@ class LiveCluster:
         return self.store.get(STORAGES[kind], "default" if namespaced else "", name)
 
     def add_node(self, name, *, labels=None, taints=()):
-        """A node that is ready: without the taint that admission gives to new ones."""
+        """A node that is ready, without the taint that admission adds to new nodes."""
         metadata = {"name": name, "labels": {"kubernetes.io/hostname": name, **(labels or {})}}
         self.create({"apiVersion": "v1", "kind": "Node", "metadata": metadata, "spec": {}})
         self.change("Node", name, lambda node: node["spec"].update(taints=list(taints)))
@@ -98,7 +98,7 @@ class LiveCluster:
         self.loop.settle()
 
     def advance(self, seconds):
-        """Let time pass, doing what comes due on the way."""
+        """Advance the clock, running everything that becomes due."""
         end = self.now + seconds
         self.settle()
         while (due := self.loop.next_due()) is not None and due <= end:
@@ -146,7 +146,7 @@ class LiveCluster:
         return bool(names)
 
     def run_pods(self):
-        """Start what is pending, each on the node it was made for; whether there was any."""
+        """Start pending pods, each on its target node; returns whether there were any."""
         pending = [pod for pod in self.pods() if pod["status"]["phase"] == "Pending"]
         for pod in pending:
             name = pod["metadata"]["name"]
@@ -156,13 +156,13 @@ class LiveCluster:
         return bool(pending)
 
     def live(self):
-        """Controllers and kubelet in turn, until neither has anything to do."""
+        """Run controllers and kubelet in turn until neither has anything to do."""
         for _ in range(200):
             self.settle()
             started, ended = self.run_pods(), self.finish_deletions()
             if not started and not ended:
                 return
-        raise AssertionError("the cluster does not come to rest")
+        raise AssertionError("the cluster does not settle")
 
 
 def _is_dying(pod):
@@ -170,7 +170,7 @@ def _is_dying(pod):
 
 
 def target_of(pod):
-    """The node that a daemon pod was made for."""
+    """The node of a DaemonSet's pod."""
     terms = (
         pod["spec"]
         .get("affinity", {})
@@ -190,7 +190,7 @@ def template(image="app:1", labels=None, **spec):
 
 
 def workload(kind, name="web", *, image="app:1", labels=None, pod_spec=None, **spec):
-    """A manifest; what is given besides goes into spec."""
+    """A manifest; other arguments become fields of spec."""
     labels = labels or {"app": name}
     selector = labels if kind == "ReplicationController" else {"matchLabels": labels}
     if kind != "Job":

@@ -1,4 +1,4 @@
-"""Pod statuses of the engine, and nothing else of it, on the live driver."""
+"""The engine's pod statuses alone, on the live driver."""
 
 import asyncio
 from contextlib import contextmanager
@@ -16,7 +16,7 @@ class DrivenStatuses:
         self._effects = Effects(api, self, broadcaster=None, hostname="", askers={})
         self._alarms = set()
 
-    # -- what the engine's other parts do -----------------------------------------------------------------------------
+    # -- calls of the engine's other parts ----------------------------------------------------------------------------
 
     def write(self, pod, **what):
         with self._step():
@@ -27,7 +27,7 @@ class DrivenStatuses:
             self.statuses.observe(pod)
 
     async def patch(self, pod, **what):
-        """Until it is written; raises why it could not be."""
+        """Waits until it is written; raises the error if it fails."""
         await self.patching(pod, **what)
 
     def patching(self, pod, **what):
@@ -41,7 +41,7 @@ class DrivenStatuses:
         return self.statuses.idle
 
     async def close(self, seconds):
-        """Let what is under way end, if it does so in time, and send nothing more."""
+        """Wait for requests in progress up to a limit, and send nothing more."""
         with self._step():
             self.statuses.last_try()
         for task in self._alarms:

@@ -1,8 +1,8 @@
-"""A Scheduler in the test's own event loop, over HTTP, on an API server process; time passes when a test says so.
+"""A Scheduler in the test's event loop, over HTTP, on an API server process; tests advance the scheduler's time.
 
-The API server is a real process with a clock of its own; the scheduler's clock stands still until `advance`. Whatever
-needs no time happens by itself: tests say what they wait for (`until`), or that everything told so far has been heard
-and nothing is under way any more (`settle`).
+The API server is a real process with a clock of its own; the scheduler's clock stands still until `advance`. Everything
+that needs no time happens by itself: tests wait for a condition (`until`), or until all changes have been seen and
+nothing is in progress (`settle`).
 """
 
 import asyncio
@@ -20,7 +20,7 @@ import yaml
 from stowplan.api.types import Pod
 from stowplan.client.connection import connect_from_flags
 from stowplan.client.http_api import HttpApi
-from stowplan.command_line.event_loop import beside
+from stowplan.command_line.event_loop import run_in_background
 from stowplan.config import DEFAULT_FEATURES
 from stowplan.engine.engine import TICK
 from stowplan.live.scheduler import SchedulerSettings
@@ -65,7 +65,7 @@ class Refused(AssertionError):
 
 
 class Objects:
-    """What a test does to the cluster, over a connection of its own; what it creates is deleted at the end."""
+    """What a test does to the cluster, over a separate connection; objects that it creates are deleted at the end."""
 
     def __init__(self, kubeconfig, namespace):
         config = yaml.safe_load(kubeconfig.read_text())
@@ -78,11 +78,11 @@ class Objects:
         )
         self.namespace = namespace
         self._made = {}
-        #: Kind -> the newest version that we made.
+        #: Kind -> the newest version that we wrote.
         self.versions = {}
-        #: (kind, namespace, name) -> the version as of which an object is as the test wants it.
-        self.births = {}
-        #: UID -> kind of what we deleted and were not told a version of.
+        #: (kind, namespace, name) -> the version as of which the object is complete.
+        self.created_versions = {}
+        #: UID -> kind of objects that we deleted without learning a version.
         self.deleted = {}
 
     async def call(self, method, path, body=None, media="application/json", ok=(200, 201, 202)):
@@ -106,10 +106,10 @@ class Objects:
         return "/".join(part for part in (path, name, subresource) if part)
 
     async def create(self, plural, obj):
-        """Create one dict; what takes several steps is heard of when it is whole."""
+        """Create from a dict; the scheduler sees an object that takes several requests once it is complete."""
         namespace = obj["metadata"].get("namespace") or self.namespace
         key = (obj["kind"], namespace if "{ns}" in PATHS[plural] else "", obj["metadata"].get("name", ""))
-        whole = self.births[key] = asyncio.get_running_loop().create_future()
+        whole = self.created_versions[key] = asyncio.get_running_loop().create_future()
         try:
             made = await self._create(plural, obj, namespace)
         except BaseException:
@@ -119,7 +119,8 @@ class Objects:
         return made
 
     async def _create(self, plural, obj, namespace):
-        """A real server's nodes come with a taint that nobody would take away here; pods come without a status."""
+        """Removes the taint of a real server's new nodes, which no controller does here; writes the status of pods
+        separately."""
         path = self.path(plural, namespace=namespace)
         wanted = json.loads(json.dumps(obj))
         if "{ns}" in PATHS[plural]:
@@ -140,7 +141,7 @@ class Objects:
         return made
 
     async def _post(self, path, obj):
-        """A real server hears of a priority class a moment after it was made."""
+        """A real server admits pods of a new priority class after a moment only."""
         deadline = real_time.monotonic() + PATIENCE
         while True:
             try:
@@ -151,7 +152,7 @@ class Objects:
                 await asyncio.sleep(0.01)
 
     def made(self, plural, name):
-        """An object as it was when its creation was through."""
+        """An object as of the end of its creation."""
         return self._made[self.path(plural, name)]
 
     async def get(self, plural, name, namespace=None):
@@ -186,7 +187,7 @@ class Objects:
         try:
             for path in reversed(self._made):
                 if any(kind in path for kind in ("/persistentvolume", "/resourceclaims/", "/podgroups/")):
-                    # Nobody here would take its protection away.
+                    # No controller removes the finalizer here.
                     await self.call("PATCH", path, {"metadata": {"finalizers": None}}, _PATCHES["merge"], ok=(200, 404))
                 await self.call("DELETE", path, {"gracePeriodSeconds": 0}, ok=(200, 202, 404, 405, 409))
         finally:
@@ -194,23 +195,23 @@ class Objects:
             await asyncio.sleep(0)
 
 
-class Heard:
-    """An Api that notes how far each watch has been read, and keeps to itself what the test has not finished.
+class TrackingApi:
+    """An Api that records how far each watch has been read, and holds objects back until the test has completed them.
 
-    What the scheduler does itself is heard of as well: `unheard` says of what it has not been yet.
+    It covers what the scheduler writes itself, too: `unseen` returns what it has not read back yet.
     """
 
-    def __init__(self, api, births):
+    def __init__(self, api, created_versions):
         self._api = api
-        self._births = births
-        #: Kind -> the newest version that the scheduler made.
+        self._births = created_versions
+        #: Kind -> the newest version that the scheduler wrote.
         self._written = {}
-        #: UIDs of the pods that it had bound, or deleted, and of those that are told to be so.
+        #: UIDs of the pods that it bound or deleted, and of those whose change has been seen.
         self._bound, self._leaving = set(), set()
         self._seen_bound, self._seen_leaving = set(), set()
-        #: Kind -> the newest version that was handed on.
+        #: Kind -> the newest version that was passed on.
         self.versions = {}
-        #: UIDs of what is told to be gone.
+        #: UIDs of objects whose deletion was seen.
         self.deleted = set()
 
     def __getattr__(self, name):
@@ -247,7 +248,7 @@ class Heard:
         await self._api.delete(kind, name, uid=uid, **options)
         self._leaving.add(uid)
 
-    def unheard(self):
+    def unseen(self):
         behind = {kind: v for kind, v in self._written.items() if self.versions.get(kind, v) < v}
         bound, leaving = self._bound - self._seen_bound, self._leaving - self._seen_leaving
         return behind | dict.fromkeys(bound, "bound") | dict.fromkeys(leaving, "leaving")
@@ -275,18 +276,18 @@ class Heard:
 
 
 class Scheduled:
-    def __init__(self, server, objects, heard, api, scheduler, time, running):
+    def __init__(self, server, objects, tracking, api, scheduler, time, running):
         self.server = server
-        #: What the scheduler takes for the API: what `wrap` made of it.
+        #: The Api that the scheduler uses, as returned by `wrap`.
         self.api = api
         self.objects = objects
         self.namespace = objects.namespace
         self.scheduler = scheduler
         self.time = time
-        self._heard = heard
+        self._tracking = tracking
         self._running = running
 
-    # what a test does
+    # actions of a test
     async def nodes(self, *nodes):
         for node in nodes:
             await self.objects.create("nodes", node)
@@ -302,7 +303,7 @@ class Scheduled:
             await self.objects.create(plural, obj)
         await self.settle()
 
-    # what it sees
+    # what the scheduler sees
     async def pod(self, name):
         return await self.objects.get("pods", name)
 
@@ -324,14 +325,14 @@ class Scheduled:
         return self.scheduler.queue.get(f"{self.namespace}/{name}")
 
     def place(self, name):
-        """Where the queue has the pod, as a word; "" when it does not have it."""
+        """The pod's place in the queue; "" if it is not queued."""
         queued = self.queued(name)
         return "" if queued is None else queued.place.name
 
     # time
     async def until(self, predicate, what=""):
         deadline = real_time.monotonic() + PATIENCE
-        # A test may have moved a pod in the queue behind the engine's back.
+        # A test may have moved a pod in the queue directly.
         self.scheduler.submit(TICK)
         while True:
             found = predicate()
@@ -340,30 +341,30 @@ class Scheduled:
             if found:
                 return found
             if real_time.monotonic() > deadline:
-                raise AssertionError(f"waited in vain for {what or inspect.getsource(predicate).strip()}")
+                raise AssertionError(f"timed out waiting for {what or inspect.getsource(predicate).strip()}")
             await asyncio.sleep(0.01)
 
     async def settle(self, patience=PATIENCE):
-        """Until everything that the test did has been heard, and nothing is under way any more."""
+        """Wait until the scheduler has seen all changes of the test and nothing is in progress."""
         deadline = real_time.monotonic() + patience
         self.scheduler.submit(TICK)
         calm = 0
         while calm < 4:
             if real_time.monotonic() > deadline:
-                raise AssertionError(f"the scheduler does not come to rest: {self._waiting_for()}")
+                raise AssertionError(f"the scheduler does not settle: {self._waiting_for()}")
             await asyncio.sleep(0.002)
             if self._running.done():
                 self._running.result()
             calm = calm + 1 if not self._waiting_for() and not self.scheduler.busy else 0
 
     def _waiting_for(self):
-        heard, gone = self._heard.versions, self._heard.deleted
-        waiting = self._heard.unheard()
+        heard, gone = self._tracking.versions, self._tracking.deleted
+        waiting = self._tracking.unseen()
         waiting |= {kind: v for kind, v in self.objects.versions.items() if kind in heard and heard[kind] < v}
         return waiting | {uid: kind for uid, kind in self.objects.deleted.items() if kind in heard and uid not in gone}
 
     async def advance(self, seconds):
-        """Let the scheduler's time pass, everybody awake at their moment."""
+        """Advance the scheduler's time, waking sleepers at their times."""
         until = self.time.now + seconds
         await self.settle()
         while self.time.next_alarm(until):
@@ -371,11 +372,11 @@ class Scheduled:
         await self.settle()
 
     async def stop(self):
-        """End the scheduler; the objects stay."""
+        """Stop the scheduler; the objects stay."""
         await stopped(self._running, self.time)
 
     async def _pause(self):
-        """A while for what woke up: next to nothing if nothing comes of it, else until it may be heard of."""
+        """Let woken tasks run: next to no time if nothing results, else until the change may be seen."""
         for _ in range(5):
             await asyncio.sleep(0)
         if self.scheduler.busy:
@@ -386,7 +387,7 @@ class Scheduled:
 async def _retried(time):
     """Let waits after a failure end while the scheduler starts: its time stands still, and a busy server may fail.
 
-    Not soon: on a busy machine a start without any failure takes a second, and its time must not move by that.
+    Not at once: on a busy machine a start without any failure takes a second, which must not advance its time.
     """
     while True:
         await asyncio.sleep(5.0)
@@ -406,8 +407,7 @@ async def scheduled(
     wrap=None,
     before=(),
 ):
-    """`before`: (plural, object) pairs that are there when the scheduler starts; `wrap` may put something between the
-    scheduler and the API."""
+    """`before`: (plural, object) pairs that exist when the scheduler starts; `wrap` may wrap the scheduler's Api."""
     time = ManualTime(start=real_time.time())
     objects = Objects(server.kubeconfig, namespace)
     options = {
@@ -422,11 +422,11 @@ async def scheduled(
             await objects.create(plural, obj)
         connection = connect_from_flags(kubeconfig=str(server.kubeconfig))
         async with HttpApi.open(connection, client_settings=UNLIMITED, agent=AGENT) as http, AsyncExitStack() as stack:
-            heard = Heard(http, objects.births)
-            api = heard if wrap is None else wrap(heard)
-            async with asyncio.timeout(PATIENCE), beside(_retried(time)):
+            tracking = TrackingApi(http, objects.created_versions)
+            api = tracking if wrap is None else wrap(tracking)
+            async with asyncio.timeout(PATIENCE), run_in_background(_retried(time)):
                 parts = await stack.enter_async_context(opened(api, time, **options))
-            found = Scheduled(server, objects, heard, api, *parts)
+            found = Scheduled(server, objects, tracking, api, *parts)
             await found.settle()
             yield found
     finally:

@@ -1,4 +1,4 @@
-"""Contenders for a Lease in worlds where lines break, clocks differ and processes die; time is moved by hand."""
+"""Contenders for a Lease with broken connections, diverging clocks and dying processes, in virtual time."""
 
 import asyncio
 from contextlib import asynccontextmanager
@@ -15,14 +15,14 @@ from stowplan_cluster.apiserver.embedded import EmbeddedApi
 from support.api.embedded import Api as ApiInMemory
 
 NAMESPACE, NAME = "kube-system", "kube-scheduler"
-#: More than a request is waited for, so that writes arrive after their sender has given them up.
+#: Longer than the request timeout, so that writes arrive after their sender has given up.
 SLOWEST = 12.0
-#: How much faster or slower than time itself clocks run: far more than real ones.
+#: Clock drift, far more than that of real clocks.
 MAX_DRIFT = 0.1
 
 
 class Elections:
-    """A Lease's API server and whoever contends; nothing waits but for time."""
+    """A Lease's API server and its contenders; only time makes progress."""
 
     def __init__(self, *, chance=0.5, config=None, drift=MAX_DRIFT):
         self.drift = drift
@@ -42,7 +42,7 @@ class Elections:
         return task
 
     async def lead(self, elector):
-        """Until it leads; then it renews as long as the world lasts."""
+        """Wait until it leads; then it renews for as long as the test runs."""
         await elector.acquire()
         task = self.start(elector.renew())
         await settle()
@@ -60,7 +60,7 @@ class Elections:
         return await self.api.get(Lease, NAME, namespace=NAMESPACE)
 
     def put(self, **spec):
-        """Somebody writes the Lease who does not ask."""
+        """Another process writes the Lease without checking it."""
         name = "leases.coordination.k8s.io"
         if NAME not in self.server.names(name, NAMESPACE):
             return self.server.create(name, {"metadata": {"name": NAME, "namespace": NAMESPACE}, "spec": spec})
@@ -82,7 +82,8 @@ async def elections(**options):
 
 
 class ScriptedApi:
-    """Answers as the next of `fates` of the verb says, else well: "hang", "lost" (it took effect), or what to raise."""
+    """Answers as the next of `fates` for the verb says: "hang", "lost" (it took effect), or an exception; then
+    normally."""
 
     def __init__(self, api, time):
         self._api = api
@@ -116,7 +117,7 @@ class ScriptedApi:
 
 
 class Line:
-    """One process' way to the server, on which a share of the requests (`rate`) goes wrong in every way there is."""
+    """A process' connection to the server, on which a share of the requests (`rate`) fails in every possible way."""
 
     def __init__(self, api, time, random):
         self._api = api
@@ -124,7 +125,7 @@ class Line:
         self._random = random
         self.rate = 0.0
         self.cut = False
-        #: What is under way on the server's side, whether or not anybody waits for it.
+        #: Requests in progress on the server's side, whether or not anybody waits for them.
         self.tasks = set()
 
     async def get(self, *args, **options):
@@ -160,7 +161,7 @@ class Line:
         return answer
 
     def _serve(self, call, seconds):
-        """What has been sent is carried out, also if its sender dies."""
+        """A request that was sent is carried out even if its sender dies."""
 
         async def serve():
             if seconds:
@@ -169,13 +170,13 @@ class Line:
 
         task = asyncio.ensure_future(serve())
         self.tasks.add(task)
-        # Its outcome may be nobody's concern.
+        # Its outcome may be ignored.
         task.add_done_callback(lambda done: done.cancelled() or done.exception())
         return task
 
 
 class WithWallClock:
-    """Somebody's times, but for the wall clock."""
+    """Another clock's times, with its own wall clock."""
 
     def __init__(self, times, wall_clock):
         self.clock, self.sleep, self.random = times.clock, times.sleep, times.random
@@ -183,7 +184,7 @@ class WithWallClock:
 
 
 class Contender:
-    """A process that contends, and begins anew when it has lost; its clocks are its own."""
+    """A process that contends, and starts again when it has lost; it has its own clocks."""
 
     def __init__(self, world, number, random):
         self._world = world
@@ -192,9 +193,9 @@ class Contender:
         self._lives = 0
         self._rate = 1.0 + world.drift * (2 * random.random() - 1)
         self._offset = random.random() * 1e6
-        #: Seconds that its wall clock is wrong.
+        #: Offset of its wall clock in seconds.
         self.wrong = 0.0
-        #: Until when its event loop hangs.
+        #: Time until which its event loop hangs.
         self.hangs_until = 0.0
         self.line = Line(world.api, world.time, random)
         self.elector = None
@@ -258,13 +259,13 @@ class Contender:
 
 
 class Contest:
-    """Several contenders; at every turn it is checked that one of them leads at most."""
+    """Several contenders; every step checks that at most one of them leads."""
 
     def __init__(self, world, *, contenders, seed):
         self.world = world
         random = Random(seed)
         self.contenders = [Contender(world, number, Random(random.random())) for number in range(contenders)]
-        #: (when, who) whenever another leads than before.
+        #: (time, leader) of each change of the leader.
         self.reigns = []
 
     @property
@@ -286,10 +287,10 @@ class Contest:
             self.check()
 
     async def until_led(self, most):
-        """Seconds until somebody leads."""
+        """Seconds until there is a leader."""
         since = self.world.time.now
         while not self.leaders:
-            assert self.world.time.now - since <= most, f"nobody leads after {most} seconds"
+            assert self.world.time.now - since <= most, f"no leader after {most} seconds"
             await self.pass_time(0.05)
         return self.world.time.now - since
 

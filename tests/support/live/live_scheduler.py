@@ -1,4 +1,4 @@
-"""A Scheduler on an embedded API, in one event loop, with time that passes only when a test says so."""
+"""A Scheduler on an embedded API, in one event loop, with virtual time."""
 
 import asyncio
 from contextlib import asynccontextmanager
@@ -18,9 +18,9 @@ from stowplan_cluster.apiserver.embedded import EmbeddedApi
 from stowplan_cluster.controllers.controller_manager import set_up_controllers
 from support.api.embedded import Api
 
-#: Turns of the event loop without any work after which nothing is under way.
+#: Turns of the event loop without any work after which nothing is in progress.
 _CALM = 20
-#: Seconds, real ones, in which a scheduler that ends may get on without time passing.
+#: Real seconds that a stopping scheduler may take without virtual time passing.
 _A_MOMENT = 0.02
 
 
@@ -35,13 +35,13 @@ class Live:
         self._running = running
 
     def plugin(self, name, profile=DEFAULT_SCHEDULER_NAME):
-        """The instance of a plugin that a profile works with."""
+        """A profile's instance of a plugin."""
         return self.scheduler.frameworks[profile].plugins[name]
 
     # -- doing --------------------------------------------------------------------------------------------------------
 
     async def create(self, *objects):
-        """Create dicts as Kubernetes has them, in order, before the scheduler sees the first of them."""
+        """Create objects from dicts, in order, before the scheduler sees the first of them."""
         self.server.create_all(objects)
         await self.settle()
 
@@ -52,19 +52,19 @@ class Live:
         await self.settle()
 
     async def delete(self, plural, name, *, namespace="default"):
-        """Delete an object at once, without grace."""
+        """Delete an object at once, without grace period."""
         resource = self.api.resource(plural)
         options = DeleteOptions(grace_period_seconds=0)
         self.server.registry.delete(resource, _scoped(resource, namespace), name, options=options)
         await self.settle()
 
     async def advance(self, seconds):
-        """Let time pass: timeouts come, backoffs end."""
+        """Advance time: timeouts and backoffs end."""
         await self.time.advance(seconds, settle=self.settle)
 
     async def settle(self, turns=100_000):
-        """Let everything happen that needs no time; all has to come to rest."""
-        # A test may have moved a pod in the queue behind the engine's back.
+        """Run everything that needs no time; fails if it does not come to an end."""
+        # A test may have moved a pod in the queue directly.
         self.scheduler.submit(TICK)
         calm = 0
         for _ in range(turns):
@@ -74,12 +74,12 @@ class Live:
             calm = 0 if self.scheduler.busy else calm + 1
             if calm > _CALM:
                 return
-        raise AssertionError("the scheduler does not come to rest")
+        raise AssertionError("the scheduler does not settle")
 
     # -- looking ------------------------------------------------------------------------------------------------------
 
     def get(self, plural, name, *, namespace="default"):
-        """An object as the API server has it; NotFound if there is none."""
+        """An object from the API server; NotFound if there is none."""
         resource = self.api.resource(plural)
         return self.server.registry.get(resource, _scoped(resource, namespace), name).to_dict()
 
@@ -87,7 +87,7 @@ class Live:
         return self.get("pods", name, namespace=namespace)
 
     def node_of(self, pod, *, namespace="default"):
-        """Where a pod is; "" while it is nowhere."""
+        """The pod's node; "" if it has none."""
         return self.pod(pod, namespace)["spec"].get("nodeName", "")
 
     def condition(self, name, type_="PodScheduled", namespace="default"):
@@ -95,7 +95,7 @@ class Live:
         return next((c for c in conditions if c["type"] == type_), None)
 
     def why_pending(self, pod, *, namespace="default"):
-        """What its PodScheduled condition says; "" if it says nothing."""
+        """The message of its PodScheduled condition; "" if there is none."""
         return (self.condition(pod, namespace=namespace) or {}).get("message", "")
 
     def events(self, about="", reason=""):
@@ -108,7 +108,7 @@ class Live:
         ]
 
     def place(self, name, namespace="default"):
-        """Where the queue has a pod; None when it does not."""
+        """The pod's place in the queue; None if it is not queued."""
         queued = self.scheduler.queue.get(f"{namespace}/{name}")
         return None if queued is None else queued.place
 
@@ -133,11 +133,11 @@ async def live(
     askers=None,
     overlaps=True,
 ):
-    """`wrap` may put something between the scheduler and the API; `validate` has a cost that grows with the cluster."""
+    """`wrap` may wrap the scheduler's Api; `validate` has a cost that grows with the cluster."""
     settings = replace(settings or SchedulerSettings(), validate=validate, overlaps=overlaps)
     time = time or ManualTime()
     api = Api(clock=time.wall_clock)
-    # Nobody here would take a new node's taint away.
+    # No controller removes a new node's taint here.
     set_up_controllers(api.server, controllers=())
     api.server.create_all(objects)
     documents = Documents((Node, Pod))
@@ -203,7 +203,7 @@ async def _ready(scheduler, running):
 
 
 async def stopped(running, time):
-    """End a scheduler; time passes meanwhile, as it gives what is under way some seconds."""
+    """Stop a scheduler; time advances meanwhile, as it waits some seconds for work in progress."""
     running.cancel()
     while not running.done():
         await asyncio.wait([running], timeout=_A_MOMENT)

@@ -1,4 +1,4 @@
-"""A cluster with some controllers of the living kind, and the objects to put into it."""
+"""A cluster with controllers of some kinds, and objects for it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from support.live.controller_cluster import STORAGES, LiveCluster
 
 
 class Living(LiveCluster):
-    """A LiveCluster of given controllers; objects are named by storage, and live in any namespace."""
+    """A LiveCluster with these controllers; objects are named by storage, in any namespace."""
 
     def __init__(self, *controllers, seed=1):
         super().__init__(lambda registry: [make(registry) for make in controllers], seed)
@@ -51,7 +51,7 @@ class Living(LiveCluster):
 
 
 def node(name="node-1", *, annotations=None, labels=None, cpu="4", memory="8Gi", pods="110", ready=None, **spec):
-    """`ready`: the status of a Ready condition that it comes with."""
+    """`ready`: the status of its initial Ready condition."""
     status = {"capacity": {"cpu": cpu, "memory": memory, "pods": pods}}
     if ready is not None:
         status["conditions"] = [{"type": "Ready", "status": ready}]
@@ -89,7 +89,7 @@ def taints(node):
 
 
 def fleets():
-    """The definition of a custom resource that has a scale."""
+    """The definition of a custom resource with a scale subresource."""
     field = {"type": "integer"}
     schema = {
         "type": "object",

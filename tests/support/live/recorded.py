@@ -1,4 +1,4 @@
-"""Runs of a live scheduler that are recorded, and played again."""
+"""Runs of a live scheduler that are recorded and replayed."""
 
 from random import Random
 
@@ -9,7 +9,7 @@ from stowplan.timing.manual_time import ManualTime
 
 
 class Recorded:
-    """A recorder's lines, and the effects that were seen to follow from each."""
+    """A recorder's lines, and the effects that followed each."""
 
     def __init__(self, *, guard=None):
         self._written, self.effects = [], []
@@ -29,7 +29,7 @@ class Recorded:
         return b"".join(self._written).splitlines(keepends=True)
 
     def replayed(self, *plugins, lines=None, **options):
-        """The effects of each step when it is played again; `options` are those of `Replay`."""
+        """The effects of each step of a replay; `options` are those of `Replay`."""
         registry = in_tree_registry()
         for plugin in plugins:
             registry.register(plugin)
@@ -39,7 +39,7 @@ class Recorded:
         return [[effect.encoded() for effect in effects] for _, effects in replay.steps()]
 
     def check(self, *plugins, **options):
-        """Play it again; the effects have to be the same, byte for byte."""
+        """Replay it; the effects must be the same, byte for byte."""
         again, lines = self.replayed(*plugins, **options), self.lines
         assert len(again) == len(self.effects)
         for step, (effects, those_then) in enumerate(zip(again, self.effects, strict=True)):

@@ -22,7 +22,7 @@ class RecordedToFile:
 
 
 class RotatedToFiles:
-    """A recorder whose lines go into a new file whenever the test says so."""
+    """A recorder whose file is rotated when the test says so."""
 
     def __init__(self, path):
         self._path, self._written = path, [[]]
@@ -43,7 +43,7 @@ class RotatedToFiles:
 
 
 async def a_short_run(path):
-    """A scheduler places a pod, and finds no node for another one ten seconds later."""
+    """A scheduler places a pod, and ten seconds later finds no node for another one."""
     to_file = RecordedToFile(path)
     nodes = [a_node(name).allocatable(cpu=cpu, pods=10).obj() for name, cpu in (("small", "2"), ("large", "8"))]
     async with live(*nodes, recorder=to_file.recorder) as cluster:
@@ -55,7 +55,7 @@ async def a_short_run(path):
 
 
 async def a_run_in_two_files(path):
-    """Four pods, one every ten seconds, and a file that ends after two of them; another waits for ten seconds."""
+    """Four pods, one every ten seconds, in two files of two pods each; another pod waits for ten seconds."""
     files = RotatedToFiles(path)
     nodes = [a_node(name).allocatable(cpu="8", memory="32Gi", pods=10).obj() for name in "ab"]
     async with live(*nodes, recorder=files.recorder) as cluster:
@@ -71,7 +71,7 @@ async def a_run_in_two_files(path):
 
 
 def changed_line(path, number, change):
-    """Let a function change one line of a recording, decoded; the first is 0."""
+    """Let a function change one decoded line of a recording, counted from 0."""
     with path.open("rb") as file:
         lines = list(lines_of(file))
     line = msgspec.json.decode(lines[number])

@@ -8,11 +8,11 @@ from types import SimpleNamespace
 from stowplan.api.api_errors import not_found
 from stowplan.api.port import Listing
 from stowplan.client.election.leader_election import LeadershipLost
-from stowplan.daemon.process import Election, Reached
+from stowplan.daemon.process import ConnectedCluster, Election
 
 
 class FakeScheduler:
-    """Is in the picture at once; `then` is what happens next."""
+    """Is synced at once; `then` is what happens next."""
 
     def __init__(self, then=None, pending=(), places=(), nodes=0):
         self.ready = asyncio.Event()
@@ -23,10 +23,10 @@ class FakeScheduler:
         self.informers = SimpleNamespace(awaited={}, known=lambda kind: [])
         self.bound_by_others = None
         self.syncs = True
-        #: Whether its lease is lost as soon as it is had.
+        #: Whether it loses its lease as soon as it has it.
         self.loses = False
         self.stopped = False
-        #: What it was told to do, in order.
+        #: The calls, in order.
         self.told = []
         self._then = then
 
@@ -41,7 +41,7 @@ class FakeScheduler:
                 await lead.wait()
             self.ready.set()
             self.told.append("lead")
-            # Whoever waits for that hears of it first.
+            # Waiters are woken first.
             for _ in range(10):
                 await asyncio.sleep(0)
             if self._then is not None:
@@ -59,7 +59,7 @@ class FakeScheduler:
 
 
 class FakeElector:
-    """Wins while `wins` is set, and keeps the lease until `lost` is."""
+    """Acquires the lease while `wins` is set, and keeps it until `lost` is."""
 
     def __init__(self, told):
         self.wins, self.lost = asyncio.Event(), asyncio.Event()
@@ -91,7 +91,7 @@ class FakeElector:
 
 
 class FakeOpener:
-    """Remembers what it was asked for; `scheduler` makes the scheduler, within the loop."""
+    """Records the jobs; `scheduler` makes the scheduler, within the loop."""
 
     def __init__(self, scheduler=FakeScheduler, api=None):
         self.jobs = []
@@ -106,7 +106,7 @@ class FakeOpener:
         if job.config.leader_election.leader_elect:
             self.elector = FakeElector([])
             election = Election(self.elector, None)
-        yield Reached(self._api, self._make, election)
+        yield ConnectedCluster(self._api, self._make, election)
 
     def _make(self):
         self.schedulers.append(self._scheduler())
@@ -116,7 +116,7 @@ class FakeOpener:
 
 
 class FakeApi:
-    """Has a lease, or an error in place of it; and Events."""
+    """Serves a Lease, or an error instead of it; and Events."""
 
     def __init__(self, lease=None, events=()):
         self._lease = lease

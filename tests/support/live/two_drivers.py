@@ -1,12 +1,11 @@
-"""One script through both drivers: on the live one first, recorded from outside, then in simulated time.
+"""One script run by both drivers: first by the live one, whose outside changes are recorded, then in simulated time.
 
-The live driver runs on an embedded API, in time that stands still until it is moved; the other one has its own object
-store. What somebody outside does is recorded with its time: created objects as the API server made them, everything
-else as it was asked.
+The live driver runs on an embedded API, in virtual time; the simulated one has its own object store. Outside changes
+are recorded with their time: created objects as the API server stored them, everything else as requested.
 
-Where the drivers may differ, the order is pinned down: each request takes its own time to get there and another one
-back, so no two answers come at one moment, and plugins' coroutines ask the API server before they answer. All times
-are sums of binary fractions, and so exact.
+Where the drivers may differ, the order is fixed: each request has its own latencies in both directions, so no two
+answers arrive at the same time, and plugins' coroutines ask the API server before they answer. All times are sums of
+binary fractions, and so exact.
 """
 
 import asyncio
@@ -26,14 +25,14 @@ from support.live.live_scheduler import live
 from support.simulate.simulations import simulation
 
 START = 1024.0
-#: Turns of the event loop without a step of the engine after which nothing more happens at a moment.
-CALM = 20
+#: Turns of the event loop without a step of the engine after which nothing more happens at this time.
+QUIET_TURNS = 20
 #: Label of a pod -> the requests about it that are refused, as often as the label says.
 REFUSED = {"refuse-bind": Bind, "refuse-patch": Patch, "refuse-delete": Delete}
 
 
-class Word:
-    """Somebody lets a pod that waits on Permit go, or turns it away."""
+class PermitDecision:
+    """Allows or rejects a pod that waits on Permit."""
 
     def __init__(self, pod, plugin, *, allow):
         self.pod, self.plugin, self.allow = pod, plugin, allow
@@ -41,7 +40,7 @@ class Word:
     def __repr__(self):
         return f"{'allow' if self.allow else 'reject'} {self.pod}"
 
-    def say(self, engine):
+    def apply(self, engine):
         waiting = next((one for one in engine.waiting_pods if one.pod.pod.metadata.name == self.pod), None)
         if waiting is None:
             return
@@ -51,11 +50,11 @@ class Word:
             waiting.reject(self.plugin, "not today")
 
 
-# -- how long things take, and what is refused -------------------------------------------------------------------------
+# -- latencies and refusals --------------------------------------------------------------------------------------------
 
 
 class Seconds:
-    """How long requests take, each another time; `scale` is a power of two."""
+    """Latencies of requests, each different; `scale` is a power of two."""
 
     def __init__(self, scale):
         self._scale = scale
@@ -86,7 +85,7 @@ def _grace(pod):
 
 
 class Refusals:
-    """Says no to the scheduler as often as a pod's labels say."""
+    """Refuses the scheduler's requests as often as a pod's labels say."""
 
     errors = (ServiceUnavailable, InternalError, Conflict)
 
@@ -106,30 +105,30 @@ class Refusals:
             raise self.errors[(seen + len(name)) % 3](f"no {kind.__name__} of {name} this time")
 
 
-# -- what came of it ---------------------------------------------------------------------------------------------------
+# -- results -----------------------------------------------------------------------------------------------------------
 
 
 class Run:
-    """What a driver made of a script."""
+    """The result of a script on one driver."""
 
     def __init__(self):
-        #: After each thing that was done: what was to be seen of pods.
-        self.pictures = []
-        #: What the engine wanted done, but for being woken.
+        #: The state of pods after each action.
+        self.snapshots = []
+        #: The engine's effects, without wake-ups.
         self.effects = []
-        #: What was refused to somebody outside.
+        #: Outside requests that were refused.
         self.refused = []
         self.steps = 0
-        #: What the engine knew of pending pods at the end; None before that.
+        #: The engine's pending pods at the end; None before.
         self.queue = None
 
     def follows(self, effects, now):
         self.steps += 1
         if self.queue is None:
-            self.effects += [_told(effect, now) for effect in effects if not isinstance(effect.action, Wake)]
+            self.effects += [_comparable(effect, now) for effect in effects if not isinstance(effect.action, Wake)]
 
     def look(self, pods):
-        self.pictures.append({pod.metadata.name: _pictured(pod) for pod in pods})
+        self.snapshots.append({pod.metadata.name: _pod_state(pod) for pod in pods})
 
     def end(self, engine):
         self.queue = {key: (queued.place.name, queued.attempts) for key, queued in _queued(engine)}
@@ -139,14 +138,14 @@ def _queued(engine):
     return ((key, engine.queue.get(key)) for key in sorted(engine.state.pending) if engine.queue.get(key) is not None)
 
 
-def _told(effect, now):
-    """An effect, but for its number and for versions of objects: each API server counts writes of its own."""
+def _comparable(effect, now):
+    """An effect without its number and without versions of objects: each API server counts its own writes."""
     text = re.sub(r'"resourceVersion":"\d+",?|^{"number":\d+,', "", effect.encoded().decode())
     return f"{now - START:.9f} {text}"
 
 
-def _pictured(pod):
-    """Where it is, or why it is pending."""
+def _pod_state(pod):
+    """Its node, or why it is pending."""
     return (
         pod.metadata.uid,
         pod.spec.node_name,
@@ -161,7 +160,7 @@ def _pictured(pod):
 
 
 class DistantApi:
-    """An `Api` whose requests take their time, by a clock that a test moves; some of them are refused."""
+    """An `Api` whose requests take time on a test's clock; some of them are refused."""
 
     def __init__(self, outside, seconds):
         self._outside = outside
@@ -200,7 +199,7 @@ class DistantApi:
 
 
 class Outside:
-    """Whoever else is at work on the live cluster: users, and those who run pods."""
+    """Everything else that writes to the live cluster: users and kubelets."""
 
     def __init__(self, api, time):
         self.api = api
@@ -208,7 +207,7 @@ class Outside:
         self._endings = {}
 
     async def do(self, request):
-        """Carry a request out, and return it as it is to be repeated."""
+        """Carry a request out, and return it in the form in which it is to be repeated."""
         match request:
             case Create():
                 return Create(obj=await self.api.create(request.obj))
@@ -233,7 +232,7 @@ class Outside:
             await self._end(name, namespace)
 
     async def _end(self, name, namespace):
-        """Have a pod that was deleted end after its grace, if it runs."""
+        """Finish a deleted pod after its grace period, if it runs."""
         left = await self._left(name, namespace)
         if left is not None and runs(left) and left.metadata.uid not in self._endings:
             ending = asyncio.create_task(self._ends(left))
@@ -244,7 +243,7 @@ class Outside:
         metadata = pod.metadata
         left = await self._left(metadata.name, metadata.namespace)
         if left is not None and runs(left) and left.metadata.uid == metadata.uid:
-            # As a kubelet does: a pod that is deleted has finished first.
+            # Parity: a kubelet reports a deleted pod's containers as finished before the pod is removed.
             body = {"status": {"phase": "Failed"}}
             where = {"namespace": metadata.namespace}
             await self.api.patch(Pod, metadata.name, body, type_="merge", subresource="status", **where)
@@ -261,13 +260,13 @@ class Outside:
 
 
 class _Recorder:
-    """Has a run's steps written down, as the live scheduler's recorder."""
+    """Records a run's steps, in place of the live scheduler's recorder."""
 
     def __init__(self, run):
         self._run = run
 
     def begin(self, config, **options):
-        """Nothing: the other driver's engine is built by the test."""
+        """No-op: the test builds the other driver's engine."""
 
     def step(self, engine, input_, now):
         effects = engine.step(input_, now)
@@ -276,9 +275,9 @@ class _Recorder:
 
 
 async def run_live(script, *, objects, plugins, config, scale, seed, rest):
-    """`script`: pauses and what is done after each; `rest`: seconds at the end.
+    """`script`: pauses and the actions after each; `rest`: seconds at the end.
 
-    Returns the run and what was done from outside, with its times.
+    Returns the run, and the outside changes with their times.
     """
     run, time, recorded = Run(), ManualTime(start=START), []
     parts = []
@@ -288,7 +287,7 @@ async def run_live(script, *, objects, plugins, config, scale, seed, rest):
         parts.extend((outside, DistantApi(outside, Seconds(scale))))
         return parts[1]
 
-    # What is valid there is seen in simulated time: the steps are the same.
+    # Validation happens in simulated time: the steps are the same.
     options = {"plugins": plugins, "config": config, "random": Random(seed), "validate": False}
     async with live(*objects, time=time, wrap=distant, recorder=_Recorder(run), **options) as cluster:
         outside, api = parts
@@ -307,7 +306,7 @@ async def run_live(script, *, objects, plugins, config, scale, seed, rest):
 
 
 class _Settling:
-    """Lets everything happen that belongs to a moment; requests may be under way."""
+    """Runs everything that belongs to the current time; requests may stay in progress."""
 
     def __init__(self, run, cluster):
         self._run = run
@@ -315,15 +314,15 @@ class _Settling:
 
     async def __call__(self):
         calm, steps = 0, self._run.steps
-        while calm < CALM or self._cluster.scheduler.engine.wants_turn:
+        while calm < QUIET_TURNS or self._cluster.scheduler.engine.wants_turn:
             await asyncio.sleep(0)
             calm = calm + 1 if steps == self._run.steps else 0
             steps = self._run.steps
 
 
 async def _do(outside, api, cluster, what, run):
-    if isinstance(what, Word):
-        what.say(cluster.scheduler.engine)
+    if isinstance(what, PermitDecision):
+        what.apply(cluster.scheduler.engine)
         return what
     if isinstance(what, Create):
         api.refusals.learn(what.obj)
@@ -384,8 +383,8 @@ def run_simulated(recorded, *, plugins, config, scale, seed, rest):
 
 
 def _repeat(time, engine, store, what, run):
-    if isinstance(what, Word):
-        what.say(engine)
+    if isinstance(what, PermitDecision):
+        what.apply(engine)
         return
     if isinstance(what, Create):
         store.refusals.learn(what.obj)

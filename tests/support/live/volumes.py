@@ -1,4 +1,4 @@
-"""Who binds claims and makes volumes beside a live scheduler: the embedded cluster's controllers, a step at a time."""
+"""The embedded cluster's volume controllers beside a live scheduler, run step by step."""
 
 from stowplan_cluster.controllers.loop import Loop
 from stowplan_cluster.controllers.volumes.provisioner import Provisioner
@@ -13,24 +13,24 @@ class StorageControllers:
         self._loop = Loop(registry, made, cluster.time.wall_clock)
 
     def step(self, limit=1):
-        """Let them do some of what they have to do; whether there was anything."""
+        """Run a limited number of steps; returns whether there was anything to do."""
         return self._loop.step(limit)
 
     async def settle(self):
-        """Let them and the scheduler go on until neither has anything to do."""
+        """Run them and the scheduler until neither has anything to do."""
         await self._cluster.settle()
         while self._loop.step(10_000):
             await self._cluster.settle()
 
 
 def claim_of(cluster, name):
-    """(phase, volume) of a claim as the API server has it."""
+    """(phase, volume) of a claim on the API server."""
     claim = cluster.get("persistentvolumeclaims", name)
     return claim.get("status", {}).get("phase", ""), claim["spec"].get("volumeName", "")
 
 
 def claimed_volumes(cluster):
-    """Volume -> the claim that it is given to."""
+    """Volume -> the claim that it is bound to."""
     found = {}
     for stored in cluster.server.store.list("persistentvolumes", ""):
         reference = stored.to_dict()["spec"].get("claimRef")

@@ -1,4 +1,4 @@
-"""A process' metrics with all that is known, for tests."""
+"""A process' metrics with all feature gates and labels, for tests."""
 
 from types import MappingProxyType
 
@@ -38,7 +38,7 @@ def component(options=None, *, gates=DEFAULT_FEATURES):
 
 
 def used_once(metrics):
-    """Have every vector make a child."""
+    """Make one child of every vector."""
     for group in (metrics.scheduler, metrics.client, metrics.serving, metrics.stowplan):
         for family in vars(group).values():
             if hasattr(family, "with_label_values"):

@@ -1,4 +1,4 @@
-"""What is logged within a block, as entries."""
+"""Collects the log entries of a block."""
 
 from contextlib import contextmanager
 
@@ -13,7 +13,7 @@ class LogLines:
         self.entries.append(entry)
 
     def of(self, *modules):
-        """Level, message and keys of what these modules said, objects by their names."""
+        """Level, message and keys of these modules' entries; objects are replaced by their names."""
         return [
             (entry.level, entry.message, {key: shown(value) for key, value in entry.keys.items()})
             for entry in self.entries

@@ -1,4 +1,4 @@
-"""Metrics for what is tested alone, and how tests read them."""
+"""Metrics for parts that are tested alone, and how tests read them."""
 
 from stowplan.config import DEFAULT_FEATURES
 from stowplan.engine.decision.attempt_metrics import AttemptMetrics
@@ -22,13 +22,13 @@ def attempt_metrics(now=lambda: 0.0):
 
 
 def framework_metrics(*, drawn=False, profile="default-scheduler", now=lambda: 0.0):
-    """`drawn`: whether single calls of plugins are timed."""
+    """`drawn`: whether single plugin calls are timed."""
     chance = (lambda: 0.0) if drawn else (lambda: 1.0)
     return FrameworkMetrics(scheduler_metrics(), profile=profile, now=now, chance=chance)
 
 
 def numbers(family):
-    """Labels -> value of a counter or gauge, number of observations of a histogram; whatever is not 0."""
+    """Labels -> value of a counter or gauge, or a histogram's number of observations; zeros are left out."""
     if not hasattr(family, "series"):
         return _number(family)
     found = {values[0] if len(values) == 1 else values: _number(child) for values, child in family.series()}

@@ -1,4 +1,4 @@
-"""What a client of the page's stream does with frames, written from the protocol alone."""
+"""A client of the page's stream, written from the protocol alone."""
 
 import json
 
@@ -21,7 +21,7 @@ class Client:
         #: Whether more of the snapshot is to come.
         self.wants_more = False
         self.nodes, self.pods = {}, {}
-        #: Node names that parts of the snapshot do not repeat.
+        #: Node names that later parts of the snapshot do not repeat.
         self._known = []
 
     def read(self, frame):
@@ -72,7 +72,7 @@ def rows(message, kind):
 
 
 def read_all(viewer, client):
-    """What a stream sends of a viewer."""
+    """Everything that a stream sends to a viewer."""
     if viewer.needs_snapshot:
         viewer.start()
         for make in viewer._broadcast.snapshot():

@@ -1,10 +1,10 @@
-"""Clusters with pod groups, as files have them."""
+"""Clusters with pod groups, as manifests."""
 
 from support.scheduling.groups import a_group, member, node
 
 
 def preempting():
-    """A gang of two, and two nodes that are full of pods that are less important."""
+    """A gang of two, and two nodes full of pods of lower priority."""
     nodes = [node(f"n{number}", cpu=4) for number in range(2)]
     low = [member(f"low-{number}", cpu="3", nodeName=f"n{number}", priority=0) for number in range(2)]
     for pod in low:

@@ -1,10 +1,11 @@
-"""Plugins that answer as a test says, at the points that a profile has them at, and wait for no event unless told to.
+"""Plugins with scripted answers, enabled at the given points of a profile; no event wakes their pods unless a test says
+so.
 
     Oops = answering("Oops", permit=(unschedulable("no"), 0.0))
     config = configuration(profile(permit=[Oops]))
 
-An answer may be a function of what the plugin is called with; for PreBind, Bind and PostBind it may be a coroutine
-function. `Oops.answers` can be changed while a scheduler runs; `Oops.log` says what was called.
+An answer may be a function of the plugin's arguments; for PreBind, Bind and PostBind it may be a coroutine function.
+`Oops.answers` can be changed while a scheduler runs; `Oops.log` has the calls.
 """
 
 import inspect
@@ -14,7 +15,7 @@ from support.plugins.recording_plugins import Recording, recorder
 
 
 class Answering(Recording, EnqueueExtensions):
-    #: What wakes pods that it rejected.
+    #: Events that requeue pods that it rejected.
     wakes = ()
 
     def events_to_register(self):
@@ -73,7 +74,7 @@ def answering(name, *, log=None, wakes=(), **answers):
 
 
 def profile(name="default-scheduler", *, without=None, **points):
-    """The default profile, with plugins at some points (before the default ones) and without others."""
+    """The default profile, with plugins added at some points (before the default ones) and others removed."""
     plugins = {}
     for point, classes in points.items():
         plugins[point] = {"enabled": [{"name": one.name} for one in classes]}

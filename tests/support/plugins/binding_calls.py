@@ -1,4 +1,4 @@
-"""PreBind, Bind and PostBind of a profile's plugins as the engine calls them, and nothing else of a binding cycle."""
+"""PreBind, Bind and PostBind of a profile's plugins as the engine calls them, without the rest of a binding cycle."""
 
 import asyncio
 from types import SimpleNamespace
@@ -14,11 +14,11 @@ from stowplan.framework.runtime.binding import call_plugin
 from stowplan.framework.status import error
 from stowplan.framework.waiting_pods import PodsInPreBind, WaitingPods
 from stowplan.inspection.stories import NoStories
-from support.scheduling.kept_reports import KeptReports
+from support.scheduling.recording_reporter import RecordingReporter
 
 
 class _Calls(Bindings):
-    """Ends where a point ends; `ended` is the status, `problems` is what was reported."""
+    """Ends at the end of the point; `ended` is the status, `problems` the reports."""
 
     def __init__(self, framework, state, pod, node_name):
         self.problems = []
@@ -29,9 +29,9 @@ class _Calls(Bindings):
             waiting_pods=WaitingPods(now=lambda: 0.0),
             pods_in_pre_bind=PodsInPreBind(),
             stories=NoStories(),
-            reporter=KeptReports(self.problems),
+            reporter=RecordingReporter(self.problems),
         )
-        # Something of the status is always under way, so that Bind does not follow PreBind.
+        # A status patch is always in progress, so that Bind does not follow PreBind.
         statuses = SimpleNamespace(withdraw=lambda uid, listener: True)
         super().__init__(parts, statuses=statuses, failures=None, metrics=NoAttemptMetrics(now=lambda: 0.0))
         self.call = framework, state, pod, node_name
@@ -53,7 +53,7 @@ class _Calls(Bindings):
         pass
 
     async def run(self):
-        """Have the driver's part done until nothing is under way."""
+        """Run the driver's part until nothing is in progress."""
         tasks = {}
         while True:
             self.outbox.finish()
@@ -79,7 +79,7 @@ class _Calls(Bindings):
 
 
 async def run_pre_bind(framework, state, pod, node_name, groups):
-    """The plugins of each group side by side, one group after the other; what failed."""
+    """Runs the plugins of each group in parallel, one group after the other; returns the failure."""
     calls = _Calls(framework, state, pod, node_name)
     calls.binding.groups = list(groups)
     calls._prepare(calls.binding)
@@ -93,7 +93,7 @@ async def run_bind(framework, state, pod, node_name):
 
 
 async def run_post_bind(framework, state, pod, node_name):
-    """What went wrong."""
+    """Returns the reported problems."""
     calls = _Calls(framework, state, pod, node_name)
     calls.binding.stage = Stage.POST_BIND
     calls.binding.binders = iter([plugin.name for plugin in framework.post_bind])

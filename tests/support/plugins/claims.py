@@ -9,7 +9,7 @@ HOST, ZONE = "kubernetes.io/hostname", "topology.kubernetes.io/zone"
 
 
 def claim(name="c", *, class_name="s", size="1Gi", modes=("ReadWriteOnce",), volume="", annotations=None, **fields):
-    """A claim that waits; `volume`: it is bound to that."""
+    """An unbound claim, or one bound to `volume`."""
     annotations = dict(annotations or {}) | ({COMPLETED: "yes"} if volume else {})
     metadata = {
         "namespace": "default",
@@ -37,7 +37,7 @@ def volume(name="v", *, class_name="s", size="1Gi", modes=("ReadWriteOnce",), on
 
 
 def held(name="c", uid=None):
-    """The claimRef of a volume that is held for a claim."""
+    """The claimRef of a volume that is reserved for a claim."""
     reference = {"namespace": "default", "name": name}
     return {"claimRef": reference | ({"uid": f"{name}-uid"} if uid is None else {"uid": uid} if uid else {})}
 
@@ -56,7 +56,7 @@ def a_driver(name="p", *, tracks=True):
 
 
 def capacity(name, *, class_name="s", labels=None, **limits):
-    """`labels`: of the nodes for which it speaks; {}: all."""
+    """`labels`: selects the nodes that it applies to; {}: all."""
     found = storage("CSIStorageCapacity", name, metadata={"namespace": "kube-system"}, storageClassName=class_name)
     if labels is not None:
         found["nodeTopology"] = {"matchLabels": labels} if labels else {}

@@ -1,4 +1,4 @@
-"""Short spellings of slices, classes and claims, for tests of device allocation."""
+"""Builders of slices, classes and claims, for tests of device allocation."""
 
 from support.plugins.storage import of
 
@@ -7,7 +7,8 @@ DRIVER = "gpu.example.com"
 
 
 def a_device(name, *, capacity=None, consumes=None, **fields):
-    """Attributes by keyword: strings, integers and booleans; what else a device has in camel case under `fields`."""
+    """Attributes are keywords: strings, integers and booleans; other fields of a device are in `fields`, in camel
+    case."""
     attributes = {key: value for key, value in fields.items() if isinstance(value, str | int)}
     rest = {key: value for key, value in fields.items() if key not in attributes}
     flags = {
@@ -52,7 +53,7 @@ def a_class(name="gpu", *expressions, **spec):
 
 
 def exactly(name="r", *, count=1, class_name="gpu", selectors=(), **more):
-    """A request for so many devices; `first_available` makes alternatives of such."""
+    """A request for `count` devices; `first_available` combines such requests as alternatives."""
     return {"name": name, "exactly": asked(count=count, class_name=class_name, selectors=selectors, **more)}
 
 
@@ -90,7 +91,7 @@ def allocation(*devices, pool="p", driver=DRIVER, **more):
 
 
 def a_taint_rule(name="rule", *, key="broken", effect="NoSchedule", **selector):
-    """Of all devices, or of a driver, pool or device."""
+    """For all devices, or for those of a driver, pool or device."""
     spec = {"taint": {"key": key, "effect": effect}}
     if selector:
         spec["deviceSelector"] = selector

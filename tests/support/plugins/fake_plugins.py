@@ -1,4 +1,4 @@
-"""Plugins that answer what they are told to, and a framework of nothing but them."""
+"""Plugins with scripted answers, and a framework of such plugins alone."""
 
 from stowplan.config import DEFAULT_FEATURES, Profile, load_config
 from stowplan.engine.evaluation.evaluation import Evaluation
@@ -21,7 +21,7 @@ __all__ = ["Profile", "fake", "framework_of", "judged"]
 
 
 def answer_of(what, *args):
-    """An exception is raised, a function called, anything else is the answer."""
+    """An exception is raised, a function is called, anything else is the answer."""
     if isinstance(what, Exception):
         raise what
     return what(*args) if callable(what) else what
@@ -94,7 +94,7 @@ def framework_of(state, *plugins, weights=None):
     points = {}
     for point in EXTENSION_POINTS:
         names = [p.name for p in plugins if point in extension_points(p)]
-        # Only weights of scores are asked for.
+        # Only weights of scores are looked up.
         points[point] = {"enabled": [_ref(name, weights) for name in names], "disabled": [{"name": "*"}]}
     points["multiPoint"] = {"disabled": [{"name": "*"}]}
     points["queueSort"] = {"enabled": [{"name": "PrioritySort"}], "disabled": [{"name": "*"}]}

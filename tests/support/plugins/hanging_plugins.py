@@ -1,4 +1,4 @@
-"""Plugins that do not come back, in every way and at every extension point."""
+"""Plugins that hang, in every way and at every extension point."""
 
 import asyncio
 import os
@@ -45,7 +45,7 @@ def busy():
 
 
 def stubborn():
-    """Catch whatever can be caught, as a loop that must not die does."""
+    """Catches every exception, as a loop that must not die does."""
     while True:
         try:
             time.sleep(0.001)
@@ -78,17 +78,17 @@ WAYS = {
 
 
 class Hanging:
-    """Hangs at one point, for pods that are labelled so, the first times that it is asked."""
+    """Hangs at one point, for pods with a label, in the first calls."""
 
     name = "Hanging"
     point = ""
     way = staticmethod(busy)
-    #: How often it will.
+    #: In how many calls it hangs.
     left = (0,)
 
     def __init__(self, args, handle):
         super().__init__(args, handle)
-        #: How often it turned a pod away, so that it was given back.
+        #: How often it rejected a pod, so that the pod was requeued.
         self.turned_away = 0
 
     @classmethod
@@ -97,7 +97,7 @@ class Hanging:
 
     @classmethod
     def harmless(cls):
-        """The same plugin, which comes back."""
+        """The same plugin, which does not hang."""
         return type(cls.__name__, (cls,), {"way": staticmethod(lambda: None)})
 
     def maybe(self, point, pod):
@@ -191,7 +191,7 @@ class Everywhere(
 
 
 class Columns(Hanging, FilterPlugin, ScorePlugin):
-    """The same at column level."""
+    """The same as a column-level plugin."""
 
     def filter(self, state, pod, nodes):
         self.maybe("filter", pod)
@@ -209,7 +209,7 @@ class Sorting(Hanging, QueueSortPlugin):
 
 
 class Waiting(Hanging, PreBindPlugin, BindPlugin, PostBindPlugin):
-    """Waits for ever in an asynchronous way, which holds up nobody else."""
+    """Waits forever asynchronously, which blocks nothing else."""
 
     async def wait(self, point, pod):
         if self.point == point and self.left[0] and "hangs" in pod.labels:
@@ -253,7 +253,7 @@ def configuration(plugin):
 
 
 class OnceAtEachPoint(Everywhere):
-    """Hangs once for each pod, at the point that its label `at` names, in the way that the environment names."""
+    """Hangs once per pod, at the point in its label `at`, in the way that an environment variable names."""
 
     asked: ClassVar = set()
 
@@ -268,7 +268,7 @@ class OnceAtEachPoint(Everywhere):
 
 
 class Replayed(OnceAtEachPoint):
-    """The same when it is played again: what hung then is not called."""
+    """The same plugin in a replay: calls that hung are not made."""
 
     def maybe(self, point, pod):
         pass

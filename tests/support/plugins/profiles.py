@@ -1,4 +1,4 @@
-"""The default profile on a state, with users' plugins in it."""
+"""The default profile with users' plugins in it."""
 
 from stowplan.config import DEFAULT_FEATURES, load_config
 from stowplan.framework.handle import Handle

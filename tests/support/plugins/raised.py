@@ -1,12 +1,12 @@
-"""What is said of users' plugins that raise."""
+"""The text of errors that users' plugins raised."""
 
 import re
 
-#: What ends a process, or a task, keeps its type: that is all there is to say of it.
+#: Exceptions that end a process or a task are described by their type alone.
 _TYPE = re.compile(r"\b(?!CancelledError)\w+(?:Error|Exception): (?=.* \([\w.<>-]+:\d+ in [\w<>]+\))")
 _PLACE = re.compile(r" \([\w.<>-]+:\d+ in [\w<>]+\)")
 
 
 def in_short(text):
-    """Without the type and the place of what was raised, which tests/framework/test_raised.py looks at."""
+    """Without the exception's type and location, which tests/framework/test_raised.py covers."""
     return _PLACE.sub("", _TYPE.sub("", text))

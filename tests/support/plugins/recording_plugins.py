@@ -1,4 +1,4 @@
-"""Plugins that write down how they are called and answer as told, and a profile made of them."""
+"""Plugins that record their calls and have scripted answers, and a profile of them."""
 
 import numpy as np
 
@@ -35,7 +35,7 @@ from support.plugins.raised import in_short
 
 
 class Clock:
-    """Seconds that pass when a test says so."""
+    """A clock that is moved by hand."""
 
     def __init__(self, now=100.0):
         self.now = now
@@ -61,7 +61,7 @@ class Recording(
     BindPlugin,
     PostBindPlugin,
 ):
-    """Implements every point of a single pod; `answers` has what a method says, or raises."""
+    """Implements every point of a single pod; `answers` has each method's answer or exception."""
 
     name = "Recording"
     normalizes = True
@@ -149,7 +149,7 @@ def framework_of(*plugins, objects=(), weights=None, **handle):
 
 
 def an_attempt(framework, pod=None):
-    """What every call begins with: framework, state, pod, node name."""
+    """The common arguments of every call: framework, state, pod, node name."""
     info = framework.handle.cluster.pod_info(decode_object((pod or a_pod("web-0")).obj()))
     return framework, CycleState(), info, "n1"
 

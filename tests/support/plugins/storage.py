@@ -1,4 +1,4 @@
-"""Storage objects, claims of devices, and pods that use them."""
+"""Storage objects, device claims, and pods that use them."""
 
 from stowplan.testing import a_pod
 

@@ -1,4 +1,4 @@
-"""A client of an API server in a few lines, with the token and the authority of a kubeconfig."""
+"""A small API client, with the token and the authority of a kubeconfig."""
 
 import base64
 import json
@@ -33,7 +33,7 @@ class Client:
         return [item["metadata"]["name"] for item in self(path)["items"]]
 
     def until(self, path, ready, *, seconds=30):
-        """Objects of a collection by name as a watch shows them, as soon as `ready` says yes to them."""
+        """Watches a collection until `ready` accepts its objects by name, and returns them."""
         objects = {}
         request = urllib.request.Request(f"{self.url}{path}?watch=1&timeoutSeconds={seconds}", headers=self.headers)
         with urllib.request.urlopen(request, context=self.tls) as lines:

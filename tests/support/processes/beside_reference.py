@@ -1,4 +1,4 @@
-"""What tests that run the reference's own program beside ours have in common."""
+"""Common parts of tests that run the reference's own program next to ours."""
 
 import time
 
@@ -10,7 +10,7 @@ REFERENCE = assets() and assets() / "kube-scheduler"
 HAS_REFERENCE = REFERENCE is not None and REFERENCE.exists()
 NO_REFERENCE = "KUBEBUILDER_ASSETS has no kube-scheduler"
 
-#: Flags that the reference's program has not.
+#: Flags that the reference's program does not have.
 OUR_FLAGS = {
     "extender-mode",
     "plugin",
@@ -35,5 +35,5 @@ HIGH = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata
 def wait_for(holds, what, seconds=30):
     deadline = time.monotonic() + seconds
     while not holds():
-        assert time.monotonic() < deadline, f"never came: {what}"
+        assert time.monotonic() < deadline, f"timed out waiting for {what}"
         time.sleep(0.1)

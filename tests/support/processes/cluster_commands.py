@@ -12,11 +12,11 @@ __all__ = ["refused", "serving", "until"]
 
 @contextmanager
 def serving(command, folder, *args, **options):
-    """(the process, a client, the file of what it says), once it has said where it serves."""
+    """(process, client, output file), once the command has announced its address."""
     kubeconfig, log = folder / "kubeconfig", folder / "log"
     line = [sys.executable, "-m", "stowplan", command, f"--kubeconfig-out={kubeconfig}", *args]
     with running(line, log, **options) as process:
-        # The kubeconfig is there a moment before the announcement, which is written at once.
+        # The kubeconfig is written just before the announcement, which is written in one piece.
         until(lambda: kubeconfig.exists() and "Serving on " in log.read_text(), process, log)
         yield process, Client(kubeconfig), log
 

@@ -1,6 +1,7 @@
-"""A Containerfile carried out without a container: its stages as folders, its commands with this machine's Python.
+"""Runs a Containerfile without a container: its stages are folders, its commands run with this machine's Python.
 
-Only what ours uses is understood: FROM, WORKDIR, COPY, RUN, ENV, USER, EXPOSE and ENTRYPOINT, one line each.
+Only the instructions that ours uses are supported: FROM, WORKDIR, COPY, RUN, ENV, USER, EXPOSE and ENTRYPOINT, one line
+each.
 """
 
 import json
@@ -25,7 +26,7 @@ class Stage:
 
 
 def stages(containerfile):
-    """The stages in their order; each has what those that it is made from say, too."""
+    """The stages in order; each includes the instructions of those that it is built from."""
     found = []
     for line in containerfile.read_text().splitlines():
         word, _, text = line.partition(" ")
@@ -46,7 +47,7 @@ def entry_point(stage):
 
 
 def build(stage, context, root, *, python):
-    """Carry out a stage below `root`: absolute paths that it names are in there."""
+    """Run a stage's instructions below `root`, which its absolute paths are relative to."""
     work = root
     for word, text in stage.steps:
         if word == "WORKDIR":
@@ -59,7 +60,7 @@ def build(stage, context, root, *, python):
         elif word == "RUN":
             subprocess.run(["/bin/sh", "-ec", _here(text, root, python)], cwd=work, check=True, timeout=600)
         else:
-            raise AssertionError(f"not understood: {word} {text}")
+            raise AssertionError(f"unsupported instruction: {word} {text}")
 
 
 def _copy(source, target):
@@ -70,14 +71,14 @@ def _copy(source, target):
 
 
 def _here(command, root, python):
-    """The command with the stage's folders where they are here, and with this machine's pip."""
+    """The command with paths of the stage's folders on this machine, and with this machine's pip."""
     command = re.sub(r"(?<![\w.])/(build|opt)/", lambda found: f"{shlex.quote(str(root))}/{found[1]}/", command)
     command = re.sub(r"^python ", f"{python} ", command)
     return re.sub(r"^pip ", f"{shlex.quote(sys.executable)} -m pip --disable-pip-version-check -q ", command)
 
 
 def python_for_others():
-    """A Python that a user without rights can start, where we are root; ours otherwise; None if there is none."""
+    """A Python that an unprivileged user can start, if we are root; otherwise ours; None if there is none."""
     if os.geteuid() != 0:
         return Path(sys.executable)
     here = [Path(sys.executable).resolve(), Path("/usr/local/bin/python3"), Path("/usr/bin/python3")]
@@ -93,9 +94,9 @@ def _is_new(path):
 
 
 def unprivileged(command, *, secrets=None):
-    """The command as the image's user on a file system that nothing can be written to, as far as we may arrange it.
+    """The command as the image's user on a read-only file system, as far as we can arrange that.
 
-    `secrets`: a folder whose files are what the kubelet mounts for a service account. That takes root.
+    `secrets`: a folder with the files that the kubelet mounts for a service account. This requires root.
     """
     if os.geteuid() != 0:
         return command

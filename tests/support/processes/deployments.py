@@ -1,4 +1,4 @@
-"""What `deploy/` holds, as objects: manifests, rules, and the chart where a `helm` is there to render it."""
+"""The objects in `deploy/`: manifests, rules, and the chart if `helm` is installed."""
 
 import shutil
 import subprocess
@@ -31,7 +31,7 @@ def named(documents, kind, name):
 
 
 def rights(*roles):
-    """(group, resource, name or "", verb) of each thing that the roles allow; ("url", path, "", verb) for paths."""
+    """(group, resource, name or "", verb) of each right of the roles; ("url", path, "", verb) for paths."""
     found = set()
     for rule in (rule for role in roles for rule in role["rules"]):
         groups = rule.get("apiGroups", ["url"])
@@ -47,7 +47,7 @@ def rights(*roles):
 
 
 def rendered(*options, values=None, release="stowplan", namespace="kube-system"):
-    """The objects of the chart; skips where there is no `helm`."""
+    """The objects of the chart; skips without `helm`."""
     options = (f"--namespace={namespace}", "--kube-version=1.36.0", *options)
     ran = helm("template", release, str(CHART), *options, stdin=yaml.safe_dump(values or {}))
     assert ran.returncode == 0, ran.stderr
@@ -62,7 +62,7 @@ def helm(*arguments, stdin=""):
 
 
 def custom_resource(group, kind):
-    """A definition that accepts anything: enough to create objects of a kind that the Prometheus operator brings."""
+    """A definition that accepts anything: enough to create objects of a kind of the Prometheus operator."""
     plural = f"{kind.lower()}s"
     anything = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
     return {

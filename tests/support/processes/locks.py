@@ -1,4 +1,4 @@
-"""Locks of versions and hashes, as pip reads them: `name==version ; marker`, and a line for each hash."""
+"""Lock files as pip reads them: `name==version ; marker`, and a line for each hash."""
 
 import re
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ class Pin:
 
 
 def pins(lock):
-    """ValueError for anything but pins: options, addresses, files, versions left open."""
+    """ValueError for anything but pins: options, addresses, files, open versions."""
     text = re.sub(r"^#.*\n", "", lock.read_text(), flags=re.MULTILINE).replace("\\\n", " ")
     return [_pin(line) for line in text.splitlines() if line.strip()]
 

@@ -16,7 +16,7 @@ class Ran:
 
 
 def run_here(*args, stdin=None):
-    """`run_here("explain", "-f", "-", stdin=...)`; an object goes in as JSON."""
+    """`run_here("explain", "-f", "-", stdin=...)`; an object is passed as JSON."""
     data = stdin if stdin is None or isinstance(stdin, str | bytes) else json.dumps(stdin)
     result = CliRunner().invoke(cli, list(args), input=data, prog_name="stowplan")
     assert "Traceback" not in result.output

@@ -1,7 +1,7 @@
-"""API servers with RBAC and what a scheduler may do there: as system:kube-scheduler, and as the account of `deploy/`.
+"""API servers with RBAC and a scheduler's identities: system:kube-scheduler, and the service account of `deploy/`.
 
-The real server knows the first by a client certificate, as a static pod's kubeconfig has it, and the second by a token
-of its ServiceAccount; it writes down every request. The embedded one knows both by tokens.
+The real server knows the first by a client certificate, as in a static pod's kubeconfig, and the second by a token of
+its ServiceAccount; it audits every request. The embedded one knows both by tokens.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ from support.processes.servers import real_server
 
 USER = "system:kube-scheduler"
 ACCOUNT = "system:serviceaccount:kube-system:stowplan"
-#: Whom a scheduler is to its API server, and the lease it may hold.
+#: A scheduler's user name, and the lease that it may hold.
 IDENTITIES = {USER: "kube-scheduler", ACCOUNT: "stowplan"}
 RBAC = "rbac.authorization.k8s.io"
 RULES = objects(SECOND_SCHEDULER / "rbac.yaml")
@@ -35,16 +35,16 @@ _READ = ("get", "list", "watch")
 @dataclass
 class Guarded:
     kind: str
-    #: Of each identity.
+    #: Kubeconfig by identity.
     kubeconfigs: dict[str, Path]
-    #: Of clients of the scheduler's own port.
+    #: Tokens of clients of the scheduler's own port.
     tokens: dict[str, str]
-    #: With an administrator's rights; None for the embedded one.
+    #: With an administrator's rights; None for the embedded server.
     server: object = None
     audit: Path | None = field(default=None)
 
     def asked(self, user):
-        """Who may be asked for it: each request of a user, as the audit has it."""
+        """Each request of a user, from the audit log, if there is one."""
         lines = self.audit.read_text().splitlines()
         return [event for event in map(json.loads, lines) if event["user"]["username"] == user]
 
@@ -74,7 +74,7 @@ SCRAPING = [
 ]
 
 
-# --- the real one
+# --- the real server
 
 _AUDIT = {
     "apiVersion": "audit.k8s.io/v1",
@@ -96,7 +96,7 @@ def real_guarded(folder, binaries, *flags):
             {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": name, "namespace": "default"}}
             for name in ("scraper", "nobody")
         ]
-        # Namespaces come a moment after the server.
+        # Namespaces appear a moment after the server has started.
         for namespace in ("kube-system", "default"):
             server.kubectl("create", "namespace", namespace, check=False)
         server.kubectl("apply", "-f", "-", stdin=[*accounts, *RULES, *SCRAPING])
@@ -127,18 +127,18 @@ def _kubeconfigs(folder, document, users):
     return found
 
 
-# --- the embedded one
+# --- the embedded server
 
 
 def _volumes():
-    """The role that a cluster has for this, as far as it is about reading."""
+    """A real cluster's role for volumes, as far as it allows reading."""
     reading = {"apiGroups": [""], "resources": ["persistentvolumes", "persistentvolumeclaims"], "verbs": list(_READ)}
     classes = {"apiGroups": ["storage.k8s.io"], "resources": ["storageclasses"], "verbs": list(_READ)}
     return _role("ClusterRole", "system:volume-scheduler", reading, classes)
 
 
 def _as_user():
-    """The same rights for the user, about the user's lease."""
+    """The same rights for the user and its lease."""
     text = json.dumps([one for one in RULES if one["kind"] != "ServiceAccount"])
     text = text.replace('["stowplan"]', '["kube-scheduler"]')
     found = json.loads(text)

@@ -1,7 +1,7 @@
-"""`kube-scheduler` as a process that records what its scheduler hears and, for tests, the effects that followed.
+"""`kube-scheduler` as a process that records its inputs and, for tests, the effects that followed.
 
-RECORDING names the file; the effects are beside it, a line for each input. A process that is killed may end both
-anywhere.
+RECORDING names the file; the effects are in a file beside it, one line per input. If the process is killed, both may
+end anywhere.
 """
 
 import os
@@ -53,7 +53,7 @@ async def _opened(job):
 
 
 def replayed(path, registry=None, **options):
-    """How many steps were played again, all with the same effects as far as both files go, and whether both are whole.
+    """Replays the recording as far as both files go; returns the number of steps, and whether both files are complete.
 
     `options` are those of `Replay`.
     """
@@ -68,7 +68,7 @@ def replayed(path, registry=None, **options):
                 break
             steps += 1
             entry, effects = found
-            assert _line(effects) == line, f"step {steps} of {path.name}: other effects of {entry}"
+            assert _line(effects) == line, f"step {steps} of {path.name}: different effects of {entry}"
     return steps, whole
 
 

@@ -1,4 +1,4 @@
-"""`kube-scheduler` as a process, and somebody who looks at its secure port."""
+"""`kube-scheduler` as a process, and a client of its secure port."""
 
 import http.client
 import json
@@ -15,7 +15,7 @@ from support.processes.servers import free_port, running, until
 COMMAND = [sys.executable, "-m", "stowplan.cli.kube_scheduler"]
 
 CLIENTS = make_ca("clients")
-#: Who may see everything, and who may see nothing.
+#: Users who may see everything, and nothing.
 ADMIN = make_client_certificate(CLIENTS, "admin", ("system:masters",))
 NOBODY = make_client_certificate(CLIENTS, "nobody")
 STRANGER = make_client_certificate(make_ca("clients"), "admin", ("system:masters",))
@@ -33,11 +33,11 @@ class SchedulerProcess:
         until(partial(self.said, text), self.process, self.log)
 
     def messages(self):
-        """Of a log in JSON."""
+        """Messages of a log in JSON."""
         return [json.loads(line)["msg"] for line in self.log.read_text().splitlines()]
 
     def ask(self, path, **how):
-        """Status, headers and body of an answer, which is text."""
+        """Status, headers and body of a response, which is text."""
         status, headers, body = self.ask_bytes(path, **how)
         return status, headers, body.decode()
 
@@ -51,7 +51,7 @@ class SchedulerProcess:
 
     @contextmanager
     def stream(self, path, *, who):
-        """The lines of an answer as they come."""
+        """The lines of a response, as they arrive."""
         connection = self._connection(who)
         try:
             connection.request("GET", path)
@@ -77,7 +77,7 @@ class SchedulerProcess:
 
 @contextmanager
 def kube_scheduler(folder, kubeconfig, *arguments, name="scheduler", port=None, program=COMMAND, **options):
-    """Started, with a log in JSON, and ended with the block if it has not by itself."""
+    """Runs with a log in JSON; stopped at the end of the block unless it has exited."""
     log = folder / f"{name}.log"
     authorities = folder / "clients.crt"
     authorities.write_bytes(CLIENTS.certificate)
@@ -99,5 +99,5 @@ def kube_scheduler(folder, kubeconfig, *arguments, name="scheduler", port=None, 
 
 
 def ran(*arguments):
-    """The command run to its end, which comes by itself."""
+    """Runs the command until it exits by itself."""
     return subprocess.run([*COMMAND, *arguments], capture_output=True, text=True, timeout=60, check=False)

@@ -36,7 +36,7 @@ class Server:
     _env: dict = field(default_factory=dict)
 
     def __post_init__(self):
-        # kubectl keeps what it discovers in its home; each server has one of its own.
+        # kubectl caches discovery in its home; each server has its own.
         self._env = {**os.environ, "HOME": str(self.folder), "KUBECONFIG": str(self.kubeconfig), "NO_COLOR": "1"}
 
     def kubectl(self, *args, stdin=None, check=True, timeout=60, **env):
@@ -57,7 +57,7 @@ class Server:
         return json.loads(self.kubectl(*args, "-o", "json").stdout)
 
     def started_kubectl(self, *args):
-        """kubectl as a process that goes on; the caller ends it."""
+        """kubectl as a running process; the caller stops it."""
         _need_kubectl()
         return subprocess.Popen(
             ["kubectl", *args], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=self._env
@@ -65,7 +65,7 @@ class Server:
 
     def new_namespace(self, hint="test"):
         name = f"{re.sub('[^a-z0-9]+', '-', hint.lower()).strip('-')[:40].strip('-')}-{next(_NAMES)}"
-        # Not by kubectl, which is a process for each test.
+        # Not with kubectl, which would be another process per test.
         Client(self.kubeconfig)("/api/v1/namespaces", manifests.namespace(name))
         return name
 
@@ -81,7 +81,7 @@ def assets():
     return Path(named) if named else None
 
 
-#: Shown as skipped where there is no real one; REQUIRE=assets makes that a failure.
+#: Shown as skipped without a real server; REQUIRE=assets makes that a failure.
 NO_ASSETS = "KUBEBUILDER_ASSETS names no folder with etcd and kube-apiserver"
 _SKIPPED = () if assets() is not None else pytest.mark.skip(reason=NO_ASSETS)
 SERVER_KINDS = ["embedded", pytest.param("real", marks=_SKIPPED)]
@@ -95,7 +95,7 @@ def free_port():
 
 @contextmanager
 def running(command, log, **options):
-    """A process, ended when the block is."""
+    """A process, stopped at the end of the block."""
     with log.open("wb") as output, subprocess.Popen(command, stdout=output, stderr=output, **options) as process:
         try:
             yield process
@@ -111,7 +111,7 @@ def until(ready, process, log):
     deadline = time.monotonic() + READY_SECONDS
     while not ready():
         if process.poll() is not None or time.monotonic() > deadline:
-            raise AssertionError(f"{process.args[0]} did not get ready:\n{log.read_text(errors='replace')[-4000:]}")
+            raise AssertionError(f"{process.args[0]} did not become ready:\n{log.read_text(errors='replace')[-4000:]}")
         time.sleep(0.05)
 
 
@@ -120,7 +120,7 @@ def embedded_server(folder, *args):
     kubeconfig, log = folder / "kubeconfig", folder / "log"
     command = [sys.executable, "-m", "stowplan", "apiserver", f"--kubeconfig-out={kubeconfig}", *args]
     with running(command, log) as process:
-        # It is written when the server answers.
+        # Written once the server answers.
         until(kubeconfig.exists, process, log)
         yield Server("embedded", kubeconfig, folder, process)
 
@@ -179,7 +179,7 @@ def _kubeconfig(port, ca):
 
 
 def _as_service_account_key(pem):
-    """kube-apiserver finds the public half only in the older form."""
+    """kube-apiserver finds the public half only in the older format."""
     key = serialization.load_pem_private_key(pem, None)
     form = serialization.PrivateFormat.TraditionalOpenSSL
     return key.private_bytes(serialization.Encoding.PEM, form, serialization.NoEncryption())

@@ -1,4 +1,4 @@
-"""Scenarios and what they are made of, as their YAML has them."""
+"""Scenarios and their parts, as in their YAML."""
 
 from __future__ import annotations
 

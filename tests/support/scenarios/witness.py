@@ -1,7 +1,7 @@
-"""Simulations under the eyes of a witness, who keeps an account of the store that owes nothing to the ledger's.
+"""Checks simulations with an independent account of the store, to compare with the ledger.
 
-It sees every change of nodes and pods. While the simulation runs, no node may have more than fits; at the end the rows
-must say what it saw, of every pod and of no other, and the engine must know what the store has.
+A `Witness` sees every change of nodes and pods. While the simulation runs, no node may be overcommitted; at the end the
+rows must match what it saw, pod by pod, and the engine must know the contents of the store.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from stowplan.api.types import Node
 from stowplan.scenarios.results.output import Kept
 from stowplan.scenarios.simulation import Simulation
 
-#: A pod whose node has gone may be bound to it, and is taken away so many seconds later.
+#: A pod may be bound to a node that is gone, and is removed after this many seconds.
 ORPHANED = 61
 
 
 @dataclass
 class Seen:
-    """What became of a pod, in seconds since the beginning."""
+    """The history of a pod, in seconds since the start."""
 
     pod: Pod
     arrived: float
@@ -47,9 +47,9 @@ class Seen:
 class Witness:
     def __init__(self, simulation):
         self._simulation = simulation
-        #: UID -> pod, of all that ever came.
+        #: UID -> pod, of all pods ever.
         self.pods = {}
-        #: Node -> its labels, of all that ever came, and when those that are gone went.
+        #: Node -> its labels, of all nodes ever; and when deleted ones were deleted.
         self.labels, self.gone = {}, {}
         self._nodes, self._used = {}, {}
 
@@ -78,7 +78,7 @@ class Witness:
     def _pod_changed(self, old, new):
         uid = (new or old).metadata.uid
         if old is None:
-            assert uid not in self.pods, f"{uid} came twice"
+            assert uid not in self.pods, f"{uid} was created twice"
             self.pods[uid] = Seen(new, self.now)
         seen = self.pods[uid]
         if new is not None and new.spec.node_name and not seen.node:
@@ -95,16 +95,16 @@ class Witness:
         used = self._used.setdefault(seen.node, Counter())
         for resource, amount in {**to_vector(pod_requests(seen.pod)), "pods": 1}.items():
             used[resource] += sign * amount
-        # A binding may be carried out when its node is no more.
+        # A binding may be carried out after its node was deleted.
         have = self._nodes.get(seen.node)
         if sign > 0 and have is not None:
             over = {name: amount for name, amount in used.items() if amount > have.get(name, 0)}
-            assert not over, f"{seen.node} has {have}, and pods that ask for {used}"
+            assert not over, f"{seen.node} has {have}, and its pods request {used}"
 
     # -- at the end ---------------------------------------------------------------------------------------------------
 
     def check(self, found):
-        """The rows and the summary say what was seen."""
+        """The rows and the summary match what was seen."""
         rows = [row for row in found.decisions if row.end != "refused"]
         told = [(row.pod, row.arrived, row.placed, row.node, row.ended) for row in rows]
         pods = self.pods.values()
@@ -121,14 +121,14 @@ class Witness:
         assert found.summary.placements == sum(one.placed is not None for one in self.pods.values())
 
     def check_engine(self):
-        """Where news takes no time: the engine knows each pod, and where it is."""
+        """Where events arrive at once: the engine knows each pod and its node."""
         engine = self._simulation.engine
         placed = {info.uid: info.node_name for info in engine.state.placed_pods()}
         bound = {uid: one.node for uid, one in self.pods.items() if one.ended is None and one.node in self._nodes}
         assert {uid: node for uid, node in placed.items() if not engine.state.is_assumed(uid)} == bound
         waiting = {uid for uid, one in self.pods.items() if one.ended is None and not one.node}
         ours = {uid for uid in waiting if self.pods[uid].pod.spec.scheduler_name in ("", *engine.frameworks)}
-        # What is assumed is on its way to a node.
+        # Assumed pods are being bound.
         assert {queued.pod.uid for queued in engine.queue.pending()} == ours - placed.keys()
 
 
@@ -164,7 +164,7 @@ def run(scenario, **options):
 
 
 def check_sums(found):
-    """Every pod that came is placed, pending, ended or refused, and in one row."""
+    """Every pod that was created is placed, pending, finished or refused, and is in one row."""
     summary, rows = found.summary, found.decisions
     assert len(rows) == summary.arrived == sum(summary.ends.values())
     assert Counter(row.end for row in rows) == summary.ends

@@ -1,8 +1,8 @@
-"""What a scheduler did with a pod: its attempts, what woke it, and profiles of a few plugins only."""
+"""A pod's attempts and the events that woke it, and profiles of a few plugins only."""
 
 from support.plugins.answering_plugins import configuration
 
-#: Without these there is no profile.
+#: A profile requires these.
 _ALWAYS = ("PrioritySort", "DefaultBinder")
 
 
@@ -22,30 +22,30 @@ def steps(cluster, name):
 
 
 def attempts(cluster, name):
-    """Seconds since the cluster's scheduler started, of each attempt."""
+    """Time of each attempt, in seconds since the cluster's scheduler started."""
     begun = cluster.scheduler.clock() - cluster.time.now
     return [round(step.time - begun, 6) for step in steps(cluster, name) if step.outcome is not None]
 
 
 def moves(cluster, name):
-    """(place, cause) of the pod's moves through the queue, its attempts left out."""
+    """(place, cause) of the pod's moves through the queue, without its attempts."""
     found = [(step.what, step.cause) for step in steps(cluster, name) if step.outcome is None]
     return [move for move in found if move[1] not in ("Popped", "Done", "")]
 
 
 async def at_fraction(cluster, fraction):
-    """Go to that part of the next whole second of the scheduler's clock."""
+    """Advance to that part of the next whole second of the scheduler's clock."""
     await cluster.advance(1.0 - cluster.scheduler.clock() % 1.0 + fraction)
 
 
 def asking(pod, **amounts):
-    """The pod, asking for these resources."""
+    """The pod, requesting these resources."""
     pod["spec"]["containers"][0]["resources"] = {"requests": amounts}
     return pod
 
 
 def on(node_name, pod):
-    """The pod as it comes to a node without a scheduler."""
+    """The pod bound to a node without a scheduler."""
     pod["spec"]["nodeName"] = node_name
     return pod
 

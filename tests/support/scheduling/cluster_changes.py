@@ -1,4 +1,4 @@
-"""Random changes of a ClusterState beside a plain model of what must be in it then."""
+"""Random changes of a ClusterState next to a plain model of its expected contents."""
 
 import pytest
 from hypothesis import strategies as st
@@ -15,7 +15,7 @@ from support.scheduling.worlds import HOST, MOMENTS, RACK, SELECTORS, ZONE, boun
 
 NODE_NAMES = tuple(f"n{i}" for i in range(7))
 POD_NAMES = tuple(f"p{i}" for i in range(12))
-#: Where pods go: few nodes, so that lists become long.
+#: Few nodes, so that their lists of pods become long.
 POD_NODES = st.sampled_from(("n0", "n1", "n2", "n0", "nowhere"))
 KEYS = (ZONE, HOST, RACK, "disk", "nobody")
 
@@ -36,7 +36,7 @@ JOINT = PodTerm(TERMS[0].clauses + TERMS[7].clauses)
 
 
 def small_state():
-    """Columns that must grow soon."""
+    """Initial sizes are small, so that columns have to grow."""
     state = ClusterState()
     state.table, state.pods = NodeTable(2), PodTable(2)
     state.matches, state.held = MatchCounts(2), HeldCounts(2)
@@ -44,14 +44,14 @@ def small_state():
 
 
 class Changes(RuleBasedStateMachine):
-    """The state under test beside what should be in it: objects by name, and the pods of each node in order."""
+    """The state under test and its expected contents: objects by name, and the pods of each node in order."""
 
     def __init__(self):
         super().__init__()
         self.state = small_state()
         self.nodes, self.pods, self.assumed = {}, {}, {}
         self.terms, self.keys, self.summed = [], [], set()
-        #: Node name -> UIDs in the order in which the node lists them; closing a hole with the last one.
+        #: Node name -> UIDs in the node's order; a removed pod's position is filled with the last one.
         self.order = {}
 
     # -- nodes
@@ -81,14 +81,14 @@ class Changes(RuleBasedStateMachine):
 
     @rule(pod=pods(names=POD_NAMES), node=POD_NODES, late=st.booleans())
     def put_pod(self, pod, node, late):
-        """A new pod, another version of a known one, or its move; perhaps on a node that is not there."""
+        """Adds a pod, updates it, or moves it; the node may not exist."""
         pod = bound(pod, node, status={"startTime": MOMENTS[0]} if late else {})
         self._put(pod)
 
     def _put(self, pod):
         uid, node = pod["metadata"]["uid"], pod["spec"]["nodeName"]
         self.state.add_pod(struct(pod))
-        # Even an update that changes nothing puts the pod last on its node.
+        # Even a no-op update moves the pod to the end of its node's list.
         self._take_off(uid)
         self.order.setdefault(node, []).append(uid)
         self.pods[uid] = pod
@@ -217,4 +217,4 @@ class Changes(RuleBasedStateMachine):
             listed = self.state.row_pods[row]
             assert [info.uid for info in listed] == self.order.get(name, [])
             order = [int(self.state.pods.order[info.slot]) for info in listed]
-            assert order == sorted(order), "the pod table's column tells the same order"
+            assert order == sorted(order), "the pod table's column has the same order"

@@ -1,7 +1,7 @@
-"""A ClusterState written out by node name, so that two of them can be compared.
+"""A ClusterState written out by node name, for comparison.
 
-`dump` leaves out what may differ between states that mean the same: row and slot numbers, shape ids, codes of label
-values, versions, and the order of pods. `exact` keeps all of that: it is for a state that should not have changed.
+`dump` leaves out what may differ between equivalent states: row and slot numbers, shape ids, codes of label values,
+versions, and the order of pods. `exact` keeps all of that: it is for states that must not have changed.
 """
 
 from collections import Counter
@@ -10,12 +10,12 @@ import numpy as np
 
 from stowplan.cluster.pod_info import Disk
 
-#: Disks by which the disk index is probed: one that conflicts with every mount of the name.
+#: Disks that probe the disk index: each conflicts with every mount of the name.
 PROBES = [Disk("gcePersistentDisk", frozenset((name,)), (), False) for name in ("d1", "d2")]
 
 
 def dump(state, keys=()):
-    """`keys`: the label columns to compare; they are made if nobody has asked for them yet."""
+    """`keys`: the label columns to compare; missing ones are created."""
     table = state.table
     return {
         "nodes": {name: _node(state, row) for name, row in table.row_of.items()},
@@ -113,7 +113,7 @@ def _pod(state, info):
 
 
 def exact(state):
-    """The same with every number that readers may have remembered, every order, and what will be handed out next."""
+    """The same with every number that readers may have kept, every order, and the next numbers to be assigned."""
     pods, table = state.pods, state.table
     placed = state.placed_pods()
     n = pods.n
@@ -150,7 +150,7 @@ def exact(state):
 
 
 def label_codes(state, keys):
-    """The exact codes of label columns; they are made if nobody has asked for them yet."""
+    """The exact codes of label columns; missing ones are created."""
     found = {}
     for key in keys:
         column = state.table.label(key)

@@ -1,7 +1,7 @@
-"""An engine on a small object store, with a test in between that decides what happens when, and how each effect ends.
+"""An engine on a small object store, with a test as the driver, which decides the order and outcome of effects.
 
-Nothing happens by itself: requests wait until `answer`, news of what was written until `deliver`, time stands still
-until `advance`. After each step the engine is validated.
+Nothing happens by itself: requests wait until `answer`, events until `deliver`, and time stands still until `advance`.
+The engine is validated after each step.
 """
 
 from collections import defaultdict
@@ -12,7 +12,7 @@ from stowplan.api.api_errors import ApiError
 from stowplan.api.changes import Change
 from stowplan.client.errors import OutcomeUnknown
 from stowplan.config import load_config
-from stowplan.engine.effects import Cancel, RunPlugin, Tell, Wake, Withdraw
+from stowplan.engine.effects import Cancel, EmitEvent, RunPlugin, Wake, Withdraw
 from stowplan.engine.engine import SCHEDULE, TICK, Engine
 from stowplan.engine.inputs import Answer, Changes, Started
 from stowplan.engine.settings import EngineSettings
@@ -38,10 +38,8 @@ class Meter:
 
 class EngineByHand:
     def __init__(self, *plugins, profiles=("default-scheduler",), asked=None, seed=1, validates=True, **options):
-        """`asked` answers for whoever is outside, such as extenders; `options` are the engine's.
-
-        The engine looks for contradictions in itself after each step where it `validates`.
-        """
+        """`asked` answers questions to extenders; `options` are the engine's. Where it `validates`, the engine is
+        validated after each step."""
         self.validates = validates
         registry = in_tree_registry()
         for plugin in plugins:
@@ -63,21 +61,21 @@ class EngineByHand:
         self.new_engine = engine
         self.engine = engine()
         self.engine.attach(self)
-        #: Called with each input and the effects that follow from it.
+        #: Called with each input and its effects.
         self.heard = []
         self.store = ObjectStore()
         self._asked = asked
-        #: What is to be answered, by number, in order.
+        #: Effects to be answered, by number, in order.
         self.under_way = {}
-        #: Those of them that are to be broken off, and why.
+        #: Those of them that are to be cancelled, and why.
         self.cancelled = {}
-        #: Requests that were withdrawn; they may be on their way all the same.
+        #: Requests that were withdrawn; they may be carried out all the same.
         self.withdrawn = []
         #: Events for users.
         self.told = []
-        #: Kind -> changes of which the engine has not heard.
+        #: Kind -> changes that the engine has not seen.
         self.news = defaultdict(list)
-        #: Kind -> (namespace, name) -> the object that the engine has heard of last.
+        #: Kind -> (namespace, name) -> the object that the engine has seen last.
         self._known = defaultdict(dict)
         self._calls = {}
         self._tick_at = inf
@@ -93,13 +91,13 @@ class EngineByHand:
             self.engine.validate()
         for hear in self.heard:
             hear(input_, effects)
-        assert self.under_way.keys() == self.engine.parts.outbox.awaited.keys(), "answers are owed to those who wait"
+        assert self.under_way.keys() == self.engine.parts.outbox.awaited.keys(), "the engine waits for answers"
 
     def _take(self, number, action):
         match action:
             case Wake():
                 self._tick_at = min(self._tick_at, action.at)
-            case Tell():
+            case EmitEvent():
                 self.told.append(action)
             case Cancel():
                 self.cancelled[action.number] = action.why
@@ -115,7 +113,7 @@ class EngineByHand:
         self.submit(TICK)
 
     def advance(self, seconds):
-        """Let time pass, from one moment that the engine wants to be woken at to the next."""
+        """Advance time, from one wake-up of the engine to the next."""
         until = self.now + seconds
         while self._tick_at <= until:
             self.now = max(self.now, self._tick_at)
@@ -123,7 +121,7 @@ class EngineByHand:
         self.now = until
 
     def schedule(self, turns=inf):
-        """Have pods tried as long as there are some, so many at most."""
+        """Try pods while there are any, up to a number of turns."""
         while turns > 0 and self.engine.wants_turn:
             turns -= 1
             self.submit(SCHEDULE)
@@ -131,11 +129,11 @@ class EngineByHand:
     # -- the cluster --------------------------------------------------------------------------------------------------
 
     def write(self, request, *, grace=0.0):
-        """Write as somebody else than the scheduler; it hears of it when that is delivered."""
+        """Write as a client other than the scheduler; the engine sees it when it is delivered."""
         return self._written(request, grace)
 
     def create(self, *objects):
-        """Create objects (builders, dicts or structs), and tell the engine at once."""
+        """Create objects (builders, dicts or structs), and deliver them at once."""
         for obj in map(struct, objects):
             self.write(Create(obj=obj))
         for kind in list(self.news):
@@ -155,12 +153,12 @@ class EngineByHand:
             self.news[type(change.new or change.old)].append(change)
 
     def deliver(self, kind, number=None):
-        """Tell the engine of so many changes of a kind; None: of all."""
+        """Deliver this many changes of a kind; None: all."""
         changes, self.news[kind] = self.news[kind][:number], self.news[kind][number or len(self.news[kind]) :]
         self._tell(kind, changes)
 
     def deliver_at_once(self, kind):
-        """The same of all, as after a new list: of several changes of an object only what came of them."""
+        """Deliver all changes as after a new list: several changes of an object become one."""
         known, listed = self._known[kind], {_key(obj): obj for obj in self.store.list(kind)}
         self.news[kind] = []
         changes = []
@@ -186,7 +184,7 @@ class EngineByHand:
 
     @property
     def answerable(self):
-        """Numbers of effects that may be answered now: the first about each object, and all that are about none."""
+        """Numbers of effects that may be answered now: the first about each object, and all without an object."""
         subjects, found = set(), []
         for number, action in self.under_way.items():
             subject = getattr(action, "subject", number)
@@ -198,7 +196,8 @@ class EngineByHand:
     def answer(self, number, *, refused=None, lost=None, grace=0.0):
         """Carry an effect out and answer it.
 
-        With `refused`, an exception, it is not carried out; `lost` says whether it is before its answer gets lost.
+        With `refused`, an exception, it is not carried out; `lost`: its answer is lost, after it was carried out (True)
+        or before (False).
         """
         action = self.under_way[number]
         if isinstance(action, RunPlugin):
@@ -214,7 +213,7 @@ class EngineByHand:
         self.submit(Answer(number, outcome))
 
     def answer_about(self, name, **how):
-        """Answer the effect that is about a pod of this name."""
+        """Answer the effect about a pod of this name."""
         for number in self.answerable:
             action = self.under_way[number]
             key = f"default/{name}"
@@ -224,12 +223,12 @@ class EngineByHand:
         raise LookupError(f"nothing about pod {name} is under way")
 
     def answer_all(self):
-        """Answer until nothing is under way."""
+        """Answer until nothing is in progress."""
         while self.under_way:
             self.answer(self.answerable[0])
 
     def withdrawn_gets_there(self):
-        """A request that nobody waits for any more is carried out all the same."""
+        """Carry out a request that was withdrawn."""
         self._carried_out(self.withdrawn.pop(0), 0.0)
 
     def _carried_out(self, action, grace):
@@ -251,7 +250,7 @@ class EngineByHand:
             call.send(None)
         except StopIteration as end:
             return Done(end.value)
-        raise AssertionError("plugins wait for nothing here")
+        raise AssertionError("plugins' coroutines must not wait here")
 
     # -- the end ------------------------------------------------------------------------------------------------------
 

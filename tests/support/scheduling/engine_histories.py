@@ -1,7 +1,7 @@
-"""Random histories of an engine: a cluster where anything happens in any order; each step is validated.
+"""Random histories of an engine: any actions in any order, with the engine validated after each step.
 
-In the end, when all is answered, told and allowed, every pod is where it can be: on a node, or pending for a reason
-that a plain look at the cluster confirms.
+At the end, when everything is answered, delivered and allowed, every pod must be on a node, or pending for a reason
+that a plain check of the cluster confirms.
 """
 
 from hypothesis import strategies as st
@@ -15,9 +15,9 @@ from stowplan.engine.inputs import Closing, Served, Started, Stopped
 from stowplan.framework.requests import Bind, Create, Delete, Patch, Update
 from stowplan.queue.queued_pod import Place
 from stowplan.testing import a_node, a_pod
-from support.plugins.moody_plugins import MOODS, World, plugins_of
+from support.plugins.switchable_plugins import ANSWER_NAMES, PluginSwitches, plugins_of
 from support.scheduling.engine_by_hand import EngineByHand
-from support.scheduling.outside import Outside
+from support.scheduling.fake_extender import FakeExtender
 from support.scheduling.worlds import struct
 
 DEFAULT, OTHER = "default-scheduler", "other"
@@ -47,25 +47,25 @@ TRAITS = (
     *("gated", "never", "other", "other wait patch", "stranger"),
 )
 CHANGES = ("ungated", "label", "annotation", "nomination", "deleted", "deleted gracefully", "ended", "ended", "bound")
-#: How an effect ends: mostly well.
+#: How an effect ends: mostly successfully.
 ENDS = ("done", "done", "done", "done gracefully", "done gracefully", "refused", "lost", "lost before")
-#: They are switched off and on. Without the last one nodes take more pods than they have room for.
+#: Switched off and on. Without the last one, nodes are overcommitted.
 PLUGINS = ("Gate", "Doorman", "NodeResourcesFit")
-#: What may happen: how often, the method, and what is chosen from for each of its arguments.
-DEEDS = (
-    (4, "pod_comes", PODS, ("1", "2", "3", "5"), (0, 5, 10), TRAITS),
+#: The actions: weight, method, and the choices for each of its arguments.
+ACTIONS = (
+    (4, "pod_is_created", PODS, ("1", "2", "3", "5"), (0, 5, 10), TRAITS),
     (1, "node_changes", NODES, ("4", "4", "2", "6", "cordoned", "gone")),
     (3, "pod_changes", PODS, CHANGES, NODES),
-    (4, "all_goes_well", (1, 3, 10)),
-    (4, "news_are_told", (Node, Pod, Pod), (1, 2, None, "list")),
-    (4, "pods_are_tried", (1, 2, 10)),
-    (8, "effect_ends", tuple(range(8)), ENDS),
-    (1, "withdrawn_request_gets_there"),
+    (4, "run_without_faults", (1, 3, 10)),
+    (4, "changes_are_delivered", (Node, Pod, Pod), (1, 2, None, "list")),
+    (4, "pods_are_scheduled", (1, 2, 10)),
+    (8, "effect_completes", tuple(range(8)), ENDS),
+    (1, "withdrawn_request_is_carried_out"),
     (4, "time_passes", (0.0, 0.25, 1.0, 2.0, 5.0, 12.0), ("on time", "on time", "late", "early")),
     (1, "plugin_is_switched", PLUGINS, (True, True, False)),
-    (1, "gate_moves", ("x", "y"), (True, True, False)),
-    (1, "mood_changes", ("reserve", "permit", "prepare"), ("yes", "yes", *MOODS)),
-    (1, "patience_changes", (True, False)),
+    (1, "gate_changes", ("x", "y"), (True, True, False)),
+    (1, "plugin_answer_changes", ("reserve", "permit", "prepare"), ("yes", "yes", *ANSWER_NAMES)),
+    (1, "permit_waiting_changes", (True, False)),
     (1, "extenders_change", ("all", "all", "some", "none")),
     (2, "waiting_pod_is_decided", tuple(range(4)), (True, True, False)),
     (1, "pod_in_pre_bind_is_cancelled", tuple(range(4))),
@@ -73,15 +73,15 @@ DEEDS = (
 
 
 class History:
-    """What happened so far to an engine and its cluster, deed by deed."""
+    """The actions so far on an engine and its cluster."""
 
     def __init__(self, *, extenders=False):
-        self.world = World()
+        self.switches = PluginSwitches()
         self.uids = 0
         self.hand = EngineByHand(
-            *plugins_of(self.world),
+            *plugins_of(self.switches),
             profiles=(DEFAULT, OTHER),
-            extenders=[Outside("first", filters=True, prioritizes=True), Outside("second", filters=True)]
+            extenders=[FakeExtender("first", filters=True, prioritizes=True), FakeExtender("second", filters=True)]
             if extenders
             else (),
             asked=self._asked,
@@ -89,11 +89,11 @@ class History:
         self.engine, self.store = self.hand.engine, self.hand.store
         self.hand.submit(Started())
 
-    def goes_on(self, deed, *arguments):
-        getattr(self, deed)(*arguments)
+    def apply(self, action, *arguments):
+        getattr(self, action)(*arguments)
 
     def write(self, request):
-        """Write what may not be possible just now."""
+        """Write, unless it is not possible in the current state."""
         try:
             self.hand.write(request)
         except ApiError:
@@ -115,7 +115,7 @@ class History:
         if not self.write(Create(obj=node)):
             self.write(Update(obj=node))
 
-    def pod_comes(self, name, cpu, priority, traits):
+    def pod_is_created(self, name, cpu, priority, traits):
         self.uids += 1
         pod = a_pod(name).uid(f"{name}-{self.uids}").requests(cpu=cpu).priority(priority)
         pod.labels({trait: trait for trait in traits.split()})
@@ -152,13 +152,13 @@ class History:
     def _delete(self, pod, *, graceful):
         name = pod.metadata.name
         if graceful and not pod.spec.node_name:
-            # Somebody's finalizer keeps it for a while.
+            # A finalizer keeps it for a while.
             self._patch(name, {"metadata": {"finalizers": ["f"]}})
         request = Delete(kind=Pod, namespace="default", name=name, uid=pod.metadata.uid)
         self.hand.write(request, grace=30.0 if graceful else 0.0)
 
     def _end(self, pod):
-        """Whoever keeps a terminating pod is through with it."""
+        """Finish a terminating pod."""
         if pod.metadata.deletion_timestamp:
             if pod.metadata.finalizers:
                 self._patch(pod.metadata.name, {"metadata": {"finalizers": None}})
@@ -166,8 +166,8 @@ class History:
 
     # -- the scheduler ------------------------------------------------------------------------------------------------
 
-    def all_goes_well(self, turns):
-        """For a moment."""
+    def run_without_faults(self, turns):
+        """Deliver, schedule and answer everything once."""
         self.hand.deliver(Node)
         self.hand.deliver(Pod)
         self.hand.schedule(turns)
@@ -175,16 +175,16 @@ class History:
             if number in self.hand.under_way:
                 self.hand.answer(number)
 
-    def news_are_told(self, kind, number):
+    def changes_are_delivered(self, kind, number):
         if number == "list":
             self.hand.deliver_at_once(kind)
         else:
             self.hand.deliver(kind, number)
 
-    def pods_are_tried(self, turns):
+    def pods_are_scheduled(self, turns):
         self.hand.schedule(turns)
 
-    def effect_ends(self, which, how):
+    def effect_completes(self, which, how):
         answerable = self.hand.answerable
         if not answerable:
             return
@@ -197,7 +197,7 @@ class History:
         }
         self.hand.answer(answerable[which % len(answerable)], **options[how])
 
-    def withdrawn_request_gets_there(self):
+    def withdrawn_request_is_carried_out(self):
         if self.hand.withdrawn:
             self.hand.withdrawn_gets_there()
 
@@ -214,28 +214,28 @@ class History:
 
     # -- plugins ------------------------------------------------------------------------------------------------------
 
-    def gate_moves(self, gate, is_open):
+    def gate_changes(self, gate, is_open):
         if is_open:
-            self.world.closed.discard(gate)
+            self.switches.closed_gates.discard(gate)
             self.engine.plugins.activate([info for info in self.engine.state.pending.values() if gate in info.labels])
         else:
-            self.world.closed.add(gate)
+            self.switches.closed_gates.add(gate)
 
-    def mood_changes(self, point, mood):
-        setattr(self.world, point, mood)
+    def plugin_answer_changes(self, point, mood):
+        setattr(self.switches, point, mood)
 
-    def patience_changes(self, patient):
-        self.world.patient = patient
+    def permit_waiting_changes(self, permit_waits):
+        self.switches.permit_waits = permit_waits
 
     def extenders_change(self, leave):
-        self.world.extenders_leave = leave
+        self.switches.extenders_leave = leave
 
     def _asked(self, ask):
-        """What an extender answers."""
+        """The extender's answer."""
         nodes = ask.question["nodes"]
         if ask.verb == "prioritize":
             return {name: score for score, name in enumerate(nodes)}
-        return {"all": nodes, "some": nodes[1:], "none": []}[self.world.extenders_leave]
+        return {"all": nodes, "some": nodes[1:], "none": []}[self.switches.extenders_leave]
 
     def waiting_pod_is_decided(self, which, allowed):
         waiting = list(self.engine.waiting_pods)
@@ -252,30 +252,31 @@ class History:
 
     # -- the end ------------------------------------------------------------------------------------------------------
 
-    def ends_well(self):
-        self._come_to_rest()
+    def check_final_state(self):
+        self._quiesce()
         self._state_is_the_cluster()
         self._pending_pods_cannot_be_placed()
 
     def shuts_down(self):
-        """In the middle of it all."""
+        """In the middle of everything."""
         self.hand.submit(Stopped())
         self.hand.answer_all()
         self.engine.queue.close()
         self.hand.submit(Closing())
         self.hand.answer_all()
         assert self.engine.statuses.idle
-        assert self.engine.under_way <= self.engine.resting, "only those are left that wait for time"
+        assert self.engine.under_way <= self.engine.resting, "only timers are left"
 
-    def _come_to_rest(self):
-        """Answer, tell and allow everything, and let time pass; not so long that pods are tried for no reason."""
-        self.world.be_kind()
+    def _quiesce(self):
+        """Answer, deliver and allow everything, and advance time; not so far that pods are flushed from the
+        unschedulable pods."""
+        self.switches.accept_everything()
         for plugin in PLUGINS:
             self.hand.submit(Served(frozenset({plugin}), served=True))
         for seconds in range(60):
             self._settle()
             if not seconds:
-                self._tell_that_plugins_are_kind()
+                self._wake_rejected_pods()
             self.hand.advance(1.0)
         self._settle()
 
@@ -291,7 +292,7 @@ class History:
             if not (self.hand.under_way or self.hand.news[Pod] or self.hand.news[Node]):
                 return
 
-    def _tell_that_plugins_are_kind(self):
+    def _wake_rejected_pods(self):
         for node in self.store.list(Node):
             body = {"metadata": {"labels": {"kind": "yes"}}}
             self.write(Patch(kind=Node, namespace="", name=node.metadata.name, body=body, type_="merge"))
@@ -311,16 +312,16 @@ class History:
     def _pending_pods_cannot_be_placed(self):
         for info in self.engine.state.pending.values():
             queued = self.engine.queue.get(info.key)
-            assert queued is not None, f"{info.key} is pending, and nowhere"
-            # Parity: it is an error to be tried while there is no node at all.
+            assert queued is not None, f"{info.key} is pending and not queued"
+            # Parity: an attempt without any node ends in an error.
             fails = queued.place is Place.ERROR_BACKOFF and not self.store.list(Node)
             assert fails or queued.place is Place.UNSCHEDULABLE, f"{info.key} is {queued.place}"
             if not info.pod.spec.scheduling_gates:
                 found = [node.metadata.name for node in self.store.list(Node) if self._takes(node, info.pod)]
-                assert not found, f"{info.key} could be on {found}; rejected by {queued.rejectors}"
+                assert not found, f"{info.key} fits {found}; rejected by {queued.rejectors}"
 
     def _takes(self, node, pod):
-        """Whether the pod could be on the node, once less important ones have left if it may evict any."""
+        """Whether the pod fits the node, once it has evicted pods of lower priority if it may."""
         if node.spec.unschedulable:
             return False
         here = [one for one in self.store.list(Pod) if one.spec.node_name == node.metadata.name]
@@ -338,14 +339,14 @@ def _cpu(amounts):
     return milli_value(parse_quantity(amounts["cpu"]))
 
 
-def deeds():
-    """One of all deeds, with its arguments."""
-    return st.sampled_from([what for often, *what in DEEDS for _ in range(often)]).flatmap(
+def actions():
+    """Strategy: one action, with its arguments."""
+    return st.sampled_from([what for often, *what in ACTIONS for _ in range(often)]).flatmap(
         lambda what: st.tuples(st.just(what[0]), *map(st.sampled_from, what[1:]))
     )
 
 
-def chosen_deeds(chance, number):
-    """The same without hypothesis: so many."""
-    known, often = [what for _, *what in DEEDS], [times for times, *_ in DEEDS]
-    return [(deed, *map(chance.choice, args)) for deed, *args in chance.choices(known, often, k=number)]
+def random_actions(chance, number):
+    """A list of random actions, without hypothesis."""
+    known, often = [what for _, *what in ACTIONS], [times for times, *_ in ACTIONS]
+    return [(action, *map(chance.choice, args)) for action, *args in chance.choices(known, often, k=number)]

@@ -1,4 +1,4 @@
-"""What parts of an engine share, for a test of one of them."""
+"""The shared parts of an engine, for tests of one part."""
 
 from stowplan.cluster.state import ClusterState
 from stowplan.engine.leaving_pods import LeavingPods
@@ -6,11 +6,11 @@ from stowplan.engine.outbox import Outbox
 from stowplan.engine.parts import Parts
 from stowplan.framework.waiting_pods import PodsInPreBind, WaitingPods
 from stowplan.inspection.stories import Stories
-from support.scheduling.kept_reports import KeptReports
+from support.scheduling.recording_reporter import RecordingReporter
 
 
 def parts(*, reports=None, **given):
-    """Time is the outbox's; `reports` takes up problems."""
+    """The clock is the outbox's; `reports` collects problems."""
     outbox = given.setdefault("outbox", Outbox())
 
     def now():
@@ -22,6 +22,6 @@ def parts(*, reports=None, **given):
         "pods_in_pre_bind": PodsInPreBind(),
         "leaving": LeavingPods(),
         "stories": Stories(now=now),
-        "reporter": KeptReports(reports),
+        "reporter": RecordingReporter(reports),
     }
     return Parts(**(made | given))

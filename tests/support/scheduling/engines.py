@@ -1,11 +1,11 @@
-"""An engine, stepped by hand: binds are seen at once, questions and other requests wait until the test answers them.
+"""An engine driven step by step: binds succeed at once, questions and other requests wait until the test answers them.
 
-    engine = DrivenEngine(a_node("n"), extenders=[Outside("e", filters=True)])
+    engine = DrivenEngine(a_node("n"), extenders=[FakeExtender("e", filters=True)])
     engine.create(a_pod("p"))
     engine.answer("e", ["n"])
     assert engine.bound == {"p": "n"}
 
-After each step the engine is validated.
+The engine is validated after each step.
 """
 
 from random import Random
@@ -16,7 +16,7 @@ from stowplan.api.changes import Change
 from stowplan.api.types import Node, Pod
 from stowplan.cluster.pod_info import scheduler_name_of
 from stowplan.config import DEFAULT_FEATURES, load_config
-from stowplan.engine.effects import Cancel, Tell, Wake, Withdraw
+from stowplan.engine.effects import Cancel, EmitEvent, Wake, Withdraw
 from stowplan.engine.engine import SCHEDULE, TICK, Engine
 from stowplan.engine.inputs import Adopted, Answer, Changes, Offered, Started
 from stowplan.engine.settings import EngineSettings
@@ -55,12 +55,12 @@ class DrivenEngine:
         )
         #: Pod -> node, as bound.
         self.bound = {}
-        #: Effects that wait for their answer: questions, and what nothing here answers by itself.
+        #: Effects that wait for their answer: questions, and effects that nothing here answers by itself.
         self.under_way = {}
         self.withdrawn = []
         self.told = []
         self.inputs = []
-        #: Kind and `namespace/name` -> the object.
+        #: (kind, `namespace/name`) -> the object.
         self.objects = {}
         if starts:
             self.step(Started())
@@ -69,7 +69,7 @@ class DrivenEngine:
     # -- steps --------------------------------------------------------------------------------------------------------
 
     def step(self, input_):
-        """One step, and what follows from effects that are answered at once."""
+        """One step, and everything that follows from effects that are answered at once."""
         self.inputs.append((input_, self.now))
         effects = self.engine.step(input_, self.now)
         self.engine.validate()
@@ -87,7 +87,7 @@ class DrivenEngine:
         self.run()
 
     def swap(self, config, *, lacking=()):
-        """Bring another configuration into force, and go on."""
+        """Replace the configuration, and go on."""
         self.offer(config)
         assert not self.engine.profiles.refusal
         self.step(Adopted(frozenset(lacking)))
@@ -97,7 +97,7 @@ class DrivenEngine:
         self.step(Offered(config))
 
     def take_in_pods(self):
-        """As a driver does after a swap: pods whose schedulerName was no profile are new to the engine."""
+        """As a driver does after a swap: pods whose schedulerName had no profile are new to the engine."""
         state, profiles = self.engine.state, self.engine.frameworks
         missed = [
             Change(None, pod)
@@ -114,7 +114,7 @@ class DrivenEngine:
             case Withdraw():
                 self.withdrawn.append(action.number)
                 self.under_way.pop(action.number, None)
-            case Tell():
+            case EmitEvent():
                 self.told.append(action)
             case Wake() | Cancel():
                 pass
@@ -140,7 +140,7 @@ class DrivenEngine:
         self.run()
 
     def step_create(self, *objects):
-        """The same, and no pod is tried."""
+        """The same, without trying pods."""
         for obj in objects:
             self.change(_struct(obj))
 
@@ -164,7 +164,7 @@ class DrivenEngine:
     # -- answers ------------------------------------------------------------------------------------------------------
 
     def questions(self, who=None):
-        """Effects that wait for an answer: numbers of questions to somebody, or of all."""
+        """Numbers of unanswered questions, of one extender or of all."""
         return [
             number
             for number, action in self.under_way.items()
@@ -175,7 +175,7 @@ class DrivenEngine:
         return self.under_way[self.questions(who)[which]].question
 
     def answer(self, who, answer, which=0):
-        """Answer a question: an exception, an outcome, or what is answered."""
+        """Answer a question: with an exception, an outcome, or an answer."""
         self.answer_number(self.questions(who)[which], answer)
 
     def answer_number(self, number, answer=None):
@@ -194,7 +194,7 @@ class DrivenEngine:
         return [pod.metadata.name for (kind, _), pod in self.objects.items() if kind is Pod and not pod.spec.node_name]
 
     def suspended(self):
-        """Names of pods whose scheduling cycles wait."""
+        """Names of pods with suspended scheduling cycles."""
         return [cycle.queued.pod.name for cycle in self.engine.suspended.under_way.values()]
 
     def notes(self, reason="FailedScheduling"):

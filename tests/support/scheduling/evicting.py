@@ -1,6 +1,7 @@
 """Evictions on an embedded API server that answers when and how a test says.
 
-What the scheduler knows of the server is what a test lets it hear, so every lag can be played through.
+The scheduler's knowledge of the server is updated when the test says so (`deliver_changes`), so every lag can be
+tested.
 """
 
 from collections import namedtuple
@@ -23,20 +24,20 @@ from stowplan_cluster.apiserver.embedded import EmbeddedApi
 from support.api.embedded import Api as Cluster
 from support.api.embedded import pod as a_manifest
 from support.observing.metrics import scheduler_metrics
-from support.scheduling.kept_reports import KeptReports
+from support.scheduling.recording_reporter import RecordingReporter
 from support.scheduling.scripted_effects import as_outcome
 from support.scheduling.worlds import struct
 
 PLUGIN = "DefaultPreemption"
 
-#: Two nodes, of which a test fills the first.
+#: Two nodes, of which tests fill the first.
 NODES = ("n1", "n2")
 
 _VERBS = {Patch: "patch", Delete: "delete", Read: "get"}
 
 
 class Call(namedtuple("Call", ["verb", "name", "work", "answer"])):
-    """A request under way: what the server does with it, and who hears of it."""
+    """A request in progress: what the server does with it, and where the answer goes."""
 
     __slots__ = ()
 
@@ -46,25 +47,25 @@ class Call(namedtuple("Call", ["verb", "name", "work", "answer"])):
 
 
 class Calls:
-    """Carries effects out on the embedded API, and status patches; notes them, and can refuse or be slow."""
+    """Carries effects and status patches out on the embedded API; logs them, and can refuse or hold them."""
 
     def __init__(self, server):
         self._api = EmbeddedApi(server)
-        #: ("patch", name), ("delete", name, uid) ... as they came.
+        #: ("patch", name), ("delete", name, uid) ..., in order.
         self.log = []
         self.under_way = []
         #: (verb, name) -> exception: the server does nothing.
         self.refusals = {}
-        #: (verb, name) -> exception: the server does it, and its answer is lost.
+        #: (verb, name) -> exception: the server carries it out, and its answer is lost.
         self.lost_answers = {}
         #: (verb, name) of calls that are not carried out yet.
         self.held = set()
-        #: (verb, name) -> called once the call has come through.
+        #: (verb, name) -> called once the call was carried out.
         self.then = {}
         self.most = 0
 
     def begin(self, effect, answer):
-        """Begin with an effect; `answer` is called with how it ends."""
+        """Start an effect; `answer` is called with its outcome."""
         request = effect.action
         verb, name = _VERBS[type(request)], request.name
         where = {"name": name, "namespace": request.namespace}
@@ -89,7 +90,7 @@ class Calls:
         return [call for call in self.under_way if call.key not in self.held]
 
     def carry_out(self, call):
-        """Let a call through; how it ends."""
+        """Carry out a call; returns its outcome."""
         self.under_way.remove(call)
         if call.key in self.refusals:
             call.work.close()
@@ -129,18 +130,18 @@ class Calls:
 
 
 def at_once(work):
-    """The answer of a coroutine that never waits."""
+    """The result of a coroutine that never waits."""
     try:
         work.send(None)
     except StopIteration as end:
         return end.value
-    raise AssertionError("the embedded API waits for nothing")
+    raise AssertionError("the embedded API never waits")
 
 
 class Recorder:
     def __init__(self):
         self.events = []
-        #: Whom they are about.
+        #: UIDs of the events' pods.
         self.uids = []
 
     def event(self, regarding, *, type_, reason, action, note, related=None):
@@ -153,7 +154,7 @@ class Recorder:
 
 
 class World:
-    """A cluster, what the scheduler has heard of it, and preemptors at work."""
+    """A cluster, what the scheduler knows of it, and preemptors."""
 
     def __init__(self, *, real_statuses=False):
         self.cluster = Cluster()
@@ -172,10 +173,10 @@ class World:
             waiting_pods=self.waiting_pods,
             pods_in_pre_bind=self.pods_in_pre_bind,
             leaving=self.leaving,
-            reporter=KeptReports(self.reports),
+            reporter=RecordingReporter(self.reports),
             queue=None,
         )
-        #: None: patches are asked of `calls`.
+        #: None: patches go to `calls`.
         self.statuses = self._real_statuses() if real_statuses else None
         self.evictions = Evictions(parts, statuses=self.statuses or self.calls, metrics=self.metrics, now=lambda: 0.0)
         parts.queue = SimpleNamespace(activate=lambda pods: self.activated.extend(pod.key for pod in pods))
@@ -187,7 +188,7 @@ class World:
     def _real_statuses(self):
         return PodStatuses(self.outbox, wall_clock=self.cluster.clock, random=lambda: 0.5, report=self.reports.append)
 
-    # What is there
+    # Objects
 
     def pending(self, name, *, priority="high", nominated=""):
         self.cluster.create("pods", a_manifest(name, **({"priorityClassName": priority} if priority else {})))
@@ -195,13 +196,13 @@ class World:
             self.cluster.patch(
                 "pods", "default", name, {"status": {"nominatedNodeName": nominated}}, subresource="status"
             )
-        self.hear()
+        self.deliver_changes()
         return self.info(name)
 
     def placed(self, *names, node="n1"):
         for name in names:
             self.cluster.create("pods", a_manifest(name, nodeName=node))
-        self.hear()
+        self.deliver_changes()
         return tuple(self.info(name) for name in names)
 
     def assumed(self, name, node="n1"):
@@ -214,8 +215,8 @@ class World:
 
     # What the scheduler knows
 
-    def hear(self):
-        """Let the scheduler hear all that has happened."""
+    def deliver_changes(self):
+        """Deliver all changes to the scheduler."""
         pods = {stored.uid: decode_json(stored.data, Pod) for stored in self.cluster.store.list("pods", "")}
         known = [info.uid for info in (*self.state.placed_pods(), *self.state.pending.values())]
         for info in self.state.placed_pods():
@@ -240,10 +241,10 @@ class World:
         uid = self.cluster.store.get("pods", "default", name).uid
         return self.state.placed(uid) or self.state.pending.by_uid(uid)
 
-    # What happens
+    # Steps
 
     def preempt(self, preemptor, *victims, node="n1"):
-        """The end of a scheduling cycle; the step goes on."""
+        """The end of a scheduling cycle; the step continues."""
         self.state.nominator.add(preemptor, node)
         plan = EvictionPlan(preemptor=preemptor, node_name=node, victims=victims, plugin=PLUGIN)
         self.evictions.carry_out(plan, self.recorder)
@@ -259,25 +260,25 @@ class World:
     def problems(self):
         return [*self.evictions.problems(), *([] if self.statuses is None else self.statuses.problems())]
 
-    def let(self, call):
-        """Let a call through: its answer is a step."""
+    def complete(self, call):
+        """Complete a call: its answer is a step."""
         call.answer(self.calls.carry_out(call))
         self.end_step()
 
-    def reach(self, *call):
-        """Go on until a call has been made."""
+    def run_until(self, *call):
+        """Run until a call has been made."""
         self.end_step()
         while call not in self.calls.log:
             ready = self.calls.ready()
             assert ready, f"{call} was not made: {self.calls.log}"
-            self.let(ready[0])
+            self.complete(ready[0])
 
     def settle(self):
-        """Go on until nothing is left to do but what is held, time included."""
+        """Run until only held calls are left; time advances."""
         self.end_step()
         while True:
             while ready := self.calls.ready():
-                self.let(ready[0])
+                self.complete(ready[0])
             alarms = sorted(alarm.at for alarm in self.outbox.alarms)
             if not alarms:
                 return
@@ -287,7 +288,7 @@ class World:
             self.end_step()
 
     def evicted(self):
-        """Names of pods that are gone, or on their way."""
+        """Names of pods whose deletion was requested."""
         return [call[1] for call in self.calls.log if call[0] == "delete"]
 
     def terminating(self, name):

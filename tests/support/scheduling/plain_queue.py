@@ -1,7 +1,7 @@
-"""The scheduling queue by the book: lists of dicts, walked from end to end, no index and no heap.
+"""A plain reference implementation of the scheduling queue: lists of dicts, scanned linearly, without indexes or heaps.
 
-Times, places, orders and counters are meant to equal those of `SchedulingQueue`. Which events an update is comes from
-the project (`events_of_change` has tests of its own); nothing else does.
+Times, places, orders and counters must equal those of `SchedulingQueue`. The events of an update come from the project
+(`events_of_change` has tests of its own); nothing else does.
 """
 
 from collections import Counter
@@ -54,7 +54,7 @@ class PlainQueue:
         self.looked, self.swept = self.start, -inf
         self.rejected_in_a_row = 0
 
-    # -- finding ------------------------------------------------------------------------------------------------------
+    # -- lookups ------------------------------------------------------------------------------------------------------
 
     def find(self, key):
         return next((p for p in self.pods if p["info"].key == key), None)
@@ -113,7 +113,7 @@ class PlainQueue:
     def sleep(self, pod, cause, *, left=False):
         known = self.find(pod["info"].key)
         if known is pod and pod["place"] == "UNSCHEDULABLE":
-            # Whoever is moved by an event leaves first; it keeps its turn.
+            # A pod that an event moves leaves first, and keeps its position.
             self.incoming["unschedulable", cause] += left
             return
         if known is not None and known["place"] != "UNSCHEDULABLE":
@@ -203,7 +203,7 @@ class PlainQueue:
         if any(what[0] == "pod" for what in self.flight):
             self.flight.append(("event", event, old, new))
 
-    # -- what callers do ----------------------------------------------------------------------------------------------
+    # -- calls of the scheduler ---------------------------------------------------------------------------------------
 
     def new(self, info):
         return {
@@ -281,7 +281,7 @@ class PlainQueue:
             del self.flight[0]
 
     def returns(self, pod):
-        """`pod` is one that `pop` gave, with who rejected it filled in; False if another of its name waits."""
+        """`pod` came from `pop`, with its rejecting plugins set; False if another pod of its name is queued."""
         if self.find(pod["info"].key) is not None:
             self.done(pod["info"].uid)
             return False
@@ -359,7 +359,7 @@ class PlainQueue:
         stored = self.store.get(info.key)
         wanted = [(info.uid, node)] if node and stored is not None and stored.metadata.uid == info.uid else []
         if wanted and wanted[0] in self.nominated:
-            # A nomination that is renewed keeps its age.
+            # A renewed nomination keeps its age.
             return
         self.nominated = [n for n in self.nominated if n[0] != info.uid] + wanted
 

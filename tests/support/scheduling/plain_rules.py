@@ -1,6 +1,6 @@
-"""Selectors, affinity and taints by the book, on dicts: what the plain rules of several plugins share.
+"""Plain implementations of selectors, affinity and taints on dicts, shared by the plain rules of several plugins.
 
-Nothing here uses the project's own code.
+They do not use the project's own code.
 """
 
 TAINTS_THAT_KEEP_OFF = ("NoSchedule", "NoExecute")
@@ -19,7 +19,7 @@ def name_of(obj):
 
 
 def requirements(selector):
-    """A LabelSelector as a list of (key, operator, values); None when it is absent and matches nothing."""
+    """A LabelSelector as a list of (key, operator, values); None if it is absent and matches nothing."""
     if selector is None:
         return None
     found = [(key, "In", [value]) for key, value in selector.get("matchLabels", {}).items()]
@@ -81,6 +81,6 @@ def on_node(placed, node):
 
 
 def last_versions(objects):
-    """Of several versions of an object, the last."""
+    """The last of several versions of each object."""
     found = {(o["kind"], o["metadata"].get("namespace", ""), name_of(o)): o for o in objects}
     return list(found.values())

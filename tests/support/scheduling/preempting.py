@@ -1,4 +1,4 @@
-"""Clusters on which pods make room for each other."""
+"""Clusters for tests of preemption."""
 
 from support.api.manifests import pod
 from support.scheduling.attempts import asking, on
@@ -23,13 +23,13 @@ CLASSES = [
 ]
 
 
-def wanting(name="web", cpu="3", priority="most", **spec):
-    """A pod that waits."""
+def pending_pod(name="web", cpu="3", priority="most", **spec):
+    """A pending pod."""
     return asking(pod(name, priorityClassName=priority, **spec), cpu=cpu)
 
 
 def placed(name, cpu="3", node_name="n1", priority="", *, started="", **spec):
-    """A pod that is there; it takes its time to leave."""
+    """A running pod with a long grace period."""
     made = on(node_name, asking(pod(name, **spec), cpu=cpu))
     if priority:
         made["spec"]["priorityClassName"] = priority
@@ -47,13 +47,13 @@ def nodes(*objs):
 
 
 async def leaving(cluster, *names):
-    """Which of the pods somebody is deleting; those that are gone count."""
+    """Names of deleted pods, whether terminating or gone."""
     there = {p["metadata"]["name"]: p["metadata"] for p in await cluster.objects.list("pods")}
     return {name for name in names if "deletionTimestamp" in there.get(name, {"deletionTimestamp": ""})}
 
 
 async def nominated_node(cluster, name="web"):
-    """What the pod's status says, which is what the scheduler has in mind."""
+    """The nominated node in the pod's status, which is also the scheduler's."""
     found = await cluster.pod(name)
     told = found["status"].get("nominatedNodeName", "")
     assert cluster.scheduler.state.nominator.node_of(found["metadata"]["uid"]) == told

@@ -1,4 +1,4 @@
-"""A scheduling queue with a hand-moved clock and plugins that answer what they are told to."""
+"""A scheduling queue with a manual clock and plugins with scripted answers."""
 
 from stowplan.cluster.state import ClusterState
 from stowplan.framework.events import Action, ClusterEvent
@@ -12,8 +12,8 @@ from support.scheduling.worlds import struct
 DEFAULT = "default-scheduler"
 
 
-def waits_for(name, *registered, **answers):
-    """A plugin class that registers these events; it filters unless it is told to do something else."""
+def plugin_waiting_for(name, *registered, **answers):
+    """A plugin class that registers these events; a Filter plugin by default."""
     base = fake(name, **(answers or {"filter": None}))
     return type(name, (base, EnqueueExtensions), {"events_to_register": lambda self: list(registered)})
 
@@ -23,10 +23,10 @@ def event(resource, action=Action.Add):
 
 
 class Observer(QueueObserver):
-    """Notes in a room what happens in its queue."""
+    """Records in a harness what happens in its queue."""
 
-    def __init__(self, room):
-        self._room = room
+    def __init__(self, harness):
+        self._room = harness
 
     def moved(self, queued, place, cause):
         self._room.moves.append((queued.pod.pod.metadata.name, place.name, cause))
@@ -38,7 +38,7 @@ class Observer(QueueObserver):
         self._room.problems.append(text)
 
 
-class Room:
+class QueueHarness:
     """A queue and its surroundings: `profiles` maps names to plugin classes.
 
     `framework` makes the only profile from a cluster instead, such as `profiles.framework` with the in-tree plugins.
@@ -68,7 +68,7 @@ class Room:
         return self.state.pod_info(struct(pod))
 
     def add(self, *pods):
-        """Queue builders; the info of the last one."""
+        """Queue builders; returns the info of the last one."""
         for pod in pods:
             info = self.info(pod)
             self.state.pending.put(info)
@@ -90,37 +90,37 @@ class Room:
     # -- attempts -----------------------------------------------------------------------------------------------------
 
     def pop(self):
-        """Name of the next pod; None when nothing is ready."""
+        """Name of the next pod; None if no pod is ready."""
         queued = self.queue.pop()
         return queued and queued.pod.pod.metadata.name
 
-    def fails(self, queued, *rejected_by, pending=()):
+    def fail_attempt(self, queued, *rejected_by, pending=()):
         queued.unschedulable_plugins, queued.pending_plugins = set(rejected_by), set(pending)
         self.queue.add_unschedulable_if_not_present(queued)
 
-    def rejected(self, pod, *plugins, pending=()):
-        """Queue a pod, try it and reject it; with nobody named the attempt ends in an error."""
+    def add_rejected(self, pod, *plugins, pending=()):
+        """Queue a pod, pop it and reject it; without plugins the attempt ends in an error."""
         self.add(pod)
         queued = self.queue.pop()
-        assert queued.pod.pod.metadata.name == struct(pod).metadata.name, "another pod was ready before it"
-        self.fails(queued, *plugins, pending=pending)
+        assert queued.pod.pod.metadata.name == struct(pod).metadata.name, "another pod was popped first"
+        self.fail_attempt(queued, *plugins, pending=pending)
         return queued
 
-    def happens(self, what, old=None, new=None, **more):
+    def handle_event(self, what, old=None, new=None, **more):
         self.queue.move_all(what, struct(old), struct(new), **more)
 
     # -- time ---------------------------------------------------------------------------------------------------------
 
-    def passes(self, seconds):
-        """Let time pass in one go, then flush."""
+    def advance(self, seconds):
+        """Advance time in one go, then flush."""
         self.now += seconds
         self.queue.flush()
 
-    def goes_on(self, seconds):
-        """Let time pass as a loop would see it: flush whenever something is due."""
+    def advance_flushing(self, seconds):
+        """Advance time as the scheduler's loop would: flush whenever something is due."""
         end = self.now + seconds
         while (due := self.queue.next_flush()) is not None and due <= end:
-            assert due >= self.now, "what was due is over, or it would be due for ever"
+            assert due >= self.now, "flushing at the due time must clear it"
             self.now = max(due, self.now)
             self.queue.flush()
         self.now = end

@@ -1,32 +1,32 @@
-"""Effects of a part of the engine, answered by hand: a driver that does only what a test says, in a time of its own."""
+"""Effects of one part of the engine, answered by the test, in virtual time."""
 
 from collections import deque
 from contextlib import contextmanager
 
 from stowplan.api.decode import DecodeError
 from stowplan.client.errors import OutcomeUnknown
-from stowplan.engine.effects import Tell, Wake, Withdraw
+from stowplan.engine.effects import EmitEvent, Wake, Withdraw
 from stowplan.engine.outbox import Outbox
 from stowplan.framework.requests import Done, Refused, Unknown
 
 
 class ScriptedEffects:
-    """Hands steps to whoever writes to its `outbox`, and keeps what they ask for.
+    """Runs steps of a part that writes to its `outbox`, and keeps the effects.
 
-    Each asked effect takes the next of `answers` when it is answered without one: an exception, an object, an outcome,
+    Each effect that is answered without an argument takes the next of `answers`: an exception, an object, an outcome,
     or None for `Done` without an object.
     """
 
     def __init__(self):
         self.outbox = Outbox()
-        #: What was asked for, in order; requests, runs of plugins, questions, cancellations.
+        #: Effects in order: requests, plugin runs, questions, cancellations.
         self.actions = []
-        #: What was asked for and not answered yet, by number, in order.
+        #: Unanswered effects by number, in order.
         self.under_way = {}
         #: Events for users.
         self.told = []
         self.answers = deque()
-        #: Called after each step; each returns texts of what is wrong.
+        #: Called after each step; each returns a list of problems.
         self.checks = []
         self._wakes = []
 
@@ -45,7 +45,7 @@ class ScriptedEffects:
         assert problems == []
 
     def answer(self, answer=None, *, number=None):
-        """Answer an effect in a step of its own: the one that was asked for first, unless told otherwise."""
+        """Answer an effect in a step of its own; the oldest one by default."""
         number = next(iter(self.under_way)) if number is None else number
         del self.under_way[number]
         if answer is None and self.answers:
@@ -54,12 +54,12 @@ class ScriptedEffects:
             self.outbox.answered(number, as_outcome(answer))
 
     def answer_all(self):
-        """Answer until nothing is under way."""
+        """Answer until nothing is in progress."""
         while self.under_way:
             self.answer()
 
     def advance(self, seconds):
-        """Let time pass, from one moment that was asked for with `Wake` to the next."""
+        """Advance time, from one `Wake` to the next."""
         until = self.now + seconds
         while self._wakes and (at := min(self._wakes)) <= until:
             self._wakes.remove(at)
@@ -70,13 +70,13 @@ class ScriptedEffects:
 
     @property
     def pauses(self):
-        """How long each alarm is off."""
+        """Seconds until each alarm."""
         return sorted(alarm.at - self.now for alarm in self.outbox.alarms)
 
     def _carry_out(self, number, action):
         if isinstance(action, Wake):
             self._wakes.append(action.at)
-        elif isinstance(action, Tell):
+        elif isinstance(action, EmitEvent):
             self.told.append(action)
         elif isinstance(action, Withdraw):
             self.under_way.pop(action.number, None)
@@ -87,7 +87,7 @@ class ScriptedEffects:
 
 
 def as_outcome(answer):
-    """As drivers tell the engine how a request ended."""
+    """An answer in the form in which drivers report how a request ended."""
     match answer:
         case Done() | Refused() | Unknown():
             return answer

@@ -1,6 +1,6 @@
-"""Rows of a table of wake-ups: a pod that one plugin refuses, changes that leave it asleep, and one that wakes it.
+"""Table of requeueing cases: a pod that one plugin rejects, changes that must not wake it, and one that must.
 
-Each profile has the plugin in question alone, so nobody else can have refused the pod or have woken it.
+Each profile has this plugin alone, so no other plugin can have rejected or woken the pod.
 """
 
 from dataclasses import dataclass
@@ -37,7 +37,7 @@ def taint(key):
 
 
 def tolerate(name, *keys):
-    """Tolerations can be added to a pod, as JSON patches do."""
+    """Tolerations can be added to a pod; as a JSON patch."""
     added = [{"op": "add", "path": "/spec/tolerations/-", "value": {"key": k, "operator": "Exists"}} for k in keys]
     return change("pods", name, added, "json")
 
@@ -60,12 +60,12 @@ class Row:
     wake: object
     #: Label of the event that wakes the pod.
     cause: str
-    #: Where the pod is bound to in the end; "" when it is refused again.
+    #: The pod's node at the end; "" if it is rejected again.
     node_name: str
 
 
 def row(plugin, title, *, before, wake, cause, idle=(), pod=None, node_name=""):
-    """`before`: (plural, object) pairs that are there from the start."""
+    """`before`: (plural, object) pairs that exist from the start."""
     made = Row(plugin, pod or a_pod(), tuple(before), tuple(idle), wake, cause, node_name)
     return pytest.param(made, id=f"{plugin}-{title}")
 

@@ -1,4 +1,4 @@
-"""Random nodes, pods and lookup objects, from vocabularies so small that they collide often.
+"""Strategies for random nodes, pods and lookup objects, from small vocabularies so that they collide often.
 
 Everything is drawn as plain dicts, as Kubernetes serialises them; `struct` decodes one.
 """
@@ -52,14 +52,14 @@ NODE_EXPRESSIONS = (
     expression("cores", "Gt", "4"),
 )
 
-#: Name -> size: one size an image, as the size that is kept depends on who reported first.
+#: Name -> size: one size per image, as the size that is kept depends on which node reported it first.
 IMAGES = {"docker.io/library/app:1": 300 << 20, "docker.io/library/app:2": 80 << 20, "big:latest": 2000 << 20}
 
 MOMENTS = ("2026-01-01T00:00:00Z", "2026-01-01T00:00:01Z", "2026-01-02T00:00:00Z")
 
 
 def struct(obj):
-    """Builders, dicts and structs alike as structs."""
+    """Converts builders and dicts to structs; structs are returned unchanged."""
     if obj is None or isinstance(obj, ApiStruct):
         return obj
     return decode_object(obj.obj() if hasattr(obj, "obj") else obj)
@@ -70,7 +70,7 @@ def maybe(strategy, *, otherwise=None):
     return st.integers(0, 2).flatmap(lambda n: strategy if n == 2 else st.just(otherwise))
 
 
-# Strategies that are the same for each node and pod are made once: to make one costs more than to draw from it.
+# Strategies that are the same for each node and pod are built once: building costs more than drawing.
 _NODE_LABELS = st.tuples(
     st.sampled_from(("a", "b", "c", "", "a")),
     st.sampled_from(("", "", "r1", "r2")),
@@ -194,7 +194,7 @@ def _wishes(special, most):
 
 @st.composite
 def pods(draw, name="p0", *, names=None, special=SPECIAL, most=2, namespaces=NAMESPACES):
-    """A pending pod as a dict, with up to `most` special wishes."""
+    """A pending pod as a dict, with up to `most` scheduling constraints."""
     pod = a_pod(draw(st.sampled_from(names)) if names else name)
     namespace_names = _NAMESPACES if namespaces is NAMESPACES else st.sampled_from(namespaces)
     pod.namespace(draw(namespace_names)).labels(draw(_LABELS)).requests(draw(_REQUESTS))
@@ -236,7 +236,7 @@ def _grant(draw, pod, wish):
         pod.owner("ReplicaSet", draw(_REPLICA_SETS))
 
 
-#: What a pod of a workload that can be placed today may wish for.
+#: Constraints of a workload's pods that can be placed today.
 PLACEABLE = tuple(wish for wish in SPECIAL if wish != "claim")
 
 

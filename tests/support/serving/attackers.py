@@ -1,6 +1,6 @@
 """Clients that pipeline random tokens on many connections, as a program: `attackers.py PORT CONNECTIONS`.
 
-Says "ready" once all have connected; a connection that is closed is opened again soon. Ends with its standard input.
+Prints "ready" once all have connected; a closed connection is reopened soon. Exits when its standard input is closed.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""A secure port's surroundings: an API server that answers reviews as told, and requests as they come in."""
+"""The surroundings of a secure port: an API server with scripted reviews, and incoming requests."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ NOBODY = Peer()
 
 
 def headers(*pairs, **named):
-    """Header fields; `X_Remote_User="a"` is for short."""
+    """Header fields; `X_Remote_User="a"` stands for `X-Remote-User: a`."""
     given = [*pairs, *((name.replace("_", "-"), value) for name, value in named.items())]
     return CIMultiDictProxy(CIMultiDict(given))
 
@@ -31,15 +31,15 @@ def owned_by(name, **more):
 
 
 class ReviewingApi:
-    """Answers reviews by what `tokens` and `rights` say; `trouble` is raised instead, one after the other."""
+    """Answers reviews from `tokens` and `rights`; the exceptions in `trouble` are raised first, one per review."""
 
     def __init__(self):
         self.tokens = {}
-        #: User name, verb and path to an answer; all else is no.
+        #: (user name, verb, path) -> answer; everything else is denied.
         self.rights = {}
         self.trouble = []
         self.asked = []
-        #: What answers wait for, if anything.
+        #: An event that answers wait for, if any.
         self.gate = None
 
     async def create(self, review, *, lane="default"):

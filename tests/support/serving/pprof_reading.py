@@ -1,4 +1,4 @@
-"""What is in a profile, read by the rules of profile.proto: stacks of names with their numbers."""
+"""Decodes a profile by the rules of profile.proto: stacks of names with their numbers."""
 
 import gzip
 from collections import defaultdict

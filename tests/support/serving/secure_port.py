@@ -1,4 +1,4 @@
-"""A secure port of its own for a test, who is let in, and clients that say exactly what they are told to."""
+"""A secure port for tests, fake authentication and authorization, and clients that send exactly what a test says."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _FOLDER = tempfile.TemporaryDirectory(prefix="serving-")
 
 
 def _pair():
-    """One for all tests: making one takes a while."""
+    """Cached for all tests: generating a key is slow."""
     made = make_server_certificate(make_ca(), ["localhost", "127.0.0.1"])
     certificate, key = Path(_FOLDER.name, "tls.crt"), Path(_FOLDER.name, "tls.key")
     certificate.write_bytes(made.certificate)
@@ -36,8 +36,8 @@ LOCAL = ServingSettings(bind_address="127.0.0.1", port=0, certificate=_pair())
 
 
 @dataclass
-class Door:
-    """Lets everybody in but those with a wrong token, and to every path but the forbidden ones."""
+class FakeAccess:
+    """Allows all users but those with a wrong token, and all paths but the forbidden ones."""
 
     forbidden: tuple[str, ...] = ()
     peers: list = field(default_factory=list)
@@ -60,9 +60,11 @@ class Door:
 
 
 @asynccontextmanager
-async def secure_server(pages, *, settings=LOCAL, door=None, times=REAL_TIMES, listener=None, grace=5.0):
-    door = door or Door()
-    server = SecureServer(settings, pages=pages, authenticator=door, authorizer=door, times=times, listener=listener)
+async def secure_server(pages, *, settings=LOCAL, access=None, times=REAL_TIMES, listener=None, grace=5.0):
+    access = access or FakeAccess()
+    server = SecureServer(
+        settings, pages=pages, authenticator=access, authorizer=access, times=times, listener=listener
+    )
     await server.start()
     try:
         yield server
@@ -77,7 +79,7 @@ def asked(path="/", **fields):
 
 
 def trusting(**files):
-    """A TLS client that takes any server; `cert` and `key` are files with what it shows of itself."""
+    """A TLS client that accepts any server; `cert` and `key` are files of its own certificate."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
@@ -102,7 +104,7 @@ class Client:
 
     @property
     def certificate(self):
-        """DER of what the server showed."""
+        """DER of the server's certificate."""
         return self.writer.get_extra_info("ssl_object").getpeercert(binary_form=True)
 
     async def send(self, data):
@@ -110,7 +112,7 @@ class Client:
         await self.writer.drain()
 
     async def ask(self, path, method="GET", body=b"", **headers):
-        """(status, headers, body) of one answer; the connection stays open."""
+        """(status, headers, body) of one response; the connection stays open."""
         named = {"Host": "test", **{name.replace("_", "-"): value for name, value in headers.items()}}
         if body:
             named["Content-Length"] = str(len(body))
@@ -126,7 +128,7 @@ class Client:
         return int(first.split()[1]), headers, await asyncio.wait_for(self.reader.readexactly(length), 10)
 
     async def rest(self):
-        """Whatever comes until the server closes."""
+        """Everything that arrives until the server closes."""
         try:
             return await asyncio.wait_for(self.reader.read(), 10)
         except (OSError, ssl.SSLError):

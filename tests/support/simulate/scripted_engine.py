@@ -1,4 +1,4 @@
-"""An engine that does what a test says, on simulated time, and writes down what it hears."""
+"""An engine with scripted reactions, on simulated time, which records its inputs."""
 
 from stowplan.engine.effects import Effect
 from stowplan.engine.inputs import Answer, Changes, Schedule, Started
@@ -28,7 +28,7 @@ class ScriptedEngine:
         return self.turns > 0
 
     def on(self, kind, *actions):
-        """The next input of this kind makes these actions."""
+        """The next input of this kind causes these actions."""
         self._reactions.setdefault(kind, []).append(actions)
 
     def step(self, input_, now):
@@ -49,7 +49,7 @@ class ScriptedEngine:
     def run_plugin(self, action):
         return self.coroutines[action.plugin]()
 
-    # -- what it heard ------------------------------------------------------------------------------------------------
+    # -- recorded inputs ----------------------------------------------------------------------------------------------
 
     def inputs(self, *kinds):
         return [(now, input_) for now, input_ in self.heard if isinstance(input_, kinds)]
@@ -66,5 +66,5 @@ class ScriptedEngine:
 
     @property
     def rest(self):
-        """Everything but the beginning, by name."""
+        """All inputs but the first, by name."""
         return [(now, type(one).__name__) for now, one in self.heard if not isinstance(one, Started)]

@@ -1,4 +1,4 @@
-"""The engine in virtual time, as tests want it: its effects are written down, and it is checked after each step."""
+"""The engine in virtual time, with its effects recorded and the engine validated after each step."""
 
 from random import Random
 
@@ -15,7 +15,7 @@ from stowplan.testing import a_node, a_pod
 
 
 class StoppedWatch:
-    """A meter for metrics that nobody reads."""
+    """A meter for metrics that are not read."""
 
     def clock(self):
         return 0.0
@@ -25,7 +25,7 @@ class StoppedWatch:
 
 
 class WritingDown(Engine):
-    """An engine that keeps the bytes of its effects, and is valid after each step."""
+    """An engine that keeps its encoded effects, and is validated after each step."""
 
     written = b""
     checked = True

@@ -1,7 +1,7 @@
-"""Random changes of a cluster, as people, controllers, kubelets and other schedulers make them, all at their own pace.
+"""Random changes of a cluster, as people, controllers, kubelets and other schedulers make them, each at its own pace.
 
-Everything goes into the store directly; the scheduler hears of it through its informers. `Changes.step` makes one
-random change, `Changes.kubelets` what nodes do by themselves. What was really done is counted in `done`.
+They are written to the store directly; the scheduler sees them through its informers. `Changes.step` makes one random
+change, `Changes.kubelets` makes what nodes do by themselves. `done` counts the changes that were made.
 """
 
 from collections import Counter
@@ -18,7 +18,7 @@ NODES = tuple(f"n{i}" for i in range(10))
 APPS = ("web", "db", "cache")
 PRIORITIES = {"low": 0, "middle": 10, "high": 100, "patient": 100}
 FOREIGN = "somebody-else"
-#: Pods that wait on Permit, or take a while in PreBind, have it in an annotation: seconds.
+#: An annotation with the seconds that a pod waits on Permit, or takes in PreBind.
 WAITS, PREPARES = "soak/waits", "soak/prepares"
 
 CONFIG = {
@@ -26,16 +26,16 @@ CONFIG = {
     "kind": "KubeSchedulerConfiguration",
     "profiles": [
         {"schedulerName": "default-scheduler"},
-        {"schedulerName": "hesitant", "plugins": {"multiPoint": {"enabled": [{"name": "Hesitates"}]}}},
+        {"schedulerName": "delaying", "plugins": {"multiPoint": {"enabled": [{"name": "Delaying"}]}}},
     ],
 }
 
 
-def hesitates(sleep):
-    """A plugin that makes pods wait on Permit and takes its time in PreBind, where their annotations say so."""
+def delaying_plugin(sleep):
+    """A plugin that delays pods on Permit and in PreBind by the seconds in their annotations."""
 
-    class Hesitates(PermitPlugin, PreBindPlugin, ShapeSigned):
-        name = "Hesitates"
+    class Delaying(PermitPlugin, PreBindPlugin, ShapeSigned):
+        name = "Delaying"
 
         def permit(self, state, pod, node_name):
             seconds = pod.pod.metadata.annotations.get(WAITS)
@@ -47,14 +47,14 @@ def hesitates(sleep):
         async def pre_bind(self, state, pod, node_name):
             await sleep(_seconds(pod))
 
-    return Hesitates
+    return Delaying
 
 
 def _seconds(pod):
     return float(pod.pod.metadata.annotations.get(PREPARES, 0))
 
 
-def first_objects():
+def initial_objects():
     classes = [
         {
             "apiVersion": "scheduling.k8s.io/v1",
@@ -75,9 +75,9 @@ class Changes:
         self.waiting_pods = waiting_pods
         self.most_pods = most_pods
         self.done, self.refused = Counter(), Counter()
-        #: Key -> when its kubelet is through with a terminating pod.
+        #: Key -> when its kubelet finishes a terminating pod.
         self._ends = {}
-        #: UID -> the pod as last read, for reading alone.
+        #: UID -> the pod as last read; not to be modified.
         self._read = {}
         self._actions = {
             self.create_pod: 30,
@@ -120,7 +120,7 @@ class Changes:
     def now(self):
         return datetime.fromtimestamp(self.api.clock(), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
-    # -- what there is
+    # -- objects
 
     def pods(self, suits=lambda pod: True):
         read, self._read = self._read, {}
@@ -155,7 +155,7 @@ class Changes:
     def create_pod(self):
         if len(self.api.names("pods")) >= self.most_pods:
             return False
-        # Names come again soon, also while the last pod of that name is being tried.
+        # Names are reused soon, also while the previous pod of that name is being tried.
         pod = self.wishes(a_pod(f"p{self.random.randrange(100)}", self.random.choice(NAMESPACES))).obj()
         del pod["metadata"]["uid"]
         self.api.create("pods", pod)
@@ -171,7 +171,7 @@ class Changes:
         if chance() < 0.15:
             pod.scheduler(FOREIGN)
         elif chance() < 0.3:
-            pod.scheduler("hesitant")
+            pod.scheduler("delaying")
             if chance() < 0.5:
                 pod.annotations({WAITS: choice(("1", "5", "20"))})
             if chance() < 0.5:
@@ -236,7 +236,7 @@ class Changes:
         return False if pod is None else self.patch_pod(pod, {"metadata": {"annotations": stamp}})
 
     def bind_ours(self):
-        """Somebody else binds a pod of ours."""
+        """Another scheduler binds one of our pods."""
         return self._bind(lambda pod: _is_pending(pod) and pod["spec"]["schedulerName"] != FOREIGN)
 
     def bind_foreign(self):
@@ -257,9 +257,9 @@ class Changes:
             return False
         pod = self.random.choice(waiting)
         if self.random.random() < 0.7:
-            pod.allow("Hesitates")
+            pod.allow("Delaying")
         else:
-            pod.reject("Hesitates", "the test says no")
+            pod.reject("Delaying", "the test says no")
         return True
 
     # -- nodes
@@ -348,7 +348,7 @@ class Changes:
     # -- kubelets
 
     def kubelets(self, *, at_once=False):
-        """Start bound pods, end terminating ones when their time has come, clean up after nodes that are gone."""
+        """Start bound pods, finish terminating ones when their time has come, clean up after deleted nodes."""
         nodes = set(self.api.names("nodes"))
         for pod in self.pods(lambda pod: pod["spec"].get("nodeName")):
             if "deletionTimestamp" in pod["metadata"]:

@@ -1,4 +1,4 @@
-"""What must hold while a cluster is changed at random, and what must be left when it has come to rest."""
+"""What must hold while a cluster changes randomly, and once it has settled."""
 
 from collections import Counter, defaultdict
 
@@ -10,31 +10,31 @@ from stowplan.cluster.objects import STORED
 from stowplan.cluster.state import ClusterState
 from stowplan.queue.queued_pod import Place
 from support.scheduling.dump import dump
-from support.soak.changes import CONFIG, FOREIGN, HOST, ZONE, hesitates
+from support.soak.changes import CONFIG, FOREIGN, HOST, ZONE, delaying_plugin
 
 KEYS = (ZONE, HOST, "disk")
 FINISHED = ("Succeeded", "Failed")
 
 
 class Watcher:
-    """Hears of each write to the store, and of each pod that the scheduler puts on a node; `wrong` is what was wrong.
+    """Observes each write to the store, and each pod that the scheduler assumes; `wrong` collects violations.
 
-    It raises nothing: it is called within what it watches, where an exception would be one more fault.
+    It does not raise: it is called within the code under test, where an exception would be another fault.
     """
 
     def __init__(self, api, scheduler, faulty):
         self.scheduler = scheduler
         self.faulty = faulty
         self.wrong = []
-        #: UID -> where the pod is bound.
+        #: UID -> the pod's node.
         self.node_of = {}
-        #: UIDs of pods for which the scheduler chose a node, ever.
+        #: UIDs of all pods that the scheduler ever assumed.
         self.by_us = set()
-        #: UIDs of pods that the scheduler bound.
+        #: UIDs of the pods that the scheduler bound.
         self.bound = set()
-        #: UID -> the least CPU that a pod ever asked for; node -> the most that it ever had.
+        #: UID -> the least CPU that a pod ever requested; node -> the most that it ever had.
         self.least, self.most_cpu = {}, {}
-        #: Node -> pods on it that the scheduler bound, as far as they are there.
+        #: Node -> the existing pods that the scheduler bound to it.
         self.bound_by_us = defaultdict(set)
         self.largest = Counter()
         api.store.on_change(self._written)
@@ -45,7 +45,7 @@ class Watcher:
         if not holds:
             self.wrong.append(what)
 
-    # -- what is written
+    # -- writes
 
     def _written(self, event):
         stored = event.stored
@@ -70,18 +70,18 @@ class Watcher:
             self.bound_by_us[node].discard(uid)
 
     def _bound_by_us(self, stored, node):
-        """Even if the scheduler is behind with its news, it knows whom it has bound itself."""
+        """Even if its informers lag, the scheduler knows which pods it has bound itself."""
         self._check(stored.uid in self.by_us, f"{stored.key} is bound without having been assumed")
         self.bound.add(stored.uid)
         self.bound_by_us[node].add(stored.uid)
-        # Whoever was told of a failure may think that there is room.
+        # After a failed request it may assume that there is room.
         used = sum(self.least[uid] for uid in self.bound_by_us[node] - self.faulty.in_doubt)
         self._check(used <= self.most_cpu[node], f"{stored.key}: {node} is overcommitted by our own bindings")
 
-    # -- what is decided
+    # -- decisions
 
     def _assumed(self, info, node_name):
-        """As far as the scheduler has heard there must be room, and the pod must not be elsewhere."""
+        """By the scheduler's own state the node must have room, and the pod must not be on another node."""
         self._assume(info, node_name)
         self.by_us.add(info.uid)
         table = self.scheduler.state.table
@@ -97,7 +97,7 @@ class Watcher:
         self._check(not info.pod.spec.scheduling_gates, f"{info.key} is gated")
 
     def measure(self):
-        """Remember the largest that whatever grows has been."""
+        """Record the maximum size of everything that grows."""
         scheduler = self.scheduler
         sizes = {
             "stories": len(scheduler.stories),
@@ -113,7 +113,7 @@ class Watcher:
 
 
 def structs(api):
-    """Everything in the store that a scheduler reads, decoded; finished pods left out."""
+    """Everything in the store that a scheduler reads, decoded, without finished pods."""
     found = []
     for kind in (Node, Pod, *STORED):
         resource = api.server.catalogue.of_kind("v1", kind.__name__) or next(
@@ -125,7 +125,7 @@ def structs(api):
 
 
 def equals_a_rebuild(api, state):
-    """The scheduler's columns, counters and indexes are those of a scheduler that has just been started."""
+    """The scheduler's columns, counters and indexes equal those of a scheduler that has just been started."""
     fresh = ClusterState()
     for obj in structs(api):
         if isinstance(obj, Node):
@@ -159,9 +159,9 @@ def nothing_is_under_way(scheduler):
     assert scheduler.queue.counts()["active"] == scheduler.queue.counts()["backoff"] == 0
 
 
-def every_pod_is_bound_or_truthfully_pending(api, scheduler):
-    """Of the pods that are ours; what is pending fits nowhere, by the judgement of a scheduler that starts anew."""
-    cluster = stowplan.Cluster(structs(api), CONFIG, plugins=[hesitates(None)])
+def every_pod_is_bound_or_rightly_pending(api, scheduler):
+    """Checks our pods; a newly started scheduler must find no node for the pending ones."""
+    cluster = stowplan.Cluster(structs(api), CONFIG, plugins=[delaying_plugin(None)])
     pending = {}
     for pod in (stored.to_dict() for stored in api.store.list("pods", "")):
         ours = pod["spec"]["schedulerName"] != FOREIGN and pod["status"].get("phase") not in FINISHED
@@ -184,8 +184,8 @@ def every_pod_is_bound_or_truthfully_pending(api, scheduler):
     return len(pending)
 
 
-def nothing_was_left_untold(api, watcher):
-    """Where no request fails, every outcome is in the API: conditions of those that wait, Events of the others."""
+def every_outcome_is_reported(api, watcher):
+    """Where no request fails, every outcome is in the API: conditions of pending pods, Events of the others."""
     for pod in (stored.to_dict() for stored in api.store.list("pods", "")):
         metadata = pod["metadata"]
         name, uid, node = metadata["name"], metadata["uid"], pod["spec"].get("nodeName", "")
@@ -194,7 +194,7 @@ def nothing_was_left_untold(api, watcher):
             note = f"Successfully assigned {metadata['namespace']}/{name} to {node}"
             assert [e["note"] for e in told] == [note]
             continue
-        assert not told, f"{name} is said to be on {node}"
+        assert not told, f"{name} has an Event about {node}"
         if not node and pod["spec"]["schedulerName"] != FOREIGN:
             (condition,) = [c for c in pod["status"]["conditions"] if c["type"] == "PodScheduled"]
             gated = bool(pod["spec"].get("schedulingGates"))

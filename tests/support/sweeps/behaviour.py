@@ -1,4 +1,4 @@
-"""What jobs of tests do, in a module that worker processes can import."""
+"""Jobs for tests, in a module that worker processes can import."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def behave(job):
 
 
 def die_once(path):
-    """Kill the process unless the file is there, which is made first."""
+    """Kills the process unless the file exists; creates the file first."""
     try:
         os.close(os.open(path, os.O_CREAT | os.O_EXCL))
     except FileExistsError:

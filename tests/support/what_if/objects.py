@@ -1,4 +1,4 @@
-"""Small nodes and pods, with what counterfactuals look at: zones, owners, nodes that pods are on."""
+"""Small nodes and pods with the fields that what-if looks at: zones, owners, nodes of pods."""
 
 from stowplan.testing import a_node, a_pod
 

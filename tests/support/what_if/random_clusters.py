@@ -1,6 +1,7 @@
-"""Random small clusters with what pods can hang on: volumes, preemption, profiles, gates, budgets, images, groups.
+"""Random small clusters with everything that may affect a move: volumes, preemption, profiles, gates, budgets, images,
+groups.
 
-`a_cluster` draws one with a `random.Random`, so that a property test can take Hypothesis' own.
+`a_cluster` draws one with a `random.Random`, so that a property test can use Hypothesis'.
 """
 
 from dataclasses import dataclass

@@ -138,7 +138,7 @@ class Binding(msgspec.Struct, eq=False):
         return self.attempt.pod.uid
 
     @property
-    def is_broken_off(self) -> bool:
+    def is_aborted(self) -> bool:
         """Whether PreBind is being aborted, so that no further plugin is called."""
         return self.failed is not None or (self.stoppable is not None and self.stoppable.cancelled_for is not None)
 

@@ -25,7 +25,7 @@ from stowplan.engine.cycle.scheduling_cycle import failure_of
 from stowplan.engine.decision.attempt import Failure, on_node
 from stowplan.engine.effects import RunPlugin
 from stowplan.framework.events import ASSIGNED_POD_DELETE
-from stowplan.framework.requests import Ask, Bind, Done, OddStepError, Request, Wait, problem_of
+from stowplan.framework.requests import Ask, Bind, Done, InvalidStepError, Request, Wait, problem_of
 from stowplan.framework.runtime.binding import (
     OTHER_PRE_BIND_FAILED,
     PreFlight,
@@ -219,7 +219,7 @@ class Bindings:
         self._next_group(binding)
 
     def _next_group(self, binding: Binding) -> None:
-        while binding.groups and not binding.is_broken_off and not binding.calls:
+        while binding.groups and not binding.is_aborted and not binding.calls:
             self._begin_group(binding, binding.groups.pop(0))
         if not binding.calls:
             self._prepared(binding)
@@ -228,7 +228,7 @@ class Bindings:
         calls = [PluginCall(binding, plugin) for plugin in plugins]
         binding.calls, binding.begins = calls, True
         for call in tuple(calls):
-            if binding.is_broken_off:
+            if binding.is_aborted:
                 # By an earlier call of the group, which failed at once.
                 calls.remove(call)
             else:
@@ -384,7 +384,7 @@ class Bindings:
             if type(asked) is Bind or (call.is_extenders and isinstance(asked, Ask)):
                 odd = None
             else:
-                odd = problem_of(asked) if isinstance(asked, Request) else OddStepError(asked)
+                odd = problem_of(asked) if isinstance(asked, Request) else InvalidStepError(asked)
             if odd is None:
                 call.number = self.outbox.ask(asked, call)
                 # An extender that does not answer must not block other bindings.

@@ -21,7 +21,7 @@ import msgspec
 import numpy as np
 
 from stowplan.cluster.pod_info import PodInfo
-from stowplan.engine.decision.extender_words import ExtenderWords
+from stowplan.engine.decision.extender_results import ExtenderResults
 from stowplan.framework.status import PROPAGATED
 from stowplan.klog import get_logger
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from stowplan.cluster.state import ClusterState
     from stowplan.engine.decision.algorithm import SchedulingAlgorithm
-    from stowplan.engine.decision.extender_words import Asked, ExtenderWord
+    from stowplan.engine.decision.extender_results import ExtenderResult, RequestKey
     from stowplan.framework.diagnosis import Diagnosis
     from stowplan.framework.extender import Extender
     from stowplan.framework.interface import PostFilterResult
@@ -78,7 +78,7 @@ class Judgement:
     #: PostFilter plugins and extenders that an attempt would call and the question did not -> why.
     not_asked: Mapping[str, str] = field(default_factory=dict)
     #: Answers of extenders, in order.
-    extenders: tuple[ExtenderWord, ...] = ()
+    extenders: tuple[ExtenderResult, ...] = ()
     #: Extender requests that are needed to complete the judgement.
     wanted: tuple[Ask, ...] = ()
     #: The pod's current node, if it was placed and judged as if it were not.
@@ -107,7 +107,7 @@ class Question:
         self.cluster = algorithm.cluster
         self.pod = unplaced(self.cluster, pod)
 
-    def judgement(self, answers: Mapping[Asked, Outcome] | None = None) -> Judgement:
+    def judgement(self, answers: Mapping[RequestKey, Outcome] | None = None) -> Judgement:
         """The judgement, complete except for `wanted` requests without answers; None: ignore extenders."""
         found = Judgement(
             pod=self.pod,
@@ -120,13 +120,13 @@ class Question:
             self._judge(found, answers)
         return found
 
-    def _judge(self, found: Judgement, answers: Mapping[Asked, Outcome] | None) -> None:
+    def _judge(self, found: Judgement, answers: Mapping[RequestKey, Outcome] | None) -> None:
         extenders = self.framework.handle.extenders()
-        words = None if answers is None or not extenders else ExtenderWords(extenders, self.pod, answers)
-        judged = self._algorithm.judge(self.framework, self.pod, words)
-        if words is not None:
-            found.extenders, found.wanted = tuple(words.words), words.wanted
-            if words.wanted:
+        results = None if answers is None or not extenders else ExtenderResults(extenders, self.pod, answers)
+        judged = self._algorithm.judge(self.framework, self.pod, results)
+        if results is not None:
+            found.extenders, found.wanted = tuple(results.results), results.wanted
+            if results.wanted:
                 return
         decision, scored = judged.decision, judged.scored
         # The arrays belong to the evaluation and change when it is used again.
@@ -140,11 +140,11 @@ class Question:
             found.scores |= judged.points
         elif decision.diagnosis is not None:
             found.message, found.full_message = decision.diagnosis.message(), decision.message
-            found.post_filter = (*decision.post_filter, *judged.unheard)
+            found.post_filter = (*decision.post_filter, *judged.post_filters_not_run)
         else:
             found.error = decision.status
             return
-        found.not_asked = dict(self._not_asked(found.feasible, asked=words is not None))
+        found.not_asked = dict(self._not_asked(found.feasible, asked=results is not None))
 
     def _not_asked(self, feasible: npt.NDArray[np.bool_], *, asked: bool) -> Iterator[tuple[str, str]]:
         """Plugins and extenders that an attempt would also have called; `asked`: extenders were."""

@@ -98,7 +98,7 @@ class GroupJudgement:
     pods: tuple[PodInfo, ...] = ()
     staying: tuple[PodInfo, ...] = ()
     #: Whether all pods had nodes, and were judged as if they had not.
-    anew: bool = False
+    judged_as_pending: bool = False
     #: Pods that PreEnqueue gates -> why.
     gated: dict[str, Status] = field(default_factory=dict)
     status: Status
@@ -139,15 +139,15 @@ class GroupQuestion:
         """
         state, groups = self._state, self._state.pod_groups
         pending, staying = groups.unscheduled(self._group), tuple(groups.placed(self._group))
-        anew = not pending and bool(staying)
-        if anew:
+        as_pending = not pending and bool(staying)
+        if as_pending:
             pending, staying = [self._taken_off(info) for info in staying], ()
         found = GroupJudgement(
             group=self._group,
             version=self._version,
             pod_group=state.objects.get(PodGroup, self._group),
             staying=staying,
-            anew=anew,
+            judged_as_pending=as_pending,
             status=error(WITHOUT_GATE),
         )
         if self._trials is None:

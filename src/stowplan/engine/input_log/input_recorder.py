@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from stowplan.engine.effects import Effect
     from stowplan.engine.engine import Engine
     from stowplan.engine.input_log.recorded_annotations import RecordedAnnotations
-    from stowplan.engine.input_log.recording import BrokenOff
+    from stowplan.engine.input_log.recording import InterruptedCall
     from stowplan.engine.inputs import Input
-    from stowplan.engine.settings import Chance, EngineSettings
+    from stowplan.engine.settings import EngineSettings, RandomSource
 
 _log = get_logger(__name__)
 
@@ -36,7 +36,7 @@ class GuardedCalls(Protocol):
     def begin_step(self) -> None: ...
 
     @property
-    def broken_off_in_step(self) -> Sequence[BrokenOff]: ...
+    def interrupted_in_step(self) -> Sequence[InterruptedCall]: ...
 
 
 class Rotation(Protocol):
@@ -71,7 +71,7 @@ class Recorder:
         self.failure: Exception | None = None
         #: The constant part of the header.
         self._header: Header | None = None
-        self._random: Chance | None = None
+        self._random: RandomSource | None = None
 
     def begin(
         self,
@@ -80,7 +80,7 @@ class Recorder:
         now: float,
         features: FeatureGates,
         settings: EngineSettings,
-        random: Chance | None,
+        random: RandomSource | None,
         decides: bool = True,
     ) -> None:
         """Record the construction of the engine. `decides`: whether to record the outcomes of steps as well."""
@@ -137,7 +137,7 @@ class Recorder:
                     self._begin_with_dump(engine, now)
             else:
                 try:
-                    recording.add(input_, now, () if guard is None else guard.broken_off_in_step, effects)
+                    recording.add(input_, now, () if guard is None else guard.interrupted_in_step, effects)
                 except Exception as e:
                     # A full disk, or a plugin result that is not JSON-able.
                     self.end(e)

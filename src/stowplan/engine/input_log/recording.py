@@ -40,7 +40,7 @@ from stowplan.api.port import Unreachable
 from stowplan.api.types import Pod
 from stowplan.config import DEFAULT_FEATURES, load_config
 from stowplan.engine.dumped import EngineDump, objects_of, set_chance
-from stowplan.engine.effects import RunPlugin, Tell
+from stowplan.engine.effects import EmitEvent, RunPlugin
 from stowplan.engine.engine import Engine
 from stowplan.engine.inputs import (
     Activated,
@@ -51,6 +51,7 @@ from stowplan.engine.inputs import (
     Changes,
     Closing,
     Declined,
+    EventEmitted,
     Input,
     Offered,
     Rejected,
@@ -59,13 +60,12 @@ from stowplan.engine.inputs import (
     Started,
     Stopped,
     Tick,
-    Told,
     WallClock,
 )
 from stowplan.engine.settings import EngineSettings
 from stowplan.engine.written_objects import kind_named, name_of, read_object, with_name, writer_of
 from stowplan.framework.requests import Bind, Delete, Done, Outcome, Refused, Unknown
-from stowplan.framework.runtime.binding import PluginGaveUpError
+from stowplan.framework.runtime.binding import PluginCancelledItselfError
 from stowplan.framework.status import Code, Status
 from stowplan.metrics.registry import MetricsRegistry
 from stowplan.metrics.scheduler import SchedulerMetrics
@@ -92,7 +92,7 @@ class RecordingError(ValueError):
     """A line that is invalid, or of another version; says which and why."""
 
 
-class BrokenOff(NamedTuple):
+class InterruptedCall(NamedTuple):
     """An interrupted call of a user plugin."""
 
     #: Index of the call within the step, from 1. Calls nested in an interrupted one do not count.
@@ -125,7 +125,7 @@ class Entry(NamedTuple):
     now: float
     input: Input
     #: Interrupted calls within the step, in order.
-    broken_off: tuple[BrokenOff, ...] = ()
+    interrupted: tuple[InterruptedCall, ...] = ()
     #: None: not recorded.
     outcomes: Outcomes | None = None
 
@@ -162,15 +162,15 @@ class Recording:
         #: Objects that are in the dump or in earlier lines; None: all that ever existed.
         self._known = None if header.dump is None else {key for key, _ in _objects_of(header.dump)}
         #: Lines to encode; inputs are immutable by now.
-        self._waiting: list[tuple[Input, float, Sequence[BrokenOff], Sequence[Effect]]] = []
+        self._waiting: list[tuple[Input, float, Sequence[InterruptedCall], Sequence[Effect]]] = []
         self._wrote_at = header.now
         write(_ENCODER.encode(header) + b"\n")
 
     def add(
-        self, input_: Input, now: float, broken_off: Sequence[BrokenOff] = (), effects: Sequence[Effect] = ()
+        self, input_: Input, now: float, interrupted: Sequence[InterruptedCall] = (), effects: Sequence[Effect] = ()
     ) -> None:
         waiting = self._waiting
-        waiting.append((input_, now, broken_off, effects))
+        waiting.append((input_, now, interrupted, effects))
         if len(waiting) >= LINES_AT_A_TIME or now - self._wrote_at >= SECONDS_AT_A_TIME:
             self._wrote_at = now
             self.flush()
@@ -182,7 +182,7 @@ class Recording:
             self._write(_ENCODER.encode_lines([self._line(*entry) for entry in waiting]))
 
     def _line(
-        self, input_: Input, now: float, broken_off: Sequence[BrokenOff], effects: Sequence[Effect]
+        self, input_: Input, now: float, interrupted: Sequence[InterruptedCall], effects: Sequence[Effect]
     ) -> tuple[Any, ...]:
         if self._annotations is not None:
             input_ = self._annotations.of_input(input_)
@@ -191,8 +191,8 @@ class Recording:
         if self._known is not None and isinstance(input_, Changes):
             written = _with_unknown_objects(input_, written, self._known)
         if self._decides and effects:
-            return (now, name, written, broken_off, outcomes_of(effects))
-        return (now, name, written, broken_off) if broken_off else (now, name, written)
+            return (now, name, written, interrupted, outcomes_of(effects))
+        return (now, name, written, interrupted) if interrupted else (now, name, written)
 
 
 def read_header(line: bytes | str) -> Header:
@@ -247,12 +247,12 @@ def read_entries(lines: Iterable[bytes | str], header: Header) -> Iterator[Entry
 
 def _read_entry(line: bytes | str, known: dict[_Key, ApiStruct], nothing: Outcomes | None) -> Entry:
     now, name, written, *more = msgspec.json.decode(line)
-    broken_off = tuple(BrokenOff(*call) for call in more[0]) if more else ()
+    interrupted = tuple(InterruptedCall(*call) for call in more[0]) if more else ()
     outcomes = nothing
     if len(more) > 1:
         checksum, decisions = more[1]
         outcomes = Outcomes(checksum, tuple(Decision(*one) for one in decisions))
-    return Entry(now, _READERS[name](written, known), broken_off, outcomes)
+    return Entry(now, _READERS[name](written, known), interrupted, outcomes)
 
 
 def _is_torn(line: bytes | str) -> bool:
@@ -260,10 +260,10 @@ def _is_torn(line: bytes | str) -> bool:
     return not (line.endswith("\n") if isinstance(line, str) else line.endswith(b"\n"))
 
 
-class BrokenOffCalls(Protocol):
-    """Interrupts the calls of user plugins that were interrupted in the recorded run: `guarding.broken_off_calls`."""
+class InterruptedCalls(Protocol):
+    """Interrupts the calls of user plugins that were interrupted in the recorded run: `guarding.interrupted_calls`."""
 
-    def expect(self, calls: Sequence[BrokenOff], /) -> None:
+    def expect(self, calls: Sequence[InterruptedCall], /) -> None:
         """Set the calls to interrupt in the next step."""
 
 
@@ -277,7 +277,7 @@ class Replay:
         *,
         meter: Meter,
         chance: Any = None,
-        broken_off: BrokenOffCalls | None = None,
+        interrupted: InterruptedCalls | None = None,
         extenders: Sequence[Extender] | None = None,
     ) -> None:
         """`chance` is a `random.Random`, which is set to the recorded state.
@@ -292,7 +292,7 @@ class Replay:
             chance = None
         else:
             set_chance(chance, header.chance)
-        self._broken_off = broken_off
+        self._broken_off = interrupted
         features = DEFAULT_FEATURES.with_gates(header.gates)
         self.engine = Engine(
             load_config(header.configuration, plugins=registry.declarations, features=features),
@@ -319,7 +319,7 @@ class Replay:
                 self.goes_on = True
                 return
             if self._broken_off is not None:
-                self._broken_off.expect(entry.broken_off)
+                self._broken_off.expect(entry.interrupted)
             yield entry, self.engine.step(entry.input, entry.now)
 
 
@@ -458,7 +458,7 @@ def _refused_by_api(kind: type[ApiError]) -> Callable[[str, int], Exception]:
 _ERRORS: dict[str, Callable[[str, int], Exception]] = {
     "Unreachable": lambda text, code: Unreachable(text),
     "DecodeError": lambda text, code: DecodeError(field="", message=text),
-    "PluginGaveUpError": lambda text, code: PluginGaveUpError(),
+    "PluginCancelledItselfError": lambda text, code: PluginCancelledItselfError(),
     **{kind.__name__: _refused_by_api(kind) for kind in _refusals()},
 }
 
@@ -474,8 +474,10 @@ _PLAIN = (Schedule, Tick, Started, Stopped, Closing, WallClock, Allowed, Cancell
 
 #: Input -> its name, and a function that makes plain values of it; None: it already is one.
 _WRITERS: dict[type[Any], tuple[str, Callable[[Any], Any] | None]] = {
-    kind: (kind.__name__, None) for kind in (*_PLAIN, Activated, Told)
+    kind: (kind.__name__, None) for kind in (*_PLAIN, Activated)
 } | {
+    # "Told" is the name in existing recordings.
+    EventEmitted: ("Told", None),
     Changes: ("Changes", _write_changes),
     Answer: ("Answer", _write_answer),
     Served: ("Served", lambda served: (sorted(served.plugins), served.served)),
@@ -490,7 +492,7 @@ _READERS: dict[str, Callable[[Any, Any], Input]] = {
     "Adopted": lambda written, known: Adopted(frozenset(written[0])),
     "Rejected": lambda written, known: Rejected(written[0], _read_status(written[1])),
     "Activated": lambda written, known: Activated(tuple(written[0])),
-    "Told": lambda written, known: Told(msgspec.convert(written[0], Tell)),
+    "Told": lambda written, known: EventEmitted(msgspec.convert(written[0], EmitEvent)),
     **{kind.__name__: _made(kind) for kind in _PLAIN},
 }
 

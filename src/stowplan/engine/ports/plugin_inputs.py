@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Protocol
 
-from stowplan.engine.inputs import Activated, Allowed, Cancelled, Input, Rejected, Told
+from stowplan.engine.inputs import Activated, Allowed, Cancelled, EventEmitted, Input, Rejected
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from stowplan.cluster.pod_info import PodInfo
-    from stowplan.engine.effects import Tell
+    from stowplan.engine.effects import EmitEvent
     from stowplan.engine.outbox import Outbox
     from stowplan.engine.parts import Parts
     from stowplan.framework.status import Status
@@ -44,7 +44,7 @@ class PluginInputs:
             Allowed: self._allowed,
             Rejected: self._rejected,
             Cancelled: self._cancelled,
-            Told: self._told,
+            EventEmitted: self._told,
         }
 
     def _submitted(self, input_: Input) -> bool:
@@ -94,9 +94,9 @@ class PluginInputs:
         if binding is not None:
             binding.cancel(input_.reason)
 
-    def tell_event(self, tell: Tell) -> None:
-        if not self._submitted(Told(tell)):
+    def emit_event(self, tell: EmitEvent) -> None:
+        if not self._submitted(EventEmitted(tell)):
             self._outbox.tell(tell)
 
-    def _told(self, input_: Told) -> None:
+    def _told(self, input_: EventEmitted) -> None:
         self._outbox.tell(input_.event)

@@ -5,30 +5,30 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 from stowplan.api.meta import reference_to
-from stowplan.engine.effects import Tell
+from stowplan.engine.effects import EmitEvent
 
 if TYPE_CHECKING:
     from stowplan.api.meta import ApiStruct
 
 
-class Teller(Protocol):
+class EventSink(Protocol):
     """Accepts an Event."""
 
-    def tell_event(self, tell: Tell, /) -> None: ...
+    def emit_event(self, tell: EmitEvent, /) -> None: ...
 
 
 class EffectRecorder:
     """A `framework.handle.EventRecorder` of one profile."""
 
-    def __init__(self, teller: Teller, profile: str) -> None:
+    def __init__(self, teller: EventSink, profile: str) -> None:
         self._teller = teller
         self._profile = profile
 
     def event(
         self, regarding: ApiStruct, *, type_: str, reason: str, action: str, note: str, related: ApiStruct | None = None
     ) -> None:
-        self._teller.tell_event(
-            Tell(
+        self._teller.emit_event(
+            EmitEvent(
                 profile=self._profile,
                 regarding=reference_to(regarding),
                 type_=type_,

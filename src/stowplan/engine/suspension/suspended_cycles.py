@@ -12,7 +12,7 @@ the most important first; a pod that needs another extender, or none, does not w
     asking     requests are in progress
     asleep     a PostFilter plugin waits for a time, or for objects to change
     portions   a plugin has more work to do, and continues after other pods had their turns (`portions`)
-    anew       the cycle was aborted, and restarts before the step ends
+    restarting the cycle was aborted, and restarts before the step ends
 
 When a cycle is aborted, its requests are withdrawn, and late answers are ignored. The reasons:
 
@@ -34,7 +34,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from stowplan.engine.decision.attempt import on_node
 from stowplan.engine.suspension.portions import key_of
-from stowplan.engine.suspension.suspended import Need, Stage, Suspended, asks_the_same, closed
+from stowplan.engine.suspension.suspended import AwaitedRequest, Stage, Suspended, closed, has_same_requirements
 from stowplan.framework.events import ASSIGNED_POD_DELETE, EQUAL_POD_DECIDED, PROFILE_SWAPPED
 from stowplan.framework.requests import Done
 from stowplan.framework.unfinished import UnfinishedError
@@ -63,7 +63,7 @@ MAX_CYCLES = 64
 _log = get_logger(__name__)
 
 
-class Settler(Protocol):
+class CycleOutcomeHandler(Protocol):
     """Handles the outcomes of cycles, and decides which pods to skip."""
 
     def skips(self, framework: Framework, pod: PodInfo) -> bool: ...
@@ -132,7 +132,7 @@ class SuspendedCycles:
         *,
         algorithm: SuspendableAlgorithm,
         cycle: SchedulingCycle,
-        settler: Settler,
+        settler: CycleOutcomeHandler,
         portions: Portions,
         overlaps: bool = False,
     ) -> None:
@@ -212,7 +212,7 @@ class SuspendedCycles:
         self._free(cycle)
 
     def _free(self, cycle: SuspendedCycle) -> None:
-        """Tell the queue that the room reserved for a pod is available again."""
+        """EmitEvent the queue that the room reserved for a pod is available again."""
         pod, held = cycle.queued.pod, cycle.held or ()
         placed = self._state.placed(cycle.uid)
         for node_name in sorted(held):
@@ -268,7 +268,7 @@ class SuspendedCycles:
                 _, turn, following = heappop(line)
                 if following.turn == turn:
                     self._let_ask(following, asks)
-                    following.stage = Stage.ANEW
+                    following.stage = Stage.RESTARTING
                     self.outbox.soon(following)
             if not line:
                 del self._lines[asks]
@@ -290,8 +290,8 @@ class SuspendedCycles:
     def woken(self, cycle: SuspendedCycle) -> None:
         if cycle.stage is Stage.ASLEEP:
             self._go_on(cycle, cycle.rise())
-        elif cycle.stage is Stage.ANEW:
-            self._begin_anew(cycle)
+        elif cycle.stage is Stage.RESTARTING:
+            self._restart(cycle)
 
     # -- work in portions ---------------------------------------------------------------------------------------------
 
@@ -339,14 +339,14 @@ class SuspendedCycles:
         self._over(cycle)
         self._parts.queue.done(cycle.uid)
 
-    def _break_off_for_anew(self, cycle: SuspendedCycle, why: str) -> None:
+    def _abort_to_restart(self, cycle: SuspendedCycle, why: str) -> None:
         """Abort a cycle and restart it at the end of the step, when all changes of the step are known."""
-        if cycle.stage is not Stage.ANEW:
+        if cycle.stage is not Stage.RESTARTING:
             self._break_off(cycle, why)
-            cycle.stage = Stage.ANEW
+            cycle.stage = Stage.RESTARTING
             self.outbox.soon(cycle)
 
-    def _begin_anew(self, cycle: SuspendedCycle) -> None:
+    def _restart(self, cycle: SuspendedCycle) -> None:
         newest = self._state.pending.by_uid(cycle.uid)
         del self.under_way[cycle.uid]
         if newest is None or self._settler.skips(cycle.framework, newest):
@@ -369,14 +369,14 @@ class SuspendedCycles:
                 self._end(cycle, "the pod was deleted")
             elif change.new.spec.node_name:
                 self._end(cycle, "the pod was bound by another client")
-            elif not asks_the_same(cycle.queued.pod, self._state.pending.by_uid(cycle.uid)):
-                self._break_off_for_anew(cycle, "the pod has changed")
+            elif not has_same_requirements(cycle.queued.pod, self._state.pending.by_uid(cycle.uid)):
+                self._abort_to_restart(cycle, "the pod has changed")
 
     def plugins_switched(self) -> None:
         """Plugins were switched on or off."""
         for cycle in tuple(self.under_way.values()):
             if cycle.switched_off != cycle.framework.switched_off:
-                self._break_off_for_anew(cycle, "plugins were switched off or on")
+                self._abort_to_restart(cycle, "plugins were switched off or on")
 
     def profiles_swapped(self, profiles: Mapping[str, Framework]) -> None:
         """These profiles are active from now on."""
@@ -419,7 +419,7 @@ class SuspendedCycles:
             newest = self._state.pending.by_uid(uid)
             if newest is None:
                 yield f"{whose}: the pod is not pending"
-            elif not asks_the_same(cycle.queued.pod, newest):
+            elif not has_same_requirements(cycle.queued.pod, newest):
                 yield f"{whose}: the pod has changed"
             if cycle.switched_off != cycle.framework.switched_off:
                 yield f"{whose}: plugins were switched off or on"
@@ -431,7 +431,7 @@ class SuspendedCycles:
         yield from self._problems_of_turns()
         yield from self.portions.problems()
         for number, waiter in self.outbox.awaited.items():
-            if isinstance(waiter, Need) and waiter not in waiter.work.needs:
+            if isinstance(waiter, AwaitedRequest) and waiter not in waiter.work.needs:
                 yield f"{waiter}: does not wait for effect {number}"
 
     def _problems_of_turns(self) -> Iterator[str]:

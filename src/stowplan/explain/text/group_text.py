@@ -76,7 +76,7 @@ class _GroupPage:
             parts.append(f"all on nodes with the same {verdict.topology_key}")
         if verdict.staying:
             parts.append(f"{count(len(verdict.staying), 'pod')} on nodes already")
-        if verdict.anew:
+        if verdict.judged_as_pending:
             parts.append("all pods have nodes; judged as if they were placed now")
         return "; ".join(parts)
 

@@ -21,7 +21,7 @@ from stowplan.inspection.queue_state import BEING_BOUND, WAITS_ON_PERMIT
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from stowplan.engine.decision.extender_words import ExtenderWord
+    from stowplan.engine.decision.extender_results import ExtenderResult
     from stowplan.engine.engine import Engine
     from stowplan.explain.suggestions.inspection import VerdictInspection
     from stowplan.explain.text.reported_status import ReportedStatus
@@ -348,7 +348,7 @@ def _advised(number: int, suggestion: Suggestion) -> tuple[Span, ...]:
     return (*spans, (f" — {suggestion.note}", "dim")) if suggestion.note else tuple(spans)
 
 
-def _said_by(word: ExtenderWord) -> str:
+def _said_by(word: ExtenderResult) -> str:
     """An extender's answer, in one line."""
     if word.failed:
         return f"{word.verb} failed: {word.failed}"

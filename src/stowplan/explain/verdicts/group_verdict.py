@@ -24,7 +24,13 @@ from stowplan.inspection.records import (
 
 @dataclass(kw_only=True, repr=False)
 class GroupVerdict(GroupJudgement):
-    """The scheduler's view of one group."""
+    """The scheduler's verdict on one pod group.
+
+    Examples:
+        >>> verdict = groups.explain_group("too-large")
+        >>> verdict.fits, verdict.best.name, verdict.lacking(verdict.best)
+        (False, 'b', 2)
+    """
 
     @property
     def min_count(self) -> int | None:
@@ -150,7 +156,7 @@ class GroupVerdict(GroupJudgement):
             code=self.status.code.name,
             message=self.status.message,
             pods=tuple(info.key for info in self.pods),
-            judged_anew=self.anew,
+            judged_anew=self.judged_as_pending,
             have_node={info.key: info.node_name for info in self.staying},
             held_back={key: status.message for key, status in self.gated.items()},
             domain=best.name if best is not None and best.chosen else "",

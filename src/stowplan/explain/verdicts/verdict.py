@@ -18,7 +18,7 @@ from stowplan.framework.explanations.formatting import count
 from stowplan.inspection.frames import to_frame as frame_of
 from stowplan.inspection.records import (
     CandidateRecord,
-    ExtenderWordRecord,
+    ExtenderResultRecord,
     PreemptionRecord,
     StatusRecord,
     VerdictRecord,
@@ -44,6 +44,13 @@ class Verdict(Judgement):
     """The scheduler's verdict on one pod for every node.
 
     Notebooks show it as tables. `to_dict` and `to_frame` return the data, `suggestions` what would help.
+
+    Examples:
+        >>> verdict = cluster.explain("shop/db-0")
+        >>> verdict.node_name, verdict.to_dict()["scores"]["node-a1"]["TaintToleration"]
+        ('node-a1', 300)
+        >>> cluster.explain("ml/notebook").suggestions()[0].text
+        'tolerate nvidia.com/gpu:NoSchedule to gain 2 nodes (gpu-a1, gpu-b1)'
     """
 
     #: The result of preemption; None if it was not evaluated.
@@ -145,8 +152,10 @@ class Verdict(Judgement):
         if self.gated is not None:
             return VerdictRecord(pod=self.key, error="gated", absent_nodes_status=_status(self.gated), **advised)
         if self.error is not None:
-            words = self._extender_words()
-            return VerdictRecord(pod=self.key, error=self.error.message, nominated_node=nominated_node, extenders=words)
+            results = self._extender_results()
+            return VerdictRecord(
+                pod=self.key, error=self.error.message, nominated_node=nominated_node, extenders=results
+            )
         fields: dict[str, Any] = {"node": self.node_name, "nominated": self.nominated}
         fields |= {"nominated_node": nominated_node, "feasible_nodes": int(self.feasible.sum())}
         fields["current_node"] = self.current_node
@@ -158,11 +167,11 @@ class Verdict(Judgement):
         else:
             fields |= {"message": self.message, "full_message": self.full_message}
             fields |= {"preemption": self._preemption(), **advised}
-        return VerdictRecord(pod=self.key, extenders=self._extender_words(), not_asked=dict(self.not_asked), **fields)
+        return VerdictRecord(pod=self.key, extenders=self._extender_results(), not_asked=dict(self.not_asked), **fields)
 
-    def _extender_words(self) -> tuple[ExtenderWordRecord, ...]:
+    def _extender_results(self) -> tuple[ExtenderResultRecord, ...]:
         return tuple(
-            ExtenderWordRecord(
+            ExtenderResultRecord(
                 extender=word.extender,
                 verb=word.verb,
                 asked=word.asked,

@@ -223,7 +223,7 @@ class FrameworkMetrics:
         for _ in range(1, pods):
             self.hinted(True, seconds=0.0, used=True)
 
-    def refused_alike(self, pods: int, *, helped: bool) -> None:
+    def equal_pods_refused(self, pods: int, *, helped: bool) -> None:
         """Record pods that were rejected like an equal one before them; `helped`: PostFilter ran."""
         for point in ("PreFilter", "Filter"):
             self.points[point].took(0.0, runs=pods)

@@ -11,7 +11,7 @@ from stowplan.api.load import LoadError, load_files
 from stowplan.api.types import PriorityClass, ReplicaSet, StatefulSet
 from stowplan.config.hints import did_you_mean
 from stowplan.loading.admission import admit
-from stowplan.loading.unmade_pods import claim_of
+from stowplan.loading.generated_pods import claim_of
 from stowplan.loading.workloads import pod_of
 from stowplan.scenarios.errors import ScenarioError
 from stowplan.scenarios.workloads.owners import Template

@@ -27,6 +27,7 @@ from OpenSSL import crypto
 from OpenSSL._util import lib
 
 from stowplan.api.users import UserInfo
+from stowplan.serving.turns import Turns
 from stowplan.serving.user import Rejected
 
 if TYPE_CHECKING:
@@ -45,6 +46,8 @@ WRONG_USAGE = "x509: certificate specifies an incompatible key usage"
 #: Real chains are shorter, and a hundred certificates take 20 ms, whoever sends them. Go's limit is a hundred
 #: signatures.
 MAX_PRESENTED = 10
+#: Reading takes 0.1 ms per KiB, on the event loop.
+MAX_PRESENTED_BYTES = 32 * 1024
 
 E = TypeVar("E", bound=x509.ExtensionType)
 
@@ -75,18 +78,25 @@ class ClientCertificates:
         self._wall_clock = wall_clock
         self._uid_allowed = uid_allowed
         self._expiration = expiration
+        self._turns = Turns(most=1)
 
     async def identify(self, headers: Headers, peer: Peer) -> UserInfo | None:
         """The user of the peer's certificate, None without one; raises Rejected for an invalid one."""
         authorities = self._authorities.current()
         if not peer.certificates or not authorities:
             return None
-        leaf = parsed(peer.certificates[0])
+        # One at a time: each is read on the event loop, which has to renew the lease in between.
+        with await self._turns.take(""):
+            return await self._identified(peer.certificates, authorities)
+
+    async def _identified(self, presented: Sequence[bytes], authorities: Sequence[x509.Certificate]) -> UserInfo | None:
+        _check_amount(presented)
+        leaf = parsed(presented[0])
         now = self._wall_clock()
         if self._expiration is not None:
             self._expiration.observe(leaf.not_valid_after_utc.timestamp() - now)
         try:
-            await verify_aside(peer.certificates, authorities, now=now)
+            await verify_in_thread(presented, authorities, now=now)
         except Rejected as error:
             raise Rejected(f"verifying certificate {_described(leaf)} failed: {error}") from None
         return user_of(leaf, uid_allowed=self._uid_allowed)
@@ -154,7 +164,7 @@ def verify(presented: Sequence[bytes], authorities: Sequence[x509.Certificate], 
     _find_chain(certificates, authorities, moment)
 
 
-async def verify_aside(presented: Sequence[bytes], authorities: Sequence[x509.Certificate], *, now: float) -> None:
+async def verify_in_thread(presented: Sequence[bytes], authorities: Sequence[x509.Certificate], *, now: float) -> None:
     """Like `verify`, with signatures checked in a thread, because the event loop has to renew the lease."""
     # Not in the thread: suppressing warnings affects the whole process.
     certificates, moment = _looked_at(presented, now)
@@ -167,9 +177,19 @@ def _checker() -> ThreadPoolExecutor:
     return ThreadPoolExecutor(1, "client certificates")
 
 
-def _looked_at(presented: Sequence[bytes], now: float) -> tuple[list[x509.Certificate], datetime.datetime]:
+def _check_amount(presented: Sequence[bytes]) -> None:
+    """Raise Rejected for more certificates than are looked at."""
     if len(presented) > MAX_PRESENTED:
         raise Rejected(f"x509: {len(presented)} certificates were presented, {MAX_PRESENTED} at most are looked at")
+    size = sum(map(len, presented))
+    if size > MAX_PRESENTED_BYTES:
+        raise Rejected(
+            f"x509: {size} bytes of certificates were presented, {MAX_PRESENTED_BYTES} at most are looked at"
+        )
+
+
+def _looked_at(presented: Sequence[bytes], now: float) -> tuple[list[x509.Certificate], datetime.datetime]:
+    _check_amount(presented)
     certificates = [parsed(der) for der in presented]
     moment = datetime.datetime.fromtimestamp(now, datetime.UTC)
     _check_time(certificates[0], moment)

@@ -16,7 +16,8 @@ from urllib.parse import unquote_to_bytes
 from multidict import CIMultiDict, CIMultiDictProxy
 
 from stowplan.api.users import UserInfo
-from stowplan.serving.authentication.client_certificates import common_name, parsed, verify_aside
+from stowplan.serving.authentication.client_certificates import common_name, parsed, verify_in_thread
+from stowplan.serving.turns import Turns
 from stowplan.serving.user import Rejected, readable
 
 if TYPE_CHECKING:
@@ -60,13 +61,16 @@ class FrontProxy:
         self._authorities = authorities
         self.headers = headers
         self._wall_clock = wall_clock
+        self._turns = Turns(most=1)
 
     async def identify(self, headers: Headers, peer: Peer) -> UserInfo | None:
         """The user that a front proxy asserts; None if there is none; raises Rejected for other peers."""
         authorities = self._authorities.current()
         if not peer.certificates or not authorities:
             return None
-        await verify_aside(peer.certificates, authorities, now=self._wall_clock())
+        # As client certificates are: one at a time.
+        with await self._turns.take(""):
+            await verify_in_thread(peer.certificates, authorities, now=self._wall_clock())
         names = self.headers()
         proxy = common_name(parsed(peer.certificates[0]))
         if names.allowed_names and proxy not in names.allowed_names:

@@ -4,7 +4,8 @@ The context is selected by the client's SNI name, else by the local address. Nam
 precedence over those in one, and exact names over wildcards.
 
 Client certificates are requested but not verified in the handshake: they are checked with the request. So an expired
-one is answered with 401, like upstream, instead of a failed handshake.
+one is answered with 401, like upstream, instead of a failed handshake. Only keys that Go does not take either fail it:
+with them a client could make us compute for long.
 
 Upstream: staging/src/k8s.io/apiserver/pkg/server/dynamiccertificates/named_certificates.go, tlsconfig.go; Go's
 crypto/tls (getCertificate).
@@ -15,17 +16,21 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from OpenSSL import SSL
+from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
+from OpenSSL import SSL, crypto
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-
-    from OpenSSL import crypto
 
     from stowplan.serving.tls.key_pairs import Identity
     from stowplan.serving.tls.options import TlsParameters
 
 _HTTP = b"http/1.1"
+#: Limits of Go's crypto/tls, crypto/rsa and crypto/x509.
+_MAX_RSA_BITS = 8192
+_MAX_RSA_EXPONENT = 2**31 - 1
+_CURVES = (ec.SECP224R1, ec.SECP256R1, ec.SECP384R1, ec.SECP521R1)
 
 
 class IdentitySource(Protocol):
@@ -110,7 +115,10 @@ class TlsContexts:
             context.add_extra_chain_cert(other)
         context.use_privatekey(identity.key)
         context.set_alpn_select_callback(_select_protocol)
-        context.set_verify(SSL.VERIFY_PEER, _take_any)
+        context.set_verify(SSL.VERIFY_PEER, _is_cheap)
+        # OpenSSL checks the signatures of a presented chain, whatever the callback says. `client_certificates.py` does
+        # so later, beside the handshakes.
+        context.set_verify_depth(0)
         return context
 
 
@@ -126,8 +134,20 @@ class _Chooser:
             connection.set_context(self._contexts.of_name(name.decode("ascii", "replace")))
 
 
-def _take_any(connection: SSL.Connection, certificate: crypto.X509, error: int, depth: int, ok: int) -> bool:
-    return True
+def _is_cheap(connection: SSL.Connection, certificate: crypto.X509, error: int, depth: int, ok: int) -> bool:
+    """Whether signatures by the certificate's key are quickly checked. Called before the first is.
+
+    A key of 3,072 bits whose public exponent is as long takes 10 ms, and holds up everybody's handshakes.
+    """
+    try:
+        key = certificate.to_cryptography().public_key()
+    except (ValueError, TypeError, UnsupportedAlgorithm, crypto.Error):
+        return False
+    if isinstance(key, rsa.RSAPublicKey):
+        return key.key_size <= _MAX_RSA_BITS and key.public_numbers().e <= _MAX_RSA_EXPONENT
+    if isinstance(key, ec.EllipticCurvePublicKey):
+        return isinstance(key.curve, _CURVES)
+    return isinstance(key, ed25519.Ed25519PublicKey)
 
 
 def _select_protocol(connection: SSL.Connection, offered: list[bytes]) -> bytes | SSL._NoOverlappingProtocols:

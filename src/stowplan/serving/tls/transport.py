@@ -109,7 +109,7 @@ class TlsConnection(asyncio.Protocol):
         self._begun: bytes | None = b""
         self._http: HttpConnection | None = None
         #: A step of the handshake, in its thread.
-        self._step: asyncio.Future[None] | None = None
+        self._step: asyncio.Future[SSL.Error | None] | None = None
         self._closing = False
 
     # Callbacks of the TCP transport
@@ -177,44 +177,46 @@ class TlsConnection(asyncio.Protocol):
             return
         # It signs, which is slow and can be triggered by anyone. The connection is not used otherwise meanwhile.
         self._tcp.pause_reading()
-        self._step = asyncio.get_running_loop().run_in_executor(_shaker(), self._tls.do_handshake)
+        self._step = asyncio.get_running_loop().run_in_executor(_handshake_executor(), _handshake_step, self._tls)
         self._step.add_done_callback(self._stepped)
 
-    def _stepped(self, step: asyncio.Future[None]) -> None:
+    def _stepped(self, step: asyncio.Future[SSL.Error | None]) -> None:
         """A step of the handshake has ended."""
         self._step = None
         if self._closing or step.cancelled():
             return
         if not self._tcp.is_closing():
             self._tcp.resume_reading()
-
-        def go_on() -> None:
-            step.result()
-            self._established()
-            self._receive()
-
-        self._work(go_on)
+        problem = step.result()
+        if problem is None:
+            self._work(self._established)
+        else:
+            self._interrupted(problem)
+            self._flush()
 
     def _work(self, work: Callable[[], None]) -> None:
         try:
             work()
-        except SSL.WantReadError:
-            pass
-        except SSL.ZeroReturnError:
-            self._flush()
-            if self.eof_received():
-                return
-            self.close()
         except SSL.Error as error:
-            self._flush()
-            self._broken(error)
+            self._interrupted(error)
         self._flush()
+
+    def _interrupted(self, error: SSL.Error) -> None:
+        """OpenSSL needs more data, or cannot go on."""
+        if isinstance(error, SSL.WantReadError):
+            return
+        self._flush()
+        if not isinstance(error, SSL.ZeroReturnError):
+            self._broken(error)
+        elif not self.eof_received():
+            self.close()
 
     def _established(self) -> None:
         self._timer.stop()
         self._flush()
         self._http = self._make_http()
         self._http.connection_made(TlsTransport(self, self._tcp, _certificates_of(self._tls)))
+        self._receive()
 
     def _receive(self) -> None:
         """Deliver all readable data; ends with one of OpenSSL's exceptions."""
@@ -345,9 +347,22 @@ class TlsTransport(asyncio.Transport):
 
 
 @cache
-def _shaker() -> ThreadPoolExecutor:
+def _handshake_executor() -> ThreadPoolExecutor:
     """One thread for all handshakes, so that many of them delay neither the lease nor responses."""
     return ThreadPoolExecutor(1, "TLS handshakes")
+
+
+def _handshake_step(tls: SSL.Connection) -> SSL.Error | None:
+    """One step of the handshake.
+
+    A raised error would stay in the future, and refer to the connection through its traceback: a cycle that keeps all
+    that a client has sent until the next garbage collection, which is rare (`timing/garbage.py`).
+    """
+    try:
+        tls.do_handshake()
+    except SSL.Error as error:
+        return error.with_traceback(None)
+    return None
 
 
 def _certificates_of(tls: SSL.Connection) -> tuple[bytes, ...]:

@@ -74,7 +74,7 @@ class TestNamespaceLifecycle:
             cluster.create(a_pod("web", "lost").obj())
         assert caught.value.status.details.kind == "namespaces"
 
-    def test_a_namespace_on_its_way_out(self, cluster):
+    def test_a_terminating_namespace(self, cluster):
         with pytest.raises(Forbidden) as caught:
             cluster.create(a_pod("web", "going").obj())
         assert str(caught.value) == (
@@ -87,11 +87,11 @@ class TestNamespaceLifecycle:
             "metadata.namespace",
         )
 
-    def test_what_is_there_may_still_change(self, cluster):
+    def test_existing_objects_may_still_change(self, cluster):
         pod = a_pod("web", "going").obj()
         assert cluster.update(pod, pod) == pod
 
-    def test_some_stay_for_ever(self, cluster):
+    def test_system_namespaces_cannot_be_deleted(self, cluster):
         stored = cluster.store.get("namespaces", "", "default")
         namespaces = CATALOGUE.find("", "v1", "namespaces")
         with pytest.raises(Forbidden, match=r'^namespaces "default" is forbidden: this namespace may not be deleted$'):
@@ -149,7 +149,7 @@ class TestPriority:
             cluster.create(second)
         assert cluster.update(first, first) == first
 
-    def test_an_update_that_leaves_it_out(self, cluster):
+    def test_an_update_that_omits_it(self, cluster):
         old = cluster.create(a_pod().obj())
         new = copy.deepcopy(old)
         del new["spec"]["priority"], new["spec"]["preemptionPolicy"]
@@ -208,7 +208,7 @@ class TestStorage:
         cluster.put(storage_class("never", "2026-01-03T00:00:00Z", default="false"))
         assert cluster.create(self.CLAIM)["spec"]["storageClassName"] == "a"
 
-    def test_no_class_is_a_class(self, cluster):
+    def test_an_empty_class_is_kept(self, cluster):
         cluster.put(storage_class("a", "2026-01-01T00:00:00Z"))
         claim = copy.deepcopy(self.CLAIM)
         claim["spec"]["storageClassName"] = ""
@@ -225,7 +225,7 @@ class TestStorage:
             ("Bound", True, None),
         ],
     )
-    def test_growing(self, cluster, phase, expandable, message):
+    def test_expansion(self, cluster, phase, expandable, message):
         cluster.put(storage_class("a", "2026-01-01T00:00:00Z", allowVolumeExpansion=expandable))
         old = cluster.create(self.CLAIM)
         old["status"]["phase"] = phase
@@ -237,7 +237,7 @@ class TestStorage:
             with pytest.raises(Forbidden, match=message):
                 cluster.update(new, old)
 
-    def test_finalizers_need_somebody_to_remove_them(self, cluster):
+    def test_finalizers_require_their_controller(self, cluster):
         assert "finalizers" not in cluster.create(self.CLAIM)["metadata"]
         on = frozenset({"StorageObjectInUseProtection"})
         assert cluster.create(self.CLAIM, enabled=on)["metadata"]["finalizers"] == ["kubernetes.io/pvc-protection"]
@@ -249,7 +249,7 @@ class TestPodGroups:
         spec = {"schedulingPolicy": {"basic": {}}, "podGroupTemplateRef": reference}
         return named("scheduling.k8s.io/v1alpha2", "PodGroup", "g", namespace="default", spec=spec)
 
-    def test_templates_exist(self, cluster):
+    def test_templates_must_exist(self, cluster):
         templates = {"podGroupTemplates": [{"name": "t"}]}
         workload = named("scheduling.k8s.io/v1alpha2", "Workload", "w", namespace="default", spec=templates)
         cluster.put(workload)
@@ -257,7 +257,7 @@ class TestPodGroups:
         with pytest.raises(Forbidden, match='PodGroup rejected: PodGroupTemplate "u" not found in Workload "w"'):
             cluster.create(self.group(template="u"))
 
-    def test_workloads_exist(self, cluster):
+    def test_workloads_must_exist(self, cluster):
         with pytest.raises(Forbidden, match='PodGroup rejected: Workload "w" not found'):
             cluster.create(self.group())
 
@@ -267,7 +267,7 @@ class TestServiceAddresses:
         ports = [{"port": 80}, {"port": 81, "name": "b"}]
         return named("v1", "Service", name, namespace="default", spec={"ports": ports} | spec)
 
-    def test_the_same_each_time_but_nobody_elses(self, cluster):
+    def test_addresses_are_stable_and_unique(self, cluster):
         first = cluster.create(self.service())["spec"]
         assert first["clusterIP"].startswith(("10.96.", "10.97.", "10.98.", "10.99.", "10.10", "10.11"))
         assert first["clusterIPs"] == [first["clusterIP"]]
@@ -276,7 +276,7 @@ class TestServiceAddresses:
         cluster.put(self.service("other", clusterIP=first["clusterIP"]))
         assert cluster.create(self.service())["spec"]["clusterIP"] != first["clusterIP"]
 
-    def test_what_is_asked_for_is_given(self, cluster):
+    def test_requested_addresses_are_allocated(self, cluster):
         assert cluster.create(self.service(clusterIP="None"))["spec"]["clusterIPs"] == ["None"]
         assert "clusterIP" not in cluster.create(self.service(type="ExternalName"))["spec"]
 

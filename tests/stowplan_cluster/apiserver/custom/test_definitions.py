@@ -1,4 +1,4 @@
-"""Schemas that make no sense, in upstream's words."""
+"""Validation of CustomResourceDefinitions, with upstream's messages."""
 
 import pytest
 
@@ -44,7 +44,7 @@ SPEC = f"{AT}.properties[spec]"
             obj(spec={}), [f"{SPEC}.type: Required value: must not be empty for specified object fields"], id="no type"
         ),
         pytest.param(
-            obj(spec={"type": "array"}), [f"{SPEC}.items: Required value: must be specified"], id="array of nothing"
+            obj(spec={"type": "array"}), [f"{SPEC}.items: Required value: must be specified"], id="array without items"
         ),
         pytest.param(
             obj(spec={"type": "array", "items": {}}),
@@ -83,12 +83,12 @@ SPEC = f"{AT}.properties[spec]"
         pytest.param(
             obj(spec={"type": "object", "oneOf": [{"properties": {"a": {"minimum": 1}}}]}),
             [],
-            id="alternatives of inner levels are not looked at",
+            id="alternatives of inner levels are not checked",
         ),
         pytest.param(
             {"type": "object", "oneOf": [{"properties": {"a": {"minLength": 1}}}]},
             [f"{AT}.properties[a]: Required value: because it is defined in {AT}.oneOf[0].properties[a]"],
-            id="alternatives about fields there are not",
+            id="alternatives about undeclared fields",
         ),
         pytest.param(
             obj(metadata=obj(labels={"type": "object"})),
@@ -138,7 +138,7 @@ SPEC = f"{AT}.properties[spec]"
         pytest.param(
             obj(spec={"type": "string", "x-kubernetes-list-type": "set"}),
             [f'{SPEC}.type: Invalid value: "string": must be array if x-kubernetes-list-type is specified'],
-            id="list type of no list",
+            id="list type on a string",
         ),
         pytest.param(
             obj(spec={"type": "array", "items": obj(a=STRING), "x-kubernetes-list-type": "set"}),
@@ -207,14 +207,14 @@ def test_schemas(schema, expected):
     assert complaints(a_definition(schema)) == expected
 
 
-def test_the_path_of_versions_that_differ():
+def test_the_path_if_versions_differ():
     good, bad = obj(spec=obj()), obj(spec={})
     assert complaints(a_definition(bad, bad))[0].startswith(f"{AT}.properties[spec].type: ")
     (complaint,) = complaints(a_definition(good, bad))
     assert complaint.startswith("spec.versions[1].schema.openAPIV3Schema.properties[spec].type: ")
 
 
-def test_with_a_status_the_root_may_say_less():
+def test_restrictions_of_the_root_with_a_status_subresource():
     schema = obj(status=obj()) | {"anyOf": [{"required": ["spec"]}]}
     assert complaints(a_definition(schema)) == []
     (complaint,) = complaints(a_definition(schema, subresources={"status": {}}))
@@ -222,7 +222,7 @@ def test_with_a_status_the_root_may_say_less():
     assert complaint.endswith("fields are allowed at the root of the schema if the status subresource is enabled")
 
 
-def test_schemas_that_have_not_changed_are_let_pass():
+def test_unchanged_schemas_are_not_validated_again():
     bad = a_definition(obj(spec={}))
     assert complaints(bad, bad) == []
     assert complaints(a_definition(obj(spec={}, status={})), bad) != []
@@ -281,12 +281,12 @@ APPROVAL = "metadata.annotations[api-approved.kubernetes.io]"
         ),
     ],
 )
-def test_groups_of_the_project(group, approval, start):
+def test_protected_groups_need_approval(group, approval, start):
     found = complaints(a_definition(obj(), group=group, annotations={"api-approved.kubernetes.io": approval}))
     assert [complaint.startswith(start or "?") for complaint in found] == ([True] if start else [])
 
 
-def test_what_is_not_honoured():
+def test_unsupported_features():
     schema = obj(spec={"type": "string", "format": "colour"})
     definition = a_definition(schema)
     assert definition_warnings(definition) == ['unrecognized format "colour"']
@@ -294,7 +294,7 @@ def test_what_is_not_honoured():
     assert definition_warnings(a_definition(obj(spec={"type": "string", "format": "date"}))) == []
 
 
-def test_preserving_everything_is_over():
+def test_preserve_unknown_fields_is_no_longer_allowed():
     definition = a_definition(obj())
     definition["spec"]["preserveUnknownFields"] = True
     assert complaints(definition)[0].startswith("spec.preserveUnknownFields: Invalid value: true: cannot set to true")

@@ -1,4 +1,4 @@
-"""What strings of each format look like."""
+"""Which strings each format accepts."""
 
 import pytest
 
@@ -55,5 +55,5 @@ def test_strings(format, good, bad):
         ("date", "object", False),
     ],
 )
-def test_which_count(format, type, known):
+def test_supported_formats(format, type, known):
     assert is_known(format, type) is known

@@ -1,4 +1,4 @@
-"""Sets and maps among lists, defaults, and what is kept of nulls."""
+"""Sets and maps as list types, defaulting, and pruning of nulls."""
 
 import copy
 
@@ -66,9 +66,9 @@ SCHEMA = {
 @pytest.mark.parametrize(
     ("obj", "expected"),
     [
-        pytest.param({}, {"spec": {"size": 3, "maybe": "x"}}, id="defaults make room for defaults"),
+        pytest.param({}, {"spec": {"size": 3, "maybe": "x"}}, id="defaults within defaults"),
         pytest.param(
-            {"spec": {"size": 5, "maybe": "y"}}, {"spec": {"size": 5, "maybe": "y"}}, id="what is there stays"
+            {"spec": {"size": 5, "maybe": "y"}}, {"spec": {"size": 5, "maybe": "y"}}, id="existing values are kept"
         ),
         pytest.param({"spec": {"size": None}}, {"spec": {"size": 3, "maybe": "x"}}, id="null where it may not be"),
         pytest.param({"spec": {"maybe": None}}, {"spec": {"size": 3, "maybe": None}}, id="null where it may be"),
@@ -97,7 +97,7 @@ _FIELDS = {"size": st.integers() | st.none(), "note": st.text() | st.none(), "ma
 
 
 @given(st.fixed_dictionaries({}, optional={"spec": st.none() | st.fixed_dictionaries({}, optional=_FIELDS)}))
-def test_defaulting_twice_is_defaulting_once(obj):
+def test_defaulting_is_idempotent(obj):
     apply_schema_defaults(SCHEMA, obj)
     once = copy.deepcopy(obj)
     apply_schema_defaults(SCHEMA, obj)

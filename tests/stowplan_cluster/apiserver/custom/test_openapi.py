@@ -155,7 +155,7 @@ def test_the_root_has_no_path():
     ]
 
 
-def test_a_pattern_that_takes_too_long_is_an_error_not_a_hang():
+def test_a_too_expensive_pattern_is_an_error():
     value = "".join(Random(1).choices("ab", k=100_000))
     (complaint,) = complaints({"type": "string", "pattern": "[ab]*a[ab]{900}c"}, value)
     assert complaint.endswith("but that takes too long to find out: shorten the value")
@@ -180,9 +180,9 @@ STRICT = {
 @pytest.mark.parametrize(
     ("old", "new", "fields"),
     [
-        pytest.param({"a": 9, "b": 1}, {"a": 9, "b": 2}, [], id="what is wrong has not changed"),
-        pytest.param({"a": 9, "b": 1}, {"a": 8, "b": 1}, ["spec.x.a"], id="it has changed"),
-        pytest.param({"b": 1}, {"a": 9, "b": 1}, ["spec.x.a"], id="it is new"),
+        pytest.param({"a": 9, "b": 1}, {"a": 9, "b": 2}, [], id="the invalid value is unchanged"),
+        pytest.param({"a": 9, "b": 1}, {"a": 8, "b": 1}, ["spec.x.a"], id="the invalid value has changed"),
+        pytest.param({"b": 1}, {"a": 9, "b": 1}, ["spec.x.a"], id="the invalid value is new"),
         pytest.param(
             {"parts": [{"name": "p", "size": 9}, {"name": "q"}]},
             {"parts": [{"name": "q", "size": 7}, {"name": "p", "size": 9, "more": 1}]},

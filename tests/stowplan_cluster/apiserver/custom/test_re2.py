@@ -1,4 +1,4 @@
-"""Patterns as Go reads them; where Go and Python agree, Python's own module is the judge."""
+"""Patterns with Go's syntax; where Go and Python agree, results are compared with Python's `re`."""
 
 import re
 import sys
@@ -93,15 +93,15 @@ def test_matches(pattern, value, expected):
         ("[[:letter:]]", "invalid character class range: `[:letter:]`"),
     ],
 )
-def test_no_pattern(pattern, message):
+def test_invalid_patterns(pattern, message):
     with pytest.raises(PatternError) as caught:
         compile_pattern(pattern)
     assert str(caught.value) == f"error parsing regexp: {message}"
 
 
 @pytest.mark.slow
-def test_what_is_too_large_is_refused_not_a_crash():
-    # Go refuses that for its depth.
+def test_oversized_patterns_are_refused():
+    # Go refuses it because of its depth.
     assert matches("(" * 5000 + ")" * 5000, "a")
     with pytest.raises(PatternError, match="too large"):
         compile_pattern("([ab]{1000}c)" * 300)
@@ -127,11 +127,11 @@ def test_single_bytes_are_not_in_gos_syntax():
 
 
 @pytest.mark.parametrize("pattern", ["^(a+)+$", "^(a|a)*$", "^(a|aa)+$", "(x+x+)+y", "^(([a-z])+.)+[A-Z]([a-z])+$"])
-def test_patterns_that_ruin_backtracking_do_not(pattern):
+def test_catastrophic_backtracking_does_not_happen(pattern):
     assert not matches(pattern, "a" * 20_000 + "!")
 
 
-def test_what_another_engine_would_take_long_for():
+def test_expensive_patterns_are_quick():
     value = "".join(Random(1).choices("ab", k=20_000))
     assert not matches("[ab]*a[ab]{300}c", value)
     assert matches("[ab]*a[ab]{2}c", value + "abbc")

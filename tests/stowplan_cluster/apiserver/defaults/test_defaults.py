@@ -1,4 +1,4 @@
-"""What each kind gets that did not say it."""
+"""Defaults per kind."""
 
 import copy
 
@@ -64,7 +64,7 @@ class TestPods:
             ("", "IfNotPresent"),
         ],
     )
-    def test_images_that_may_move_are_pulled(self, image, policy):
+    def test_image_pull_policy_depends_on_the_tag(self, image, policy):
         assert pull_policy(image) == policy
 
     def test_requests_from_limits(self):
@@ -72,13 +72,13 @@ class TestPods:
         spec = pod_spec(container(resources=resources))
         assert spec["containers"][0]["resources"]["requests"] == {"cpu": "1", "memory": "1Gi"}
 
-    def test_templates_leave_requests_to_their_pods(self):
+    def test_templates_get_no_requests_from_limits(self):
         template = {"spec": {"containers": [container(resources={"limits": {"cpu": "1"}})]}}
         spec = defaulted("apps/v1", "ReplicaSet", spec={"template": template})["spec"]["template"]["spec"]
         assert spec["containers"][0]["resources"] == {"limits": {"cpu": "1"}}
         assert "enableServiceLinks" not in spec
 
-    def test_ports_and_the_network_of_the_host(self):
+    def test_ports_with_host_network(self):
         ports = [{"containerPort": 80}]
         assert pod_spec(container(ports=ports))["containers"][0]["ports"] == [{"containerPort": 80, "protocol": "TCP"}]
         spec = pod_spec(container(ports=ports), hostNetwork=True)
@@ -123,7 +123,7 @@ class TestPods:
     def test_volumes(self, volume, expected):
         assert pod_spec(container(), volumes=[{"name": "v"} | volume])["volumes"] == [{"name": "v"} | expected]
 
-    def test_both_names_of_the_account(self):
+    def test_both_service_account_fields(self):
         assert pod_spec(container(), serviceAccount="a")["serviceAccountName"] == "a"
         assert pod_spec(container(), serviceAccountName="a")["serviceAccount"] == "a"
 
@@ -140,7 +140,7 @@ class TestPods:
     ("given", "kept"),
     [("1", "1"), ("500m", "500m"), ("1Gi", "1Gi"), ("1n", "1m"), ("1500001u", "1501m"), ("-1u", "-1m"), ("1e3", "1e3")],
 )
-def test_nothing_finer_than_a_milli_unit_is_kept(given, kept):
+def test_quantities_are_rounded_up_to_milli_units(given, kept):
     assert whole_millis(given) == kept
     assert whole_millis(kept) == kept
 
@@ -157,7 +157,7 @@ class TestWorkloads:
         }
         assert spec["template"]["spec"]["restartPolicy"] == "Always"
 
-    def test_zero_replicas_are_said(self):
+    def test_zero_replicas_are_kept(self):
         assert defaulted("apps/v1", "Deployment", spec={"replicas": 0})["spec"]["replicas"] == 0
 
     def test_daemon_set(self):
@@ -173,7 +173,7 @@ class TestWorkloads:
         assert spec["updateStrategy"] == {"type": "RollingUpdate", "rollingUpdate": {"partition": 0}}
         assert spec["persistentVolumeClaimRetentionPolicy"] == {"whenDeleted": "Retain", "whenScaled": "Retain"}
 
-    def test_controller_takes_after_its_template(self):
+    def test_replication_controllers_default_to_their_templates_labels(self):
         template = {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": []}}
         controller = defaulted("v1", "ReplicationController", spec={"template": template})
         assert controller["spec"]["selector"] == controller["metadata"]["labels"] == {"a": "b"}
@@ -191,7 +191,7 @@ class TestWorkloads:
         }
         assert {name: spec[name] for name in expected} == expected
 
-    def test_a_queue_of_work_has_no_completions(self):
+    def test_a_work_queue_job_has_no_completions(self):
         assert "completions" not in defaulted("batch/v1", "Job", spec={"parallelism": 3})["spec"]
 
 
@@ -205,7 +205,7 @@ def test_service():
     }
 
 
-def test_sticky_service():
+def test_service_with_session_affinity():
     spec = defaulted("v1", "Service", spec={"sessionAffinity": "ClientIP"})["spec"]
     assert spec["sessionAffinityConfig"] == {"clientIP": {"timeoutSeconds": 10800}}
 
@@ -297,7 +297,7 @@ def of(cpu=None, memory=None, *, limits=None, **fields):
         ),
     ],
 )
-def test_classes_of_service(spec, expected):
+def test_qos_classes(spec, expected):
     assert qos_class(spec) == expected
 
 

@@ -1,4 +1,4 @@
-"""Server-side apply: what is merged, who owns it then, what goes, what conflicts, what is refused."""
+"""Server-side apply: merging, ownership, removal, conflicts, and refused configurations."""
 
 import copy
 import json
@@ -79,7 +79,7 @@ def entries(obj):
 
 
 def owned(obj, manager):
-    """What a manager owns below spec."""
+    """The fields below spec that a manager owns."""
     found = [path_text(path) for e in entries(obj) if e["manager"] == manager for path in paths(e["fieldsV1"])]
     return sorted(path.removeprefix(".spec") for path in found)
 
@@ -108,13 +108,13 @@ def test_apply_creates():
     ]
 
 
-def test_the_same_again_changes_nothing():
+def test_applying_the_same_again_changes_nothing():
     config = widget(text="x", map={"a": "1"}, tags=["t"])
     obj = applied(None, config)
     assert applied(obj, config, time=T[9]) == obj
 
 
-def test_the_same_by_another_is_shared_and_has_no_time():
+def test_equal_configurations_share_ownership():
     config = widget(text="x")
     obj = applied(applied(None, config, "one"), config, "two")
     assert managers(obj) == [("two", "Apply"), ("one", "Apply")]
@@ -129,12 +129,10 @@ def test_the_same_by_another_is_shared_and_has_no_time():
         pytest.param(widget(map={}), [".map"], id="an empty map is owned"),
         pytest.param(widget(map=None), [".map"], id="a null map is owned"),
         pytest.param(widget(tags=[]), [], id="an empty list that merges is not"),
-        pytest.param(widget(plain=[]), [".plain"], id="an empty list of one piece is"),
+        pytest.param(widget(plain=[]), [".plain"], id="an empty atomic list is"),
         pytest.param(widget(piece={"a": "1"}), [".piece"], id="an atomic object is one"),
         pytest.param(widget(tags=["x"]), ['.tags[="x"]'], id="a value"),
-        pytest.param(
-            widget(extra={"a": {"b": [1]}}), [".extra.a", ".extra.a.b"], id="untyped objects own what leads there"
-        ),
+        pytest.param(widget(extra={"a": {"b": [1]}}), [".extra.a", ".extra.a.b"], id="untyped objects own the path"),
         pytest.param(widget(), [""], id="an empty spec"),
     ],
 )
@@ -144,7 +142,7 @@ def test_what_a_configuration_owns(config, expected):
     assert managers(obj) == ([("me", "Apply")] if expected else [])
 
 
-def test_merging_keeps_what_others_have():
+def test_merging_keeps_fields_of_others():
     obj = updated(applied(None, widget(map={"a": "1"}), "one"), "two", number=3, map={"a": "1", "b": "2"})
     obj = applied(obj, widget(map={"c": "3"}), "three")
     assert obj["spec"] == {"map": {"a": "1", "b": "2", "c": "3"}, "number": 3}
@@ -154,7 +152,7 @@ def test_merging_keeps_what_others_have():
     ("live", "config", "expected"),
     [
         pytest.param("abc", "", "abc", id="nothing"),
-        pytest.param("abc", "d", "abcd", id="what is new goes last"),
+        pytest.param("abc", "d", "abcd", id="new elements go last"),
         pytest.param("abc", "ba", "bca", id="the configuration's order"),
         pytest.param("abc", "c", "abc", id="one that is there"),
         pytest.param("abc", "xb", "axbc", id="new before a shared one"),
@@ -187,38 +185,38 @@ def test_elements_of_live_twins_are_not_merged():
             {"parts": [{"name": "b"}]},
             id="an element, and a field of another",
         ),
-        pytest.param({"plain": [{"name": "a"}]}, {}, {}, id="a list of one piece"),
+        pytest.param({"plain": [{"name": "a"}]}, {}, {}, id="an atomic list"),
         pytest.param({"piece": {"a": "1"}}, {}, {}, id="an atomic object"),
         pytest.param({"extra": {"a": {"b": 1}, "c": 1}}, {"extra": {"c": 1}}, {"extra": {"c": 1}}, id="untyped"),
     ],
 )
-def test_what_is_not_applied_any_more_goes(before, after, left):
+def test_fields_no_longer_applied_are_removed(before, after, left):
     obj = applied(applied(None, widget(**before)), widget(**after), time=T[3])
     assert obj["spec"] == left
     assert applied(obj, widget(**after), time=T[4]) == obj
 
 
-def test_a_field_another_applies_too_stays():
+def test_a_field_that_another_manager_also_applies_is_kept():
     obj = applied(applied(None, widget(text="x", number=1), "one"), widget(text="x"), "two")
     obj = applied(obj, widget(number=1), "one")
     assert obj["spec"] == {"text": "x", "number": 1}
     assert (owned(obj, "one"), owned(obj, "two")) == ([".number"], [".text"])
 
 
-def test_a_field_another_changed_stays():
+def test_a_field_that_another_manager_changed_is_kept():
     obj = updated(applied(None, widget(text="x", number=1), "one"), "two", text="y")
     obj = applied(obj, widget(number=1), "one")
     assert obj["spec"] == {"text": "y", "number": 1}
 
 
-def test_an_element_that_another_filled_stays_with_its_key():
+def test_an_element_with_fields_of_others_is_kept_with_its_key():
     obj = applied(None, widget(parts=[{"name": "a", "color": "red"}], number=1), "one")
     obj = applied(obj, widget(parts=[{"name": "a", "sizes": [1]}]), "two")
     obj = applied(obj, widget(number=1), "one")
     assert obj["spec"] == {"parts": [{"name": "a", "sizes": [1]}], "number": 1}
 
 
-def test_an_element_goes_with_what_others_set_in_it():
+def test_an_element_is_removed_with_fields_that_others_set():
     obj = applied(None, widget(parts=[{"name": "a"}, {"name": "b"}]), "one")
     obj = updated(obj, "defaults", parts=[{"name": "a", "color": "red"}, {"name": "b", "color": "red"}])
     obj = applied(obj, widget(parts=[{"name": "b"}]), "one")
@@ -226,7 +224,7 @@ def test_an_element_goes_with_what_others_set_in_it():
     assert owned(obj, "defaults") == ['.parts[name="b"].color']
 
 
-def test_an_empty_configuration_gives_all_up():
+def test_an_empty_configuration_releases_all_fields():
     obj = applied(
         applied(None, widget(text="x")), {"apiVersion": "x.io/v1", "kind": "Widget", "metadata": {"name": "w"}}
     )
@@ -234,7 +232,7 @@ def test_an_empty_configuration_gives_all_up():
     assert entries(obj) == []
 
 
-def test_the_servers_own_metadata_stays():
+def test_server_set_metadata_is_kept():
     obj = applied(None, widget({"labels": {"a": "b"}}))
     obj["metadata"] |= {"uid": "u", "resourceVersion": "5", "creationTimestamp": T[0]}
     assert applied(obj, widget())["metadata"].items() >= {"name": "w", "uid": "u", "resourceVersion": "5"}.items()
@@ -291,7 +289,7 @@ def test_an_equal_value_is_no_conflict():
     assert (owned(obj, "one"), owned(obj, "two")) == ([".text"], [".text"])
 
 
-def test_what_was_there_before_is_owned_by_before_first_apply():
+def test_earlier_fields_are_owned_by_before_first_apply():
     live = widget({"uid": "u"}, text="x", number=1)
     message, _ = conflict_of(live, widget(text="y"))
     assert message == 'Apply failed with 1 conflict: conflict with "before-first-apply" using x.io/v1: .spec.text'
@@ -312,7 +310,7 @@ def test_status_is_owned_on_its_own_endpoint_only():
     assert ".status.ready" in owned(applied(None, config, reset={}), "me")
 
 
-def test_nothing_of_the_live_object_is_shared_with_the_result():
+def test_the_result_does_not_alias_the_live_object():
     live = applied(None, widget(map={"a": "1"}, extra={"x": [1]}))
     before = copy.deepcopy(live)
     result = applied(live, widget(map={"a": "1"}, extra={"x": [1]}), "two")
@@ -355,7 +353,7 @@ TYPED = "failed to create typed patch object (/w; x.io/v1, Kind=Widget)"
             widget(parts=[{"name": "a"}, {"name": "a"}]),
             ApiError,
             f'{TYPED}: .spec.parts: duplicate entries for key [name="a"]',
-            id="twins",
+            id="duplicate elements",
         ),
         pytest.param(
             widget(parts=[{"color": "x"}]),
@@ -393,7 +391,7 @@ def test_another_version_is_refused():
         )
 
 
-def test_a_bottomless_configuration_is_refused():
+def test_a_too_deeply_nested_configuration_is_refused():
     deep = {}
     for _ in range(5_000):
         deep = {"x": deep}
@@ -427,7 +425,7 @@ def deployment(image, *, replicas=None, labels=None, annotation=None):
 
 
 def client_side_applied(config, **changes):
-    """As `kubectl apply` leaves an object, changed by somebody else afterwards."""
+    """The object after `kubectl apply`, and a later change by another client."""
     live = copy.deepcopy(config)
     live["metadata"]["annotations"] = {LAST_APPLIED: json.dumps(config)}
     options = {"type": DEPLOYMENT, "subresource": "", "api_version": "apps/v1"}
@@ -435,7 +433,7 @@ def client_side_applied(config, **changes):
     return updated(live, "someone", type=DEPLOYMENT, **changes)
 
 
-def test_kubectl_takes_over_what_it_applied_client_side():
+def test_kubectl_takes_over_client_side_applied_fields():
     obj = client_side_applied(deployment("v1"), paused=True)
     obj = applied(obj, deployment("v2"), "kubectl", type=DEPLOYMENT)
     assert obj["spec"]["template"]["spec"]["containers"][0]["image"] == "v2"
@@ -445,7 +443,7 @@ def test_kubectl_takes_over_what_it_applied_client_side():
     assert json.loads(text) == deployment("v2")
 
 
-def test_kubectl_does_not_take_what_somebody_changed_since():
+def test_kubectl_does_not_take_over_fields_changed_since():
     obj = client_side_applied(deployment("v1", replicas=1), replicas=5)
     message, _ = conflict_of(obj, deployment("v2", replicas=2), "kubectl", type=DEPLOYMENT)
     assert message == 'Apply failed with 1 conflict: conflict with "someone" using apps/v1: .spec.replicas'
@@ -461,7 +459,7 @@ def test_without_a_good_annotation_kubectl_conflicts(text):
     assert ("v2" in obj["metadata"]["annotations"][LAST_APPLIED]) == bool(text)
 
 
-def test_other_managers_have_no_part_in_the_annotation():
+def test_other_managers_ignore_the_annotation():
     obj = client_side_applied(deployment("v1"), paused=True)
     conflict_of(obj, deployment("v2"), "ci", type=DEPLOYMENT)
     before = obj["metadata"]["annotations"]
@@ -504,13 +502,13 @@ def after(writes):
 
 
 @given(WRITES, CONFIGS)
-def test_twice_is_once(writes, spec):
+def test_apply_is_idempotent(writes, spec):
     once = applied(after(writes), widget(**spec), "me", force=True, time=T[30])
     assert applied(once, widget(**spec), "me", time=T[31]) == once
 
 
 @given(WRITES, CONFIGS)
-def test_what_was_applied_is_there(writes, spec):
+def test_applied_values_are_stored(writes, spec):
     obj = applied(after(writes), widget(**spec), "me", force=True)
     for name in ("text", "number", "plain", "piece"):
         if name in spec:
@@ -522,8 +520,8 @@ def test_what_was_applied_is_there(writes, spec):
 
 
 @given(WRITES, CONFIGS)
-def test_giving_up_leaves_what_others_own(writes, spec):
-    """Applying and then applying nothing: the values of all other managers are as they were."""
+def test_releasing_keeps_fields_of_others(writes, spec):
+    """Apply something, then apply an empty configuration: values of other managers are unchanged."""
     obj = applied(after(writes), widget(**spec), "me", force=True)
     bare = {"apiVersion": "x.io/v1", "kind": "Widget", "metadata": {"name": "w"}}
     left = applied(obj, bare, "me")
@@ -535,7 +533,7 @@ def test_giving_up_leaves_what_others_own(writes, spec):
 
 
 def value_at(obj, path):
-    """The value there; a container that is owned for itself counts as present only."""
+    """The value at a path; for a container that is owned itself only its presence."""
     for step in path:
         kind, text = step[:2], step[2:]
         if kind == "f:":
@@ -548,7 +546,7 @@ def value_at(obj, path):
 
 
 @given(WRITES)
-def test_no_leaf_has_an_owner_and_no_value(writes):
+def test_owned_leaves_have_values(writes):
     obj = after(writes)
     for entry in entries(obj):
         for path in paths(entry["fieldsV1"]):
@@ -566,7 +564,7 @@ JSON = st.recursive(
 
 
 @given(CONFIGS, JSON, JSON)
-def test_any_json_is_answered(live, metadata, spec):
+def test_any_json_is_applied_or_refused(live, metadata, spec):
     config = {"apiVersion": "x.io/v1", "kind": "Widget", "metadata": metadata, "spec": spec}
     answered = None
     try:

@@ -1,4 +1,4 @@
-"""Sets of fields against Python's sets of paths, and their form in JSON."""
+"""Sets of fields compared with Python sets of paths, and their JSON form."""
 
 import json
 
@@ -25,7 +25,7 @@ PATHS = st.frozensets(st.lists(STEPS, min_size=1, max_size=3).map(tuple), max_si
 
 
 def set_of(members):
-    """Field by field, as plainly as can be."""
+    """Built field by field, in the simplest way."""
     fields = {}
     for member in sorted(members):
         fields = union(fields, single(member))
@@ -44,7 +44,7 @@ def members_of(fields):
 
 
 @given(PATHS)
-def test_a_set_has_what_was_put_in(members):
+def test_a_set_has_its_members(members):
     fields = set_of(members)
     assert members_of(fields) == members
     assert all(has(fields, path) for path in members)
@@ -61,14 +61,14 @@ def test_algebra(left, right):
 
 
 @given(PATHS, PATHS)
-def test_results_are_in_plain_form(left, right):
+def test_results_are_normalized(left, right):
     one, other = set_of(left), set_of(right)
     for fields in (union(one, other), intersection(one, other), difference(one, other), without(one, other)):
         assert fields == set_of(members_of(fields))
 
 
 @given(PATHS, PATHS)
-def test_arguments_stay(left, right):
+def test_arguments_are_not_modified(left, right):
     one, other = set_of(left), set_of(right)
     for operation in (union, intersection, difference, without):
         operation(one, other)
@@ -76,7 +76,7 @@ def test_arguments_stay(left, right):
 
 
 @given(PATHS)
-def test_json_and_back(members):
+def test_json_round_trip(members):
     fields = ordered(set_of(members))
     again = decoded(json.loads(json.dumps(fields)))
     assert json.dumps(again) == json.dumps(fields)
@@ -96,7 +96,7 @@ def test_json_and_back(members):
         pytest.param({"f:z": {}, "f:a": {}}, {"f:a": {}, "f:z": {}}, id="sorted"),
     ],
 )
-def test_sets_that_others_wrote(raw, expected):
+def test_reading_unusual_json(raw, expected):
     assert json.dumps(decoded(raw)) == json.dumps(expected)
 
 
@@ -112,7 +112,7 @@ def test_sets_that_others_wrote(raw, expected):
         pytest.param({"f:a": 1}, id="a number below"),
     ],
 )
-def test_what_is_no_set(raw):
+def test_invalid_sets(raw):
     with pytest.raises(ValueError, match=r"."):
         decoded(raw)
 
@@ -133,11 +133,11 @@ def test_members_of_a_level_come_before_those_below():
     assert list(paths(fields)) == [("f:b",), ("f:c",), ("f:a", "f:x"), ("f:b", "f:y")]
 
 
-def test_a_leaf_is_a_member_and_what_leads_to_one_is_not():
+def test_leaves_are_members_and_their_parents_are_not():
     assert (is_member({}), is_member({".": {}, "f:a": {}}), is_member({"f:a": {}})) == (True, True, False)
 
 
-def test_paths_as_messages_show_them():
+def test_paths_in_messages():
     path = ("f:spec", 'k:{"containerPort":80,"protocol":"TCP"}', 'v:"a\\"b"', "v:true", "i:3", "f:x")
     assert path_text(path) == '.spec[containerPort=80,protocol="TCP"][="a\\"b"][=true][3].x'
 

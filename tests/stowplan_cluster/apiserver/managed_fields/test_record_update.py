@@ -1,4 +1,4 @@
-"""Who owns what after creates, updates and patches."""
+"""Ownership of fields after creates, updates and patches."""
 
 import copy
 from dataclasses import replace
@@ -98,7 +98,7 @@ def test_an_entry_has_its_fields_in_their_order():
     ]
 
 
-def test_a_pod_is_owned_as_real_clusters_show_it():
+def test_ownership_of_a_pod_as_in_real_clusters():
     pod = {
         "apiVersion": "v1",
         "kind": "Pod",
@@ -147,7 +147,7 @@ def test_a_pod_is_owned_as_real_clusters_show_it():
     }
 
 
-def test_a_deployments_template_and_strategy_were_always_there():
+def test_ownership_of_a_deployments_template_and_strategy():
     spec = {
         "replicas": 1,
         "selector": {"matchLabels": {"a": "b"}},
@@ -168,7 +168,7 @@ def widget(**spec):
     return {"apiVersion": "x.io/v1", "kind": "Widget", "metadata": {"name": "w"}, "spec": spec}
 
 
-def test_a_custom_object_owns_what_leads_to_its_fields_too():
+def test_custom_objects_own_the_paths_to_their_fields_too():
     obj = widget(size=1, tags=["b", "a"], parts=[{"id": 2}, {"id": 10}], extra={"deep": {"list": [{}], "x": {}}})
     (entry,) = entries(recorded(None, {**obj, "status": {"ready": True}}, type=WIDGET, api_version="x.io/v1"))
     assert entry["fieldsV1"] == {
@@ -188,7 +188,7 @@ def test_without_a_status_endpoint_status_is_owned_like_the_rest():
     assert ".status.ready" in owned(recorded(None, obj, type=WIDGET, api_version="x.io/v1", reset={}), "me")
 
 
-def test_whoever_changes_a_field_takes_it():
+def test_changing_a_field_takes_ownership():
     obj = recorded(None, config_map({"a": "1", "b": "1"}), "first")
     obj = updated(obj, "second", data={"a": "2", "b": "1", "c": "1"})
     assert owned(obj, "first") == [".data", ".data.b"]
@@ -196,13 +196,13 @@ def test_whoever_changes_a_field_takes_it():
     assert [entry["time"] for entry in entries(obj)] == [T[0], T[1]]
 
 
-def test_a_manager_without_fields_vanishes():
+def test_a_manager_without_fields_is_removed():
     obj = updated(recorded(None, config_map({"a": "1"}), "first"), "second", immutable=True)
     assert managers(obj) == ["first", "second"]
     assert managers(updated(obj, "third", immutable=False)) == ["first", "third"]
 
 
-def test_removed_fields_are_owned_by_nobody():
+def test_removed_fields_have_no_owner():
     obj = recorded(None, config_map({"a": "1"}), "first")
     obj = recorded(obj, {key: value for key, value in obj.items() if key != "data"}, "second", time=T[1])
     assert entries(obj) == []
@@ -230,13 +230,13 @@ def test_a_status_update_does_not_own_spec_nor_labels_of_deployments():
     assert owned(obj, "ctl") == [".metadata.annotations", ".metadata.annotations.a", ".status.replicas"]
 
 
-def test_nothing_changed_nothing_recorded():
+def test_an_unchanged_object_records_nothing():
     obj = recorded(None, config_map({"a": "1"}), "first")
     assert updated(obj, "second") == obj
     assert recorded(obj, config_map({"a": "1"}), "second", time=T[9]) == obj
 
 
-def test_time_moves_with_changes_only():
+def test_time_is_updated_only_with_changes():
     obj = recorded(None, config_map({"a": "1", "b": "1"}))
     assert [e["time"] for e in entries(updated(obj, "me", T[5], data={"a": "1", "b": "1"}))] == [T[0]]
     assert [e["time"] for e in entries(updated(obj, "me", T[5], data={"a": "2", "b": "1"}))] == [T[5]]
@@ -281,7 +281,7 @@ def test_managed_fields_can_be_written():
         ),
     ],
 )
-def test_what_cannot_be_read_counts_as_not_sent(sent):
+def test_invalid_managed_fields_are_ignored(sent):
     obj = recorded(None, config_map({"a": "1"}), "first")
     assert recorded(obj, config_map({"a": "1"}, managedFields=sent)) == obj
     assert managers(recorded(None, config_map({"a": "1"}, managedFields=sent), "me")) == ["me"]
@@ -292,11 +292,11 @@ def test_an_object_that_cannot_be_tracked_has_no_managed_fields():
     assert entries(recorded(None, obj, type=WIDGET, api_version="x.io/v1")) == []
 
 
-def test_a_manager_has_a_name():
+def test_managers_must_have_names():
     assert managers(recorded(None, config_map({"a": "1"}), "")) == ["unknown"]
 
 
-def test_elements_that_share_a_path_are_one_piece():
+def test_elements_with_duplicate_keys_are_owned_together():
     def ports(*names):
         port = [{"containerPort": 80, "protocol": "TCP", "name": name} for name in names]
         spec = {"containers": [{"name": "c", "ports": port}]}
@@ -398,7 +398,7 @@ def test_times_alone_are_no_change():
     assert new == old
 
 
-def test_times_move_with_anything_else():
+def test_changed_times_are_recorded_with_other_changes():
     old = recorded(None, config_map({"a": "1"}))
     new = copy.deepcopy(old)
     entries(new)[0]["time"] = T[7]
@@ -414,8 +414,8 @@ FLAT = Struct("io.k8s.example.Flat", {"metadata": METADATA, "data": MapType(Scal
 
 
 @given(WRITES)
-def test_each_key_is_owned_by_who_changed_it_last(writes):
-    """Against a plain table of last writers."""
+def test_each_key_is_owned_by_its_last_writer(writes):
+    """Compared with a plain table of last writers."""
     obj, last = None, {}
     for second, (manager, data) in enumerate(writes):
         before = obj["data"] if obj else {}
@@ -423,7 +423,7 @@ def test_each_key_is_owned_by_who_changed_it_last(writes):
         last = {k: last[k] if k in before and before[k] == value else manager for k, value in data.items()}
         obj = recorded(obj, new, manager, type=FLAT, time=T[second])
         if not entries(obj):
-            # Whoever loses all managed fields is not tracked any more.
+            # An object whose managed fields have all been removed is no longer tracked.
             return
         found = {path[-1]: m for m in ("ann", "bob", "cat") for path in owned(obj, m) if path.startswith(".data.")}
         assert found == last
@@ -458,7 +458,7 @@ def step_of(item):
 
 
 @given(SPECS, SPECS)
-def test_changes_agree_with_flat_tables(old, new):
+def test_changes_agree_with_a_flat_comparison(old, new):
     spec = WIDGET.fields["spec"]
     before, after = flat(old, spec), flat(new, spec)
     found = [set(map(path_text, paths(fields))) for fields in compare(old, new, spec)]
@@ -467,7 +467,7 @@ def test_changes_agree_with_flat_tables(old, new):
 
 
 @pytest.mark.parametrize(("value", "owned"), [(0, False), (7, True)])
-def test_zero_values_that_are_always_written_are_nobodys(value, owned):
+def test_zero_values_that_are_always_written_have_no_owner(value, owned):
     new = {"metadata": {"name": "p"}, "value": value, "description": "d"}
     record_update(
         old=None,

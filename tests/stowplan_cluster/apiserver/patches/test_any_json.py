@@ -1,4 +1,4 @@
-"""Whatever is sent as a patch: an answer or an ApiError, and nothing that was passed in changes."""
+"""Any JSON as a patch has a result or an ApiError, and the arguments are not modified."""
 
 import copy
 
@@ -46,16 +46,16 @@ OBJECTS = st.dictionaries(KEYS, ANY, max_size=5)
 
 
 @given(OBJECTS, ANY | st.lists(OBJECTS) | OBJECTS)
-def test_any_json_is_answered(obj, patch):
+def test_any_json_is_applied_or_refused(obj, patch):
     before = copy.deepcopy((obj, patch))
     for apply in (apply_json_patch, apply_merge_patch, lambda o, p: apply_strategic_merge_patch(o, p, NODE)):
-        code, answer = answered(apply, obj, patch)
+        code, answer = result_or_error(apply, obj, patch)
         assert code in (200, 400, 413, 422, 500)
         assert isinstance(answer, dict if code == 200 else str)
         assert (obj, patch) == before
 
 
-def answered(apply, obj, patch):
+def result_or_error(apply, obj, patch):
     try:
         return 200, apply(obj, patch)
     except ApiError as error:
@@ -70,7 +70,7 @@ def answered(apply, obj, patch):
         pytest.param(lambda o, p: apply_strategic_merge_patch(o, p, NODE), lambda deep: deep, id="strategic"),
     ],
 )
-def test_bottomless_json_is_refused(apply, patch_of):
+def test_too_deeply_nested_json_is_refused(apply, patch_of):
     deep = {}
     for _ in range(100_000):
         deep = {"node": deep}

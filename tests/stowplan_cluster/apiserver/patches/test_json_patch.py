@@ -1,4 +1,4 @@
-"""JSON patch: each operation, its liberties, what is refused and how."""
+"""JSON patch: each operation, deviations from the RFC, and refusals."""
 
 import copy
 
@@ -59,12 +59,12 @@ def test_the_whole_object_can_be_replaced():
     assert apply_json_patch(OBJ, [op("test", "", value=OBJ), op("replace", "", value={"new": 1})]) == {"new": 1}
 
 
-def test_a_copy_is_a_copy():
+def test_copy_does_not_alias():
     patched = apply_json_patch(OBJ, [op("copy", "/b", **{"from": "/map"}), op("add", "/b/k", value="w")])
     assert (patched["map"]["k"], patched["b"]["k"]) == ("v", "w")
 
 
-def test_a_patch_that_is_used_twice_is_unharmed():
+def test_a_patch_can_be_applied_twice():
     patch = [op("add", "/b", value={}), op("add", "/b/c", value=1)]
     before = copy.deepcopy(patch)
     assert apply_json_patch(OBJ, patch) == apply_json_patch(OBJ, patch)
@@ -100,7 +100,7 @@ def test_a_patch_that_is_used_twice_is_unharmed():
         pytest.param(None, id="null"),
     ],
 )
-def test_what_does_not_apply_is_invalid_and_says_no_more(operation):
+def test_inapplicable_operations_are_invalid(operation):
     with pytest.raises(Invalid) as refused:
         apply_json_patch(OBJ, [op("add", "/first", value=1), operation])
     assert str(refused.value) == "the server rejected our request due to an error in our request"
@@ -134,13 +134,13 @@ def test_too_many_operations():
     assert str(refused.value) == f"Request entity too large: {limit}"
 
 
-def test_copies_that_double_are_stopped():
+def test_exponential_copies_are_refused():
     doubling = [op("copy", f"/map/{i}", **{"from": "/map"}) for i in range(100)]
     with pytest.raises(Invalid):
         apply_json_patch(OBJ, doubling)
 
 
-def test_what_is_no_object_any_more_is_invalid():
+def test_a_result_that_is_not_an_object_is_invalid():
     with pytest.raises(Invalid) as refused:
         apply_json_patch(OBJ, [op("replace", "", value=[1])])
     assert 'patch: Invalid value: "[1]"' in str(refused.value)
@@ -162,7 +162,7 @@ class NoFit(Exception):
 
 
 def plainly_changed(node, steps, change):
-    """A second writing: nothing is changed in place, each level is rebuilt on the way back."""
+    """A second implementation: nothing is modified in place; each level is rebuilt."""
     step, *rest = steps
     if isinstance(node, dict):
         if rest:
@@ -237,11 +237,11 @@ def plain_patch(obj, operations):
 
 
 @given(st.dictionaries(st.sampled_from("ab"), VALUES), st.lists(OPERATIONS, max_size=5))
-def test_agrees_with_a_second_writing(obj, operations):
+def test_agrees_with_the_second_implementation(obj, operations):
     patch = [
         {"op": kind, "path": "/" + "/".join(path), "from": "/" + "/".join(source), "value": value}
         for kind, path, source, value in operations
-        # Objects of two keys may be listed in either order: `repr` would tell them apart.
+        # Objects of two keys may have either order, which `repr` would distinguish.
         if not (kind == "test" and isinstance(value, dict | list))
     ]
     kept = [o for o in operations if not (o[0] == "test" and isinstance(o[3], dict | list))]

@@ -1,4 +1,4 @@
-"""JSON merge patch: the examples of its RFC, and where the reference's library leaves them."""
+"""JSON merge patch: the examples of its RFC, and deviations of the reference's library."""
 
 import pytest
 from hypothesis import given
@@ -42,7 +42,7 @@ def test_merges(obj, patch, expected):
         ),
     ],
 )
-def test_what_is_no_object_is_a_bad_request(patch, message):
+def test_patches_must_be_objects(patch, message):
     with pytest.raises(BadRequest) as refused:
         apply_merge_patch({}, patch)
     assert str(refused.value) == message
@@ -67,11 +67,11 @@ def diff(old, new):
 
 
 @given(OBJECTS, OBJECTS)
-def test_a_difference_applied_gives_the_other_object(old, new):
+def test_applying_a_diff_gives_the_new_object(old, new):
     assert apply_merge_patch(old, diff(old, new)) == new
 
 
 @given(OBJECTS, OBJECTS)
-def test_twice_is_once(obj, patch):
+def test_merging_is_idempotent(obj, patch):
     once = apply_merge_patch(obj, patch)
     assert apply_merge_patch(once, patch) == once

@@ -1,4 +1,4 @@
-"""Strategic merge patch: lists with names, directives, order, and what is refused."""
+"""Strategic merge patch: lists with merge keys, directives, order, and refusals."""
 
 import copy
 
@@ -330,8 +330,8 @@ LETTERS = st.lists(st.sampled_from("abcdefg"), unique=True)
 
 
 @given(LETTERS, LETTERS, st.data())
-def test_order_keeps_what_it_promises(live, order, data):
-    """The patch's elements stand as the patch says, the server's own as they stood, nothing is lost."""
+def test_both_orders_are_kept(live, order, data):
+    """The patch's elements are in its order, the server's own keep theirs, and none is lost."""
     changes = [name for name in order if name not in live or data.draw(st.booleans())]
     body = {"$setElementOrder/containers": named(*order), "containers": named(*changes)}
     if not live and not changes:

@@ -1,4 +1,4 @@
-"""Objects are made to fit their types as the API server decodes them."""
+"""Objects are converted to their types as the API server decodes them."""
 
 import copy
 
@@ -45,7 +45,7 @@ def a_pod(**spec):
 
 
 def conformed(obj):
-    """The object, which nobody complains about."""
+    """The object after conversion, which must report no unknown fields."""
     assert conform(schema(obj["kind"], obj["apiVersion"]), obj) == []
     return obj
 
@@ -86,13 +86,13 @@ def test_what_changes(spec, expected):
         pytest.param({"envFrom": [{"configMapRef": {"name": ""}}]}, {"envFrom": [{"configMapRef": {}}]}, id="nested"),
     ],
 )
-def test_zeros_are_as_go_writes_them(container, expected):
+def test_zero_values_as_go_writes_them(container, expected):
     found = conformed(a_pod(containers=[container]))["spec"]["containers"]
 
     assert found == [{"name": "", "resources": {}, **expected}]
 
 
-def test_structs_that_are_always_there():
+def test_structs_that_are_always_written():
     made = conformed({"apiVersion": "apps/v1", "kind": "StatefulSet"})
 
     assert (made["metadata"], made["status"]) == ({}, {"replicas": 0, "availableReplicas": 0})
@@ -103,7 +103,7 @@ def test_structs_that_are_always_there():
     }
 
 
-def test_times_that_go_writes_as_null_are_there():
+def test_times_that_go_writes_as_null():
     pod = {
         **a_pod(),
         "status": {
@@ -116,14 +116,14 @@ def test_times_that_go_writes_as_null_are_there():
     assert (first, second) == ({"type": "Ready", "status": "True", **nulls}, {"type": "A", "status": "", **nulls})
 
 
-def test_zeros_of_custom_resources_stay():
+def test_zero_values_of_custom_resources_are_kept():
     obj = {"metadata": {"labels": {}}, "spec": {"size": 0, "parts": []}, "open": {"known": {"a": ""}}}
     conform(WIDGET, obj)
 
     assert obj == {"metadata": {}, "spec": {"size": 0, "parts": []}, "open": {"known": {"a": ""}}}
 
 
-def test_an_empty_list_of_managed_fields_is_a_wish():
+def test_an_empty_list_of_managed_fields_is_kept():
     pod = a_pod()
     pod["metadata"]["managedFields"] = []
 
@@ -159,7 +159,7 @@ def test_numbers_may_be_whole_where_fractions_are_allowed():
         ),
     ],
 )
-def test_unknown_fields_go_and_are_reported(pod, complaints):
+def test_unknown_fields_are_dropped_and_reported(pod, complaints):
     assert conform(schema("Pod"), pod) == complaints
     assert conform(schema("Pod"), pod) == []
 
@@ -173,7 +173,7 @@ def test_unknown_fields_in_maps_are_named_by_key():
     ]
 
 
-def test_complaints_are_bounded():
+def test_the_number_of_reported_fields_is_bounded():
     many = a_pod(**{f"field{number}": 1 for number in range(MAX_COMPLAINTS + 50)})
 
     assert len(conform(schema("Pod"), many)) == MAX_COMPLAINTS
@@ -281,7 +281,7 @@ def test_complaints_are_bounded():
         ),
     ],
 )
-def test_wrong_types_are_refused_in_the_decoders_words(obj, why):
+def test_wrong_types_are_refused_with_the_decoders_messages(obj, why):
     with pytest.raises(BadRequest) as caught:
         conform(schema("Pod"), obj)
 
@@ -372,7 +372,7 @@ def test_depth_is_bounded(obj):
         conform(schema(obj["kind"], obj["apiVersion"]), obj)
 
 
-def test_any_json_stays_as_it_is():
+def test_any_json_is_unchanged():
     data = {"a": [None, {"b": 1.5}], "c": None}
     revision = a_thing("ControllerRevision", "apps/v1", revision=1, data=copy.deepcopy(data))
 
@@ -437,16 +437,16 @@ def objects_in(value):
 
 
 @pytest.mark.parametrize("category", compare.CLAIMED)
-def test_what_the_reference_wrote_conforms(category):
+def test_recorded_objects_conform(category):
     for obj in objects_in(copy.deepcopy(compare.scenarios(category))):
-        # What was made for the reference, and never read by an API server, may spell quantities otherwise.
+        # Objects made for the reference's scheduler, which no API server has read, may not have canonical quantities.
         before = msgspec.json.encode(conformed(obj))
         assert msgspec.json.encode(conformed(obj)) == before
 
 
 @settings(max_examples=times(25))
 @given(world=clusters())
-def test_our_own_worlds_conform(world):
+def test_generated_clusters_conform(world):
     for objects in world:
         for obj in objects:
             conformed(copy.deepcopy(obj))
@@ -501,7 +501,7 @@ _FITTING = {
 
 @settings(max_examples=times(300))
 @given(data=st.data(), resource=st.sampled_from(BUILT_IN))
-def test_whatever_comes_conforms_for_good_or_is_refused(data, resource):
+def test_conversion_is_idempotent_or_refuses(data, resource):
     struct = schema_of(resource)
     obj = data.draw(values_of(struct))
     if not isinstance(obj, dict):

@@ -1,4 +1,4 @@
-"""OpenAPI documents: complete in themselves, and good enough for what kubectl reads of them."""
+"""OpenAPI documents: self-contained, and complete enough for kubectl."""
 
 import re
 
@@ -68,7 +68,7 @@ def operations_of(document):
                 yield path, method, operation
 
 
-def test_references_lead_somewhere(catalogue):
+def test_references_resolve(catalogue):
     for made in every_document(catalogue):
         known = {f"#/components/schemas/{name}" for name in made["components"]["schemas"]}
         assert set(references_in(made)) <= known
@@ -77,7 +77,7 @@ def test_references_lead_somewhere(catalogue):
 
 
 def test_no_schema_is_empty(catalogue):
-    # kubectl explain fails on a property that says nothing at all.
+    # kubectl explain fails on an empty property.
     for made in every_document(catalogue):
         for name, schema in made["components"]["schemas"].items():
             assert schema, name
@@ -96,7 +96,7 @@ def test_every_resource_has_its_paths(catalogue):
             assert f"{resource.path}{scope}/{resource.plural}/{{name}}/{name}" in paths
 
 
-def test_whatever_can_be_patched_says_how(catalogue):
+def test_patch_operations_list_their_content_types(catalogue):
     patched = 0
     for made in every_document(catalogue):
         for path, method, operation in operations_of(made):
@@ -111,7 +111,7 @@ def test_whatever_can_be_patched_says_how(catalogue):
     assert patched > 40
 
 
-def test_operation_ids_differ(catalogue):
+def test_operation_ids_are_unique(catalogue):
     ids = [operation["operationId"] for _, _, operation in operations_of(openapi_v2(catalogue, schema_of=type_of))]
 
     assert len(ids) == len(set(ids))
@@ -170,14 +170,14 @@ def test_each_kind_belongs_to_one_schema(catalogue, version):
         ),
     ],
 )
-def test_how_fields_merge_is_told(catalogue, struct, field, expected):
+def test_merge_extensions_of_fields(catalogue, struct, field, expected):
     schemas = document(catalogue, "", "v1")["components"]["schemas"]
     found = schemas[f"io.k8s.api.core.v1.{struct}"]["properties"][field]
 
     assert {name: value for name, value in found.items() if name.startswith("x-")} == expected
 
 
-def test_how_structs_merge_is_told(catalogue):
+def test_merge_extensions_of_structs(catalogue):
     apps = document(catalogue, "apps", "v1")["components"]["schemas"]
     policy = document(catalogue, "policy", "v1")["components"]["schemas"]
 
@@ -211,7 +211,7 @@ def test_scalars_differ_between_versions(catalogue):
     assert "oneOf" not in version_2
 
 
-def test_custom_kinds_take_part(catalogue):
+def test_custom_kinds_are_included(catalogue):
     schemas = document(catalogue, "stable.example.com", "v1")["components"]["schemas"]
     widget = schemas[WIDGET_NAME]
 
@@ -238,7 +238,7 @@ def test_the_index_names_every_group_and_version(catalogue):
         assert re.fullmatch(rf"/openapi/v3/{re.escape(path)}\?hash=[0-9A-F]{{128}}", entry["serverRelativeURL"])
 
 
-def test_an_address_changes_with_what_it_leads_to(catalogue):
+def test_a_documents_address_changes_with_its_content(catalogue):
     def addresses(schema_of):
         return {
             path: each["serverRelativeURL"]
@@ -252,12 +252,12 @@ def test_an_address_changes_with_what_it_leads_to(catalogue):
     assert {path for path in before if before[path] != after[path]} == {"apis/stable.example.com/v1"}
 
 
-def test_what_is_not_served_has_no_document(catalogue):
+def test_unserved_versions_have_no_document(catalogue):
     assert openapi_v3(catalogue, "apps", "v2", schema_of=type_of) is None
     assert openapi_v3(catalogue, "", "apps", schema_of=type_of) is None
 
 
-def test_maps_hold_what_their_types_say(catalogue):
+def test_maps_have_the_types_of_their_values(catalogue):
     limits = document(catalogue, "", "v1")["components"]["schemas"]["io.k8s.api.core.v1.ResourceRequirements"]
     quantity = {"$ref": "#/components/schemas/io.k8s.apimachinery.pkg.api.resource.Quantity"}
 

@@ -1,4 +1,4 @@
-"""The protobuf form of the OpenAPI document, read back by a reader made for the test."""
+"""The protobuf form of the OpenAPI document, decoded by a reader in this test."""
 
 import json
 
@@ -123,22 +123,22 @@ def written(document):
     return openapi_v2_protobuf(document)
 
 
-def test_definitions_come_back(document, written):
+def test_definitions_round_trip(document, written):
     assert {name: schema(each) for name, each in named(every(one(written, 9), 1)).items()} == document["definitions"]
 
 
-def test_paths_come_back(document, written):
+def test_paths_round_trip(document, written):
     assert {path: path_item(each) for path, each in named(every(one(written, 8), 2)).items()} == document["paths"]
 
 
-def test_the_frame_comes_back(document, written):
+def test_the_envelope_round_trips(document, written):
     info = one(written, 2)
 
     assert one(written, 1).decode() == document["swagger"]
     assert {"title": one(info, 1).decode(), "version": one(info, 2).decode()} == document["info"]
 
 
-def test_long_fields_have_long_lengths():
+def test_lengths_of_long_fields():
     text = "x" * 300
     data = openapi_v2_protobuf({"swagger": text})
 

@@ -1,4 +1,4 @@
-"""The types files and their format."""
+"""The `.types` files and their format."""
 
 import re
 
@@ -53,7 +53,7 @@ def test_types_nest():
     assert found["b"].atomic
 
 
-def test_a_kind_has_what_every_object_has_and_a_list():
+def test_a_kind_has_metadata_and_a_list():
     meta = "package io.k8s.apimachinery.pkg.apis.meta.v1\nstruct ObjectMeta\n  name string\nstruct ListMeta\n"
     read = parse({"a.types": PACKAGE + "kind Thing -- A thing.\n  spec! string -- What.\n", "b.types": meta})
 
@@ -65,14 +65,14 @@ def test_a_kind_has_what_every_object_has_and_a_list():
     assert ("example.com/v1", "ThingList") not in read.kinds
 
 
-def test_included_fields_are_the_structs_own():
+def test_included_fields_belong_to_the_struct():
     text = "struct Source\n  a! string -- First.\nstruct Thing\n  ...Source\n  b string\n"
     thing = parse({"some.types": PACKAGE + text}).structs["example.v1.Thing"]
 
     assert (list(thing.fields), thing.required, thing.descriptions) == (["a", "b"], {"a"}, {"a": "First."})
 
 
-def test_a_fields_variant_of_a_struct_shares_all_but_how_it_merges():
+def test_a_variant_of_a_struct_differs_only_in_merging():
     text = "struct Ref atomic\n  name! string\nstruct Thing\n  a Ref\n  b Ref granular\n  c Ref replace\n"
     found = fields_of(text)
 
@@ -115,11 +115,11 @@ def test_a_fields_variant_of_a_struct_shares_all_but_how_it_merges():
         pytest.param(
             "package a\nkind Thing\n",
             "some.types:3: kind Thing before a package line that tells where it belongs",
-            id="kind of no version",
+            id="kind without version",
         ),
     ],
 )
-def test_mistakes_are_named_with_file_and_line(text, message):
+def test_errors_have_file_and_line(text, message):
     with pytest.raises(TypesError, match=f"^{re.escape(message)}$"):
         parse({"some.types": PACKAGE + text})
 
@@ -162,13 +162,13 @@ def keys_are_scalars_of_the_elements(of):
     for key in {*of.keys, *filter(None, [of.merge_key])}:
         assert isinstance(of.element.fields[key], Scalar)
     assert of.key_defaults.keys() <= set(of.keys)
-    # What tells elements apart is given, or has a default; a device's shareID and the keys of pod lists aside. Of the
-    # conditions of flow control upstream requires nothing.
+    # Keys are required or have a default, except a device's shareID, the keys of pod lists, and conditions of flow
+    # control, which upstream does not require.
     if len(of.keys) == 1 and of.keys != ("name",) and ".flowcontrol." not in of.element.name:
         assert of.keys[0] in of.element.required
 
 
-def test_sets_hold_scalars():
+def test_sets_have_scalar_elements():
     sets = [of for _, of in all_lists() if of.kind == SET or of.merge_values]
 
     assert sets
@@ -196,7 +196,7 @@ def test_required_fields_exist():
         pytest.param("NodeSpec.podCIDRs", (SET, (), {}, "", True, False), id="pod CIDRs"),
     ],
 )
-def test_what_is_known_to_merge_oddly(path, expected):
+def test_unusual_merge_keys(path, expected):
     struct, _, name = path.partition(".")
 
     assert shape(struct_named(f"io.k8s.api.core.v1.{struct}").fields[name]) == expected
@@ -228,7 +228,7 @@ def test_atomic_structs():
         pytest.param("a!? Thing", Zero.KEPT, id="required and kept"),
     ],
 )
-def test_what_becomes_of_zeros(field, expected):
+def test_handling_of_zero_values(field, expected):
     thing = parse({"some.types": f"{PACKAGE}struct Thing\n  {field}\n"}).structs["example.v1.Thing"]
 
     assert (thing.zeros, thing.required) == ({"a": expected}, {"a"} if "!" in field else set())

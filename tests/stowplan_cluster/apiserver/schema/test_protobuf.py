@@ -1,4 +1,4 @@
-"""Objects that come as protobuf are what JSON would have brought."""
+"""Objects sent as protobuf decode to the same as JSON."""
 
 import base64
 import copy
@@ -25,7 +25,7 @@ EPOCH = datetime(1970, 1, 1)
 _CHOICES = (Scalar.SCHEMA_OR_LIST, Scalar.SCHEMA_OR_BOOL, Scalar.SCHEMA_OR_NAMES)
 
 
-# Writing, as Go does: every field that is no pointer, be it zero
+# Encoding as Go does: every non-pointer field is written, zero or not
 
 
 def varint(value):
@@ -80,7 +80,7 @@ _ZEROS = {Scalar.BOOL: False, Scalar.INT32: 0, Scalar.INT64: 0, Scalar.NUMBER: 0
 
 
 class Writer:
-    """`packed`: lists of numbers as one field; `backwards`: the highest field numbers first."""
+    """`packed`: repeated numbers in one field; `backwards`: highest field numbers first."""
 
     def __init__(self, *, packed=False, backwards=False):
         self.packed = packed
@@ -166,7 +166,7 @@ VALUES = {
 
 @st.composite
 def values(draw, type, depth=0, *, empty=True):
-    """`empty`: lists and maps may be."""
+    """`empty` allows empty lists and maps."""
     size = draw(st.integers(0 if empty else 1, 2))
     if isinstance(type, ListType):
         return [draw(values(type.element, depth + 1)) for _ in range(size)]
@@ -191,7 +191,7 @@ def names_on_wire(type):
 
 @st.composite
 def messages(draw, type, depth=0):
-    """Only lists and maps that go when empty are drawn empty: protobuf cannot tell empty from none."""
+    """Lists and maps are empty only if they are omitted when empty: protobuf cannot distinguish empty from absent."""
     names = sorted(names_on_wire(type))
     if depth > 7 or not names:
         return {}
@@ -214,7 +214,7 @@ KINDS = [*SCHEMAS.kinds, ("apps/v1", "DeleteOptions")]
 @settings(max_examples=times(300), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(data=st.data(), kind=st.sampled_from(KINDS), packed=st.booleans(), backwards=st.booleans())
 @pytest.mark.slow
-def test_what_is_written_is_read(data, kind, packed, backwards):
+def test_round_trip(data, kind, packed, backwards):
     obj = data.draw(objects(*kind))
     assert conform(type_of(*kind), obj) == []
     expected = copy.deepcopy(obj)
@@ -223,7 +223,7 @@ def test_what_is_written_is_read(data, kind, packed, backwards):
 
 
 def is_an_object_or_refused(body):
-    """What is read conforms to the type of the kind that it names, and can be stored; else the message says why not."""
+    """The decoded object conforms to its kind and can be stored; otherwise the message gives the reason."""
     try:
         obj = decode(body, SCHEMAS)
     except BadRequest as error:
@@ -252,7 +252,7 @@ def test_any_bytes_are_an_object_or_refused(kind, raw):
         assert is_an_object_or_refused(tried)
 
 
-# By hand
+# Hand-made messages
 
 
 def body_of(kind, raw, api_version="v1"):
@@ -272,7 +272,7 @@ DEPLOYMENT = bytes.fromhex(
 )
 
 
-def test_what_kubectl_sends():
+def test_a_request_of_kubectl():
     labels = {"app": "web"}
     assert decode(DEPLOYMENT, SCHEMAS) == {
         "apiVersion": "apps/v1",
@@ -291,7 +291,7 @@ def test_what_kubectl_sends():
     }
 
 
-def test_zeros_of_pointers_stay_and_others_go():
+def test_zero_values_of_pointers_are_kept():
     spec = tagged(1, 0, b"\x00") + tagged(5, 0, b"\x00") + tagged(6, 0, b"\x00") + tagged(7, 0, b"\x00")
     found = read("Deployment", sized(2, spec), "apps/v1")["spec"]
 
@@ -300,7 +300,7 @@ def test_zeros_of_pointers_stay_and_others_go():
     assert not {"minReadySeconds", "paused"} & found.keys()
 
 
-def test_unknown_fields_are_passed_over():
+def test_unknown_fields_are_skipped():
     unknown = tagged(500, 0, b"\x01") + sized(501, b"\xff\xff") + tagged(502, 1, bytes(8)) + b"\xbb\x1f\xbc\x1f"
     assert read("ConfigMap", sized(1, unknown + sized(1, b"a")) + unknown)["metadata"] == {"name": "a"}
 
@@ -317,7 +317,7 @@ def test_a_later_zero_wins():
     assert read("ConfigMap", sized(1, sized(1, b"a") + sized(1, b"")))["metadata"] == {}
 
 
-def test_entries_of_maps_may_lack_either_half():
+def test_map_entries_without_key_or_value():
     assert read("ConfigMap", sized(2, sized(1, b"k")) + sized(2, sized(2, b"v")))["data"] == {"k": "", "": "v"}
 
 
@@ -340,7 +340,7 @@ def test_every_group_has_delete_options(api_version):
     }
 
 
-def test_what_is_not_raw_does_not_matter():
+def test_other_fields_of_the_envelope_are_ignored():
     again = sized(1, sized(2, b"Secret")) + sized(3, b"gzip") + sized(4, b"any") + sized(9, b"unknown")
 
     assert decode(body_of("ConfigMap", b"") + again, SCHEMAS)["kind"] == "Secret"
@@ -378,7 +378,7 @@ def test_nesting_is_bounded():
         pytest.param(
             body_of("Pod", sized(1, sized(8, tagged(1, 0, varint(1 << 60))))),
             "metadata.creationTimestamp: a time out of range",
-            id="a time that is none",
+            id="invalid time",
         ),
         pytest.param(
             body_of("ControllerRevision", sized(2, sized(1, b"{")), "apps/v1"), "data: not JSON", id="no JSON inside"

@@ -1,4 +1,4 @@
-"""Quantities, times and base64 as the API server reads and prints them."""
+"""Quantities, times and base64 as the API server reads and writes them."""
 
 import base64
 import re
@@ -28,7 +28,7 @@ def test_quantities(read, printed):
 
 
 @pytest.mark.parametrize("value", ["", "much", "1 Gi", "1Gib", float("nan"), float("inf")], ids=repr)
-def test_no_quantities(value):
+def test_invalid_quantities(value):
     with pytest.raises(ValueError, match=r"^quantities must match|^unable to parse"):
         canonical_quantity(value)
 
@@ -66,7 +66,7 @@ def test_times(read, printed):
         ("2026-01-01T25:00:00Z", 'parsing time "2026-01-01T25:00:00Z": hour out of range'),
     ],
 )
-def test_no_times(text, message):
+def test_invalid_times(text, message):
     with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
         canonical_time(text)
 
@@ -95,7 +95,7 @@ zones = st.integers(-14 * 60, 14 * 60).map(lambda minutes: timezone(timedelta(mi
 
 
 @given(moment=moments, zone=zones)
-def test_the_same_moment_reads_alike_in_every_zone(moment, zone):
+def test_time_zones_are_converted(moment, zone):
     moment = moment.replace(tzinfo=UTC)
     there = moment.astimezone(zone)
 
@@ -106,7 +106,7 @@ def test_the_same_moment_reads_alike_in_every_zone(moment, zone):
 
 
 @given(st.binary())
-def test_what_base64_made_it_reads(data):
+def test_base64_round_trip(data):
     text = base64.b64encode(data).decode()
 
     assert canonical_base64(text) == text
@@ -116,7 +116,7 @@ def test_what_base64_made_it_reads(data):
 @pytest.mark.parametrize(
     ("text", "place"),
     [
-        pytest.param("plain text", 5, id="first that does not belong"),
+        pytest.param("plain text", 5, id="invalid first character"),
         pytest.param("YWJj*", 4, id="after whole groups"),
         pytest.param("YWJjZ", 4, id="group of one"),
         pytest.param("YWJjZm8", 4, id="no padding"),
@@ -129,7 +129,7 @@ def test_what_base64_made_it_reads(data):
         pytest.param("éAAA", 0, id="not ASCII"),
     ],
 )
-def test_no_base64(text, place):
+def test_invalid_base64(text, place):
     with pytest.raises(ValueError, match=f"^illegal base64 data at input byte {place}$"):
         canonical_base64(text)
 
@@ -137,7 +137,7 @@ def test_no_base64(text, place):
 @given(st.text(alphabet="AZaz09+/=\n*é"))
 def test_base64_is_refused_where_python_refuses_it(text):
     plain = text.replace("\n", "")
-    # Python alone takes padding that nothing needs.
+    # Python accepts unnecessary padding.
     assume(len(plain) % 4 == 0 or not plain.endswith("="))
     try:
         canonical_base64(text)

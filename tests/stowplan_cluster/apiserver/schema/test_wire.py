@@ -1,4 +1,4 @@
-"""Fields of protobuf messages."""
+"""Reading the fields of protobuf messages."""
 
 import struct
 
@@ -23,7 +23,7 @@ def test_fields_of_each_wire_type():
     assert read(data) == [(1, VARINT, 150), (2, BYTES, b"hi"), (3, FIXED64, bytes(8)), (4, FIXED32, b"abcd")]
 
 
-def test_groups_are_passed_over():
+def test_groups_are_skipped():
     inner = b"\x13" + b"\x08\x01" + b"\x22\x01\x14" + b"\x1d\x14\x14\x14\x14" + b"\x14"
 
     assert read(b"\x0b" + inner + b"\x0c" + b"\x10\x07") == [(2, VARINT, 7)]
@@ -40,9 +40,9 @@ def test_groups_are_passed_over():
         pytest.param(b"\x19abc", "unexpected end", id="half of 8 bytes"),
         pytest.param(b"\x00\x01", "illegal field number 0", id="field 0"),
         pytest.param(b"\x80\x80\x80\x80\x10\x01", "illegal field number 536870912", id="a number too large"),
-        pytest.param(b"\x0e", "illegal wire type 6", id="no wire type"),
-        pytest.param(b"\x0c", "illegal wire type 4", id="a group that ends before it began"),
-        pytest.param(b"\x0b\x08\x01", "unexpected end", id="a group without an end"),
+        pytest.param(b"\x0e", "illegal wire type 6", id="unknown wire type"),
+        pytest.param(b"\x0c", "illegal wire type 4", id="unexpected end of group"),
+        pytest.param(b"\x0b\x08\x01", "unexpected end", id="unterminated group"),
     ],
 )
 def test_malformed(data, why):
@@ -80,13 +80,13 @@ def test_values(reader, kind, value, expected):
         pytest.param(wire.double, FIXED64, struct.pack("<d", float("nan")), "JSON has no number nan", id="NaN"),
     ],
 )
-def test_values_that_are_none(reader, kind, value, why):
+def test_invalid_values(reader, kind, value, why):
     with pytest.raises(Malformed, match=f"^{why}$"):
         reader(kind, value if isinstance(value, int) else memoryview(value))
 
 
 @given(st.binary(max_size=60))
-def test_whatever_comes_is_read_or_malformed(data):
+def test_any_bytes_are_read_or_malformed(data):
     try:
         found = read(data)
     except Malformed:

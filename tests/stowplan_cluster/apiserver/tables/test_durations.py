@@ -1,4 +1,4 @@
-"""Ages as kubectl shows them; the rows are upstream's TestHumanDurationBoundaries and TestHumanDuration."""
+"""Ages as kubectl prints them; the cases are upstream's TestHumanDurationBoundaries and TestHumanDuration."""
 
 import pytest
 from hypothesis import given
@@ -39,7 +39,7 @@ MINUTE, HOUR, DAY, YEAR = 60, 3600, 86400, 365 * 86400
         (8 * YEAR + 5 * DAY, "8y"),
     ],
 )
-def test_figures(seconds, shown):
+def test_durations(seconds, shown):
     assert human_duration(seconds) == shown
 
 
@@ -72,7 +72,7 @@ def _read(text):
 
 
 @given(st.integers(0, 50 * YEAR))
-def test_never_more_than_the_truth_and_never_far_from_it(seconds):
+def test_durations_are_rounded_down_by_a_small_amount(seconds):
     shown = _read(human_duration(seconds))
     assert shown <= seconds
     assert seconds - shown <= max(seconds // 8, 1)

@@ -1,4 +1,4 @@
-"""Paths of printer columns, against what client-go's jsonpath finds."""
+"""JSONPaths of printer columns, compared with results of client-go's jsonpath."""
 
 import pytest
 
@@ -67,7 +67,7 @@ def test_find(path, found):
         ".spec.size[?(@.x)]",
     ],
 )
-def test_shapes_that_do_not_fit(path):
+def test_paths_that_do_not_fit_the_object(path):
     with pytest.raises(JsonPathError):
         JsonPath(path).find(OBJ)
 

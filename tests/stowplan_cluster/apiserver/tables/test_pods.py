@@ -1,4 +1,4 @@
-"""The status of a pod in one line; cases follow upstream's TestPrintPod and its relatives."""
+"""Pods in tables; cases follow upstream's TestPrintPod and related tests."""
 
 import pytest
 
@@ -156,13 +156,13 @@ def test_ready_status_restarts(pod, expected):
     assert cells(pod)[1:4] == expected
 
 
-def test_scheduling_gates_show():
+def test_status_of_gated_pods():
     pod = a_pod(phase="Pending", containers=1)
     pod["status"]["conditions"] = [{"type": "PodScheduled", "status": "False", "reason": "SchedulingGated"}]
     assert cells(pod)[2] == "SchedulingGated"
 
 
-def test_the_whole_row():
+def test_all_cells():
     pod = a_pod(
         READY, podIPs=[{"ip": "10.0.0.7"}], nominatedNodeName="n2", conditions=[("a/b", "True"), ("c/d", "False")]
     )
@@ -173,7 +173,7 @@ def test_the_whole_row():
 
 
 @pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
-def test_pods_that_are_through_say_so(phase):
+def test_finished_pods_have_row_conditions(phase):
     (row,) = table_of(PODS, [a_pod(phase=phase)], now=NOW)["rows"]
     assert [(one["type"], one["reason"]) for one in row["conditions"]] == [("Completed", phase)]
     (row,) = table_of(PODS, [a_pod()], now=NOW)["rows"]

@@ -1,4 +1,4 @@
-"""One line of each kind, as upstream's printers_test has them."""
+"""Table rows per kind, as in upstream's printers_test."""
 
 import pytest
 
@@ -439,7 +439,7 @@ def test_events(kind, event, cells):
     assert row(kind, **event) == cells
 
 
-def test_every_kind_that_can_be_listed_makes_a_row_of_next_to_nothing():
+def test_every_listable_kind_prints_a_minimal_object():
     for one in BUILT_IN:
         if "list" in one.verbs:
             obj = {"apiVersion": one.api_version, "kind": one.kind, "metadata": {"name": "x"}}
@@ -447,7 +447,7 @@ def test_every_kind_that_can_be_listed_makes_a_row_of_next_to_nothing():
             assert len(table["rows"][0]["cells"]) == len(table["columnDefinitions"])
 
 
-def test_the_table_around_the_rows():
+def test_table_metadata():
     obj = {"apiVersion": "v1", "kind": "Secret", "metadata": {**META, "labels": {"a": "b"}}, "data": {"a": "MQ=="}}
     table = table_of(resource("secrets"), [obj], now=NOW, version="7", continue_="token", remaining=3)
     assert table["kind"] == "Table"
@@ -469,7 +469,7 @@ def test_the_table_around_the_rows():
 
 
 @pytest.mark.parametrize(("include", "included"), [("None", None), ("Object", {"metadata": META})])
-def test_what_comes_along(include, included):
+def test_include_object(include, included):
     (row,) = table_of(resource("secrets"), [{"metadata": META}], now=NOW, include_object=include)["rows"]
     assert row["object"] == included
 
@@ -479,7 +479,7 @@ def test_unknown_include_object():
         table_of(resource("secrets"), [], now=NOW, include_object="Some")
 
 
-def test_later_tables_of_a_watch_leave_out_the_columns():
+def test_later_tables_of_a_watch_omit_the_columns():
     table = table_of(resource("secrets"), [{"metadata": META}], now=NOW, headers=False)
     assert table["columnDefinitions"] is None
     assert table["rows"][0]["cells"] == ["x", "", 0, "2m"]
@@ -539,7 +539,7 @@ def test_custom_columns(type, path, cell):
     assert row["cells"] == ["x", cell]
 
 
-def test_custom_resources_without_columns_show_their_age():
+def test_custom_resources_without_columns_have_their_age():
     table = table_of(custom(), [THING], now=NOW)
     assert [(one["name"], one["type"]) for one in table["columnDefinitions"]] == [("Name", "string"), ("Age", "date")]
     assert table["rows"][0]["cells"] == ["x", "2m"]
@@ -555,7 +555,7 @@ def test_headers_of_custom_columns():
     assert plain["description"] == "Custom resource definition column (in JSONPath format): .n"
 
 
-def test_a_column_that_does_not_parse_ends_the_table():
+def test_a_column_with_an_invalid_path_ends_the_row():
     table = table_of(
         custom(column("A", "string", ".a"), column("B", "string", ".b["), column("C", "string", ".c")), [THING], now=NOW
     )

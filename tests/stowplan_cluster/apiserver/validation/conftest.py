@@ -1,4 +1,4 @@
-"""Good objects of many kinds, one change to each, and what the API says of it."""
+"""Change one field of a valid object, and collect the API's errors."""
 
 import copy
 
@@ -14,7 +14,7 @@ ABSENT = object()
 
 
 def changed(obj, path, value):
-    """A copy with one field another value; numbers in the path are places in lists; ABSENT takes it away."""
+    """A copy with one field changed; numbers in the path are list indexes; ABSENT removes the field."""
     obj = copy.deepcopy(obj)
     *parents, last = path.split(".")
     holder = obj
@@ -30,7 +30,7 @@ def changed(obj, path, value):
 
 
 class Server:
-    """Types, defaults, strategy and validation, as a write meets them."""
+    """Types, defaults, strategy and validation, as in a write."""
 
     def create(self, obj):
         resource = self.resource_of(obj)
@@ -54,7 +54,7 @@ class Server:
         return self.create(copy.deepcopy(obj))
 
     def update_refusals(self, obj, *changes, subresource="", old=()):
-        """What is said to the changes of an object that was stored before, itself with the changes `old`."""
+        """Errors for changes of a stored object, which itself has the changes `old`."""
         stored = copy.deepcopy(obj)
         for path, value in zip(old[::2], old[1::2], strict=True):
             stored = changed(stored, path, value)

@@ -1,4 +1,4 @@
-"""Objects drawn from nothing but the types of their kinds: whatever they say, the answer is an answer."""
+"""Random objects of the right types are accepted or refused with errors."""
 
 import copy
 import json
@@ -96,7 +96,7 @@ def structs(draw, struct, depth):
 
 @st.composite
 def objects(draw, resource):
-    """An object of a kind: like none that was ever seen, but of the right types."""
+    """A random object of a kind, with the right types."""
     struct = schema_of(resource)
     obj = draw(structs(struct, 6))
     for name in ("spec", "status"):
@@ -134,25 +134,25 @@ def created(resource, obj):
 @pytest.mark.parametrize("name", BY_NAME)
 @settings(examples(25), suppress_health_check=[HealthCheck.too_slow], deadline=None)
 @given(data=st.data())
-def test_any_object_gets_an_answer(name, data):
+def test_any_object_is_accepted_or_refused(name, data):
     resource = BY_NAME[name]
     obj = conforming(resource, data.draw(objects(resource)))
     try:
         errors = created(resource, obj)
     except ApiError as error:
         errors = [error.status]
-    assert are_told(errors)
+    assert check_errors(errors)
 
 
-def are_told(errors):
-    """Each has words that JSON can carry."""
+def check_errors(errors):
+    """Each error has a message that JSON can represent."""
     return all(error.message and json.dumps(error.message) for error in errors)
 
 
 @pytest.mark.parametrize("name", BY_NAME)
 @settings(examples(15), suppress_health_check=[HealthCheck.too_slow], deadline=None)
 @given(data=st.data())
-def test_any_change_gets_an_answer(name, data):
+def test_any_change_is_accepted_or_refused(name, data):
     resource = BY_NAME[name]
     old, new = (conforming(resource, data.draw(objects(resource))) for _ in range(2))
     subresource = data.draw(st.sampled_from(("", *(s for s in resource.subresources if s in WRITTEN))))
@@ -166,7 +166,7 @@ def test_any_change_gets_an_answer(name, data):
         errors = validation.validate_update(resource, new, old, subresource=subresource)
     except ApiError as error:
         errors = [error.status]
-    assert are_told(errors)
+    assert check_errors(errors)
 
 
 WRITTEN = ("status", "finalize", "ephemeralcontainers", "resize")
@@ -175,7 +175,7 @@ WRITTEN = ("status", "finalize", "ephemeralcontainers", "resize")
 @pytest.mark.parametrize("name", BY_NAME)
 @settings(examples(15), suppress_health_check=[HealthCheck.too_slow], deadline=None)
 @given(data=st.data())
-def test_defaults_are_the_same_when_applied_again(name, data):
+def test_defaulting_is_idempotent(name, data):
     resource = BY_NAME[name]
     obj = conforming(resource, data.draw(objects(resource)))
     try:
@@ -191,7 +191,7 @@ def test_defaults_are_the_same_when_applied_again(name, data):
 @pytest.mark.parametrize("name", BY_NAME)
 @settings(examples(15), suppress_health_check=[HealthCheck.too_slow], deadline=None)
 @given(data=st.data())
-def test_an_accepted_object_may_be_written_again_as_it_is(name, data):
+def test_an_accepted_object_may_be_updated_unchanged(name, data):
     resource = BY_NAME[name]
     obj = conforming(resource, data.draw(objects(resource)))
     try:

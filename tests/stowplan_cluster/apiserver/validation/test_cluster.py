@@ -1,4 +1,4 @@
-"""Nodes, namespaces, priority classes, budgets, leases and the groups of pods."""
+"""Validation of nodes, namespaces, priority classes, budgets, leases and pod groups."""
 
 import pytest
 
@@ -43,7 +43,7 @@ ONE_POLICY = "must specify exactly one of: `basic`, `gang`"
 @pytest.mark.parametrize(
     "obj", [NODE, NAMESPACE, PRIORITY, BUDGET, LEASE, GROUP, WORKLOAD], ids=lambda obj: obj["kind"]
 )
-def test_good_objects_are_good(server, obj):
+def test_valid_objects(server, obj):
     assert server.refusals(obj) == []
 
 
@@ -155,7 +155,7 @@ def test_good_objects_are_good(server, obj):
             "spec.leaseDurationSeconds",
             0,
             "spec.leaseDurationSeconds: Invalid value: 0: must be greater than 0",
-            id="lease of no time",
+            id="lease without duration",
         ),
         pytest.param(
             GROUP,
@@ -197,7 +197,7 @@ def test_good_objects_are_good(server, obj):
         ),
     ],
 )
-def test_one_thing_wrong(server, obj, path, value, expected):
+def test_single_errors(server, obj, path, value, expected):
     assert server.refusals(obj, path, value) == [expected]
 
 
@@ -247,11 +247,11 @@ def test_one_thing_wrong(server, obj, path, value, expected):
         ),
     ],
 )
-def test_what_stays(server, obj, old, path, value, expected):
+def test_immutable_fields(server, obj, old, path, value, expected):
     assert server.update_refusals(obj, path, value, old=old) == [expected]
 
 
-def test_taints_and_cordons_are_free(server):
+def test_taints_and_cordons_may_change(server):
     assert server.update_refusals(NODE, "spec.unschedulable", True, "spec.taints", [TAINT]) == []
 
 
@@ -261,7 +261,7 @@ def test_the_phase_of_a_namespace_follows_its_deletion(server):
     ]
 
 
-def test_conditions_of_groups_are_whole(server):
+def test_conditions_of_groups_must_be_complete(server):
     bad = [{"type": "PodGroupScheduled", "status": "Perhaps", "reason": "1"}]
     errors = server.update_refusals(GROUP, "status.conditions", bad, subresource="status")
     assert errors[0] == (

@@ -1,4 +1,4 @@
-"""Services, ConfigMaps, Secrets, Events, roles, and definitions of custom resources."""
+"""Validation of Services, ConfigMaps, Secrets, Events, roles, and CustomResourceDefinitions."""
 
 import base64
 
@@ -46,7 +46,7 @@ DOCKER = {"type": "kubernetes.io/dockerconfigjson", "data": {}}
 
 
 @pytest.mark.parametrize("obj", ALL, ids=lambda obj: f"{obj['apiVersion']} {obj['kind']}")
-def test_good_objects_are_good(server, obj):
+def test_valid_objects(server, obj):
     assert server.refusals(obj) == []
     assert server.update_refusals(obj, "metadata.annotations", {"a": "b"}) == []
 
@@ -163,11 +163,11 @@ def test_good_objects_are_good(server, obj):
         ),
     ],
 )
-def test_one_thing_wrong(server, obj, path, value, expected):
+def test_single_errors(server, obj, path, value, expected):
     assert server.refusals(obj, path, value) == expected
 
 
-def test_secrets_of_registries_are_json(server):
+def test_registry_secrets_must_be_json(server):
     key = ".dockerconfigjson"
     for text, good in ((b"{}", True), (b"[]", False), (b"{", False)):
         errors = server.refusals(SECRET, "type", DOCKER["type"], "data", {key: base64.b64encode(text).decode()})
@@ -176,14 +176,14 @@ def test_secrets_of_registries_are_json(server):
 
 
 @pytest.mark.parametrize("obj", [CONFIG_MAP, SECRET], ids=lambda obj: obj["kind"])
-def test_what_is_sealed_stays(server, obj):
+def test_immutable_data(server, obj):
     sealed, message = ("immutable", True), "Forbidden: field is immutable when `immutable` is set"
     assert server.update_refusals(obj, "data.c", "ZA==", old=sealed) == [f"data: {message}"]
     assert server.update_refusals(obj, "immutable", False, old=sealed) == [f"immutable: {message}"]
     assert server.update_refusals(obj, "metadata.labels", {"a": "b"}, old=sealed) == []
 
 
-def test_addresses_stay(server):
+def test_addresses_are_immutable(server):
     old = ("spec.clusterIP", "10.96.1.1", "spec.clusterIPs", ["10.96.1.1"])
     changes = ("spec.clusterIP", "10.96.1.2", "spec.clusterIPs", ["10.96.1.2"])
     assert server.update_refusals(SERVICE, *changes, old=old) == [
@@ -196,7 +196,7 @@ def test_an_update_without_address_keeps_it(server, absent):
     assert server.update_refusals(SERVICE, "spec.clusterIP", absent, "spec.clusterIPs", absent, old=old) == []
 
 
-def test_bindings_keep_their_role(server):
+def test_the_role_of_a_binding_is_immutable(server):
     errors = server.update_refusals(BINDING, "roleRef.name", "other")
     assert errors == [
         'roleRef: Invalid value: {"kind":"Role","name":"other","apiGroup":"rbac.authorization.k8s.io"}: '
@@ -204,13 +204,13 @@ def test_bindings_keep_their_role(server):
     ]
 
 
-def test_new_events_say_the_same_for_ever(server):
+def test_events_are_immutable(server):
     assert server.update_refusals(EVENT, "reason", "Other") == ['reason: Invalid value: "Other": field is immutable']
     series = {"count": 2, "lastObservedTime": "2026-01-01T00:00:01.000000Z"}
     assert server.update_refusals(EVENT, "series", series) == []
 
 
-def test_stored_versions_are_served(server):
+def test_stored_versions_must_be_declared(server):
     other = [{"name": "v2", "served": True, "storage": True, "schema": {"openAPIV3Schema": {"type": "object"}}}]
     (error,) = server.update_refusals(DEFINITION, "spec.versions", other)
     assert error.startswith('status.storedVersions[0]: Invalid value: "v1": missing from spec.versions; v1 was')
@@ -269,5 +269,5 @@ VERSIONS = DEFINITION["spec"]["versions"]
         ),
     ],
 )
-def test_what_versions_share_is_the_definitions_own(server, changes, expected):
+def test_properties_shared_by_all_versions(server, changes, expected):
     assert server.refusals(DEFINITION, *changes) == expected

@@ -1,4 +1,4 @@
-"""Resource claims, slices and device classes."""
+"""Validation of resource claims, slices and device classes."""
 
 import pytest
 
@@ -46,7 +46,7 @@ REFERENCE = "must be the name of a request in the claim or the name of a request
 
 
 @pytest.mark.parametrize("obj", [CLAIM, TEMPLATE, CLASS, SLICE, RULE], ids=lambda obj: obj["kind"])
-def test_good_objects_are_good(server, obj):
+def test_valid_objects(server, obj):
     assert server.refusals(obj) == []
 
 
@@ -58,7 +58,7 @@ def test_good_objects_are_good(server, obj):
             "spec.devices.requests",
             [{"name": "a"}],
             ["spec.devices.requests[0]: Required value: exactly one of `exactly` or `firstAvailable` is required"],
-            id="request of nothing",
+            id="empty request",
         ),
         pytest.param(
             CLAIM,
@@ -106,7 +106,7 @@ def test_good_objects_are_good(server, obj):
                 'spec.devices.requests[0].exactly.selectors[0].cel.expression: Invalid value: "device.driver": '
                 "must evaluate to bool or the unknown type, not string"
             ],
-            id="an expression that is no condition",
+            id="an expression that is not a bool",
         ),
         pytest.param(
             CLAIM,
@@ -188,11 +188,11 @@ def test_good_objects_are_good(server, obj):
         ),
     ],
 )
-def test_one_thing_wrong(server, obj, path, value, expected):
+def test_single_errors(server, obj, path, value, expected):
     assert server.refusals(obj, path, value) == expected
 
 
-def test_claims_stay_as_they_were_made(server):
+def test_the_spec_of_a_claim_is_immutable(server):
     (error,) = server.update_refusals(CLAIM, "spec.devices.requests.0.name", "nic")
     assert error.startswith("spec: Invalid value: {")
     assert error.endswith(": field is immutable")
@@ -217,12 +217,12 @@ class TestClaimStatus:
             f'status.allocation.devices.results[0].request: Invalid value: "nic": {REFERENCE}'
         ]
 
-    def test_an_allocation_stays(self, server):
+    def test_an_allocation_is_immutable(self, server):
         other = {"devices": {"results": [RESULT | {"device": "gpu-1"}]}}
         (error,) = self.refusals(server, "status.allocation", other, old=("status.allocation", ALLOCATION))
         assert error.startswith("status.allocation: Invalid value: {")
 
-    def test_consumers_are_whole(self, server):
+    def test_consumers_must_be_complete(self, server):
         changes = ("status.allocation", ALLOCATION, "status.reservedFor", [{"resource": "pods", "name": "p"}])
         assert self.refusals(server, *changes) == ["status.reservedFor[0].uid: Required value"]
 

@@ -1,4 +1,4 @@
-"""The objects that the reference scheduler was recorded with: only what is really wrong with some is told."""
+"""Objects recorded with the reference scheduler: only those that are really invalid are refused."""
 
 import re
 
@@ -9,8 +9,8 @@ from golden import compare
 from support.examples import examples
 from support.scheduling import worlds
 
-#: Random clusters break these rules now and then; the scheduler does not care, a real API would.
-REALLY_WRONG = re.compile(
+#: Random clusters may violate these rules, which a real API server would refuse and the scheduler ignores.
+EXPECTED_ERRORS = re.compile(
     "|".join(
         (
             r"Required value: Limit must be set for non overcommitable resources$",
@@ -39,14 +39,14 @@ def objects_of(category):
 
 
 @pytest.mark.parametrize("category", compare.CLAIMED)
-def test_recorded_objects_are_good(server, category):
+def test_recorded_objects_are_valid(server, category):
     found = {error for obj in objects_of(category) for error in server.create(obj)}
-    assert {error for error in found if not REALLY_WRONG.search(error)} == set()
+    assert {error for error in found if not EXPECTED_ERRORS.search(error)} == set()
 
 
 @examples(60)
 @given(node=worlds.nodes(), pod=worlds.pods())
-def test_drawn_objects_are_good(server, node, pod):
+def test_generated_objects_are_valid(server, node, pod):
     for drawn in (node, pod):
-        unexpected = [error for error in server.create(drawn) if not REALLY_WRONG.search(error)]
+        unexpected = [error for error in server.create(drawn) if not EXPECTED_ERRORS.search(error)]
         assert unexpected == []

@@ -1,4 +1,4 @@
-"""Kinds that nobody here acts on are refused in the words of a kube-apiserver, which are recorded."""
+"""Inert kinds are refused with the recorded messages of a kube-apiserver."""
 
 import json
 
@@ -6,17 +6,17 @@ import pytest
 
 from support.api.wrong_inert_manifests import RECORDED, manifests
 
-SAID = json.loads(RECORDED.read_text())
+RECORDED_MESSAGES = json.loads(RECORDED.read_text())
 MANIFESTS = dict(manifests())
 
 
-def test_each_is_recorded():
-    assert list(MANIFESTS) == list(SAID)
+def test_each_manifest_is_recorded():
+    assert list(MANIFESTS) == list(RECORDED_MESSAGES)
 
 
 @pytest.mark.parametrize("title", MANIFESTS)
 def test_refusals(server, title):
-    assert sorted(server.refusals(MANIFESTS[title])) == SAID[title]
+    assert sorted(server.refusals(MANIFESTS[title])) == RECORDED_MESSAGES[title]
 
 
 @pytest.mark.parametrize(
@@ -47,8 +47,8 @@ def test_updates(server, kind, changes, says):
     assert server.update_refusals(MANIFESTS[kind], *changes) == says
 
 
-def test_a_block_that_was_there_may_stay(server):
-    """An ambiguous one, which older servers took."""
+def test_an_existing_invalid_block_may_stay(server):
+    """An ambiguous one, which older servers accepted."""
     policy = MANIFESTS["network policy"]
     path = "spec.ingress.0.from.0.ipBlock.cidr"
     old = {**policy, "spec": {**policy["spec"], "ingress": [{"from": [{"ipBlock": {"cidr": "10.0.0.1/8"}}]}]}}

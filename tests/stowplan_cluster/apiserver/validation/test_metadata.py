@@ -1,4 +1,4 @@
-"""Names, labels, annotations, owners and finalizers of any object."""
+"""Validation of names, labels, annotations, owners and finalizers of any object."""
 
 import pytest
 
@@ -97,7 +97,7 @@ def test_metadata_of_new_objects(server, metadata, expected):
     assert server.create(config_map(**metadata)) == expected
 
 
-def test_an_object_has_one_controller(server):
+def test_only_one_controller_is_allowed(server):
     owners = [OWNER | {"controller": True}, OWNER | {"name": "db", "controller": True}]
     (error,) = server.create(config_map(ownerReferences=owners))
     assert error.endswith(
@@ -116,7 +116,7 @@ def test_an_object_has_one_controller(server):
         pytest.param("ClusterRole", "rbac.authorization.k8s.io/v1", "a/b", "may not contain '/'", id="but for slashes"),
     ],
 )
-def test_each_kind_has_its_rule_for_names(server, kind, api_version, name, complaint):
+def test_rules_for_names_by_kind(server, kind, api_version, name, complaint):
     metadata = {"name": name} | ({"namespace": "default"} if kind == "ServiceAccount" else {})
     errors = server.create({"apiVersion": api_version, "kind": kind, "metadata": metadata})
     assert errors == ([f'metadata.name: Invalid value: "{name}": {complaint}'] if complaint else [])
@@ -137,12 +137,12 @@ def test_cluster_scoped_objects_have_no_namespace(server):
         ("deletionGracePeriodSeconds", 3, "3"),
     ],
 )
-def test_what_the_server_gave_stays(server, field, value, shown):
+def test_server_set_fields_are_immutable(server, field, value, shown):
     errors = server.update(config_map(**{field: value}), config_map())
     assert errors == [f"metadata.{field}: Invalid value: {shown}: field is immutable"]
 
 
-def test_an_object_that_goes_takes_no_new_finalizers(server):
+def test_a_terminating_object_gets_no_new_finalizers(server):
     going = {"deletionTimestamp": "2026-01-01T00:00:00Z", "finalizers": ["a.b/c"]}
     old = config_map(**going)
     assert server.update(config_map(**going | {"finalizers": []}), old) == []

@@ -1,4 +1,4 @@
-"""What may change of a pod, by the main resource, by its status and by the subresources of its spec."""
+"""Updates of pods through the main resource, the status and the subresources of the spec."""
 
 import pytest
 
@@ -34,7 +34,7 @@ def pod():
         pytest.param("metadata.annotations", {"a": "b"}, id="annotations"),
     ],
 )
-def test_this_may_change(server, pod, path, value):
+def test_mutable_fields(server, pod, path, value):
     assert server.update_refusals(pod, path, value) == []
 
 
@@ -54,15 +54,15 @@ def test_this_may_change(server, pod, path, value):
         pytest.param("spec.terminationGracePeriodSeconds", 1, "  terminationGracePeriodSeconds: -30 +1", id="grace"),
     ],
 )
-def test_this_may_not(server, pod, path, value, difference):
+def test_immutable_fields(server, pod, path, value, difference):
     assert server.update_refusals(pod, path, value) == [FIXED + difference]
 
 
-def test_quantities_that_say_the_same_are_no_change(server, pod):
+def test_equal_quantities_are_no_change(server, pod):
     assert server.update_refusals(pod, "spec.containers.0.resources.limits.cpu", "1000m") == []
 
 
-def test_containers_stay_as_many(server, pod):
+def test_the_number_of_containers_is_immutable(server, pod):
     more = [*pod["spec"]["containers"], {"name": "b", "image": "b"}]
     assert server.update_refusals(pod, "spec.containers", more) == [
         "spec.containers: Forbidden: pod updates may not add or remove containers"
@@ -77,7 +77,7 @@ def test_containers_stay_as_many(server, pod):
         (60, None, "Invalid value: null: must not update from a positive integer to nil value"),
     ],
 )
-def test_deadlines_only_shrink(server, pod, old, new, complaint):
+def test_deadlines_may_only_decrease(server, pod, old, new, complaint):
     path = "spec.activeDeadlineSeconds"
     errors = server.update_refusals(pod, path, new, old=(path, old))
     assert errors == ([f"{path}: {complaint}"] if complaint else [])
@@ -92,13 +92,13 @@ def test_deadlines_only_shrink(server, pod, old, new, complaint):
         pytest.param([KEPT | {"key": "b"}], False, id="changed"),
     ],
 )
-def test_tolerations_only_grow(server, pod, new, good):
+def test_tolerations_may_only_be_added(server, pod, new, good):
     errors = server.update_refusals(pod, "spec.tolerations", new, old=("spec.tolerations", [KEPT]))
     detail = "spec.tolerations: Forbidden: existing toleration can not be modified except its tolerationSeconds"
     assert errors == ([] if good else [detail])
 
 
-def test_gates_only_go(server, pod):
+def test_gates_may_only_be_removed(server, pod):
     old = ("spec.schedulingGates", [{"name": "a"}, {"name": "b"}])
     assert server.update_refusals(pod, "spec.schedulingGates", [{"name": "b"}], old=old) == []
     assert server.update_refusals(pod, "spec.schedulingGates", [], old=old) == []
@@ -122,7 +122,7 @@ GATED = ("spec.schedulingGates", [{"name": "a"}])
             "only additions to spec.nodeSelector are allowed (no mutations or deletions)",
             id="selector changed",
         ),
-        pytest.param("affinity", None, in_zone("x"), None, id="affinity made"),
+        pytest.param("affinity", None, in_zone("x"), None, id="affinity added"),
         pytest.param(
             "affinity",
             in_zone("x"),
@@ -143,7 +143,7 @@ GATED = ("spec.schedulingGates", [{"name": "a"}])
             in_zone("x"),
             {"podAffinity": {}},
             f"{TERMS}: Invalid value: null: no additions/deletions to non-empty NodeSelectorTerms list are allowed",
-            id="terms taken away",
+            id="terms removed",
         ),
     ],
 )
@@ -157,7 +157,7 @@ class TestStatus:
     def refusals(self, server, pod, *changes, old=()):
         return server.update_refusals(pod, *changes, subresource="status", old=old)
 
-    def test_spec_and_owners_stay_whatever_is_sent(self, server, pod):
+    def test_spec_and_owners_are_not_changed(self, server, pod):
         assert self.refusals(server, pod, "spec.nodeName", "n1", "status.phase", "Running") == []
 
     @pytest.mark.parametrize(
@@ -171,7 +171,7 @@ class TestStatus:
                 "status.qosClass",
                 "Guaranteed",
                 ['status.qosClass: Invalid value: "Guaranteed": field is immutable'],
-                id="class of service",
+                id="qos class",
             ),
             pytest.param(
                 "status.podIPs",
@@ -201,7 +201,7 @@ class TestStatus:
             "status.nominatedNodeName: Forbidden: may not be set on pods that are already bound to a node"
         ]
 
-    def test_what_ended_for_good_does_not_come_back(self, server, pod):
+    def test_a_terminal_phase_is_final(self, server, pod):
         ended, running = {"terminated": {"exitCode": 0}}, {"running": {}}
         old = ("spec.restartPolicy", "Never", "status.containerStatuses", [{"name": "main", "state": ended}])
         errors = self.refusals(server, pod, "status.containerStatuses", [{"name": "main", "state": running}], old=old)
@@ -214,18 +214,18 @@ class TestResize:
     def refusals(self, server, pod, *changes):
         return server.update_refusals(pod, *changes, subresource="resize")
 
-    def test_amounts_may_change(self, server, pod):
+    def test_resources_may_change(self, server, pod):
         path = "spec.containers.0.resources.requests.cpu"
         assert self.refusals(server, pod, path, "600m") == []
 
-    def test_other_fields_are_left_as_they_were(self, server, pod):
+    def test_other_fields_are_unchanged(self, server, pod):
         assert self.refusals(server, pod, "spec.nodeName", "n1") == []
 
-    def test_the_class_of_service_stays(self, server, pod):
+    def test_the_qos_class_is_immutable(self, server, pod):
         errors = self.refusals(server, pod, "spec.containers.0.resources.requests.cpu", "1")
         assert errors == ['spec: Invalid value: "Burstable": Pod QOS Class may not change as a result of resizing']
 
-    def test_no_amount_goes(self, server, pod):
+    def test_resources_cannot_be_removed(self, server, pod):
         errors = self.refusals(server, pod, "spec.containers.0.resources.limits", {"memory": "1Gi"})
         assert errors == ["spec.containers[0].resources.limits: Forbidden: resource limits cannot be removed"]
 
@@ -235,7 +235,7 @@ class TestResize:
         ]
 
 
-def test_ephemeral_containers_only_come(server, pod):
+def test_ephemeral_containers_may_only_be_added(server, pod):
     path, one = "spec.ephemeralContainers", {"name": "debug", "image": "shell"}
     stored = server.update_refusals(pod, path, [one], subresource="ephemeralcontainers")
     assert stored == []

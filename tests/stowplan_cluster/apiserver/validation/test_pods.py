@@ -1,4 +1,4 @@
-"""Pods, field by field: what is refused, and in which words."""
+"""Validation of pods, field by field, with upstream's messages."""
 
 import pytest
 
@@ -492,7 +492,7 @@ def table(*parts):
 
 
 @pytest.mark.parametrize(("field", "value", "expected"), table(CONTAINERS, RESOURCES, PLACEMENT, REST))
-def test_pods_are_refused_in_these_words(server, field, value, expected):
+def test_messages(server, field, value, expected):
     pod = a_pod("web").requests(cpu="500m").obj()
     errors = server.refusals(pod, f"spec.{field}", value)
     if expected is None:
@@ -508,7 +508,7 @@ def test_a_gated_pod_has_no_node(server):
     assert errors == ["spec.nodeName: Forbidden: cannot be set until all schedulingGates have been cleared"]
 
 
-def test_a_claim_made_for_a_pod_is_no_other_claim(server):
+def test_claim_names_of_ephemeral_volumes_must_be_unique(server):
     template = {"spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}}
     volumes = [
         {"name": "a", "ephemeral": {"volumeClaimTemplate": template}},
@@ -520,7 +520,7 @@ def test_a_claim_made_for_a_pod_is_no_other_claim(server):
     ]
 
 
-def test_host_network_takes_the_ports_as_they_are(server):
+def test_host_ports_with_host_network(server):
     pod = a_pod("web").obj()
     ports = [{"containerPort": 80, "hostPort": 81}]
     assert server.refusals(pod, "spec.hostNetwork", True, "spec.containers.0.ports", ports) == [
@@ -532,7 +532,7 @@ def test_host_network_takes_the_ports_as_they_are(server):
 @pytest.mark.parametrize(
     ("cost", "good"), [("1", True), ("-10", True), ("0", True), ("01", False), ("1.5", False), ("3000000000", False)]
 )
-def test_deletion_costs_are_numbers(server, cost, good):
+def test_deletion_costs_must_be_numbers(server, cost, good):
     key = "controller.kubernetes.io/pod-deletion-cost"
     errors = server.create(a_pod("web").annotations({key: cost}).obj())
     assert errors == (

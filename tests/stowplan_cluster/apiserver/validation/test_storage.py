@@ -1,4 +1,4 @@
-"""Volumes, claims, storage classes and what CSI drivers report."""
+"""Validation of volumes, claims, storage classes and CSI objects."""
 
 import pytest
 
@@ -38,7 +38,7 @@ BOUND = ("status.phase", "Bound")
 @pytest.mark.parametrize(
     "obj", [VOLUME, CLAIM, CLASS, DRIVER, CSI_NODE, CAPACITY, ATTACHMENT], ids=lambda obj: obj["kind"]
 )
-def test_good_objects_are_good(server, obj):
+def test_valid_objects(server, obj):
     assert server.refusals(obj) == []
 
 
@@ -150,7 +150,7 @@ def test_good_objects_are_good(server, obj):
         ),
     ],
 )
-def test_one_thing_wrong(server, obj, path, value, expected):
+def test_single_errors(server, obj, path, value, expected):
     assert server.refusals(obj, path, value) == expected
 
 
@@ -220,5 +220,5 @@ def test_changes(server, obj, changes, old, expected):
     ],
     ids=["class", "capacity"],
 )
-def test_updates_meet_the_rules_of_new_objects(server, obj, path, value, expected):
+def test_updates_are_validated_like_new_objects(server, obj, path, value, expected):
     assert expected in server.update_refusals(obj, path, value)

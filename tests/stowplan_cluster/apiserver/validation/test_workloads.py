@@ -1,4 +1,4 @@
-"""Deployments and their kin, and Jobs."""
+"""Validation of Deployments and similar kinds, and of Jobs."""
 
 import pytest
 
@@ -41,7 +41,7 @@ STATEFUL_FIXED = (
 
 
 @pytest.mark.parametrize("obj", ALL, ids=lambda obj: obj["kind"])
-def test_good_objects_are_good(server, obj):
+def test_valid_objects(server, obj):
     assert server.refusals(obj) == []
     assert server.update_refusals(obj, "metadata.annotations", {"a": "b"}) == []
 
@@ -51,7 +51,7 @@ def test_good_objects_are_good(server, obj):
     [(DEPLOYMENT, "deployment"), (REPLICA_SET, "deployment"), (STATEFUL_SET, "statefulset"), (DAEMON_SET, "daemonset")],
     ids=lambda value: value if isinstance(value, str) else value["kind"],
 )
-def test_selectors_select_something(server, obj, kind):
+def test_selectors_must_not_be_empty(server, obj, kind):
     assert server.refusals(obj, "spec.selector", {}) == [
         f"spec.selector: Invalid value: {{}}: empty selector is invalid for {kind}"
     ]
@@ -66,26 +66,26 @@ def test_selectors_are_required(server, obj, absent):
 
 
 @pytest.mark.parametrize("obj", [DEPLOYMENT, REPLICA_SET, STATEFUL_SET, DAEMON_SET], ids=lambda obj: obj["kind"])
-def test_selectors_select_the_template(server, obj):
+def test_selectors_must_match_the_template(server, obj):
     assert server.refusals(obj, "spec.template.metadata.labels", {"app": "db"}) == [NO_MATCH]
 
 
 @pytest.mark.parametrize("obj", [DEPLOYMENT, REPLICA_SET, DAEMON_SET], ids=lambda obj: obj["kind"])
-def test_selectors_stay(server, obj):
+def test_selectors_are_immutable(server, obj):
     other = {"app": "db"}
     errors = server.update_refusals(obj, "spec.selector.matchLabels", other, "spec.template.metadata.labels", other)
     assert errors == ['spec.selector: Invalid value: {"matchLabels":{"app":"db"}}: field is immutable']
 
 
 @pytest.mark.parametrize("obj", ALL[:5], ids=lambda obj: obj["kind"])
-def test_pods_that_run_on_always_restart(server, obj):
+def test_restart_policy_must_be_always(server, obj):
     assert server.refusals(obj, "spec.template.spec.restartPolicy", "Never") == [
         'spec.template.spec.restartPolicy: Unsupported value: "Never": supported values: "Always"'
     ]
 
 
 @pytest.mark.parametrize("obj", ALL[:3], ids=lambda obj: obj["kind"])
-def test_replicas_are_no_less_than_none(server, obj):
+def test_replicas_must_not_be_negative(server, obj):
     assert server.refusals(obj, "spec.replicas", -1) == [
         "spec.replicas: Invalid value: -1: must be greater than or equal to 0"
     ]
@@ -99,7 +99,7 @@ def test_replicas_are_no_less_than_none(server, obj):
             "spec.strategy",
             {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 0, "maxUnavailable": 0}},
             "spec.strategy.rollingUpdate.maxUnavailable: Invalid value: 0: may not be 0 when `maxSurge` is 0",
-            id="no way forward",
+            id="neither surge nor unavailable",
         ),
         pytest.param(
             DEPLOYMENT,
@@ -163,7 +163,7 @@ def test_replicas_are_no_less_than_none(server, obj):
             "spec.maxFailedIndexes",
             1,
             None,
-            id="indexes of no index",
+            id="indexed backoff without indexed mode",
         ),
         pytest.param(
             JOB,
@@ -182,12 +182,12 @@ def test_replicas_are_no_less_than_none(server, obj):
         ),
     ],
 )
-def test_one_thing_wrong(server, obj, path, value, expected):
+def test_single_errors(server, obj, path, value, expected):
     errors = server.refusals(obj, path, value)
     assert len(errors) > 1 if expected is None else errors == [expected]
 
 
-def test_indexed_jobs_make_names_for_their_pods(server):
+def test_pod_names_of_indexed_jobs(server):
     name = "j" * 62
     errors = server.refusals(JOB, "metadata.name", name, "spec.completionMode", "Indexed", "spec.completions", 10)
     assert (
@@ -196,7 +196,7 @@ def test_indexed_jobs_make_names_for_their_pods(server):
     )
 
 
-def test_stateful_sets_see_the_volumes_of_their_claims(server):
+def test_volume_mounts_of_claim_templates(server):
     claim = {
         "metadata": {"name": "data"},
         "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}},
@@ -209,7 +209,7 @@ def test_stateful_sets_see_the_volumes_of_their_claims(server):
     ]
 
 
-def test_most_of_a_stateful_set_stays(server):
+def test_most_of_a_stateful_set_is_immutable(server):
     assert server.update_refusals(STATEFUL_SET, "spec.replicas", 3) == []
     assert server.update_refusals(STATEFUL_SET, "spec.serviceName", "web") == [STATEFUL_FIXED]
 
@@ -244,7 +244,7 @@ def test_changes_of_jobs(server, changes, old, expected):
         assert errors == expected
 
 
-def test_status_counts_add_up(server):
+def test_status_counts_must_be_consistent(server):
     status = {"replicas": 1, "readyReplicas": 2, "availableReplicas": 3}
     errors = server.update_refusals(REPLICA_SET, "status", status, subresource="status")
     assert errors == [
@@ -299,6 +299,6 @@ def test_success_policies(server, rule, expected):
     assert found == [f"spec.successPolicy.rules[0].{complaint}" for complaint in expected]
 
 
-def test_jobs_keep_the_labels_that_select_their_pods(server, absent):
+def test_selected_labels_of_jobs_are_immutable(server, absent):
     found = server.update_refusals(JOB, "spec.suspend", True, "spec.template.metadata.labels", absent)
     assert "spec.template.metadata.labels[job-name]: Required value: must be 'once'" in found

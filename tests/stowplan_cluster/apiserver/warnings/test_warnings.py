@@ -1,4 +1,4 @@
-"""What is said of objects that are accepted all the same."""
+"""Warnings for objects that are accepted."""
 
 import copy
 
@@ -11,19 +11,19 @@ CATALOGUE = Catalogue(BUILT_IN)
 NULL = "a null labelSelector results in matching no pod"
 
 
-def told(storage, obj):
+def warnings_of(storage, obj):
     return warnings_of_create(CATALOGUE.of_storage(storage), {"metadata": {"name": "x"}, **obj})
 
 
 def of_pod(**spec):
-    return told("pods", {"spec": {"containers": [{"name": "c", "image": "i"}], **spec}})
+    return warnings_of("pods", {"spec": {"containers": [{"name": "c", "image": "i"}], **spec}})
 
 
 def of_containers(*containers):
     return of_pod(containers=[{"name": f"c{index}", "image": "i", **one} for index, one in enumerate(containers)])
 
 
-def test_most_pods_are_fine():
+def test_ordinary_pods_have_no_warnings():
     ports = [{"containerPort": 80, "protocol": "TCP"}, {"containerPort": 80, "protocol": "UDP"}]
     environment = [{"name": "A", "value": "1"}, {"name": "A", "value": "$(A)2"}]
     amounts = {"requests": {"memory": "1Gi", "cpu": "100m"}, "limits": {"ephemeral-storage": "1k"}}
@@ -101,21 +101,21 @@ def test_most_pods_are_fine():
         ),
     ],
 )
-def test_doubtful_pods(spec, expected):
+def test_warnings_of_pods(spec, expected):
     assert of_pod(**spec) == expected
 
 
-def test_amounts_that_are_no_whole_bytes():
+def test_fractional_bytes():
     assert of_containers({"resources": {"requests": {"memory": "100m"}}}) == [
         'spec.containers[0].resources.requests[memory]: fractional byte value "100m" is invalid, must be an integer'
     ]
     claim = {"spec": {"resources": {"requests": {"storage": "1500m"}}}}
-    assert told("persistentvolumeclaims", claim) == [
+    assert warnings_of("persistentvolumeclaims", claim) == [
         'spec.resources.requests[storage]: fractional byte value "1500m" is invalid, must be an integer'
     ]
 
 
-def test_variables_that_hide_others():
+def test_duplicate_variables():
     environment = [{"name": "A", "value": "1"}, {"name": "A", "value": "2"}]
     hidden = 'spec.containers[0].env[1]: hides previous definition of "A", which may be dropped when using apply'
     assert of_containers({"env": environment}) == [hidden]
@@ -130,13 +130,13 @@ def test_variables_that_hide_others():
         ({"hostPort": 1}, {"hostPort": 2}, None),
     ],
 )
-def test_ports_that_clash(first, second, clash):
+def test_conflicting_ports(first, second, clash):
     one, other = ({"ports": [{"containerPort": 80, "protocol": "TCP", **port}]} for port in (first, second))
     warning = f"spec.containers[1].ports[0]: {clash} port definition with spec.containers[0].ports[0]"
     assert of_containers(one, other) == ([warning] if clash else [])
 
 
-def test_ports_of_one_name():
+def test_duplicate_port_names():
     one, other = ({"ports": [{"name": "http", "containerPort": number, "protocol": "TCP"}]} for number in (80, 81))
     assert of_containers(one, other) == [
         'spec.containers[1].ports[0]: duplicate port name "http" with spec.containers[0].ports[0], services and '
@@ -158,19 +158,19 @@ def test_ports_of_one_name():
     ids=["external", "headless", "name", "distribution"],
 )
 def test_services(spec, expected):
-    found = told("services", {"spec": spec})
+    found = warnings_of("services", {"spec": spec})
     assert len(found) == len(expected)
     assert all(warning.startswith(start) for warning, start in zip(found, expected, strict=True))
 
 
 def test_names_with_dots():
-    (pod,) = told("pods", {"metadata": {"name": "a.b"}, "spec": {}})
+    (pod,) = warnings_of("pods", {"metadata": {"name": "a.b"}, "spec": {}})
     assert pod.startswith("metadata.name: this is used in the Pod's hostname, which can result in surprising behavior")
-    (deployment,) = told("deployments.apps", {"metadata": {"name": "a.b"}, "spec": {}})
+    (deployment,) = warnings_of("deployments.apps", {"metadata": {"name": "a.b"}, "spec": {}})
     assert deployment.startswith("metadata.name: this is used in Pod names and hostnames, which")
 
 
-def test_templates_are_told_of_when_they_change():
+def test_templates_are_warned_about_when_they_change():
     resource = CATALOGUE.of_storage("deployments.apps")
     old = {
         "metadata": {"name": "x"},
@@ -184,6 +184,6 @@ def test_templates_are_told_of_when_they_change():
     assert warnings_of_update(resource, new, old, "status") == []
 
 
-def test_pods_are_told_of_once():
+def test_pods_are_warned_about_on_create_only():
     old = {"metadata": {"name": "x"}, "spec": {"terminationGracePeriodSeconds": -1}}
     assert warnings_of_update(CATALOGUE.of_storage("pods"), {**old, "spec": {}}, old, "") == []

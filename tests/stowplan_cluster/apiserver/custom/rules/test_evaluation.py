@@ -1,6 +1,6 @@
-"""What becomes of violations: errors, warnings where nothing has changed, and an end where it costs too much.
+"""Results of violated rules: errors, warnings if nothing has changed, and errors if evaluation costs too much.
 
-What single rules say is held to kube-apiserver by tests/integration/test_rules_of_custom_resources.py.
+Single rules are compared with kube-apiserver in tests/integration/test_rules_of_custom_resources.py.
 """
 
 import pytest
@@ -12,8 +12,8 @@ from support.http.custom_rules import INTEGER, LIST_MAP, SHORT, STRING, array, m
 SMALL = ruled(INTEGER, "self < 5")
 
 
-def judged(schema, value, old=None, errors=()):
-    """Errors, and warnings, of an object whose part has a schema."""
+def errors_and_warnings(schema, value, old=None, errors=()):
+    """Errors and warnings of an object whose `part` has the schema."""
     tree = rule_tree(obj(part=schema))
     before = None if old is None else {"part": old}
     found = object_violations(tree, {"part": value}, before, list(errors))
@@ -79,12 +79,12 @@ VIOLATED = "part.a: Invalid value: 7: failed rule: self < 5"
         ),
     ],
 )
-def test_violations_where_nothing_has_changed_are_warnings(schema, old, new, errors, warnings):
-    assert judged(schema, new, old) == (errors, warnings)
+def test_violations_in_unchanged_parts_are_warnings(schema, old, new, errors, warnings):
+    assert errors_and_warnings(schema, new, old) == (errors, warnings)
 
 
-def test_rules_are_not_looked_at_where_the_schema_does_not_hold():
-    found, _ = judged(SMALL, 7, errors=[required("part.x")])
+def test_rules_are_not_evaluated_if_the_schema_is_violated():
+    found, _ = errors_and_warnings(SMALL, 7, errors=[required("part.x")])
     assert found == [
         "<nil>: Invalid value: null: some validation rules were not checked because the object was invalid;"
         " correct the existing errors to complete validation"
@@ -99,36 +99,36 @@ def searches(number):
     return " && ".join(["!self[0].contains('y')"] * number)
 
 
-def test_one_rule_may_cost_so_much():
-    found, _ = judged(array(STRING, rule(searches(11), "too much"), "false"), LONG)
+def test_cost_limit_per_rule():
+    found, _ = errors_and_warnings(array(STRING, rule(searches(11), "too much"), "false"), LONG)
     assert found == [
         "part: Invalid value: \"array\": 'operation cancelled: actual cost limit exceeded': no further validation rules"
         " will be run due to call cost exceeds limit for rule: too much"
     ]
 
 
-def test_all_rules_together_may_cost_so_much():
-    found, _ = judged(array(STRING, *[searches(9)] * 12, "false"), LONG)
+def test_cost_limit_of_all_rules():
+    found, _ = errors_and_warnings(array(STRING, *[searches(9)] * 12, "false"), LONG)
     assert found == [
         'part: Invalid value: "array": validation failed due to running out of cost budget, no further validation rules'
         " will be run"
     ]
 
 
-def test_a_message_may_cost_so_much():
+def test_cost_limit_of_message_expressions():
     slow = rule("false", messageExpression=f"{searches(11)} ? 'yes' : 'no'")
-    found, _ = judged(array(STRING, slow, "false"), LONG)
+    found, _ = errors_and_warnings(array(STRING, slow, "false"), LONG)
     assert len(found) == 1
     assert "no further validation rules will be run due to call cost exceeds limit for messageExpression" in found[0]
 
 
-def test_what_is_not_as_its_schema_says_cannot_be_judged():
-    found, _ = judged(obj("self.a == 'x'", a=STRING), {"a": 5})
+def test_values_that_do_not_fit_their_schema_cannot_be_evaluated():
+    found, _ = errors_and_warnings(obj("self.a == 'x'", a=STRING), {"a": 5})
     assert found == ["part: Invalid value: \"object\": invalid data, expected string evaluating rule: self.a == 'x'"]
 
 
 def test_a_rule_that_does_not_compile_refuses_every_object():
-    found, _ = judged(obj("self.a == 1", a=STRING), {"a": "x"})
+    found, _ = errors_and_warnings(obj("self.a == 1", a=STRING), {"a": "x"})
     assert len(found) == 1
     assert found[0].startswith('part: Invalid value: "object": rule compile error: compilation failed: ERROR: ')
 

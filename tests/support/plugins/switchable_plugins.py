@@ -1,4 +1,4 @@
-"""Plugins of all kinds that a test puts into a good or a bad mood, and pods whose labels say what they want of them."""
+"""Plugins of all kinds whose answers a test switches, and which pods opt in to by label."""
 
 from stowplan.api.types import Pod
 from stowplan.framework.requests import Patch, Wait
@@ -22,32 +22,32 @@ from stowplan.plugins import (
     unschedulable,
 )
 
-#: What plugins do that may refuse a pod: whether a pod is let through, refused, or met with an error.
-MOODS = ("yes", "no", "error")
+#: Answers of plugins that may refuse a pod: it passes, is refused, or meets an error.
+ANSWER_NAMES = ("yes", "no", "error")
 ANSWERS = {"yes": None, "no": unschedulable("no"), "error": error("broken")}
 
 
-class World:
-    """What the plugins go by, apart from a pod's labels."""
+class PluginSwitches:
+    """The current answers of the plugins."""
 
     def __init__(self):
-        #: Labels of pods that are kept out of the queue.
-        self.closed = set()
+        #: Labels of pods that PreEnqueue refuses.
+        self.closed_gates = set()
         self.reserve = self.permit = self.prepare = "yes"
-        #: Whether pods that want to wait on Permit do.
-        self.patient = True
+        #: Whether pods with the label `wait` wait on Permit.
+        self.permit_waits = True
         #: Which nodes extenders leave: all, some or none.
         self.extenders_leave = "all"
 
-    def be_kind(self):
-        self.closed.clear()
+    def accept_everything(self):
+        self.closed_gates.clear()
         self.reserve = self.permit = self.prepare = "yes"
-        self.patient = False
+        self.permit_waits = False
         self.extenders_leave = "all"
 
 
-def plugins_of(world):
-    """Plugins that gate, reserve, make wait and prepare; what a pod wants is in its labels."""
+def plugins_of(switches):
+    """Plugins of PreEnqueue, Reserve, Permit and PreBind; a pod's labels say which of them act on it."""
 
     class Woken(EnqueueExtensions):
         def events_to_register(self):
@@ -57,24 +57,24 @@ def plugins_of(world):
         name = "Gate"
 
         def pre_enqueue(self, pod):
-            return unresolvable("closed") if world.closed & pod.labels.keys() else None
+            return unresolvable("closed") if switches.closed_gates & pod.labels.keys() else None
 
     class Doorman(Woken, ReservePlugin, PermitPlugin):
         name = "Doorman"
 
         def reserve(self, state, pod, node_name):
-            return ANSWERS[world.reserve]
+            return ANSWERS[switches.reserve]
 
         def unreserve(self, state, pod, node_name):
             pass
 
         def permit(self, state, pod, node_name):
-            if world.patient and "wait" in pod.labels:
+            if switches.permit_waits and "wait" in pod.labels:
                 return Status(Code.Wait), 5.0
-            return ANSWERS[world.permit], 0.0
+            return ANSWERS[switches.permit], 0.0
 
     class Preparer(Woken, PreBindPlugin):
-        """In steps."""
+        """Waits in steps (a generator)."""
 
         name = "Preparer"
 
@@ -92,10 +92,10 @@ def plugins_of(world):
             if "patch" in pod.labels:
                 body = {"metadata": {"annotations": {"prepared": node_name}}}
                 yield Patch(kind=Pod, namespace="default", name=pod.pod.metadata.name, body=body, type_="merge")
-            return ANSWERS[world.prepare]
+            return ANSWERS[switches.prepare]
 
     class Runner(Woken, PreBindPlugin, PostBindPlugin):
-        """As coroutines, which let those go that wait on Permit, and have pending pods tried."""
+        """Uses coroutines, which allow pods that wait on Permit, and activate pending pods."""
 
         name = "Runner"
 
@@ -105,7 +105,7 @@ def plugins_of(world):
         async def pre_bind(self, state, pod, node_name):
             for waiting in self.handle.waiting_pods:
                 waiting.allow("Doorman")
-            return ANSWERS[world.prepare]
+            return ANSWERS[switches.prepare]
 
         async def post_bind(self, state, pod, node_name):
             self.handle.activate(list(self.handle.cluster.pending.values()))

@@ -1,8 +1,8 @@
 """Replay interrupted plugin calls: the recorded calls are interrupted immediately.
 
-    calls = BrokenOffCalls()
+    calls = InterruptedCalls()
     registry = registry_with(plugins, guard=calls)
-    for entry, effects in Replay(lines, registry, broken_off=calls, ...).steps(): ...
+    for entry, effects in Replay(lines, registry, interrupted=calls, ...).steps(): ...
 
 A call that hung in the recorded run is not made at all, so nothing hangs, and no clock is needed.
 """
@@ -16,10 +16,10 @@ from stowplan.guarding.hang_guard import PluginTimeoutError
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from stowplan.engine.input_log.recording import BrokenOff
+    from stowplan.engine.input_log.recording import InterruptedCall
 
 
-class BrokenOffCalls:
+class InterruptedCalls:
     """Counts the calls of a step like `HangGuard`."""
 
     def __init__(self) -> None:
@@ -29,7 +29,7 @@ class BrokenOffCalls:
         #: Index of an interrupted call in the step -> its error message.
         self._expected: dict[int, str] = {}
 
-    def expect(self, calls: Sequence[BrokenOff]) -> None:
+    def expect(self, calls: Sequence[InterruptedCall]) -> None:
         """Start a step in which these calls were interrupted."""
         self._calls_in_step = 0
         self._expected = dict(calls)

@@ -1,6 +1,6 @@
-"""The real program on an API that a test troubles, and what both must agree upon at the end.
+"""kube-scheduler as a process on an API server with faults, and what both must agree on at the end.
 
-A `Witness` watches the server itself, past all trouble, and goes on watching when the server is started anew.
+A `Witness` watches the server directly, without faults, and goes on watching after the server is restarted.
 """
 
 import http.client
@@ -16,13 +16,13 @@ from support.chaos.outside_view import LEASES, PODS, Cluster
 from support.processes.scheduler_process import ADMIN
 
 NODES = "/api/v1/nodes"
-#: As the dump puts it.
+#: The format of the dump.
 _POD = re.compile(r"name: (\S+), namespace: \S+, uid: (\S+), phase: (\S*), nominated node: ")
 _BROKEN = (OSError, ssl.SSLError, ValueError, AttributeError, http.client.HTTPException)
 
 
 class Witness(Cluster):
-    """A `Cluster` that outlives its server."""
+    """A `Cluster` that keeps working while its server restarts."""
 
     def __enter__(self):
         for path, see in ((PODS, self._see_pod), (LEASES, self._see_lease)):
@@ -53,15 +53,15 @@ class Witness(Cluster):
                 while line := answer.readline():
                     event = json.loads(line)
                     if event["type"] == "ERROR":
-                        version = self._seen_at_once(path, see, nodes)
+                        version = self._relist(path, see, nodes)
                         break
                     see(event["type"], event["object"], nodes)
                     version = event["object"]["metadata"]["resourceVersion"]
             connection.close()
             time.sleep(0.02)
 
-    def _seen_at_once(self, path, see, nodes):
-        """What happened while nobody could tell."""
+    def _relist(self, path, see, nodes):
+        """List again after the watch has expired."""
         connection = self._connect(5)
         connection.request("GET", path, headers=self._headers)
         found = json.loads(connection.getresponse().read())
@@ -84,7 +84,7 @@ class Witness(Cluster):
             return False
 
     def touch(self, path):
-        """Change an object in nothing that matters."""
+        """Write an irrelevant annotation."""
         patch = json.dumps({"metadata": {"annotations": {"chaos": "touched"}}})
         headers = self._headers | {"Content-Type": "application/merge-patch+json"}
         self._connection.request("PATCH", path, patch, headers)
@@ -95,20 +95,20 @@ class Witness(Cluster):
     def pending(self):
         return {name for name, node in self.nodes_of_pods().items() if not node}
 
-    def pending_as_last_heard(self):
+    def pending_by_watch(self):
         return set(self._created) - {name for _, name, _ in tuple(self.bound)}
 
     def condition(self, name):
         conditions = self.get(f"{PODS}/{name}").get("status", {}).get("conditions", [])
         return next((one for one in conditions if one["type"] == "PodScheduled"), None)
 
-    def start_over(self):
+    def reset(self):
         self.delete_all_pods()
         self._created.clear()
         self.bound.clear()
 
-    def all_are_bound_but(self, *waiting):
-        """Each once, and what waits has been on no node."""
+    def check_all_bound_except(self, *waiting):
+        """Each once; the pods that wait were never on a node."""
         assert not self.wrong
         names = [name for _, name, _ in self.bound]
         assert len(names) == len(set(names))
@@ -117,7 +117,7 @@ class Witness(Cluster):
 
 
 def make_nodes(server, number):
-    """On a server that has none, and where nobody takes a new node's taint away."""
+    """For a real server, where no controller removes the taint of a new node."""
     amounts = {"cpu": "64", "memory": "256Gi", "pods": "1000"}
     names = [f"n{i}" for i in range(number)]
     nodes = [{"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}} for name in names]
@@ -128,25 +128,25 @@ def make_nodes(server, number):
         server.kubectl("patch", "node", name, "--type=merge", "-p", '{"spec":{"taints":null}}')
 
 
-def entries(scheduler):
-    """Of the log that are whole."""
+def log_entries(scheduler):
+    """Complete entries of the log."""
     for line in scheduler.log.read_text(errors="replace").splitlines():
         with suppress(ValueError):
             yield json.loads(line)
 
 
-def views_agree(witness, scheduler):
-    """By what the program says of itself when it is asked by a signal: its nodes, their pods, and its queue."""
+def dump_matches_cluster(witness, scheduler):
+    """Compares the dump that the process logs on SIGUSR2 with the API: nodes, their pods, and the queue."""
     witness.until(lambda: _view(scheduler) == _truth(witness), seconds=30)
 
 
 def _view(scheduler):
-    before = len(list(entries(scheduler)))
+    before = len(list(log_entries(scheduler)))
     scheduler.process.send_signal(signal.SIGUSR2)
     deadline = time.monotonic() + 20
     while True:
-        assert time.monotonic() < deadline, "the dump does not come"
-        new = list(entries(scheduler))[before:]
+        assert time.monotonic() < deadline, "the dump was not logged"
+        new = list(log_entries(scheduler))[before:]
         if any(entry["msg"] == "Dump of scheduling queue" for entry in new):
             break
         time.sleep(0.05)
@@ -172,8 +172,8 @@ def _truth(witness):
     return nodes, queued, []
 
 
-def says_why_it_waits(witness, scheduler, name, why):
-    """In its condition and in its story."""
+def explains_pending(witness, scheduler, name, why):
+    """Both in its condition and in its story."""
     condition = witness.until(lambda: witness.condition(name), seconds=30)
     assert (condition["status"], condition["reason"]) == ("False", "Unschedulable")
     assert why in condition["message"]

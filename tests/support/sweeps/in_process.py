@@ -1,9 +1,9 @@
-"""Workers that are this process."""
+"""Workers that run in this process."""
 
 from concurrent.futures import ThreadPoolExecutor
 
 
-class Here:
+class InProcessWorkers:
     def __init__(self, number=None):
         pass
 

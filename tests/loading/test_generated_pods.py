@@ -2,7 +2,7 @@
 
 from stowplan.api.decode import decode_object
 from stowplan.loading.daemon_sets import node_of
-from stowplan.loading.unmade_pods import unmade
+from stowplan.loading.generated_pods import generated_pods
 
 
 def daemon_set(**spec):
@@ -35,7 +35,7 @@ NODES = [
 
 
 def nodes_of(manifest, nodes=NODES):
-    found = unmade([manifest], (), nodes)
+    found = generated_pods([manifest], (), nodes)
     pods, notes = found.objects, list(found.notes)
     assert [pod.metadata.name for pod in pods] == [f"agent-{i}" for i in range(len(pods))]
     return [node_of(pod) for pod in pods], notes
@@ -58,7 +58,7 @@ def test_those_that_its_selector_and_its_tolerations_name():
 def test_its_preferences_and_its_affinity_to_pods_stay():
     term = {"topologyKey": "zone", "labelSelector": {"matchLabels": {"app": "db"}}}
     affinity = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
-    pod, *_ = unmade([daemon_set(affinity=affinity)], (), NODES).objects
+    pod, *_ = generated_pods([daemon_set(affinity=affinity)], (), NODES).objects
     assert pod.spec.affinity.pod_anti_affinity is not None
     assert pod.metadata.owner_references[0].kind == "DaemonSet"
 

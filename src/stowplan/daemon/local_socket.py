@@ -20,13 +20,13 @@ if TYPE_CHECKING:
     from stowplan.serving.requests.messages import Page
 
 
-def can_be_found() -> bool:
+def has_place_for_socket() -> bool:
     """Whether this system has a place for the socket."""
     return private_folder(os.environ) is not None
 
 
 @asynccontextmanager
-async def found_here(
+async def answering_on_socket(
     connection: Connection, pages: Mapping[str, Page], *, report: Callable[[str], None]
 ) -> AsyncIterator[bool]:
     """Answer on the socket within the context; yields whether there is one, and reports why not if there should be."""

@@ -35,7 +35,7 @@ WORKLOADS = frozenset(("Deployment", "StatefulSet", "ReplicaSet", "ReplicationCo
 
 
 @dataclass(frozen=True)
-class Unmade:
+class GeneratedPods:
     """Generated pods and related objects."""
 
     objects: tuple[ApiStruct, ...]
@@ -45,7 +45,9 @@ class Unmade:
     workloads: tuple[tuple[str, str, str], ...]
 
 
-def unmade(manifests: Iterable[Mapping[str, Any]], objects: Sequence[ApiStruct], nodes: Sequence[Node]) -> Unmade:
+def generated_pods(
+    manifests: Iterable[Mapping[str, Any]], objects: Sequence[ApiStruct], nodes: Sequence[Node]
+) -> GeneratedPods:
     """Generate pods of workloads without any, and of DaemonSets for the nodes; raises LoadError."""
     pods = [obj for obj in objects if isinstance(obj, Pod)]
     made: list[ApiStruct] = []
@@ -67,7 +69,7 @@ def unmade(manifests: Iterable[Mapping[str, Any]], objects: Sequence[ApiStruct],
         notes.append(f"{len(told)} workloads ({_name(told[0][0])}, …) have no pods yet: {asked}")
     else:
         notes += (_asking(*each) for each in told)
-    return Unmade(tuple(made), tuple(notes), tuple(_known_as(manifest) for manifest, _ in workloads))
+    return GeneratedPods(tuple(made), tuple(notes), tuple(_known_as(manifest) for manifest, _ in workloads))
 
 
 def _known_as(manifest: Mapping[str, Any]) -> tuple[str, str, str]:

@@ -35,7 +35,7 @@ _EVENTS = "text/event-stream"
 _SILENCE = 3 * BEAT_INTERVAL
 
 
-class PassedOn:
+class ForwardedPage:
     """The pages of one scheduler."""
 
     def __init__(self, transport: Transport) -> None:
@@ -101,10 +101,10 @@ def _question(request: Request, answers: str = "application/json") -> Question:
 
 
 @asynccontextmanager
-async def passed_on(endpoint: SchedulerEndpoint) -> AsyncIterator[PassedOn]:
+async def forwarded_page(endpoint: SchedulerEndpoint) -> AsyncIterator[ForwardedPage]:
     """Raises InputError for an invalid address or credentials."""
     transport = await transport_to(endpoint, purpose="ui")
-    passed = PassedOn(transport)
+    passed = ForwardedPage(transport)
     try:
         yield passed
     finally:

@@ -1,11 +1,11 @@
-"""A reporter that keeps what it is told."""
+"""A reporter that records the reports."""
 
 from stowplan.engine.reporter import Reporter
 
 
-class KeptReports(Reporter):
+class RecordingReporter(Reporter):
     def __init__(self, reports=None):
-        """`reports`: a list to keep them in."""
+        """`reports`: the list to record them in."""
         self.reports = [] if reports is None else reports
 
     def report(self, problem):

@@ -1,4 +1,4 @@
-"""What an attempt that failed leaves behind: the pod's place in the queue, its condition, an Event, its nomination."""
+"""The results of a failed attempt: the pod's place in the queue, its condition, an Event, its nomination."""
 
 import re
 from dataclasses import dataclass
@@ -9,23 +9,23 @@ from support.plugins.raised import in_short
 
 
 @dataclass(frozen=True, kw_only=True)
-class Left:
-    """What is left behind."""
+class ExpectedFailure:
+    """The expected results of a failed attempt."""
 
     reason: str
     message: str
     place: str
     plugins: frozenset = frozenset()
     pending: frozenset = frozenset()
-    #: Attempts that were rejections, attempts that were errors.
+    #: (attempts that were rejected, attempts that ended in an error).
     counts: tuple = (1, 0)
     nominated: str = ""
-    #: Whether the API was told in between where the pod was going.
+    #: Whether the nomination was written to the API before the attempt failed.
     announced: bool = False
 
 
 def rejected(message, *plugins, pending=(), **more):
-    return Left(
+    return ExpectedFailure(
         reason="Unschedulable",
         message=message,
         place="UNSCHEDULABLE",
@@ -36,26 +36,26 @@ def rejected(message, *plugins, pending=(), **more):
 
 
 def failed(message, reason="SchedulerError", **more):
-    return Left(reason=reason, message=message, place="ERROR_BACKOFF", counts=(0, 1), **more)
+    return ExpectedFailure(reason=reason, message=message, place="ERROR_BACKOFF", counts=(0, 1), **more)
 
 
 def nominated(name="web", node_name="n9", **spec):
     return {**pod(name, **spec), "status": {"nominatedNodeName": node_name}}
 
 
-def written(cluster):
-    """How conditions write the moment at which the scheduler's clock stands."""
+def condition_time(cluster):
+    """The scheduler's current time in the format of conditions."""
     return datetime.fromtimestamp(cluster.scheduler.clock(), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def is_now(cluster, micro_time):
-    """Whether an event's time, to the microsecond, is that of the scheduler's clock."""
+    """Whether an event's time, to the microsecond, is the scheduler's current time."""
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z", micro_time)
     return abs(datetime.fromisoformat(micro_time).timestamp() - cluster.scheduler.clock()) < 1e-5
 
 
 async def check(cluster, name, before, expected):
-    """The pod after its first attempt; `before` is the object that was tried."""
+    """Checks the pod after its first attempt; `before` is the object that was tried."""
     metadata = before["metadata"]
 
     queued = cluster.queued(name)
@@ -74,7 +74,7 @@ async def check(cluster, name, before, expected):
         "message": expected.message,
         "observedGeneration": metadata["generation"],
         "lastProbeTime": None,
-        "lastTransitionTime": written(cluster),
+        "lastTransitionTime": condition_time(cluster),
     }
     assert found["status"].get("nominatedNodeName", "") == expected.nominated
     assert cluster.scheduler.state.nominator.node_of(metadata["uid"]) == expected.nominated
@@ -87,7 +87,7 @@ async def check(cluster, name, before, expected):
     regarding = event["regarding"]
     version = int(regarding.pop("resourceVersion"))
     if expected.announced:
-        # Whether the scheduler has heard of its own patch is a matter of chance.
+        # Whether the scheduler has seen its own patch by then varies.
         assert int(metadata["resourceVersion"]) <= version < int(found["metadata"]["resourceVersion"])
     else:
         assert version == int(metadata["resourceVersion"])
@@ -106,8 +106,8 @@ async def check(cluster, name, before, expected):
     assert not event.get("related")
 
 
-def nothing_under_way(cluster):
-    """Whether no attempt has left anything behind in memory: in flight, assumed, waiting, being prepared."""
+def nothing_in_flight(cluster):
+    """Asserts that no attempt has left anything in memory: in flight, assumed, or waiting on Permit."""
     scheduler = cluster.scheduler
     assert not scheduler.queue.in_flight()
     assert not [info for info in scheduler.state.placed_pods() if scheduler.state.is_assumed(info.uid)]

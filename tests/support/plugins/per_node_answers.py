@@ -1,4 +1,4 @@
-"""One plugin at work on a state, its answers spelled out a node: what plain rules are compared with."""
+"""Runs one plugin on a state and returns its answer per node, to compare with a plain rule."""
 
 import numpy as np
 
@@ -18,7 +18,7 @@ def plugin_on(kind, state, args=None, **gates):
 
 
 def filtered(plugin, state, info):
-    """Node -> None, or (code, reasons) of its refusal; `SKIPPED`, or the Status that ended the attempt."""
+    """Node -> None, or (code, reasons) of its refusal; or `SKIPPED`, or the Status that ended the attempt."""
     cycle, nodes = CycleState(), Nodes(state)
     if isinstance(plugin, PreFilterPlugin):
         answer = plugin.pre_filter(cycle, info, nodes)
@@ -37,7 +37,7 @@ def filtered(plugin, state, info):
 
 
 def assert_views_agree(plugin, state, cycle, info, rejections):
-    """A view of some rows is told the same as a view of all."""
+    """A view of some rows gets the same answers as a view of all."""
     rows = np.array(sorted(state.table.row_of.values())[::2], np.intp)
     part = plugin.filter(cycle, info, Nodes(state, rows))
     whole = np.zeros(state.table.n, bool) if rejections is None else rejections.mask

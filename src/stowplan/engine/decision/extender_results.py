@@ -33,11 +33,11 @@ if TYPE_CHECKING:
 SCORE_FACTOR = MAX_SCORE // MAX_EXTENDER_SCORE
 
 #: Extender and verb.
-Asked = tuple[str, str]
+RequestKey = tuple[str, str]
 
 
 @dataclass(frozen=True, slots=True)
-class ExtenderWord:
+class ExtenderResult:
     """An extender's answer to one request."""
 
     extender: str
@@ -53,16 +53,16 @@ class ExtenderWord:
     failed: str = ""
 
 
-class ExtenderWords:
+class ExtenderResults:
     """The known answers for one pod."""
 
-    def __init__(self, extenders: Sequence[Extender], pod: PodInfo, answers: Mapping[Asked, Outcome]) -> None:
+    def __init__(self, extenders: Sequence[Extender], pod: PodInfo, answers: Mapping[RequestKey, Outcome]) -> None:
         self._extenders = [extender for extender in extenders if extender.is_interested(pod)]
         self._pod = pod
         self._answers = answers
         #: Requests that are needed before the pod can be judged.
         self.wanted: tuple[Ask, ...] = ()
-        self.words: list[ExtenderWord] = []
+        self.results: list[ExtenderResult] = []
         #: The error that would end an attempt.
         self.error: Status | None = None
         #: Node -> the rejection by an extender.
@@ -85,7 +85,7 @@ class ExtenderWords:
                     break
                 filtered = extender.read_filtered(answer_of(outcome), list(by_name))
             except Exception as e:
-                self.words.append(ExtenderWord(extender.name, "filter", len(by_name), failed=str(e)))
+                self.results.append(ExtenderResult(extender.name, "filter", len(by_name), failed=str(e)))
                 if not extender.ignorable:
                     self.error = error(e)
                     break
@@ -102,7 +102,7 @@ class ExtenderWords:
         refused = {name: said.get(name, "") for name in by_name if name in gone}
         for name in gone:
             del by_name[name]
-        self.words.append(ExtenderWord(extender.name, "filter", asked, refused=refused))
+        self.results.append(ExtenderResult(extender.name, "filter", asked, refused=refused))
 
     # -- prioritize ---------------------------------------------------------------------------------------------------
 
@@ -122,10 +122,10 @@ class ExtenderWords:
                 scores = extender.read_scores(answer_of(outcome))
                 points = {name: score * extender.weight * SCORE_FACTOR for name, score in scores.items()}
             except Exception as e:
-                self.words.append(ExtenderWord(extender.name, "prioritize", len(nodes), failed=str(e)))
+                self.results.append(ExtenderResult(extender.name, "prioritize", len(nodes), failed=str(e)))
             else:
                 found[extender.name] = points
-                self.words.append(ExtenderWord(extender.name, "prioritize", len(nodes), points=points))
+                self.results.append(ExtenderResult(extender.name, "prioritize", len(nodes), points=points))
         self.wanted = tuple(wanted)
         return found
 

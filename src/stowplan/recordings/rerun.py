@@ -71,7 +71,7 @@ class PodHistory:
 
 
 @dataclass(kw_only=True)
-class Anew:
+class RerunResult:
     """The result for all pods."""
 
     began: float
@@ -86,13 +86,13 @@ class Anew:
         return [pod for pod in self.pods.values() if pod.node_then != pod.node_now]
 
 
-def decide_anew(path: str, registry: Registry, configuration: Configuration | None) -> Anew:
+def rerun(path: str, registry: Registry, configuration: Configuration | None) -> RerunResult:
     """Reschedule a run with all its files; None: with the recorded configuration.
 
     Raises RecordingError, ConfigError.
     """
     files = files_of_run(path)
-    run = DecidedAnew(header_of(files[0]), registry, configuration)
+    run = Rerun(header_of(files[0]), registry, configuration)
     for entry in entries_of(files):
         run.take(entry.now, entry.input)
     return run.end()
@@ -120,7 +120,7 @@ class _PacedEngine:
         return self._engine.step(input_, now)
 
 
-class DecidedAnew:
+class Rerun:
     """One run over a recording, step by step."""
 
     def __init__(self, header: Header, registry: Registry, configuration: Configuration | None) -> None:
@@ -145,7 +145,7 @@ class DecidedAnew:
         )
         self._paced = _PacedEngine(self._engine, paced=header.decides)
         self._time = VirtualTime(self._paced, ObjectStore(), start=header.now)
-        self._found = Anew(began=header.now)
+        self._found = RerunResult(began=header.now)
         #: When a pod was last tried; never idle before the scheduler started.
         self._tried_at = header.now if header.dump is not None else inf
         #: Whether the initial list of pods has been delivered.
@@ -199,7 +199,7 @@ class DecidedAnew:
         self._time.advance(0.0)
         paced.turns = 0
 
-    def end(self) -> Anew:
+    def end(self) -> RerunResult:
         self._paced.is_idle = True
         self._time.advance(0.0)
         self._found.ended = self._time.now
@@ -277,6 +277,6 @@ def percentiles(values: Sequence[float], shares: Sequence[int] = (50, 90, 99)) -
     return {f"p{share}": ordered[round(last * share / 100)] for share in shares} if ordered else {}
 
 
-def waits(found: Anew, when: Callable[[PodHistory], float | None]) -> list[float]:
+def waits(found: RerunResult, when: Callable[[PodHistory], float | None]) -> list[float]:
     """Seconds from the arrival of pods until they were bound."""
     return [bound - pod.came for pod in found.pods.values() if (bound := when(pod)) is not None]

@@ -1,7 +1,7 @@
-"""An `Api` over which weather comes and goes: one named kind of trouble at a time, for as long as a test says so.
+"""An `Api` wrapper that injects one kind of fault at a time, for as long as a test says.
 
-Requests may be refused before they are carried out, or lose their answers after they were; watches may be cut, fall
-silent, forget what was, or say nonsense. Chance decides when, seeds decide chance, and time is the test's own.
+Requests may be refused before they are carried out, or lose their responses afterwards; watches may be cut, go silent,
+expire, or deliver garbage. Faults are random but seeded, and time is virtual.
 """
 
 import asyncio
@@ -25,32 +25,32 @@ REFUSALS = {
     "unreachable": lambda: Unreachable("the test cut the line"),
     "nonsense": lambda: Unreachable("the line is not a watch event: the test said nonsense"),
     "silent": lambda: StreamSilent("nothing came for so long"),
-    #: The request may have arrived; it did not.
+    #: The client cannot tell whether the request arrived; it did not.
     "lost": lambda: OutcomeUnknown("the test lost the request"),
 }
 
 
 @dataclass(frozen=True, kw_only=True)
-class Weather:
-    """What goes wrong; of nothing that is not named here."""
+class Faults:
+    """The faults to inject; everything else works."""
 
     #: Verb -> (share of requests, names of REFUSALS).
     refuses: dict
-    #: Share of writes that are carried out while their answer is lost; for these verbs.
+    #: Share of writes that are carried out while their response is lost; for these verbs.
     loses: float = 0.0
     losing: tuple = WRITES
     #: Seconds that each request takes.
     slow: float = 0.0
-    #: Every so many seconds all watches end, in one of these ways.
+    #: All watches end at this interval, in one of these ways.
     cuts_every: float = 0.0
     cuts: tuple = ()
-    #: Watches go on and say nothing, until they are cut.
+    #: Watches stay open and deliver nothing until they are cut.
     silent: bool = False
-    #: Share of events, and of what lists hold, whose object cannot be read.
+    #: Share of objects in events and lists that cannot be decoded.
     unreadable: float = 0.0
-    #: Objects a page, at most.
+    #: Maximum number of objects per page.
     page: int = 0
-    #: Seconds by which wall clocks jump, forth and back, each time that watches are cut.
+    #: Seconds by which wall clocks jump, back and forth, each time that watches are cut.
     jumps: float = 0.0
 
 
@@ -58,29 +58,29 @@ def refusing(share, *ways, verbs=EVERYTHING):
     return dict.fromkeys(verbs, (share, ways))
 
 
-FAIR = Weather(refuses={})
+NO_FAULTS = Faults(refuses={})
 
 
-class WeatherApi:
+class FaultInjectingApi:
     def __init__(self, api, random, time):
         self._api = api
         self._random = random
         self._time = time
         self._cut = asyncio.Event()
         self._cut_by = ""
-        self.weather = FAIR
+        self.faults = NO_FAULTS
         self.fates = Counter()
-        #: UIDs of pods that nobody knew for a while whether they were bound.
+        #: UIDs of pods whose binding had an unknown outcome.
         self.in_doubt = set()
         #: The UID of the pod that is being bound right now; "" between bindings.
         self.binding = ""
-        #: (kind, namespace, name) of what could not be read when it was last told of.
+        #: (kind, namespace, name) of objects whose last event could not be decoded.
         self.unread = set()
 
     def __getattr__(self, name):
         return getattr(self._api, name)
 
-    # -- what a test does
+    # -- called by tests
 
     def cut(self, how):
         """End all watches."""
@@ -92,20 +92,20 @@ class WeatherApi:
     # -- requests
 
     async def _request(self, verb, call):
-        weather, random = self.weather, self._random
-        if weather.slow:
-            await self._time.sleep(weather.slow / 2)
-        self._refuse(weather, verb)
+        faults, random = self.faults, self._random
+        if faults.slow:
+            await self._time.sleep(faults.slow / 2)
+        self._refuse(faults, verb)
         answer = await call()
-        if weather.slow:
-            await self._time.sleep(weather.slow / 2)
-        if verb in weather.losing and weather.loses and random.random() < weather.loses:
+        if faults.slow:
+            await self._time.sleep(faults.slow / 2)
+        if verb in faults.losing and faults.loses and random.random() < faults.loses:
             self.fates[f"{verb}: answer lost"] += 1
             raise OutcomeUnknown("the test lost the answer")
         return answer
 
-    def _refuse(self, weather, verb):
-        share, ways = weather.refuses.get(verb, (0.0, ()))
+    def _refuse(self, faults, verb):
+        share, ways = faults.refuses.get(verb, (0.0, ()))
         if share and self._random.random() < share:
             way = self._random.choice(ways)
             self.fates[f"{verb}: {way}"] += 1
@@ -138,7 +138,7 @@ class WeatherApi:
         return await self._request("get", lambda: self._api.get(*args, **options))
 
     async def list(self, kind, *, limit=0, **options):
-        limit = min(limit or self.weather.page, self.weather.page or limit)
+        limit = min(limit or self.faults.page, self.faults.page or limit)
         listing = await self._request("list", lambda: self._api.list(kind, limit=limit, **options))
         if not options.get("continue_"):
             self.unread = {key for key in self.unread if key[0] is not kind}
@@ -153,18 +153,18 @@ class WeatherApi:
     # -- watches
 
     async def watch(self, kind, **options):
-        if self.weather.slow:
-            await self._time.sleep(self.weather.slow)
-        self._refuse(self.weather, "watch")
+        if self.faults.slow:
+            await self._time.sleep(self.faults.slow)
+        self._refuse(self.faults, "watch")
         async with aclosing(self._api.watch(kind, **options)) as stream:
             while True:
-                while self.weather.silent:
+                while self.faults.silent:
                     await self._until_cut()
                 event = await self._next(stream)
                 if event is None:
                     return
-                if self.weather.silent:
-                    # It was on its way.
+                if self.faults.silent:
+                    # The event was already on its way.
                     await self._until_cut()
                 yield self._told(kind, event)
 
@@ -201,7 +201,7 @@ class WeatherApi:
         return WatchEvent("BAD", event.resource_version, bad=_bad(event.object))
 
     def _unreadable(self, kind, obj):
-        share = self.weather.unreadable
+        share = self.faults.unreadable
         if not share or self._random.random() >= share:
             return False
         self.fates["unreadable"] += 1

@@ -3,11 +3,11 @@
 from stowplan.framework.extender import Extender, Filtered, Victims
 
 
-class Outside(Extender):
-    """Asked with names of nodes, or of nodes with their victims.
+class FakeExtender(Extender):
+    """Its questions have names of nodes, or of nodes with their victims.
 
-    It answers a filter with the names that are left, or `{"kept": […], "failed": {…}, "unresolvable": {…}}`; a
-    prioritize with `{name: score}`; a preempt with `{name: [victims' UIDs]}`; a bind with "bound" or what went wrong.
+    A filter is answered with the remaining names, or `{"kept": […], "failed": {…}, "unresolvable": {…}}`; a prioritize
+    with `{name: score}`; a preempt with `{name: [victims' UIDs]}`; a bind with "bound" or an error message.
     """
 
     def __init__(self, name, *, ignorable=False, weight=1, only=None, **points):
@@ -16,7 +16,7 @@ class Outside(Extender):
             bool(points.pop(point, False)) for point in ("filters", "prioritizes", "preempts", "binds")
         )
         assert not points
-        #: A label of the pods that interest it; None: all do.
+        #: A label of the pods that it is interested in; None: all.
         self._only = only
 
     def is_interested(self, pod):

@@ -2,7 +2,7 @@
 
 from stowplan import Cluster
 from stowplan.api.decode import decode_object
-from stowplan.loading.unmade_claims import with_ephemeral_claims
+from stowplan.loading.generated_claims import with_ephemeral_claims
 from stowplan.testing import a_node, a_pod
 
 SPEC = {"accessModes": ["ReadWriteOnce"], "storageClassName": "csi", "resources": {"requests": {"storage": "1Gi"}}}

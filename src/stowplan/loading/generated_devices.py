@@ -84,7 +84,7 @@ def _with_claims(
     claims = []
     for obj in objects:
         if isinstance(obj, Pod) and not obj.spec.node_name:
-            made = [(entry, claim_for(obj, entry, spec)) for entry, spec in _unmade(obj, templates)]
+            made = [(entry, claim_for(obj, entry, spec)) for entry, spec in _missing_claims(obj, templates)]
             statuses = (PodResourceClaimStatus(name=name, resource_claim_name=c.metadata.name) for name, c in made)
             known = obj.status.resource_claim_statuses
             obj = replace(obj, status=replace(obj.status, resource_claim_statuses=(*known, *statuses))) if made else obj
@@ -93,7 +93,7 @@ def _with_claims(
     return found, claims
 
 
-def _unmade(pod: Pod, templates: Mapping[str, ResourceClaimSpec]) -> Iterator[tuple[str, ResourceClaimSpec]]:
+def _missing_claims(pod: Pod, templates: Mapping[str, ResourceClaimSpec]) -> Iterator[tuple[str, ResourceClaimSpec]]:
     """Entries of a pod that name an existing template, and have no claim."""
     known = {status.name for status in pod.status.resource_claim_statuses}
     for entry in pod.spec.resource_claims:
