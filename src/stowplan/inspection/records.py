@@ -471,6 +471,8 @@ class SummaryRecord(Record, frozen=True, kw_only=True, omit_defaults=False):
     on_permit: int
     #: Numbers of pods that would be placed now, that fit nowhere, that are gated, and that no profile here schedules.
     placeable: int
+    #: How many of the placeable ones have room at the same time; absent if there are too many to try.
+    together: int | msgspec.UnsetType = msgspec.UNSET
     refused: int
     gated: int
     unjudged: int
