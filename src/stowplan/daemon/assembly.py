@@ -126,6 +126,7 @@ async def _live(
         gates=process.gates,
         plugins=job.registry.declarations,
         scheduler=scheduler,
+        connection=job.connection,
         election=cluster.election,
         metrics=process.metrics,
         stopped=stopped,
