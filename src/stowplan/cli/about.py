@@ -90,7 +90,8 @@ _OF_ITS_OWN = (
 def a_scheduler(command: Callable[..., Any]) -> Any:
     """Options that select a running scheduler, and the credentials; `SchedulerEndpoint` takes their values."""
     asked = _from_scheduler(
-        "Ask a running Stowplan scheduler at its secure port, https://host:10259: what it knows and would decide now."
+        "Ask a running Stowplan scheduler: what it knows and would decide now. URL: of its secure port, "
+        "https://host:10259; or auto: the one on this machine, or of `stowplan up`."
     )
     return reduce(lambda made, option: option(made), reversed((asked, *_ACCESS)), command)
 
@@ -108,8 +109,9 @@ def about_a_cluster(config: str = "--config") -> Callable[[Callable[..., Any]], 
         *_OPTIONS,
         config_option(config),
         _from_scheduler(
-            "Answer as a running Stowplan scheduler would, at its secure port, https://host:10259: with its "
-            "configuration, and with the nodes of pods that it has not bound yet."
+            "Answer as a running Stowplan scheduler would: with its configuration, and with the nodes of pods that it "
+            "has not bound yet. URL: of its secure port, https://host:10259; or auto: the one on this machine, or of "
+            "`stowplan up`."
         ),
         *_ACCESS,
         click.option("-o", "--output", type=click.Choice(["text", "json", "yaml"]), default="text", show_default=True),
