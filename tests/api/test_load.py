@@ -1,4 +1,4 @@
-"""Reading files as `kubectl -f` would, and saying all that is wrong with them."""
+"""Reading files as `kubectl -f` does, and reporting all errors in them."""
 
 import io
 import json
@@ -56,7 +56,7 @@ def test_items_of_a_pod_list_need_no_kind():
     assert str(loaded.sources[0]) == "stdin: document 1, item 1"
 
 
-def test_yaml_scalars_read_as_kubectl_reads_them():
+def test_yaml_scalars_are_read_as_kubectl_does():
     metadata = "{name: a, creationTimestamp: 2026-01-01T00:00:00Z, labels: {2: 1:30, true: '5'}}"
     spec = "{hostNetwork: yes, priority: 010, overhead: {cpu: 0.5, memory: 1e3, x: 5}}"
     pod = f"{{apiVersion: v1, kind: Pod, metadata: {metadata}, spec: {spec}}}"
@@ -74,7 +74,7 @@ def test_unknown_kinds_are_skipped_with_a_note():
     assert loaded.notes == ("skipped 2 objects of kind Deployment (apps/v1), which the scheduler does not read",)
 
 
-def test_wrong_fields_are_told_with_their_place():
+def test_invalid_fields_are_reported_with_their_location():
     bad = {**POD, "spec": {"containers": [{"resources": {"requests": {"cpu": "1x"}}}]}}
     (error,) = errors_of(f"{json.dumps(NODE)}\n---\n{json.dumps(bad)}")
     assert error.startswith(
@@ -107,7 +107,7 @@ def test_unreadable_input(text, error):
     assert errors_of(text) == [error]
 
 
-def test_an_object_given_twice_names_both_places(tmp_path):
+def test_a_duplicate_object_is_reported_with_both_locations(tmp_path):
     (tmp_path / "a.yaml").write_text(json.dumps(POD))
     (tmp_path / "b.json").write_text(json.dumps({**POD, "metadata": {"name": "web-0", "namespace": "default"}}))
     with pytest.raises(LoadError) as caught:
@@ -139,17 +139,17 @@ def test_all_errors_are_raised_at_once(tmp_path):
     )
 
 
-# --- folders of other projects
+# -- folders of other projects
 
 
-def test_a_configuration_among_the_objects_is_told_where_it_belongs():
+def test_a_scheduler_configuration_among_the_objects_gets_a_hint():
     config = {"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration", "metadata": {}}
     assert (
         "give it as the configuration, --config FILE" in load(json.dumps({"kind": "List", "items": [config]})).notes[-1]
     )
 
 
-def test_skipped_kinds_are_told_together():
+def test_skipped_kinds_are_reported_together():
     others = [
         {"apiVersion": "v1", "kind": kind, "metadata": {"name": "x"}} for kind in ("Secret", "ConfigMap", "Secret")
     ]
@@ -173,12 +173,12 @@ def folder(tmp_path):
     return tmp_path
 
 
-def test_folders_within_folders_are_read_if_asked_for(folder):
+def test_subfolders_are_read_on_request(folder):
     assert names(load_files([str(folder)])) == ["web-0"]
     assert names(load_files([str(folder)], recursive=True)) == ["web-0", "n1"]
 
 
-def test_what_kustomize_reads_is_no_manifest(folder):
+def test_kustomization_files_are_skipped(folder):
     notes = load_files([str(folder)]).notes
     assert notes == (f"{folder}/kustomization.yaml: skipped, `kubectl kustomize {folder}` builds what it says",)
     with pytest.raises(LoadError, match="apiVersion: missing"):
@@ -186,27 +186,27 @@ def test_what_kustomize_reads_is_no_manifest(folder):
 
 
 @pytest.mark.parametrize("text", ["", "# apiVersion: v1\n# kind: Secret\n", "---\n"])
-def test_a_file_of_a_folder_may_be_commented_out(folder, text):
+def test_a_file_with_only_comments_is_skipped(folder, text):
     (folder / "off.yaml").write_text(text)
     found = load_files([str(folder)])
     assert names(found) == ["web-0"]
     assert f"{folder}/off.yaml: skipped, there is no object in it" in found.notes
 
 
-def test_a_folder_in_which_all_is_commented_out(tmp_path):
+def test_a_folder_with_only_commented_out_files(tmp_path):
     (tmp_path / "off.yaml").write_text("# nothing")
     with pytest.raises(LoadError, match="there is no object in its files"):
         load_files([str(tmp_path)])
 
 
-def test_a_folder_of_folders_says_what_to_do(folder):
+def test_a_folder_with_only_subfolders_gets_a_hint(folder):
     (folder / "pod.yaml").unlink()
     (folder / "kustomization.yaml").unlink()
     with pytest.raises(LoadError, match="-R reads its folders"):
         load_files([str(folder)])
 
 
-def test_manifests_tell_what_was_skipped_too(folder):
+def test_manifests_report_skipped_kinds_too(folder):
     notes = []
     found = load_manifests([str(folder)], recursive=True, report=notes.append)
     assert [raw["kind"] for _, raw in found] == ["Pod", "Node"]

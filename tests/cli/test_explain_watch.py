@@ -1,4 +1,4 @@
-"""`explain --watch`: the page again whenever it changes."""
+"""`explain --watch`: the page is shown again whenever it changes."""
 
 import pytest
 
@@ -6,7 +6,7 @@ from stowplan.cli.explain.answers import Answer, watch
 from stowplan.explain.text.tables import Line
 
 
-def test_only_what_is_new_is_shown(capsys):
+def test_only_changed_pages_are_shown(capsys):
     said, slept = iter(["one", "one", "two"]), []
 
     def sleep(seconds):

@@ -1,4 +1,4 @@
-"""Which plugins run where: merging with the defaults, expanding multiPoint, weights, and what the reference refuses."""
+"""Which plugins run where: merging with the defaults, expanding multiPoint, weights, and refusals of the reference."""
 
 import pytest
 
@@ -205,7 +205,7 @@ def test_two_placement_generators_do_not_start():
         load(known, multiPoint=plugin_set("Mine TopologyPlacementGenerator"))
 
 
-def test_queue_sort_must_come_to_the_same_in_all_profiles():
+def test_queue_sort_must_be_the_same_in_all_profiles():
     known = with_mine("queueSort")
     sorted_otherwise = {"multiPoint": plugin_set("Mine", "PrioritySort")}
     profiles = [{"schedulerName": "a"}, {"schedulerName": "b", "plugins": sorted_otherwise}]

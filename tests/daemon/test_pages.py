@@ -1,5 +1,5 @@
-"""What a running scheduler tells of its pods: the same as an explanation from outside, from its own state; and asking
-has no consequences."""
+"""Pages of a running scheduler about its pods agree with an explanation from outside, and asking has no side
+effects."""
 
 import asyncio
 import inspect
@@ -47,7 +47,7 @@ def small(name="n1", cpu="2"):
 
 @pytest.mark.parametrize(("leader", "who"), [("other_1", "other_1 leads, ask there"), ("", "nobody leads")])
 @pytest.mark.parametrize("path", ["explain/default/big", "pending"])
-async def test_a_replica_that_stands_by_says_so(path, leader, who):
+async def test_a_standby_reports_that_it_is_one(path, leader, who):
     async with live(small()) as cluster:
         await cluster.create(a_pod("big").requests(cpu="64").obj())
         pages = SchedulerPages(cluster.scheduler, other_leader=lambda: leader, times=cluster.time)
@@ -81,7 +81,7 @@ async def test_extenders_of_a_running_scheduler_are_asked():
         assert asked == []
 
 
-async def test_a_pending_pod_has_its_verdict_its_place_and_its_story():
+async def test_a_pending_pods_page_has_verdict_queue_place_and_story():
     async with live(small()) as cluster:
         await cluster.create(a_pod("big").requests(cpu="64").obj())
         found = await told(cluster, "explain/default/big")
@@ -142,7 +142,7 @@ HOLDING = {
 }
 
 
-async def test_pods_that_are_only_assumed_count():
+async def test_assumed_pods_count():
     async with live(small(cpu="2"), config=HOLDING, plugins=[Holding]) as cluster:
         await cluster.create(a_pod("first").requests(cpu="2").obj())
         await cluster.create(a_pod("second").requests(cpu="2").obj())
@@ -164,7 +164,7 @@ class Acting(PostFilterPlugin):
         return PostFilterResult(unschedulable())
 
 
-async def test_asking_evicts_nobody_and_changes_nothing():
+async def test_asking_evicts_no_pod_and_changes_nothing():
     config = {**HOLDING, "profiles": [{"plugins": {"postFilter": {"enabled": [{"name": "Acting"}]}}}]}
     classes = [
         {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": "high"}, "value": 9}
@@ -173,7 +173,7 @@ async def test_asking_evicts_nobody_and_changes_nothing():
         await cluster.create(a_pod("low").requests(cpu="2").obj())
         high = a_pod("high").requests(cpu="2").obj()
         high["spec"]["priorityClassName"] = "high"
-        # It may preempt, and has not been tried: its attempt is what is asked about.
+        # It may preempt and has not been tried yet: its next attempt is evaluated.
         scheduler = cluster.scheduler
         queue_pop, scheduler.queue.pop = scheduler.queue.pop, lambda: None
         cluster.server.create_all([high])
@@ -199,7 +199,7 @@ def standing(state):
     return placed, state.changes.position, state.table.generation, state.table.requested.tolist()
 
 
-async def test_a_placed_pod_is_judged_where_it_is():
+async def test_a_placed_pod_is_evaluated_on_its_node():
     async with live(small("n1"), small("n2")) as cluster:
         await cluster.create(a_pod("p").requests(cpu="1").obj())
         before = standing(cluster.scheduler.state)
@@ -210,7 +210,7 @@ async def test_a_placed_pod_is_judged_where_it_is():
         assert standing(cluster.scheduler.state) == before
 
 
-async def test_one_that_is_gone_has_a_story_still():
+async def test_a_deleted_pod_still_has_a_story():
     async with live(small()) as cluster:
         await cluster.create(a_pod("p").obj())
         await cluster.delete("pods", "p")
@@ -233,7 +233,7 @@ async def test_one_that_is_gone_has_a_story_still():
         ("pending?page=html", BadRequest, "page: want text or wide, got 'html'"),
     ],
 )
-async def test_what_cannot_be_answered_says_why(path, error, words):
+async def test_unanswerable_questions_give_a_reason(path, error, words):
     path, _, query = path.partition("?")
     async with live(small()) as cluster:
         with pytest.raises(error) as caught:
@@ -241,7 +241,7 @@ async def test_what_cannot_be_answered_says_why(path, error, words):
         assert words in str(caught.value)
 
 
-async def test_a_large_cluster_is_not_spelled_out(monkeypatch):
+async def test_a_large_clusters_page_does_not_list_every_node(monkeypatch):
     monkeypatch.setattr(scheduler_pages, "_MAX_WIDE", 1)
     async with live(small("n1"), small("n2")) as cluster:
         await cluster.create(a_pod("big").requests(cpu="64").obj())
@@ -251,14 +251,14 @@ async def test_a_large_cluster_is_not_spelled_out(monkeypatch):
         assert (await told(cluster, "explain/default/big"))["rejected"].keys() == {"n1", "n2"}
 
 
-async def test_pods_of_other_schedulers_are_theirs():
+async def test_pods_of_other_schedulers_are_refused():
     async with live(small()) as cluster:
         await cluster.create(a_pod("theirs").scheduler("other").on("n1").obj())
         with pytest.raises(NotFound, match='is for scheduler "other", which has no profile here'):
             await told(cluster, "explain/default/theirs")
 
 
-async def test_before_the_cluster_is_known_nothing_is_told():
+async def test_before_the_sync_pages_are_unavailable():
     async with live(small()) as cluster:
         cluster.scheduler.synced.clear()
         with pytest.raises(ServiceUnavailable):
@@ -282,7 +282,7 @@ async def test_decisions_and_waiting_pods():
         ).replace("      ", "  ").replace("    ", "  ")
 
 
-async def test_who_woke_whom():
+async def test_events_that_woke_pods():
     async with live(small()) as cluster:
         await cluster.create(*(a_pod(f"big-{i}").requests(cpu="64").obj() for i in range(3)))
         assert "wakes" not in await told(cluster, "pending")
@@ -293,7 +293,7 @@ async def test_who_woke_whom():
         assert wake["rejectedBy"] == ["NodeResourcesFit"]
 
 
-async def test_explanations_take_turns_and_leave_most_of_the_time_to_others():
+async def test_explanations_run_one_at_a_time_and_yield_most_of_the_time():
     async with live(small()) as cluster:
         await cluster.create(a_pod("p").obj())
         slow = iter(range(0, 10_000, 2))
@@ -314,17 +314,17 @@ async def test_explanations_take_turns_and_leave_most_of_the_time_to_others():
         assert sum(isinstance(result, dict) for result in results) == 8
 
 
-# --- advice, and nodes
+# -- suggestions and nodes
 
 
-async def test_a_pod_that_fits_nowhere_gets_suggestions_if_they_are_asked_for():
+async def test_an_unschedulable_pod_gets_suggestions_on_request():
     async with live(small(), small("n2", cpu="4")) as cluster:
         await cluster.create(a_pod("big").requests(cpu="3").node_selector(disk="ssd").obj())
         before = cluster.scheduler.engine.dump()
         found = await told(cluster, "explain/default/big", suggestions="true")
         assert [one["gain"] for one in found["suggestions"]]
         assert any("disk" in one["text"] for one in found["suggestions"])
-        assert found["refusals"], "and which node refuses for which detail"
+        assert found["refusals"], "and the details of each node"
         page = text(await told(cluster, "explain/default/big", page="text", suggestions="true"))
         assert found["suggestions"][0]["text"] in page
         assert "suggestions" not in await told(cluster, "explain/default/big")
@@ -332,7 +332,7 @@ async def test_a_pod_that_fits_nowhere_gets_suggestions_if_they_are_asked_for():
         cluster.scheduler.engine.validate()
 
 
-async def test_a_node_says_whom_it_takes_and_why_it_refuses_the_others():
+async def test_a_nodes_page_has_the_pods_that_fit_and_reasons_for_others():
     async with live(small(), small("n2", cpu="4")) as cluster:
         wide = [a_pod(f"wide{i}").requests(cpu="3").node_selector({"kubernetes.io/hostname": "x"}) for i in range(2)]
         await cluster.create(a_pod("placed").requests(cpu="1").obj(), *(pod.obj() for pod in wide))
@@ -351,7 +351,7 @@ async def test_a_node_says_whom_it_takes_and_why_it_refuses_the_others():
         cluster.scheduler.engine.validate()
 
 
-async def test_of_many_kinds_of_pods_a_node_judges_the_most_frequent(monkeypatch):
+async def test_a_node_evaluates_the_most_frequent_of_many_pod_shapes(monkeypatch):
     monkeypatch.setattr(scheduler_pages, "_MAX_KINDS", 1)
     async with live(small()) as cluster:
         await cluster.create(a_pod("a").requests(cpu="64").obj(), a_pod("b").requests(cpu="65").obj())
@@ -393,7 +393,7 @@ class TestGroups:
             assert found["story"]["steps"][-1]["what"] == "scheduled"
 
     async def test_the_verdict_on_a_group(self):
-        """Nothing follows from it, and it says whom the group evicts."""
+        """The question has no effect, and the answer names the pods that the group would evict."""
         gates = {"GenericWorkload": True, "GangScheduling": True, "WorkloadAwarePreemption": True}
         group = self.gang(2)
         group["spec"]["priorityClassName"] = "high"
@@ -411,7 +411,7 @@ class TestGroups:
             assert "would evict 1 pod: default/low" in text(found)
             cluster.scheduler.engine.validate()
 
-    async def test_a_verdict_counts_nothing(self):
+    async def test_a_verdict_observes_no_metrics(self):
         gates = with_chosen({"GenericWorkload": True, "GangScheduling": True})
         async with live(small(), self.gang(3), features=gates) as cluster:
             framework = cluster.scheduler.frameworks["default-scheduler"]
@@ -426,7 +426,7 @@ class TestGroups:
             assert metrics.scheduler.preemption_attempts_total.value == before
             assert framework.metrics is metrics
 
-    async def test_what_is_not_judged(self, monkeypatch):
+    async def test_groups_that_cannot_be_evaluated(self, monkeypatch):
         async with live(small()) as cluster:
             await cluster.create(self.member("t0"))
             found = await told(cluster, "podgroups/default/train", verdict="true")
@@ -444,7 +444,7 @@ class TestGroups:
             found = await told(cluster, "podgroups/default/train", verdict="true", page="text")
             assert "does not judge groups of more than 0 pods" in text(found)
 
-    async def test_a_group_that_nobody_knows(self):
+    async def test_an_unknown_group(self):
         async with live(small()) as cluster:
             with pytest.raises(NotFound, match='pod group "default/train" not found'):
                 await told(cluster, "podgroups/default/train")

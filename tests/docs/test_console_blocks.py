@@ -1,4 +1,4 @@
-"""Commands on the pages: those that need only files run in a copy of examples/, and give the output that is shown."""
+"""Console blocks: commands that need only files run in a copy of examples/, and give the output that is shown."""
 
 import re
 import shlex
@@ -10,9 +10,9 @@ from support import console
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted([*(ROOT / "docs").glob("*.md"), *(ROOT / "examples").glob("*.md"), *ROOT.glob("*.md")])
-#: Pages that are walked through in examples/: every command that could run there does.
+#: Pages that use examples/: every command that can run there does.
 GUIDES = ["start.md", "explain.md", "what-if-recipes.md", "what-if.md", "migrate.md", "port-a-go-plugin.md", "faq.md"]
-#: Programs that pages may name and no test runs.
+#: Programs that pages may name and that tests do not run.
 ELSEWHERE = {
     *("TOKEN", "cd", "cp", "crictl", "curl", "docker", "echo", "export", "helm"),
     *("kubectl", "make", "pip", "python3", "sed", "source"),
@@ -81,7 +81,7 @@ def test_an_option_that_does_not_exist_is_found():
     assert console.unknown_options(command) == ["--replica"]
 
 
-# -- Python on the guides ---------------------------------------------------------------------------------------------
+# -- Python blocks ----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", ["start.md", "faq.md", "port-a-go-plugin.md"])
