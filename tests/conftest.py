@@ -117,7 +117,7 @@ _HERE = Path(__file__).parent
 
 
 def pytest_addoption(parser):
-    parser.addoption("--quick", action="store_true", help="leave out what starts servers and processes, and long runs")
+    parser.addoption("--quick", action="store_true", help="skip tests that start servers or processes, and long runs")
 
 
 def pytest_configure(config):
@@ -125,17 +125,17 @@ def pytest_configure(config):
         # Started in the background by a shell, which ignores SIGINT. Processes that tests start would inherit that, and
         # tests interrupt them.
         signal.signal(signal.SIGINT, signal.default_int_handler)
-    config.addinivalue_line("markers", "slow: starts processes, or is long; left out by --quick")
+    config.addinivalue_line("markers", "slow: starts processes, or is long; skipped by --quick")
     if config.getoption("--quick"):
         # Hypothesis parses all our sources for constants: 8 s per worker without a cache, more than the rest of its
         # work on a tenth of the examples. The whole suite does it.
         providers._get_local_constants = providers.Constants
-    gone = [path for path in (*SLOW, *CORE, *FIRST) if not (_HERE / path).exists()]
-    if gone:
-        raise pytest.UsageError(f"{_HERE / 'conftest.py'}: a list there names missing paths:{', '.join(gone)}")
+    missing = [path for path in (*SLOW, *CORE, *FIRST) if not (_HERE / path).exists()]
+    if missing:
+        raise pytest.UsageError(f"{_HERE / 'conftest.py'}: a list there names missing paths: {', '.join(missing)}")
     unknown = set(_required()) - NEEDS.keys()
     if unknown:
-        raise pytest.UsageError(f"REQUIRE={','.join(sorted(unknown))}: want some of {', '.join(NEEDS)}")
+        raise pytest.UsageError(f"REQUIRE={','.join(sorted(unknown))}: expected some of {', '.join(NEEDS)}")
 
 
 def pytest_ignore_collect(collection_path, config):
@@ -247,6 +247,6 @@ def pytest_runtest_makereport(item, call):
 
 def pytest_terminal_summary(terminalreporter):
     skipped = Counter(_needed(report) for report in terminalreporter.stats.get("skipped", ()))
-    told = ", ".join(f"{skipped[name]} for want of {name}" for name in NEEDS if skipped[name])
-    if told:
-        terminalreporter.write_line(f"skipped: {told}; REQUIRE=NAME,… makes that a failure")
+    counts = ", ".join(f"{skipped[name]} without {name}" for name in NEEDS if skipped[name])
+    if counts:
+        terminalreporter.write_line(f"skipped: {counts}; REQUIRE=NAME,… makes that a failure")

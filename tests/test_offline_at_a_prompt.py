@@ -74,7 +74,7 @@ class TestMistakes:
                 cluster.schedule(pod)
 
     @pytest.mark.parametrize(("given", "shown"), [(None, "None"), (3, "3"), ([WEB], r"\[\{")])
-    def test_what_is_no_pod(self, cluster, given, shown):
+    def test_values_that_are_no_pods(self, cluster, given, shown):
         with pytest.raises(stowplan.ClusterError, match=f"want a pod .an object, or its namespace/name., got {shown}"):
             cluster.explain(given)
 
@@ -112,7 +112,7 @@ class TestMistakes:
             stowplan.Cluster.from_files(*given)
 
     @pytest.mark.parametrize("given", [3, [3]])
-    def test_a_configuration_that_is_none(self, given):
+    def test_an_invalid_configuration(self, given):
         for load in (stowplan.load_config, lambda config: stowplan.Cluster(config=config)):
             with pytest.raises(stowplan.ConfigError, match=r"want a mapping or a path, got \[?3"):
                 load(given)
@@ -191,7 +191,7 @@ class TestReprs:
         assert repr(placed) == "<Decision: default/web goes to big>"
         assert repr(refused).startswith("<Decision: default/huge goes nowhere: 0/3 nodes are available: ")
 
-    def test_what_else_is_shown_in_a_line(self, cluster):
+    def test_other_one_line_reprs(self, cluster):
         assert repr(a_pod("web-0")) == "<PodBuilder: web-0>"
         assert repr(a_node("n1")) == "<NodeBuilder: n1>"
         assert repr(stowplan.load_config()) == "<Configuration: profile default-scheduler>"

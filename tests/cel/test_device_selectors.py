@@ -42,7 +42,7 @@ def a_device(**changes) -> Device:
         pytest.param(f"cel.bind(own, {OWN}, own.count >= 2 && own.ecc)", True, id="bind"),
         pytest.param(f"{OWN}.exists(name, name == 'count')", True, id="names of attributes"),
         pytest.param(f'{OWN}.?nope.orValue("none") == "none"', True, id="optional"),
-        pytest.param(f'{OWN}.nope == "x" || {OWN}.count == 4', True, id="an error beside what decides"),
+        pytest.param(f'{OWN}.nope == "x" || {OWN}.count == 4', True, id="an error in an irrelevant operand"),
     ],
 )
 def test_expressions_that_select(expression, matches):

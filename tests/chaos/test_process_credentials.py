@@ -49,7 +49,7 @@ class TokenFile:
 
 class LateTokenFile(TokenFile):
     def rotate(self, line, cluster):
-        """The old one ends, and the new one comes when somebody was refused."""
+        """The old token expires, and the new one is written after a request was refused."""
         self._tokens.clear()
         refused = line.refused
         cluster.until(lambda: line.refused > refused)

@@ -237,7 +237,7 @@ def test_feature_gates(run, write):
             "initializing profiles: creating profile for scheduler name default-scheduler: "
             'ScorePlugin "LoadAwareScheduling" does not exist',
             "LoadAwareScheduling is a plugin of Koordinator",
-            id="a plugin of others",
+            id="an out-of-tree plugin",
         ),
         pytest.param(
             v1(plugins={"score": {"enabled": named("Qwxyz")}}),

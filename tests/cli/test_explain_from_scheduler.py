@@ -99,8 +99,8 @@ def test_the_page_of_a_pod_group(tmp_path, token, ca):
     with scheduler(tmp_path) as url:
         result = run("--from-scheduler", url, *access, "podgroup/default/train")
         unknown = run("--from-scheduler", url, *access, "podgroup/default/other")
-    told = "pod group default/train: 0 pods with a node, 0 in the queue, a gang of at least 3\n"
-    assert result.output.startswith(told)
+    expected = "pod group default/train: 0 pods with a node, 0 in the queue, a gang of at least 3\n"
+    assert result.output.startswith(expected)
     assert "  no pod names this group\n" in result.output
     assert unknown.exit_code == 2
     assert 'pod group "default/other" not found' in unknown.output
@@ -170,7 +170,7 @@ def test_a_forbidden_user(tmp_path, token, ca):
         assert "needs the right to get the nonResourceURL /stowplan/explain/default/*" in refused(result)
 
 
-def told(fields):
+def answer_with(fields):
     return json.dumps({"schemaVersion": SCHEMA_VERSION, "pod": "default/big"} | fields).encode()
 
 
@@ -182,8 +182,16 @@ def told(fields):
         (b"{}", "application/json", "compatible Stowplan scheduler: its documents have no schemaVersion"),
         (b'{"schemaVersion": 9}', "application/json", "their schemaVersion is 9, and this command reads 2"),
         (b'{"schemaVersion": 2, "pod": 7}', "application/json", "`$.pod`"),
-        (told({"page": [{"type": "line", "text": 7}]}), "application/json", "not a compatible Stowplan scheduler"),
-        (told({"page": [{"type": "grid", "rows": [["a"], []]}]}), "application/json", "rows of different lengths"),
+        (
+            answer_with({"page": [{"type": "line", "text": 7}]}),
+            "application/json",
+            "not a compatible Stowplan scheduler",
+        ),
+        (
+            answer_with({"page": [{"type": "grid", "rows": [["a"], []]}]}),
+            "application/json",
+            "rows of different lengths",
+        ),
     ],
 )
 def test_another_kind_of_server_answers(tmp_path, token, ca, body, content_type, words):
@@ -194,7 +202,7 @@ def test_another_kind_of_server_answers(tmp_path, token, ca, body, content_type,
 
 
 def test_terminal_control_characters_are_removed(tmp_path, token, ca):
-    body = told({"page": [{"type": "line", "text": [["\u001b]0;evil\u0007", "new style"]]}]})
+    body = answer_with({"page": [{"type": "line", "text": [["\u001b]0;evil\u0007", "new style"]]}]})
     with scheduler(tmp_path, **{"/stowplan/explain/": lambda request: Response(body)}) as url:
         result = run("--from-scheduler", url, "--certificate-authority", ca, "--token-file", token, "pod", "big")
     assert result.output == " ]0;evil\n"

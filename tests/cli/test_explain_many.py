@@ -212,7 +212,7 @@ class TestWorkloadsInFiles:
             ),
         ],
     )
-    def test_no_pods_are_created(self, run, files, other):
+    def test_other_workloads_create_no_pods(self, run, files, other):
         assert run("explain", "-f", files(NODE, other)).out == "No pod is pending.\n"
 
     def test_no_pods_for_a_workload_that_has_some(self, run, files):

@@ -189,7 +189,7 @@ def lease(holder="other_1", renewed="2027-01-15T07:59:50.000000Z", duration=15):
     ("lease", "held"),
     [
         pytest.param(lease(), True, id="renewed just now"),
-        pytest.param(lease(renewed="2027-01-15T07:59:44.999999Z"), False, id="not renewed in time"),
+        pytest.param(lease(renewed="2027-01-15T07:59:44.999999Z"), False, id="expired"),
         pytest.param(lease(renewed="2027-01-15T08:00:30.000000Z"), True, id="clocks differ"),
         pytest.param(lease(holder=""), False, id="released"),
         pytest.param(lease(holder=None), False, id="never held"),
@@ -221,9 +221,7 @@ def test_force_starts_it_beside_another_scheduler(job, capsys):
     )
 
 
-@pytest.mark.parametrize(
-    "found", [lease(holder=""), Forbidden("no"), None], ids=["released", "must not be read", "not there"]
-)
+@pytest.mark.parametrize("found", [lease(holder=""), Forbidden("no"), None], ids=["released", "forbidden", "missing"])
 def test_it_starts_if_no_other_scheduler_is_known(job, found, capsys):
     schedule(job, api=FakeApi(found))
     captured = capsys.readouterr()
@@ -310,11 +308,11 @@ def test_a_scheduler_with_recent_events_is_named(job, capsys):
         pytest.param([event(f"default-scheduler-{socket.gethostname()}")], id="our own"),
         pytest.param([event(time="2027-01-15T07:50:00.000000Z")], id="long ago"),
         pytest.param([event(time=None)], id="no time"),
-        pytest.param([event(time="soon")], id="a time that is none"),
+        pytest.param([event(time="soon")], id="an invalid time"),
         pytest.param(Forbidden("no"), id="must not be read"),
     ],
 )
-def test_no_scheduler_is_reported_without_recent_events(job, events, capsys):
+def test_no_warning_without_recent_events(job, events, capsys):
     schedule(job, api=FakeApi(events=events))
     assert not capsys.readouterr().err
 

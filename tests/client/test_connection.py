@@ -391,7 +391,7 @@ EXEC = {"command": "c", "apiVersion": "client.authentication.k8s.io/v1", "intera
             "client-certificate-data and client-key-data: the client key does not belong to the client certificate",
             id="another's key",
         ),
-        pytest.param({"as-groups": ["a"]}, "without impersonating a user; set as, too", id="groups of nobody"),
+        pytest.param({"as-groups": ["a"]}, "without impersonating a user; set as, too", id="groups without a user"),
         pytest.param({"as": "a\r\nX: y"}, "control characters in what Impersonate-User would say", id="injection"),
         pytest.param({"auth-provider": {"name": "gcp"}}, "use the exec plugin gke-gcloud-auth-plugin", id="gcp"),
         pytest.param({"auth-provider": {"name": "azure"}}, "use the exec plugin kubelogin (kubelogin convert", id="az"),

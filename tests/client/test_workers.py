@@ -111,7 +111,7 @@ async def test_finishing_takes_no_longer_than_allowed(in_time, left):
     assert "late" not in work.begun
 
 
-async def test_idle_workers_do_not_count_as_busy():
+async def test_resting_workers_do_not_count_as_busy():
     time = ManualTime()
     workers = Workers(lambda _: workers.rest(time.sleep(1.0)), limit=2, failed=pytest.fail)
     workers.start()

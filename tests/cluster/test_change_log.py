@@ -28,7 +28,7 @@ def test_distinct_rows_in_ascending_order(rows, known):
         assert log.since(position) == sorted(set(rows[known:]))
 
 
-def test_readers_of_dropped_entries_are_told():
+def test_readers_of_dropped_entries_get_unknown():
     log = ChangeLog()
     start = log.position
     for row in range(MANY):
@@ -108,7 +108,7 @@ def test_rewinding_beyond_the_kept_entries_is_exact():
 
 
 @given(st.integers(1, 5), st.integers(0, 5), st.integers(1, 5))
-def test_a_reader_at_an_undone_position_is_told(undone, inside, later):
+def test_a_reader_at_an_undone_position_gets_unknown(undone, inside, later):
     """Undone positions are not reused for later changes."""
     log = ChangeLog()
     log.append(0)

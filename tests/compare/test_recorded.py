@@ -69,7 +69,7 @@ def test_another_strategy_places_differently(recording, packing):
     assert ONE_RUN in comparison_html(found)
 
 
-def test_a_recording_of_a_cluster_says_less(recording, monkeypatch):
+def test_a_recording_without_decisions_has_fewer_measures(recording, monkeypatch):
     from stowplan.compare import recorded
 
     class Header:
@@ -120,7 +120,7 @@ def test_the_command(recording, packing, tmp_path, monkeypatch):
         pytest.param(["a", "b", "--recording", "r", "--scenario", "s"], "Give one of", id="both"),
     ],
 )
-def test_what_makes_no_sense(recording, tmp_path, monkeypatch, arguments, message):
+def test_invalid_usage(recording, tmp_path, monkeypatch, arguments, message):
     monkeypatch.chdir(tmp_path)
     found = CliRunner().invoke(cli, ["compare", *(one.replace("RECORDING", recording) for one in arguments)])
     assert found.exit_code == 2

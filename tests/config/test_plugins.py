@@ -114,13 +114,13 @@ def test_order_without_customisation(point, expected):
             {"multiPoint": plugin_set("PrioritySort DefaultBinder NodeResourcesFit=3", "*")},
             "score",
             "NodeResourcesFit=3",
-            id="only what is named",
+            id="only named plugins",
         ),
         pytest.param(
             {"multiPoint": plugin_set("PrioritySort DefaultBinder NodeResourcesFit=3", "*")},
             "placementScore",
             "NodeResourcesFit=3",
-            id="only what is named, placement score",
+            id="only named plugins, placement score",
         ),
         pytest.param(
             {"score": plugin_set("ImageLocality=2 NodeAffinity", "*")},

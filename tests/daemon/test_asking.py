@@ -86,7 +86,7 @@ def scenes(draw):
     return [*nodes, *budgets], [draw(pods(f"b{i}")) for i in range(count)]
 
 
-async def told(cluster, name, **query):
+async def answer_to(cluster, name, **query):
     pages = SchedulerPages(cluster.scheduler, times=cluster.time).pages()
     request = asked(f"/stowplan/explain/default/{name}", query={key: [value] for key, value in query.items()})
     answer = next(page for prefix, page in pages.items() if request.path.startswith(prefix))(request)
@@ -144,10 +144,10 @@ async def ask_about_all(objects, wanted):
                 name = pod["metadata"]["name"]
                 if not any(stored.name == name for stored in cluster.server.store.list("pods", "")):
                     continue
-                found = await told(cluster, name)
+                found = await answer_to(cluster, name)
                 del found["scheduler"]
                 assert found == outside.explain(f"default/{name}").to_dict()
-                await told(cluster, name, page="wide")
+                await answer_to(cluster, name, page="wide")
                 assert changed(before, everything(cluster, random)) == {}
         assert lines.entries == []
 
@@ -163,7 +163,7 @@ async def full_cluster(priority):
     async with live(*objects, config=CONFIG, plugins=PLUGINS) as cluster:
         await cluster.create(a_pod("low").requests(cpu="1").spec(priorityClassName="p5").obj())
         await cluster.create(a_pod("other").requests(cpu="1").spec(priorityClassName=priority).obj())
-        return await told(cluster, "other"), await told(cluster, "other", page="text"), in_memory(cluster)
+        return await answer_to(cluster, "other"), await answer_to(cluster, "other", page="text"), in_memory(cluster)
 
 
 @pytest.mark.parametrize("offline", [False, True], ids=["running", "in memory"])

@@ -81,7 +81,7 @@ def log():
         yield lines
 
 
-def said(log, message):
+def entries_of(log, message):
     return [entry for entry in log.entries if entry.message == message]
 
 
@@ -114,7 +114,7 @@ async def test_a_file_that_changes(file, change, log):
         assert watched.counted == ["swapped"]
         await watched.looks(5)
         assert watched.swaps == [30]
-    (line,) = said(log, "Configuration has changed and is in force")
+    (line,) = entries_of(log, "Configuration has changed and is in force")
     assert line.keys["profiles"] == ["default-scheduler"]
 
 
@@ -167,7 +167,7 @@ async def test_a_bad_file_is_refused_once(file, bad, log):
         file.write_text(bad)
         await watched.looks(10)
         assert (watched.swaps, watched.counted) == ([], ["refused"])
-        (line,) = said(log, "Configuration is refused, and the one before stays in force")
+        (line,) = entries_of(log, "Configuration is refused, and the one before stays in force")
         assert line.keys["file"] == str(file)
         assert line.error
         in_place(file)
@@ -180,7 +180,7 @@ async def test_a_file_that_is_deleted_and_restored(file, log):
         file.rename(file.with_suffix(".old"))
         await watched.looks(10)
         assert watched.counted == ["refused"]
-        (line,) = said(log, "Configuration is refused, and the one before stays in force")
+        (line,) = entries_of(log, "Configuration is refused, and the one before stays in force")
         assert "no such file" in str(line.error)
         file.with_suffix(".old").rename(file)
         await watched.looks(10)
@@ -195,7 +195,7 @@ async def test_a_refused_configuration_is_reported_and_not_retried(file, log):
         in_place(file)
         await watched.looks(10)
         assert watched.counted == ["refused"]
-        assert len(said(log, "Configuration is refused, and the one before stays in force")) == 1
+        assert len(entries_of(log, "Configuration is refused, and the one before stays in force")) == 1
         watched.refuses = None
         watched.watch.request()
         await _turns()
@@ -208,12 +208,12 @@ async def test_settings_that_need_a_restart_are_named_and_kept(file, log):
         await watched.looks()
         assert watched.configuration.parallelism == 16
         assert watched.configuration.leader_election.leader_elect
-        (line,) = said(log, "Configuration has changed and is in force")
+        (line,) = entries_of(log, "Configuration has changed and is in force")
         assert line.keys["onlyAfterRestart"] == ["parallelism", "leaderElection"]
         written(file, parallelism=4, podMaxBackoffSeconds=30)
         await watched.looks()
         assert watched.swaps == [30]
-        (line,) = said(log, "Configuration has changed in what needs a restart")
+        (line,) = entries_of(log, "Configuration has changed in what needs a restart")
         assert line.keys["onlyAfterRestart"] == ["parallelism"]
 
 

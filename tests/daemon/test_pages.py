@@ -22,12 +22,12 @@ from support.scheduling.fake_extender import FakeExtender
 from support.serving.secure_port import asked
 
 
-async def told(cluster, path, **query):
+async def answer_to(cluster, path, **query):
     pages = SchedulerPages(cluster.scheduler, times=cluster.time)
-    return await told_by(pages, path, **query)
+    return await answer_of(pages, path, **query)
 
 
-async def told_by(pages, path, **query):
+async def answer_of(pages, path, **query):
     request = asked(f"/stowplan/{path}", query={name: [value] for name, value in query.items()})
     routes = pages.pages()
     page = routes.get(request.path) or next(p for prefix, p in routes.items() if request.path.startswith(prefix))
@@ -51,10 +51,10 @@ async def test_a_standby_reports_that_it_is_one(path, leader, who):
     async with live(small()) as cluster:
         await cluster.create(a_pod("big").requests(cpu="64").obj())
         pages = SchedulerPages(cluster.scheduler, other_leader=lambda: leader, times=cluster.time)
-        found = await told_by(pages, path, page="text")
+        found = await answer_of(pages, path, page="text")
         assert found["leader"] == leader
         assert text(found).startswith(f"this replica is a standby and schedules no pods: {who}\n\n")
-        ours = await told(cluster, path, page="text")
+        ours = await answer_to(cluster, path, page="text")
         assert "leader" not in ours
         assert "stands by" not in text(ours)
 
@@ -71,20 +71,20 @@ async def test_extenders_of_a_running_scheduler_are_asked():
     async with live(small(), small("n2"), **options) as cluster:
         await cluster.create(a_pod("p").obj())
         asked.clear()
-        found = await told(cluster, "explain/default/p")
+        found = await answer_to(cluster, "explain/default/p")
         assert asked == ["filter"]
         assert found["extenders"] == [{"extender": "e", "verb": "filter", "asked": 2, "refused": {"n1": "not mine"}}]
         assert found["feasible"] == ["n2"]
-        assert "e: refuses 1 of 2 nodes: 1 not mine" in text(await told(cluster, "explain/default/p", page="text"))
+        assert "e: refuses 1 of 2 nodes: 1 not mine" in text(await answer_to(cluster, "explain/default/p", page="text"))
         asked.clear()
-        assert list((await told(cluster, "explain/default/p", extenders="false"))["notAsked"]) == ["e"]
+        assert list((await answer_to(cluster, "explain/default/p", extenders="false"))["notAsked"]) == ["e"]
         assert asked == []
 
 
 async def test_a_pending_pods_page_has_verdict_queue_place_and_story():
     async with live(small()) as cluster:
         await cluster.create(a_pod("big").requests(cpu="64").obj())
-        found = await told(cluster, "explain/default/big")
+        found = await answer_to(cluster, "explain/default/big")
         assert found["rejected"] == {
             "n1": {
                 "plugin": "NodeResourcesFit",
@@ -104,7 +104,7 @@ async def test_a_pending_pods_page_has_verdict_queue_place_and_story():
             "decided",
             "unschedulable",
         ]
-        page = text(await told(cluster, "explain/default/big", page="text"))
+        page = text(await answer_to(cluster, "explain/default/big", page="text"))
         assert "Insufficient cpu" in page
         assert (
             "What this scheduler knows of it\n  unschedulable (1 attempt; waits for an event that NodeResourcesFit"
@@ -123,7 +123,7 @@ async def test_it_agrees_with_an_explanation_from_outside():
         api = [stored.to_dict() for kind in ("nodes", "pods") for stored in cluster.server.store.list(kind, "")]
         outside = stowplan.Cluster(api)
         for name in ("big", "p0", "p3"):
-            found = await told(cluster, f"explain/default/{name}")
+            found = await answer_to(cluster, f"explain/default/{name}")
             del found["scheduler"]
             assert found == outside.explain(f"default/{name}").to_dict()
 
@@ -147,11 +147,14 @@ async def test_assumed_pods_count():
         await cluster.create(a_pod("first").requests(cpu="2").obj())
         await cluster.create(a_pod("second").requests(cpu="2").obj())
         assert cluster.node_of("first") == ""
-        first, second = await told(cluster, "explain/default/first"), await told(cluster, "explain/default/second")
+        first, second = (
+            await answer_to(cluster, "explain/default/first"),
+            await answer_to(cluster, "explain/default/second"),
+        )
         assert (first["node"], first["currentNode"]) == ("n1", "n1")
         assert first["scheduler"]["place"] == "waits on Permit for"
         assert second["rejected"]["n1"]["reasons"] == ["Insufficient cpu"]
-        page = text(await told(cluster, "explain/default/first", page="wide"))
+        page = text(await answer_to(cluster, "explain/default/first", page="wide"))
         assert page.startswith("default/first waits on Permit for n1 and would go there again: ")
 
 
@@ -182,9 +185,9 @@ async def test_asking_evicts_no_pod_and_changes_nothing():
         framework = scheduler.frameworks["default-scheduler"]
         before = scheduler.state.version
         acted, metrics = Acting.acted, framework.metrics
-        found = await told(cluster, "explain/default/high")
+        found = await answer_to(cluster, "explain/default/high")
         assert found["preemption"]["candidates"] == {"n1": {"victims": ["default/low"], "pdbViolations": 0}}
-        assert "would evict 1 pod from n1" in text(await told(cluster, "explain/default/high", page="text"))
+        assert "would evict 1 pod from n1" in text(await answer_to(cluster, "explain/default/high", page="text"))
         assert scheduler.state.version == before
         assert not scheduler.state.nominator
         assert framework.metrics is metrics
@@ -203,7 +206,7 @@ async def test_a_placed_pod_is_evaluated_on_its_node():
     async with live(small("n1"), small("n2")) as cluster:
         await cluster.create(a_pod("p").requests(cpu="1").obj())
         before = standing(cluster.scheduler.state)
-        found = await told(cluster, "explain/default/p")
+        found = await answer_to(cluster, "explain/default/p")
         assert found["currentNode"] == cluster.node_of("p")
         assert found["scheduler"]["place"] == "bound to"
         assert found["scheduler"]["story"]["steps"][-1]["what"] == "bound"
@@ -214,10 +217,10 @@ async def test_a_deleted_pod_still_has_a_story():
     async with live(small()) as cluster:
         await cluster.create(a_pod("p").obj())
         await cluster.delete("pods", "p")
-        found = await told(cluster, "explain/default/p")
+        found = await answer_to(cluster, "explain/default/p")
         assert found["scheduler"]["story"]["steps"][-1]["what"] == "deleted"
-        assert text(await told(cluster, "explain/default/p", page="text")).startswith("default/p is gone\n")
-        assert (await told(cluster, "stories/default/p"))["pod"] == "default/p"
+        assert text(await answer_to(cluster, "explain/default/p", page="text")).startswith("default/p is gone\n")
+        assert (await answer_to(cluster, "stories/default/p"))["pod"] == "default/p"
 
 
 @pytest.mark.parametrize(
@@ -237,7 +240,7 @@ async def test_unanswerable_questions_give_a_reason(path, error, words):
     path, _, query = path.partition("?")
     async with live(small()) as cluster:
         with pytest.raises(error) as caught:
-            await told(cluster, path, **dict([query.split("=")] if query else []))
+            await answer_to(cluster, path, **dict([query.split("=")] if query else []))
         assert words in str(caught.value)
 
 
@@ -245,49 +248,49 @@ async def test_a_large_clusters_page_does_not_list_every_node(monkeypatch):
     monkeypatch.setattr(scheduler_pages, "_MAX_WIDE", 1)
     async with live(small("n1"), small("n2")) as cluster:
         await cluster.create(a_pod("big").requests(cpu="64").obj())
-        page = text(await told(cluster, "explain/default/big", page="wide"))
+        page = text(await answer_to(cluster, "explain/default/big", page="wide"))
         assert "too many for a running scheduler to spell out: -o json has them all" in page
         assert "What this scheduler knows of it" in page
-        assert (await told(cluster, "explain/default/big"))["rejected"].keys() == {"n1", "n2"}
+        assert (await answer_to(cluster, "explain/default/big"))["rejected"].keys() == {"n1", "n2"}
 
 
 async def test_pods_of_other_schedulers_are_refused():
     async with live(small()) as cluster:
         await cluster.create(a_pod("theirs").scheduler("other").on("n1").obj())
         with pytest.raises(NotFound, match='is for scheduler "other", which has no profile here'):
-            await told(cluster, "explain/default/theirs")
+            await answer_to(cluster, "explain/default/theirs")
 
 
 async def test_before_the_sync_pages_are_unavailable():
     async with live(small()) as cluster:
         cluster.scheduler.synced.clear()
         with pytest.raises(ServiceUnavailable):
-            await told(cluster, "explain/default/p")
+            await answer_to(cluster, "explain/default/p")
         cluster.scheduler.synced.set()
 
 
 async def test_decisions_and_waiting_pods():
     async with live(small()) as cluster:
         await cluster.create(*(a_pod(f"big-{i}").requests(cpu="64").obj() for i in range(3)), a_pod("p").obj())
-        found = await told(cluster, "decisions", limit="2")
+        found = await answer_to(cluster, "decisions", limit="2")
         assert [one["pod"] for one in found["decisions"]] == ["default/p", "default/big-2"]
-        waiting = await told(cluster, "pending", limit="2")
+        waiting = await answer_to(cluster, "pending", limit="2")
         assert waiting["counts"] == {"active": 0, "backoff": 0, "unschedulable": 3, "gated": 0}
         assert ([pod["pod"] for pod in waiting["pods"]], waiting["leftOut"]) == (["default/big-0", "default/big-1"], 1)
-        page = text(await told(cluster, "pending", limit="2", page="text"))
+        page = text(await answer_to(cluster, "pending", limit="2", page="text"))
         assert page.startswith("activeQ:0; backoffQ:0; unschedulablePods:3\n")
         assert "… and 1 more pod" in page
         assert "default/p  attempt 1 (0.0 ms): goes to n1" in text(
-            await told(cluster, "decisions", page="text")
+            await answer_to(cluster, "decisions", page="text")
         ).replace("      ", "  ").replace("    ", "  ")
 
 
 async def test_events_that_woke_pods():
     async with live(small()) as cluster:
         await cluster.create(*(a_pod(f"big-{i}").requests(cpu="64").obj() for i in range(3)))
-        assert "wakes" not in await told(cluster, "pending")
+        assert "wakes" not in await answer_to(cluster, "pending")
         await cluster.create(a_node("larger").allocatable(cpu="65", pods=9).obj())
-        (wake,) = (await told(cluster, "pending"))["wakes"]
+        (wake,) = (await answer_to(cluster, "pending"))["wakes"]
         assert (wake["event"], wake["by"], wake["count"]) == ("NodeAdd", "Node larger", 3)
         assert set(wake["pods"]) == {f"default/big-{i}" for i in range(3)}
         assert wake["rejectedBy"] == ["NodeResourcesFit"]
@@ -305,10 +308,10 @@ async def test_explanations_run_one_at_a_time_and_yield_most_of_the_time():
 
         times = SimpleNamespace(clock=lambda: float(next(slow)), sleep=sleep)
         pages = SchedulerPages(cluster.scheduler, times=times)
-        await told_by(pages, "explain/default/p")
-        await told_by(pages, "explain/default/p")
+        await answer_of(pages, "explain/default/p")
+        await answer_of(pages, "explain/default/p")
         assert slept == [16.0]
-        waiting = [asyncio.create_task(told_by(pages, "explain/default/p")) for _ in range(20)]
+        waiting = [asyncio.create_task(answer_of(pages, "explain/default/p")) for _ in range(20)]
         results = await asyncio.gather(*waiting, return_exceptions=True)
         assert sum(isinstance(result, TooManyRequests) for result in results) == 12
         assert sum(isinstance(result, dict) for result in results) == 8
@@ -321,13 +324,13 @@ async def test_an_unschedulable_pod_gets_suggestions_on_request():
     async with live(small(), small("n2", cpu="4")) as cluster:
         await cluster.create(a_pod("big").requests(cpu="3").node_selector(disk="ssd").obj())
         before = cluster.scheduler.engine.dump()
-        found = await told(cluster, "explain/default/big", suggestions="true")
+        found = await answer_to(cluster, "explain/default/big", suggestions="true")
         assert [one["gain"] for one in found["suggestions"]]
         assert any("disk" in one["text"] for one in found["suggestions"])
         assert found["refusals"], "and the details of each node"
-        page = text(await told(cluster, "explain/default/big", page="text", suggestions="true"))
+        page = text(await answer_to(cluster, "explain/default/big", page="text", suggestions="true"))
         assert found["suggestions"][0]["text"] in page
-        assert "suggestions" not in await told(cluster, "explain/default/big")
+        assert "suggestions" not in await answer_to(cluster, "explain/default/big")
         assert cluster.scheduler.engine.dump() == before
         cluster.scheduler.engine.validate()
 
@@ -336,18 +339,18 @@ async def test_a_nodes_page_has_the_pods_that_fit_and_reasons_for_others():
     async with live(small(), small("n2", cpu="4")) as cluster:
         wide = [a_pod(f"wide{i}").requests(cpu="3").node_selector({"kubernetes.io/hostname": "x"}) for i in range(2)]
         await cluster.create(a_pod("placed").requests(cpu="1").obj(), *(pod.obj() for pod in wide))
-        found = await told(cluster, "nodes/n1")
+        found = await answer_to(cluster, "nodes/n1")
         assert found["node"] == "n1"
         (refused,) = found["refuses"]
         assert refused["pods"] == ["default/wide0", "default/wide1"]
         assert refused["suggestions"]
         on_some_node = [
-            pod["pod"] for name in ("n1", "n2") for pod in (await told(cluster, f"nodes/{name}")).get("pods", ())
+            pod["pod"] for name in ("n1", "n2") for pod in (await answer_to(cluster, f"nodes/{name}")).get("pods", ())
         ]
         assert on_some_node == ["default/placed"]
-        assert "default/wide0" in text(await told(cluster, "nodes/n1", page="text"))
+        assert "default/wide0" in text(await answer_to(cluster, "nodes/n1", page="text"))
         with pytest.raises(NotFound, match='node "nope" not found: this scheduler knows 2'):
-            await told(cluster, "nodes/nope")
+            await answer_to(cluster, "nodes/nope")
         cluster.scheduler.engine.validate()
 
 
@@ -355,7 +358,7 @@ async def test_a_node_evaluates_the_most_frequent_of_many_pod_shapes(monkeypatch
     monkeypatch.setattr(scheduler_pages, "_MAX_KINDS", 1)
     async with live(small()) as cluster:
         await cluster.create(a_pod("a").requests(cpu="64").obj(), a_pod("b").requests(cpu="65").obj())
-        page = text(await told(cluster, "nodes/n1", page="text"))
+        page = text(await answer_to(cluster, "nodes/n1", page="text"))
         assert "not judged: 1 more pods, of 1 kinds" in page
 
 
@@ -377,7 +380,7 @@ class TestGroups:
         gates = with_chosen({"GenericWorkload": True, "GangScheduling": True})
         async with live(small(), self.gang(3), features=gates) as cluster:
             await cluster.create(*(self.member(f"t{i}") for i in range(3)))
-            found = await told(cluster, "podgroups/default/train", page="text")
+            found = await answer_to(cluster, "podgroups/default/train", page="text")
             assert [pod["pod"] for pod in found["waiting"]] == ["default/t0", "default/t1", "default/t2"]
             assert found["condition"]["status"] == "False"
             (step,) = found["story"]["steps"]
@@ -388,7 +391,7 @@ class TestGroups:
             )
             await cluster.create(small("n2"))
             await cluster.advance(30)
-            found = await told(cluster, "podgroups/default/train")
+            found = await answer_to(cluster, "podgroups/default/train")
             assert set(found["haveNode"]) == {"default/t0", "default/t1", "default/t2"}
             assert found["story"]["steps"][-1]["what"] == "scheduled"
 
@@ -401,11 +404,11 @@ class TestGroups:
             await cluster.create(a_pod("low").requests(cpu="1").obj(), self.gang(2) | {"metadata": {"name": "other"}})
             await cluster.create(self.member("t0"), self.member("t1"))
             before = cluster.scheduler.engine.state.dump()
-            found = await told(cluster, "podgroups/default/train", verdict="true")
+            found = await answer_to(cluster, "podgroups/default/train", verdict="true")
             assert cluster.scheduler.engine.state.dump() == before
             assert found["verdict"]["heldBack"]
             await cluster.create(group)
-            found = await told(cluster, "podgroups/default/train", verdict="true", page="text")
+            found = await answer_to(cluster, "podgroups/default/train", verdict="true", page="text")
             assert found["verdict"]["waitsForPreemption"]
             assert found["verdict"]["domains"][0]["victims"] == ["default/low"]
             assert "would evict 1 pod: default/low" in text(found)
@@ -420,7 +423,7 @@ class TestGroups:
             await cluster.create(*(self.member(f"t{i}") for i in range(3)))
             before = metrics.scheduler.preemption_attempts_total.value
             assert before
-            found = await told(cluster, "podgroups/default/train", verdict="true", page="text")
+            found = await answer_to(cluster, "podgroups/default/train", verdict="true", page="text")
             assert text(found).startswith("pod group default/train does not fit: 2 of 3 pods fit together")
             assert "What happened" in text(found)
             assert metrics.scheduler.preemption_attempts_total.value == before
@@ -429,7 +432,7 @@ class TestGroups:
     async def test_groups_that_cannot_be_evaluated(self, monkeypatch):
         async with live(small()) as cluster:
             await cluster.create(self.member("t0"))
-            found = await told(cluster, "podgroups/default/train", verdict="true")
+            found = await answer_to(cluster, "podgroups/default/train", verdict="true")
             assert found["note"] == "the gate GenericWorkload is off: its pods are scheduled one by one"
             assert "verdict" not in found
         gates = {"GenericWorkload": True, "GangScheduling": True, "WorkloadAwarePreemption": True}
@@ -439,12 +442,12 @@ class TestGroups:
             await cluster.create(a_pod("low").requests(cpu="2").obj())
             monkeypatch.setattr(scheduler_pages, "_MAX_SEARCH", 0)
             await cluster.create(a_pod("big").requests(cpu="2").spec(schedulingGroup={"podGroupName": "train"}).obj())
-            found = await told(cluster, "podgroups/default/train", verdict="true", page="text")
+            found = await answer_to(cluster, "podgroups/default/train", verdict="true", page="text")
             monkeypatch.setattr(scheduler_pages, "_MAX_MEMBERS", 0)
-            found = await told(cluster, "podgroups/default/train", verdict="true", page="text")
+            found = await answer_to(cluster, "podgroups/default/train", verdict="true", page="text")
             assert "does not judge groups of more than 0 pods" in text(found)
 
     async def test_an_unknown_group(self):
         async with live(small()) as cluster:
             with pytest.raises(NotFound, match='pod group "default/train" not found'):
-                await told(cluster, "podgroups/default/train")
+                await answer_to(cluster, "podgroups/default/train")

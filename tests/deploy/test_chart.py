@@ -209,7 +209,7 @@ def test_harmful_values_are_refused(values, why):
     assert why in ran.stderr
 
 
-def test_it_can_be_installed_elsewhere_under_another_name(tmp_path):
+def test_it_can_be_installed_in_another_namespace_with_another_name(tmp_path):
     documents = rendered(*sets(*EVERYTHING), release="other", namespace="apart")
     names = {one["metadata"]["name"] for one in documents}
     assert all(name == "other" or name.startswith("other-") for name in names)
@@ -283,7 +283,7 @@ def test_a_single_replica_without_a_lease_is_recreated():
     assert not any(one["metadata"]["name"].endswith("leader-election") for one in documents)
 
 
-@pytest.mark.parametrize("extra", [(), EVERYTHING], ids=["as it is", "everything"])
+@pytest.mark.parametrize("extra", [(), EVERYTHING], ids=["defaults", "everything"])
 def test_a_server_accepts_the_rendered_objects(real, extra):
     kept = ("PodMonitor", "ServiceMonitor", "PrometheusRule")
     documents = [one for one in rendered(*sets(*extra)) if one["kind"] not in kept]

@@ -213,9 +213,9 @@ def test_metrics_have_the_scheduled_pods(scheduler, placed):
     placed(a_pod("counted", scheduler.scheduler_name))
     reader = token(scheduler.server, "stowplan-metrics")
 
-    def told():
+    def pods_are_counted():
         text = scheduler.get("/metrics", reader)[1]
         series = f'scheduler_schedule_attempts_total{{profile="{scheduler.scheduler_name}",result="scheduled"}}'
         return series in text and 'leader_election_master_status{name="kube-scheduler"} 1' in text
 
-    scheduler.wait(told)
+    scheduler.wait(pods_are_counted)

@@ -40,7 +40,7 @@ def test_commands_give_the_output_that_is_shown(name):
             for command in block:
                 if command.line.startswith("echo $?"):
                     assert command.shown == f"{code}\n", name
-                elif command.runs_offline and files_are_there(command, folder):
+                elif command.runs_offline and files_exist(command, folder):
                     code, output = console.run(command)
                     assert code in (0, 1, 3), f"{command.line}\n{output}"
                     again = f"PYTHONPATH=tests python -m support.console docs/{name} writes it anew"
@@ -48,7 +48,7 @@ def test_commands_give_the_output_that_is_shown(name):
                     assert right, f"{again}\n$ {command.line}\n{output}"
 
 
-def files_are_there(command, folder):
+def files_exist(command, folder):
     """A page may also show commands on files that only its readers have."""
     words = shlex.split(command.line, comments=True)
     words = words[: words.index(">")] if ">" in words else words

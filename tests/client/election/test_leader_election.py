@@ -49,7 +49,7 @@ async def leading(world, **options):
     yield elector, api, task
 
 
-def said(caplog):
+def logged(caplog):
     return [record.getMessage() for record in caplog.records if record.name.endswith("leader_election")]
 
 
@@ -168,7 +168,7 @@ async def test_foreign_labels_and_owners_of_the_lease_are_kept():
     [
         pytest.param({"holderIdentity": "", "leaseTransitions": 3}, 4, id="released"),
         pytest.param({"leaseTransitions": 3}, 4, id="never held"),
-        pytest.param({}, 1, id="says nothing"),
+        pytest.param({}, 1, id="empty spec"),
         pytest.param({"holderIdentity": "you", "leaseTransitions": 7}, 8, id="held for no time"),
     ],
 )
@@ -318,7 +318,9 @@ async def test_a_renewal_whose_answer_is_lost_does_not_count_but_the_next_does()
 
 
 @pytest.mark.parametrize(
-    "fate", [Unreachable("away"), InternalError("no"), Conflict("no"), "hang"], ids=["away", "500", "409", "hang"]
+    "fate",
+    [Unreachable("away"), InternalError("no"), Conflict("no"), "hang"],
+    ids=["unreachable", "500", "409", "hang"],
 )
 async def test_the_lease_is_lost_a_renew_deadline_after_the_last_renewal_started(caplog, fate):
     caplog.set_level(logging.INFO)
@@ -332,7 +334,7 @@ async def test_the_lease_is_lost_a_renew_deadline_after_the_last_renewal_started
         await world.time.advance(0.01)
         assert not elector.is_leader
         assert isinstance(task.exception(), LeadershipLost)
-        assert said(caplog)[-1] == (
+        assert logged(caplog)[-1] == (
             'Failed to renew lease lock="kube-system/kube-scheduler" err="context deadline exceeded"'
         )
         assert elector._recorder.events[-1][-1] == "me stopped leading"
@@ -542,7 +544,7 @@ async def test_a_failed_release_is_logged_and_given_up(caplog, fates, message):
         await world.time.advance(DEADLINE)
         assert ending.done()
         assert ending.exception() is None
-        assert [text.startswith(message) for text in said(caplog)] == [True]
+        assert [text.startswith(message) for text in logged(caplog)] == [True]
 
 
 async def test_a_deleted_lease_needs_no_release(caplog):
@@ -551,7 +553,7 @@ async def test_a_deleted_lease_needs_no_release(caplog):
         await stop(task)
         world.server.delete(LEASES, NAMESPACE, NAME)
         await elector.release()
-        assert said(caplog)[-1] == 'lease lock not found lock="kube-system/kube-scheduler"'
+        assert logged(caplog)[-1] == 'lease lock not found lock="kube-system/kube-scheduler"'
 
 
 # -- events, metrics and logs ------------------------------------------------------------------------------------------
@@ -616,7 +618,7 @@ async def test_log_lines_of_an_election(caplog):
     caplog.set_level(logging.INFO)
     async with elections() as world, leading(world):
         pass
-    assert said(caplog) == [
+    assert logged(caplog) == [
         'Attempting to acquire leader lease... lock="kube-system/kube-scheduler"',
         'Successfully acquired lease lock="kube-system/kube-scheduler"',
     ]
@@ -647,10 +649,10 @@ async def test_in_a_coordinated_election_the_lease_is_neither_created_nor_taken(
         elector = world.elector(api=api, coordinated=True)
         world.start(elector.acquire())
         await world.time.advance(1)
-        assert said(caplog)[-1].startswith('Lease lock not found lock="kube-system/kube-scheduler" err=')
+        assert logged(caplog)[-1].startswith('Lease lock not found lock="kube-system/kube-scheduler" err=')
         world.put(**named("you"))
         await world.time.advance(20)
-        assert said(caplog)[-1] == 'Lease has expired lock="kube-system/kube-scheduler"'
+        assert logged(caplog)[-1] == 'Lease has expired lock="kube-system/kube-scheduler"'
         world.put(**named(""))
         await world.time.advance(20)
         assert {verb for _, verb in api.asked} == {"get"}
@@ -740,7 +742,7 @@ async def test_a_renewal_that_fails_in_a_coordinated_election_is_logged(caplog):
         api.fates["update"].append(InternalError("no"))
         await world.time.advance(5)
         assert elector.is_leader
-        assert [text.split(" err=")[0] for text in said(caplog)] == ["Failed to update lock"]
+        assert [text.split(" err=")[0] for text in logged(caplog)] == ["Failed to update lock"]
 
 
 # -- random histories --------------------------------------------------------------------------------------------------

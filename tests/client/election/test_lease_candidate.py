@@ -190,7 +190,7 @@ async def test_the_candidate_is_not_deleted_at_shutdown():
         pytest.param(
             {"emulationVersion": "1.37.0"},
             ['spec.binaryVersion: Invalid value: "1.36.0": must be greater than or equal to `emulationVersion`'],
-            id="emulates what is newer",
+            id="emulates a newer version",
         ),
         pytest.param(
             {"binaryVersion": "1.36.0-rc.1", "emulationVersion": "1.36.0-beta.2"}, [], id="earlier pre-release"
@@ -206,7 +206,7 @@ async def test_the_candidate_is_not_deleted_at_shutdown():
             id="no emulation version",
         ),
         pytest.param({"strategy": ""}, ["spec.strategy: Required value"], id="no strategy"),
-        pytest.param({"strategy": "example.com/mine", "emulationVersion": ""}, [], id="somebody else's strategy"),
+        pytest.param({"strategy": "example.com/mine", "emulationVersion": ""}, [], id="custom strategy"),
         pytest.param(
             {"strategy": "Mine"},
             ['spec.strategy.strategy: Unsupported value: "Mine": supported values: "OldestEmulationVersion"'],

@@ -223,7 +223,7 @@ async def test_an_internal_error_while_dialing_is_raised_to_waiters(monkeypatch)
 @pytest.mark.parametrize(
     "action",
     [
-        pytest.param(answers(200, b"fine", headers={"Connection": "close"}), id="the server says so"),
+        pytest.param(answers(200, b"fine", headers={"Connection": "close"}), id="Connection: close"),
         pytest.param(sends(b"HTTP/1.0 200 OK\r\nContent-Length: 4\r\n\r\nfine", keep=True), id="1.0"),
         pytest.param(sends(b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nfine!", keep=True), id="there was more"),
         pytest.param(sends(b"HTTP/1.1 200 OK\r\n\r\nfine"), id="its end was the answer's"),

@@ -155,7 +155,7 @@ async def test_a_watch_that_fails_to_start_is_reported_and_retried_without_a_lis
         pytest.param(answers(410, status(410, "Expired", "too old resource version: 10 (99)")), id="at the start"),
         pytest.param(answers(410, b""), id="at the start, without a Status"),
         pytest.param(streams(error_event(410, "Expired")), id="as the first event"),
-        pytest.param(streams(error_event(410, "Gone")), id="as the first event, in old words"),
+        pytest.param(streams(error_event(410, "Gone")), id="as the first event, in the older format"),
         pytest.param(streams(event("ADDED", "b", 11), error_event(410, "Expired")), id="in mid-stream"),
     ],
 )

@@ -71,7 +71,7 @@ async def get(api):
         pytest.param(sends(b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n{"), 2, id="answer cut off"),
         pytest.param(sends(b"\x15\x03\x01\x00\x02\x02\x16"), 2, id="no HTTP"),
         pytest.param(streams(b"{", then="cut"), 2, id="chunk cut off"),
-        pytest.param(hangs, 2, id="no answer in time"),
+        pytest.param(hangs, 2, id="timeout"),
         pytest.param(answers(429), 2, id="429"),
         pytest.param(answers(500), 2, id="500"),
         pytest.param(answers(502, b"<html>", content_type="text/html"), 2, id="502"),
@@ -594,7 +594,7 @@ def tls(ca=CA, **options):
     [
         pytest.param(["127.0.0.1"], tls(), id="trusted"),
         pytest.param(["api.example"], tls(server_name="api.example"), id="under another name"),
-        pytest.param(["api.example"], TlsSettings(insecure=True), id="whoever it is"),
+        pytest.param(["api.example"], TlsSettings(insecure=True), id="insecure"),
     ],
 )
 async def test_tls(server_context, names, settings):

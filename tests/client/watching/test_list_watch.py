@@ -100,7 +100,7 @@ class ScriptedApi:
 
 
 @dataclass
-class Told:
+class Outcome:
     """What a ListWatch delivered and reported until the script ended."""
 
     batches: list
@@ -119,7 +119,7 @@ def _version(obj):
     return None if obj is None else f"{obj.metadata.name}:{obj.metadata.resource_version}"
 
 
-async def told(*, listings, streams=(), chance=0.0, **options):
+async def run_script(*, listings, streams=(), chance=0.0, **options):
     time = VirtualTime(chance)
     api = ScriptedApi(time, deque(listings), deque(streams))
     reports, batches = [], []
@@ -129,7 +129,7 @@ async def told(*, listings, streams=(), chance=0.0, **options):
         await asyncio.sleep(0)
         await asyncio.sleep(0)
     assert api.open_streams == 0
-    return Told(batches, reports, api.calls, time.slept, api, watch)
+    return Outcome(batches, reports, api.calls, time.slept, api, watch)
 
 
 @asynccontextmanager
@@ -146,7 +146,7 @@ async def running(watch, deliver):
 
 
 async def test_the_list_is_delivered_and_then_the_changes():
-    result = await told(
+    result = await run_script(
         listings=[page(pod("a", 1), pod("b", 2), version=10)],
         streams=[[added("c", 11), modified("a", 12), deleted("b", 13)]],
     )
@@ -157,7 +157,7 @@ async def test_the_list_is_delivered_and_then_the_changes():
 
 
 async def test_pages_are_requested_one_after_the_other():
-    result = await told(
+    result = await run_script(
         listings=[page(pod("a", 1), continue_="c1"), page(pod("b", 2), continue_="c2"), page(pod("c", 3))],
         page=7,
     )
@@ -167,7 +167,7 @@ async def test_pages_are_requested_one_after_the_other():
 
 async def test_a_burst_is_one_delivery():
     events = [added(f"p{number}", number) for number in range(11, 1011)]
-    result = await told(listings=[page()], streams=[[*events, 1.0, added("last", 2000)]])
+    result = await run_script(listings=[page()], streams=[[*events, 1.0, added("last", 2000)]])
     assert [len(batch) for batch in result.batches] == [1000, 1]
 
 
@@ -187,14 +187,14 @@ async def test_synced_is_set_once_everything_is_delivered():
 
 
 async def test_synced_is_set_for_an_empty_list():
-    result = await told(listings=[page()])
+    result = await run_script(listings=[page()])
     assert result.watch.synced.is_set()
     assert result.batches == []
 
 
 async def test_the_first_list_is_reported_once():
     told_when = []
-    result = await told(
+    result = await run_script(
         listings=[FORBIDDEN, page(), page(version=20)], streams=[[EXPIRED]], on_synced=lambda: told_when.append(1)
     )
     assert result.calls[-1] == ("watch", "20")
@@ -203,7 +203,9 @@ async def test_the_first_list_is_reported_once():
 
 @pytest.mark.parametrize(("chance", "seconds"), [(0.0, 300), (0.5, 450), (0.99999, 599)])
 async def test_watch_timeouts_are_random(chance, seconds):
-    result = await told(listings=[page()], chance=chance, label_selector="a=b", namespace="ns", field_selector="f=g")
+    result = await run_script(
+        listings=[page()], chance=chance, label_selector="a=b", namespace="ns", field_selector="f=g"
+    )
     assert result.api.timeout_seconds == seconds
     assert result.api.selection == {"label_selector": "a=b", "namespace": "ns", "field_selector": "f=g"}
 
@@ -233,34 +235,36 @@ async def test_an_unexpected_exception_of_the_api_ends_it():
 
 
 async def test_a_watch_that_ends_is_resumed_after_the_last_event():
-    result = await told(listings=[page()], streams=[[added("a", 11)], [added("b", 12)]])
+    result = await run_script(listings=[page()], streams=[[added("a", 11)], [added("b", 12)]])
     assert result.calls[1:] == [("watch", "10"), ("watch", "11"), ("watch", "12")]
     assert result.slept == []
 
 
 async def test_a_quiet_watch_is_resumed_too():
-    result = await told(listings=[page()], streams=[[400.0]])
+    result = await run_script(listings=[page()], streams=[[400.0]])
     assert result.calls[1:] == [("watch", "10"), ("watch", "10")]
     assert result.slept == []
     assert result.reports == []
 
 
-async def test_a_silent_watch_is_cut_without_a_report():
+async def test_a_silent_watch_is_resumed_without_a_report():
     """Either nothing happened or the connection is dead: the next watch will show."""
-    result = await told(listings=[page()], streams=[[180.0, StreamSilent("nothing came")], [StreamSilent("at once")]])
+    result = await run_script(
+        listings=[page()], streams=[[180.0, StreamSilent("nothing came")], [StreamSilent("at once")]]
+    )
     assert result.calls[1:] == [("watch", "10")] * 3
     assert result.slept == [0.8]
     assert [str(report) for report in result.reports] == ["watching pods: at once"]
 
 
 async def test_bookmarks_are_resumed_from():
-    result = await told(listings=[page()], streams=[[added("a", 11), bookmark(50), CUT]])
+    result = await run_script(listings=[page()], streams=[[added("a", 11), bookmark(50), CUT]])
     assert result.calls[1:] == [("watch", "10"), ("watch", "50")]
     assert result.changes == [(None, "a:11")]
 
 
 async def test_duplicate_events_are_delivered_once():
-    result = await told(
+    result = await run_script(
         listings=[page(pod("a", 1))],
         streams=[[added("a", 1), modified("a", 11)], [modified("a", 11), deleted("a", 12), deleted("a", 12)]],
     )
@@ -268,14 +272,14 @@ async def test_duplicate_events_are_delivered_once():
 
 
 async def test_a_cut_after_events_is_resumed_at_once_and_not_reported():
-    result = await told(listings=[page()], streams=[[added("a", 11), CUT], [added("b", 12)]])
+    result = await run_script(listings=[page()], streams=[[added("a", 11), CUT], [added("b", 12)]])
     assert result.changes == [(None, "a:11"), (None, "b:12")]
     assert result.slept == []
     assert result.reports == []
 
 
 async def test_watches_that_end_at_once_are_restarted_with_backoff():
-    result = await told(listings=[page()], streams=[[], [], [added("a", 11)]])
+    result = await run_script(listings=[page()], streams=[[], [], [added("a", 11)]])
     assert result.slept == pytest.approx([0.8, 1.6])
     assert [str(report) for report in result.reports] == [
         "watching pods: the server ends watches as soon as they begin",
@@ -288,7 +292,7 @@ async def test_watches_that_end_at_once_are_restarted_with_backoff():
 
 @pytest.mark.parametrize("error", [EXPIRED, Gone("gone")], ids=["Expired", "Gone"])
 async def test_an_expired_version_causes_a_new_list_and_delivers_the_difference(error):
-    result = await told(
+    result = await run_script(
         listings=[
             page(pod("kept", 1), pod("changed", 2), pod("gone", 3), pod("reborn", 4)),
             page(pod("kept", 1), pod("changed", 22), pod("reborn", 23, uid="u2"), pod("new", 24), version=30),
@@ -316,7 +320,7 @@ async def test_an_expired_version_causes_a_new_list_and_delivers_the_difference(
 
 async def test_a_restarted_server_without_our_version_is_listed_soon():
     refused = Unreachable("https://s: connection refused")
-    result = await told(
+    result = await run_script(
         listings=[page(), page(pod("a", 11), version=30), page(pod("a", 11), version=31)],
         streams=[[refused]] * 5 + [[EXPIRED], [EXPIRED], [EXPIRED]],
     )
@@ -329,12 +333,12 @@ async def test_a_restarted_server_without_our_version_is_listed_soon():
 
 
 async def test_an_expiry_within_a_stream_keeps_earlier_events():
-    result = await told(listings=[page(), page(pod("a", 11), version=30)], streams=[[added("a", 11), EXPIRED]])
+    result = await run_script(listings=[page(), page(pod("a", 11), version=30)], streams=[[added("a", 11), EXPIRED]])
     assert result.changes == [(None, "a:11")]
 
 
 async def test_a_list_that_expires_half_way_restarts_without_paging():
-    result = await told(
+    result = await run_script(
         listings=[
             page(pod("a", 1), pod("b", 1), continue_="c1"),
             EXPIRED,
@@ -347,7 +351,7 @@ async def test_a_list_that_expires_half_way_restarts_without_paging():
 
 
 async def test_a_list_that_fails_half_way_deletes_nothing():
-    result = await told(
+    result = await run_script(
         listings=[
             page(pod("a", 1), pod("b", 1)),
             page(pod("a", 1), continue_="c1"),
@@ -367,25 +371,25 @@ async def test_a_list_that_fails_half_way_deletes_nothing():
     "error", [FORBIDDEN, NotFound("no such resource"), CUT, InternalError("x"), EXPIRED], ids=lambda e: type(e).__name__
 )
 async def test_failures_are_retried_forever_with_backoff(error):
-    result = await told(listings=[*[error] * 7, page(pod("a", 1))])
+    result = await run_script(listings=[*[error] * 7, page(pod("a", 1))])
     assert result.slept == pytest.approx([0.8, 1.6, 3.2, 6.4, 12.8, 25.6, 30.0])
     assert result.changes == [(None, "a:1")]
 
 
 async def test_a_failure_and_its_end_are_reported_once():
-    result = await told(listings=[*[FORBIDDEN] * 3, *[CUT] * 2, page()])
+    result = await run_script(listings=[*[FORBIDDEN] * 3, *[CUT] * 2, page()])
     assert result.reports == [Failing("pods", "listing", FORBIDDEN), Failing("pods", "listing", CUT), Working("pods")]
 
 
 async def test_a_refused_watch_causes_no_list():
-    result = await told(listings=[page()], streams=[[FORBIDDEN], [FORBIDDEN], [bookmark(20)]])
+    result = await run_script(listings=[page()], streams=[[FORBIDDEN], [FORBIDDEN], [bookmark(20)]])
     assert result.calls == [("list", PAGE, ""), *[("watch", "10")] * 3, ("watch", "20")]
     assert result.reports == [Failing("pods", "watching", FORBIDDEN), Working("pods")]
     assert result.slept == pytest.approx([0.8, 1.6])
 
 
 async def test_backoff_is_reset_after_two_minutes_of_success():
-    result = await told(listings=[page()], streams=[[CUT], [CUT], [130.0, added("a", 11), CUT], [CUT]])
+    result = await run_script(listings=[page()], streams=[[CUT], [CUT], [130.0, added("a", 11), CUT], [CUT]])
     assert result.slept == pytest.approx([0.8, 1.6, 0.8])
 
 
@@ -393,12 +397,12 @@ async def test_backoff_is_reset_after_two_minutes_of_success():
     "worked", [pytest.param([added("a", 11), CUT], id="with an event"), pytest.param([31.0], id="for long")]
 )
 async def test_a_working_watch_resets_the_backoff(worked):
-    result = await told(listings=[page()], streams=[[CUT], [CUT], [CUT], worked, [CUT], [CUT]])
+    result = await run_script(listings=[page()], streams=[[CUT], [CUT], [CUT], worked, [CUT], [CUT]])
     assert result.slept == pytest.approx([0.8, 1.6, 3.2, 0.8, 1.6])
 
 
 async def test_a_silent_watch_that_was_cut_resets_the_backoff():
-    result = await told(listings=[page()], streams=[[CUT], [CUT], [CUT], [31.0, CUT], [CUT]])
+    result = await run_script(listings=[page()], streams=[[CUT], [CUT], [CUT], [31.0, CUT], [CUT]])
     assert result.slept == pytest.approx([0.8, 1.6, 3.2, 0.8, 1.6])
 
 
@@ -425,7 +429,9 @@ def bad_object(name, why="spec: no"):
 
 
 async def test_a_bad_object_is_reported_and_the_rest_delivered():
-    result = await told(listings=[page(pod("a", 1), bad=[bad_object("b")])], streams=[[bad("c", 11), added("d", 12)]])
+    result = await run_script(
+        listings=[page(pod("a", 1), bad=[bad_object("b")])], streams=[[bad("c", 11), added("d", 12)]]
+    )
     assert result.changes == [(None, "a:1"), (None, "d:12")]
     assert result.reports == [Undecodable("pods", bad_object("b")), Undecodable("pods", bad_object("c"))]
     assert str(result.reports[0]) == "pods default/b is left out, it cannot be read: spec: no"
@@ -433,7 +439,7 @@ async def test_a_bad_object_is_reported_and_the_rest_delivered():
 
 
 async def test_a_bad_object_is_reported_once_for_each_reason():
-    result = await told(
+    result = await run_script(
         listings=[page(bad=[bad_object("b")]), page(bad=[bad_object("b")], version=20)],
         streams=[
             [bad("b", 11), bad("b", 12, "status: no"), EXPIRED],
@@ -443,13 +449,13 @@ async def test_a_bad_object_is_reported_once_for_each_reason():
 
 
 async def test_a_repaired_object_is_reported_again():
-    result = await told(listings=[page()], streams=[[bad("b", 11), added("b", 12), bad("b", 13)]])
+    result = await run_script(listings=[page()], streams=[[bad("b", 11), added("b", 12), bad("b", 13)]])
     assert [report.bad.why for report in result.reports] == ["spec: no"] * 2
     assert result.changes == [(None, "b:12")]
 
 
 async def test_an_object_that_becomes_undecodable_keeps_its_last_version_until_deleted():
-    result = await told(
+    result = await run_script(
         listings=[page(pod("b", 1)), page(bad=[bad_object("b")], version=20)],
         streams=[[bad("b", 11), EXPIRED], [added("c", 21), bad("b", 22, type_="DELETED")]],
     )
@@ -465,7 +471,7 @@ BUSY = TooManyRequests("later")
 
 async def lines_of(**script):
     with logged() as found:
-        await told(**script)
+        await run_script(**script)
     (began, *between, ended) = found.of("list_watch")
     assert began == (3, "Starting reflector", PODS | {"resyncPeriod": "0s"})
     assert ended == (3, "Stopping reflector", PODS | {"resyncPeriod": "0s"})

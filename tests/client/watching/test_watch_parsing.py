@@ -164,7 +164,7 @@ ANOTHER = {"kind": "Node", "metadata": {"name": "n", "resourceVersion": "8"}}
 @pytest.mark.parametrize(
     ("obj", "bad"),
     [
-        pytest.param(NOBODY, BadObject("", "", "metadata.name: missing"), id="nobody"),
+        pytest.param(NOBODY, BadObject("", "", "metadata.name: missing"), id="no name"),
         pytest.param({}, BadObject("", "", "metadata.name: missing"), id="empty"),
         pytest.param(ANOTHER, BadObject("", "n", 'kind: expected Pod, got "Node"'), id="another kind"),
     ],
@@ -189,9 +189,9 @@ def test_objects_of_another_kind_or_without_a_name_are_bad(obj, bad):
         pytest.param(b'{"type":"ADDED","object":{"metadata":{"name":"\xff"}}}', id="no UTF-8"),
         pytest.param(b"\x00\x01", id="binary"),
         pytest.param(b'{"type":"ADDED","object":' + b'{"x":' * 100_000, id="too deep"),
-        pytest.param(b'{"type":"ADDED","object":{"metadata":5,"x":' + DEEP + b"}}", id="too deep, and wrong besides"),
-        pytest.param(b'{"type":"ADDED","object":{"metadata":5,"x":"\xff"}}', id="no UTF-8, and wrong besides"),
-        pytest.param(b'{"type":"ADDED","object":{"metadata":5,"x":1e999}}', id="no such number, and wrong besides"),
+        pytest.param(b'{"type":"ADDED","object":{"metadata":5,"x":' + DEEP + b"}}", id="too deep, and invalid"),
+        pytest.param(b'{"type":"ADDED","object":{"metadata":5,"x":"\xff"}}', id="no UTF-8, and invalid"),
+        pytest.param(b'{"type":"ADDED","object":{"metadata":5,"x":1e999}}', id="number out of range, and invalid"),
         pytest.param(b'{"type":"BOOKMARK","object":{"metadata":5,"x":"\xff"}}', id="a bookmark that is no UTF-8"),
         pytest.param(b'{"type":"ERROR","object":"gone"}', id="an error without a Status"),
         pytest.param(b'{"type":"ERROR","object":{"code":"410"}}', id="an error with a wrong Status"),
@@ -290,9 +290,9 @@ def test_items_may_be_null():
         pytest.param(b'{"kind":"PodList","metadata":{"resourceVersion":"1"},"items":{}}', id="items are no list"),
         pytest.param(b"<html>", id="HTML"),
         pytest.param(b"", id="nothing"),
-        pytest.param(A_WRONG_ITEM % DEEP, id="an item too deep, and wrong besides"),
-        pytest.param(A_WRONG_ITEM % b'"\xff"', id="an item that is no UTF-8, and wrong besides"),
-        pytest.param(A_WRONG_ITEM % b"1e999", id="an item with no such number, and wrong besides"),
+        pytest.param(A_WRONG_ITEM % DEEP, id="an item too deep, and invalid"),
+        pytest.param(A_WRONG_ITEM % b'"\xff"', id="an item that is no UTF-8, and invalid"),
+        pytest.param(A_WRONG_ITEM % b"1e999", id="an item with a number out of range, and invalid"),
     ],
 )
 def test_an_invalid_list_is_not_taken_for_an_empty_one(data):

@@ -179,10 +179,10 @@ def test_the_history_contains_known_gates_only():
     ],
 )
 def test_histories(name, states):
-    def said(gate):
+    def shown(gate):
         return f"{gate.stage} {'locked' if gate.locked else 'on' if gate.default else 'off'}"
 
-    assert [said(gates_at(minor)[name]) for minor in (33, 34, 35, 36)] == states
+    assert [shown(gates_at(minor)[name]) for minor in (33, 34, 35, 36)] == states
 
 
 def test_defaults_follow_the_emulated_version():
