@@ -118,7 +118,7 @@ def test_quantiles_use_buckets_and_rates_use_counters(expression, shows):
 
 
 @pytest.mark.parametrize(("expression", "shows"), QUERIES)
-def test_panels_count_pending_pods_of_the_leader_only(expression, shows):
+def test_queries_count_pending_pods_of_the_leader_only(expression, shows):
     """All pending pods of a standby are in its active queue, as it does not pop them."""
     counts_active = "scheduler_pending_pods" in expression and 'queue="unschedulable"' not in expression
     assert counts_active == ("unless on (job, instance) leader_election_master_status" in expression)
