@@ -95,7 +95,7 @@ class Running:
 
     def in_force(self) -> dict[str, Any]:
         """The active configuration, which may have been reloaded."""
-        return self.scheduler.configuration.to_dict()
+        return self.scheduler.configuration.shown()
 
 
 # --- metrics
