@@ -15,6 +15,7 @@ from contextlib import suppress
 
 import pytest
 import uvloop
+from cryptography import x509
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -514,6 +515,21 @@ async def test_a_key_that_takes_long_to_check_ends_the_handshake(place, tmp_path
     shown = issued_client(issuer, key=slow if place == "its own" else None)
     file = tmp_path / "client.pem"
     file.write_bytes(shown.pem + issuer.pem + shown.key_pem)
+    access = FakeAccess()
+    async with secure_server(PAGES, access=access) as server:
+        with suppress(OSError, ssl.SSLError, asyncio.IncompleteReadError):
+            async with await connected(server, tls=trusting(cert=file, key=file)) as client:
+                await client.ask("/healthz")
+        assert not access.peers
+        await unharmed(server)
+
+
+async def test_a_certificate_with_thousands_of_names_ends_the_handshake(tmp_path):
+    """OpenSSL would keep more than a megabyte for each such connection."""
+    names = x509.SubjectAlternativeName([x509.DNSName(f"a{number}.example.com") for number in range(3000)])
+    shown = issued_client(authority("many"), extensions=[(names, False)])
+    file = tmp_path / "client.pem"
+    file.write_bytes(shown.pem + shown.key_pem)
     access = FakeAccess()
     async with secure_server(PAGES, access=access) as server:
         with suppress(OSError, ssl.SSLError, asyncio.IncompleteReadError):

@@ -27,9 +27,10 @@ if TYPE_CHECKING:
     from stowplan.serving.tls.options import TlsParameters
 
 _HTTP = b"http/1.1"
-#: Limits of Go's crypto/tls, crypto/rsa and crypto/x509.
+#: Limits of Go's crypto/tls, crypto/rsa and crypto/x509, but for the bytes.
 _MAX_RSA_BITS = 8192
 _MAX_RSA_EXPONENT = 2**31 - 1
+_MAX_CERTIFICATE_BYTES = 32 * 1024
 _CURVES = (ec.SECP224R1, ec.SECP256R1, ec.SECP384R1, ec.SECP521R1)
 
 
@@ -135,10 +136,13 @@ class _Chooser:
 
 
 def _is_cheap(connection: SSL.Connection, certificate: crypto.X509, error: int, depth: int, ok: int) -> bool:
-    """Whether signatures by the certificate's key are quickly checked. Called before the first is.
+    """Whether the certificate is small, and signatures by its key are quickly checked. Called before the first is.
 
-    A key of 3,072 bits whose public exponent is as long takes 10 ms, and holds up everybody's handshakes.
+    A key of 3,072 bits whose public exponent is as long takes 10 ms, and holds up everybody's handshakes. OpenSSL keeps
+    some fifteen times the length of a certificate with many names, for as long as the connection lasts.
     """
+    if len(crypto.dump_certificate(crypto.FILETYPE_ASN1, certificate)) > _MAX_CERTIFICATE_BYTES:
+        return False
     try:
         key = certificate.to_cryptography().public_key()
     except (ValueError, TypeError, UnsupportedAlgorithm, crypto.Error):
