@@ -141,10 +141,11 @@ def _is_cheap(connection: SSL.Connection, certificate: crypto.X509, error: int, 
     A key of 3,072 bits whose public exponent is as long takes 10 ms, and holds up everybody's handshakes. OpenSSL keeps
     some fifteen times the length of a certificate with many names, for as long as the connection lasts.
     """
-    if len(crypto.dump_certificate(crypto.FILETYPE_ASN1, certificate)) > _MAX_CERTIFICATE_BYTES:
-        return False
     try:
-        key = certificate.to_cryptography().public_key()
+        if len(crypto.dump_certificate(crypto.FILETYPE_ASN1, certificate)) > _MAX_CERTIFICATE_BYTES:
+            return False
+        # The key alone: for parts of a malformed certificate `cryptography` warns.
+        key = certificate.get_pubkey().to_cryptography_key()
     except (ValueError, TypeError, UnsupportedAlgorithm, crypto.Error):
         return False
     if isinstance(key, rsa.RSAPublicKey):
