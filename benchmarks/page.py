@@ -40,7 +40,7 @@ from stowplan.page.loopback import page_served
 from stowplan.page.records import ConfigurationRecord, SourceRecord
 from stowplan.page.site import site
 from stowplan.testing import a_node, a_pod
-from stowplan.timing.garbage import collect_seldom
+from stowplan.timing.garbage import collect_garbage_less_often
 
 if TYPE_CHECKING:
     from playwright.async_api import CDPSession
@@ -240,7 +240,7 @@ def main() -> None:
     # As a scheduler does with what it holds for long.
     gc.collect()
     gc.freeze()
-    collect_seldom()
+    collect_garbage_less_often()
     if given.browser:
         asyncio.run(in_a_browser(cluster, rate=given.rate, seconds=given.seconds))
     else:

@@ -19,7 +19,7 @@ import shapes
 import virtual_time
 
 from stowplan.scenarios.simulation import simulate_scenario
-from stowplan.timing.garbage import collect_seldom
+from stowplan.timing.garbage import collect_garbage_less_often
 
 GROUPS = 10
 KINDS = 5
@@ -89,7 +89,7 @@ def main() -> None:
     parser.add_argument("--profile", help="write a profile of the run here")
     options = parser.parse_args()
     logging.disable(logging.CRITICAL)
-    collect_seldom()
+    collect_garbage_less_often()
     for nodes in options.nodes:
         if options.profile:
             cProfile.runctx("run(options.pods, nodes, options)", globals(), locals(), options.profile)

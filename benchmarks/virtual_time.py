@@ -37,7 +37,7 @@ from stowplan.metrics.scheduler import SchedulerMetrics
 from stowplan.simulate.driver import VirtualTime
 from stowplan.simulate.object_store import ObjectStore
 from stowplan.simulate.virtual_api import VirtualApi
-from stowplan.timing.garbage import collect_seldom
+from stowplan.timing.garbage import collect_garbage_less_often
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -176,7 +176,7 @@ def main() -> None:
     parser.add_argument("--profile", help="write a profile of the run here")
     options = parser.parse_args()
     logging.disable(logging.CRITICAL)
-    collect_seldom()
+    collect_garbage_less_often()
     for scenario in options.scenario:
         if options.profile:
             cProfile.runctx("simulate(scenario, options)", globals(), locals(), options.profile)

@@ -40,7 +40,7 @@ class TestObjects:
 
     @pytest.mark.parametrize("given", [3, [3], [None], [[BIG]]])
     def test_what_is_no_object_is_told(self, given):
-        with pytest.raises(stowplan.ClusterError, match="as Kubernetes serialises"):
+        with pytest.raises(stowplan.ClusterError, match="as Kubernetes serializes"):
             stowplan.Cluster(given)
 
     @pytest.mark.parametrize("kind", ["StatefulSet", "ReplicaSet"])
@@ -48,7 +48,7 @@ class TestObjects:
         template = {"metadata": {"labels": {"app": "w"}}, "spec": WEB["spec"]}
         spec = {"selector": {"matchLabels": {"app": "w"}}, "template": template}
         made = {"apiVersion": "apps/v1", "kind": kind, "metadata": {"name": "w"}, "spec": spec}
-        with pytest.warns(UserWarning, match=f"{kind} default/w makes no pods in a Cluster: .*from_files") as warned:
+        with pytest.warns(UserWarning, match=f"{kind} default/w creates no pods in a Cluster: .*from_files") as warned:
             stowplan.Cluster([made])
         assert warned[0].filename == __file__
         # No warning, which would be an error here: its pods are given, or it comes from an API server.
@@ -72,6 +72,50 @@ class TestMistakes:
         for pod in ("web", WEB):
             with pytest.raises(stowplan.ClusterError, match=r"schedule\(\[pod\]\)"):
                 cluster.schedule(pod)
+
+    @pytest.mark.parametrize(("given", "shown"), [(None, "None"), (3, "3"), ([WEB], r"\[\{")])
+    def test_what_is_no_pod(self, cluster, given, shown):
+        with pytest.raises(stowplan.ClusterError, match=f"want a pod .an object, or its namespace/name., got {shown}"):
+            cluster.explain(given)
+
+    def test_a_deployment_is_no_pod(self, cluster):
+        with pytest.raises(stowplan.ClusterError, match=r"got a Deployment"):
+            cluster.explain({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web"}})
+
+    def test_a_builder_instead_of_its_object(self, cluster):
+        expected = r"got <PodBuilder: late>: call its obj\(\)"
+        with pytest.raises(stowplan.ClusterError, match=expected):
+            cluster.explain(a_pod("late"))
+        for given in (a_pod("late"), [a_pod("late")]):
+            with pytest.raises(stowplan.ClusterError, match=expected):
+                stowplan.Cluster(given)
+
+    def test_pods_that_are_no_list(self, cluster):
+        with pytest.raises(stowplan.ClusterError, match=r"schedule\(\[pod\]\)"):
+            cluster.schedule(3)
+
+    @pytest.mark.parametrize("given", [["GangScheduling"], {"GangScheduling": "yes"}, "GangScheduling"])
+    def test_gates_that_are_no_dict_of_booleans(self, given):
+        with pytest.raises(
+            stowplan.ClusterError, match=r'feature_gates: want a dict such as \{"GenericWorkload": True\}'
+        ):
+            stowplan.Cluster(feature_gates=given)
+
+    @pytest.mark.parametrize("given", [object, "plugins.mine:Mine", 3])
+    def test_plugins_that_are_no_list(self, given):
+        with pytest.raises(stowplan.ClusterError, match="plugins: want a list of classes of plugins, got "):
+            stowplan.Cluster(plugins=given)
+
+    @pytest.mark.parametrize(("given", "shown"), [((), "nothing"), ((["a.yaml"],), r"\['a.yaml'\]"), ((3,), "3")])
+    def test_files_that_are_no_paths(self, given, shown):
+        with pytest.raises(stowplan.ClusterError, match=f"from_files: want paths, got {shown}: from_files"):
+            stowplan.Cluster.from_files(*given)
+
+    @pytest.mark.parametrize("given", [3, [3]])
+    def test_a_configuration_that_is_none(self, given):
+        for load in (stowplan.load_config, lambda config: stowplan.Cluster(config=config)):
+            with pytest.raises(stowplan.ConfigError, match=r"want a mapping or a path, got \[?3"):
+                load(given)
 
     def test_a_plugin_by_its_name(self):
         with pytest.raises(stowplan.ClusterError, match="want classes of plugins, got 'MyPlugin'"):
@@ -146,6 +190,13 @@ class TestWhatIsShown:
         placed, refused = sorted(cluster.schedule(), key=lambda decision: not decision.node_name)
         assert repr(placed) == "<Decision: default/web goes to big>"
         assert repr(refused).startswith("<Decision: default/huge goes nowhere: 0/3 nodes are available: ")
+
+    def test_what_else_is_shown_in_a_line(self, cluster):
+        assert repr(a_pod("web-0")) == "<PodBuilder: web-0>"
+        assert repr(a_node("n1")) == "<NodeBuilder: n1>"
+        assert repr(stowplan.load_config()) == "<Configuration: profile default-scheduler>"
+        [best, *_] = cluster.explain("huge").suggestions()
+        assert repr(best) == f"<Suggestion: {best.text}>"
 
     def test_decisions_as_data(self, cluster):
         told = {one["pod"]: one for one in (decision.to_dict() for decision in cluster.schedule())}

@@ -7,8 +7,9 @@
     stowplan.simulate_scenario("week.yaml")        # run a scenario in virtual time
     stowplan.tune_scenario("week.yaml", folder=…)  # search for a better configuration
 
-`stowplan.plugins` is the API for writing plugins, `stowplan.testing` has builders of test objects, and
-`stowplan.live_testing` runs a scheduler on an in-memory cluster to test plugins.
+`stowplan.what_if` answers how many pods fit, and what a drain, an outage or a change would do. `stowplan.plugins` is
+the API for writing plugins, `stowplan.testing` has builders of test objects, `stowplan.live_testing` runs a scheduler
+on an in-memory cluster to test plugins, and `stowplan.sweeps` runs simulations in processes or on a Dask cluster.
 """
 
 from __future__ import annotations
@@ -17,11 +18,15 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from stowplan.api.load import LoadError
     from stowplan.config import ConfigError, Configuration
     from stowplan.engine.decision.decision import Decision
-    from stowplan.explain.verdicts.verdict import Verdict
+    from stowplan.explain.verdicts.advice import Suggestion
+    from stowplan.explain.verdicts.group_verdict import GroupVerdict
+    from stowplan.explain.verdicts.verdict import StaleVerdictError, Verdict
     from stowplan.in_tree.configuration import load_config
     from stowplan.inspection.frames import to_frame
+    from stowplan.loading.live_cluster import LiveClusterError
     from stowplan.offline import Cluster, ClusterError
     from stowplan.scenarios.errors import ScenarioError
     from stowplan.scenarios.simulation import SimulationResult, simulate_scenario
@@ -35,8 +40,13 @@ __all__ = [
     "Configuration",
     "Decision",
     "Effort",
+    "GroupVerdict",
+    "LiveClusterError",
+    "LoadError",
     "ScenarioError",
     "SimulationResult",
+    "StaleVerdictError",
+    "Suggestion",
     "TuningError",
     "TuningResult",
     "Verdict",
@@ -55,8 +65,13 @@ _HOMES = {
     "Configuration": "stowplan.config",
     "Decision": "stowplan.engine.decision.decision",
     "Effort": "stowplan.tuning.tune",
+    "GroupVerdict": "stowplan.explain.verdicts.group_verdict",
+    "LiveClusterError": "stowplan.loading.live_cluster",
+    "LoadError": "stowplan.api.load",
     "ScenarioError": "stowplan.scenarios.errors",
     "SimulationResult": "stowplan.scenarios.simulation",
+    "StaleVerdictError": "stowplan.explain.verdicts.verdict",
+    "Suggestion": "stowplan.explain.verdicts.advice",
     "TuningError": "stowplan.tuning.errors",
     "TuningResult": "stowplan.tuning.tune",
     "Verdict": "stowplan.explain.verdicts.verdict",

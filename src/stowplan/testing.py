@@ -33,22 +33,42 @@ Quantity = str | int
 
 
 def a_pod(name: str = "pod", namespace: str = "default") -> PodBuilder:
-    """Build a pending pod with one container, `main`, without requests."""
+    """Build a pending pod with one container, `main`, without requests.
+
+    Examples:
+        >>> a_pod("web-0", "shop").labels(app="web").requests(cpu="500m").obj()["metadata"]["labels"]
+        {'app': 'web'}
+    """
     return PodBuilder(name, namespace)
 
 
 def a_node(name: str = "node") -> NodeBuilder:
-    """Build a ready node with its hostname label, 4 CPUs, 16 GiB of memory and 110 pods allocatable."""
+    """Build a ready node with its hostname label, 4 CPUs, 16 GiB of memory and 110 pods allocatable.
+
+    Examples:
+        >>> a_node("n1").zone("a").allocatable({"nvidia.com/gpu": 4}, cpu="8").tainted("gpu").obj()["spec"]
+        {'taints': [{'key': 'gpu', 'effect': 'NoSchedule'}]}
+    """
     return NodeBuilder(name)
 
 
 def expression(key: str, operator: str, *values: str) -> Obj:
-    """A requirement of a selector: `expression("disk", "In", "ssd", "nvme")`."""
+    """A requirement of a selector.
+
+    Examples:
+        >>> expression("disk", "In", "ssd", "nvme")
+        {'key': 'disk', 'operator': 'In', 'values': ['ssd', 'nvme']}
+    """
     return {"key": key, "operator": operator} | ({"values": list(values)} if values else {})
 
 
 def selector(*expressions: Obj, labels: Mapping[str, str] | None = None) -> Obj:
-    """A label selector. With neither labels nor expressions it matches everything."""
+    """A label selector. With neither labels nor expressions it matches everything.
+
+    Examples:
+        >>> a_pod("web-0").spreads("topology.kubernetes.io/zone", selector(labels={"app": "web"}))
+        <PodBuilder: web-0>
+    """
     return _without_empty({"matchLabels": dict(labels or {}), "matchExpressions": list(expressions)})
 
 
@@ -60,6 +80,9 @@ class _Builder:
         self._spec: Obj = {}
         self._status: Obj = {}
         self._kind = kind
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__}: {self._metadata['name']}>"
 
     def obj(self) -> Obj:
         """The object so far, as a dict that is independent of the builder."""
@@ -105,7 +128,12 @@ class _Builder:
 
 
 class PodBuilder(_Builder):
-    """Builds a pod. Affinity terms, constraints, tolerations and the like accumulate over calls."""
+    """Builds a pod. Affinity terms, constraints, tolerations and the like accumulate over calls.
+
+    Examples:
+        >>> a_pod("web-0").tolerates("a").tolerates("b").obj()["spec"]["tolerations"]
+        [{'operator': 'Exists', 'key': 'a'}, {'operator': 'Exists', 'key': 'b'}]
+    """
 
     def __init__(self, name: str, namespace: str = "default") -> None:
         super().__init__("Pod", name)
@@ -290,7 +318,11 @@ class PodBuilder(_Builder):
     # -- inter-pod affinity and spreading
 
     def requires_pods(self, topology_key: str, matching: Obj | None = None, **options: Any) -> Self:
-        """Add required affinity to pods that match the selector. For the options see `_pod_term`."""
+        """Add required affinity to pods that match the selector.
+
+        Options, here and in the next three methods: `namespaces`, `namespace_selector`, `match_label_keys`,
+        `mismatch_label_keys`.
+        """
         self._affinity("podAffinity").setdefault(REQUIRED, []).append(_pod_term(topology_key, matching, **options))
         return self
 
@@ -345,7 +377,12 @@ class PodBuilder(_Builder):
 
 
 class NodeBuilder(_Builder):
-    """Builds a node."""
+    """Builds a node.
+
+    Examples:
+        >>> a_node("n1").unschedulable().obj()["spec"]
+        {'unschedulable': True}
+    """
 
     def __init__(self, name: str) -> None:
         super().__init__("Node", name)

@@ -12,7 +12,7 @@ import yaml
 
 from stowplan import __version__
 from stowplan.cli.kube_scheduler import main
-from stowplan.framework.runtime.line_up import PluginInitError
+from stowplan.framework.runtime.profile_plugins import PluginInitError
 from stowplan.serving.tls.certificates import self_signed
 from support.http.kubeconfigs import a_kubeconfig, write_kubeconfig
 from support.live.scheduler_doubles import FakeOpener, FakeScheduler

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from stowplan.client.connection import (
     ClientConfigError,
-    Surroundings,
+    ProcessEnvironment,
     connect_from_flags,
     connect_from_scheduler_flags,
 )
@@ -45,7 +45,7 @@ class World:
 
     @property
     def around(self):
-        return Surroundings(
+        return ProcessEnvironment(
             environ=self.environ,
             clock=self.clock,
             wall_clock=self.clock,

@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from stowplan.command_line import event_loop
-from stowplan.command_line.event_loop import beside, end_of_input, first_of, run, running
+from stowplan.command_line.event_loop import end_of_input, first_of, run, run_in_background, running
 
 
 def test_what_was_run_is_answered():
@@ -71,7 +71,7 @@ class TestBeside:
             finally:
                 ended.set()
 
-        async with beside(forever()):
+        async with run_in_background(forever()):
             await asyncio.sleep(0)
             assert not ended.is_set()
         assert ended.is_set()
@@ -80,7 +80,7 @@ class TestBeside:
         async def fails():
             raise KeyError("x")
 
-        async with beside(fails()):
+        async with run_in_background(fails()):
             await asyncio.sleep(0)
             await asyncio.sleep(0)
             (told,) = caplog.messages
@@ -89,9 +89,9 @@ class TestBeside:
         assert "KeyError" in told
 
     async def test_its_end_is_no_failure(self, caplog):
-        async with beside(asyncio.Event().wait()):
+        async with run_in_background(asyncio.Event().wait()):
             await asyncio.sleep(0)
-        async with beside(asyncio.sleep(0)):
+        async with run_in_background(asyncio.sleep(0)):
             await asyncio.sleep(0)
         assert not caplog.messages
 

@@ -1,7 +1,7 @@
-"""The order in which a live scheduler calls its plugins: on the way to a binding, and when some point says no.
+"""The order in which a live scheduler calls its plugins: up to a binding, and when a point fails or rejects.
 
-Two plugins that write down how they are called, A before B, are at every point of a profile; the pod has two nodes.
-What is expected is what docs/behaviour.md (The scheduling cycle) and docs/plugins.md say of each answer.
+Two plugins that record their calls, A before B, are at every point of a profile; there are two nodes. Expectations
+follow docs/behaviour.md (The scheduling cycle) and docs/plugins.md.
 """
 
 import asyncio
@@ -27,13 +27,13 @@ MULTIPLE = [point for point in EXTENSION_POINTS if point != "queueSort" and not 
 
 
 class Quiet(Recording, EnqueueExtensions):
-    """Waits for no event, so that nothing but time wakes its pods up."""
+    """Registers no events, so that only time requeues its pods."""
 
     def events_to_register(self):
         return ()
 
     def filter(self, state, pod, nodes):
-        # Who goes node by node is not asked once none is left; column by column all are judged always.
+        # A per-node Filter is not called once no node is left; a column-level one is always called for all nodes.
         return super().filter(state, pod, nodes) if nodes.candidates.any() else None
 
     def close(self):
@@ -53,14 +53,14 @@ def configuration(names=("A", "B"), sort="PrioritySort"):
 
 
 def run(log, *nodes, a=None, b=None, **options):
-    """A scheduler with A and B that answer so."""
+    """A scheduler with A and B and these answers."""
     plugins = [recorder("A", log, Quiet, **(a or {})), recorder("B", log, Quiet, **(b or {}))]
     nodes = nodes or (a_node("n1").obj(), a_node("n2").obj())
     return live(*nodes, config=configuration(), plugins=plugins, **options)
 
 
 def both(text):
-    """`x y`: x of A and of B, then y of A and of B; `A.x` is itself."""
+    """`x y`: x of A and B, then y of A and B; `A.x` is a single call."""
     calls = []
     for word in text.split():
         calls += [word] if "." in word else [f"{name}.{word}" for name in "AB"]
@@ -77,7 +77,7 @@ BOUND = f"{PREBOUND} A.bind post_bind"
 UNDONE = "B.unreserve A.unreserve"
 
 
-async def test_all_goes_well():
+async def test_a_successful_attempt():
     log = []
     async with run(log) as cluster:
         await cluster.create(a_pod("p").obj())
@@ -87,7 +87,7 @@ async def test_all_goes_well():
         assert [event["reason"] for event in cluster.events("p")] == ["Scheduled"]
         assert cluster.condition("p") is None
         log.clear()
-    assert log == both("close"), "plugins are closed at the end"
+    assert log == both("close"), "plugins are closed at shutdown"
 
 
 async def test_a_single_feasible_node_is_not_scored():
@@ -97,7 +97,7 @@ async def test_a_single_feasible_node_is_not_scored():
     assert log[:-2] == both(f"{FILTERED} reserve permit pre_bind_pre_flight pre_bind A.bind post_bind")
 
 
-# -- one point says no -------------------------------------------------------------------------------------------------
+# -- one point rejects ------------------------------------------------------------------------------------------------
 
 NONE_FIT = "0/2 nodes are available:"
 ON_ONE = "0/1 nodes are available:"
@@ -106,8 +106,9 @@ FAILED_FILTER = f"{FILTERED} post_filter"
 
 
 def case(id_, calls, place, reason, message, plugins="", *, a=None, b=None):
-    """What A and B answer; then calls, the queue's part, the condition and who has to wake the pod up."""
-    # Who backs off may be popped as soon as nobody else is there, so the gates come before that.
+    """Answers of A and B; then expected calls, place in the queue, condition, and plugins whose events requeue the
+    pod."""
+    # A pod in backoff may be popped as soon as no other is there, so PreEnqueue runs before that.
     end = QUEUED if place is Place.ERROR_BACKOFF else ""
     return pytest.param(a or {}, b or {}, both(f"{calls} {end}"), place, reason, message, set(plugins), id=id_)
 
@@ -248,7 +249,7 @@ PRE_BIND = [
            a={"pre_bind_pre_flight": BAD}),
     failed("PreBindPreFlight raises", f"{FLOWN} {UNDONE}", 'running PreBindPreFlight "B": oops',
            b={"pre_bind_pre_flight": OOPS}),
-    # Whatever fails from here on is no more a matter of events: the pod was done.
+    # From here on failures do not depend on events that arrive meanwhile: the pod is no longer in flight.
     case("PreBind refuses", f"{FLOWN} A.pre_bind {UNDONE}", Place.ERROR_BACKOFF, "Unschedulable", "no",
          a={"pre_bind": NO}),
     case("PreBind says Pending", f"{PREBOUND} {UNDONE}", Place.ERROR_BACKOFF, "Unschedulable", "later",
@@ -268,7 +269,7 @@ TABLE = [*PRE_ENQUEUE, *PRE_FILTER, *FILTER, *POST_FILTER, *SCORE, *RESERVE, *PE
 
 
 @pytest.mark.parametrize(("a", "b", "calls", "place", "reason", "message", "plugins"), TABLE)
-async def test_a_point_that_says_no(a, b, calls, place, reason, message, plugins):
+async def test_a_point_that_rejects_or_fails(a, b, calls, place, reason, message, plugins):
     log = []
     async with run(log, a=a, b=b) as cluster:
         await cluster.create(a_pod("p").obj())
@@ -281,11 +282,11 @@ async def test_a_point_that_says_no(a, b, calls, place, reason, message, plugins
         assert [(e["reason"], in_short(e["note"])) for e in cluster.events("p")] == (
             [("FailedScheduling", message)] if reason else []
         )
-        assert cluster.scheduler.state.placed(cluster.pod("p")["metadata"]["uid"]) is None, "everything is given back"
+        assert cluster.scheduler.state.placed(cluster.pod("p")["metadata"]["uid"]) is None, "everything is unreserved"
         assert len(cluster.scheduler.waiting_pods) == 0
 
 
-# -- what a Skip leaves out --------------------------------------------------------------------------------------------
+# -- what Skip leaves out ---------------------------------------------------------------------------------------------
 
 REST = "reserve permit pre_bind_pre_flight pre_bind A.bind post_bind"
 
@@ -314,7 +315,7 @@ async def test_skip(a, b, calls):
         assert [event["reason"] for event in cluster.events("p")] == ["Scheduled"]
 
 
-async def test_a_pod_that_every_bind_plugin_skips_fails_without_a_word():
+async def test_a_pod_that_every_bind_plugin_skips_fails_silently():
     log = []
     async with run(log, a={"bind": SKIP}, b={"bind": SKIP}) as cluster:
         await cluster.create(a_pod("p").obj())
@@ -324,7 +325,7 @@ async def test_a_pod_that_every_bind_plugin_skips_fails_without_a_word():
         assert cluster.condition("p") is None
 
 
-async def test_post_bind_is_called_for_all_whatever_happens():
+async def test_post_bind_is_called_for_all_plugins_despite_failures():
     log = []
     async with run(log, a={"post_bind": OOPS}) as cluster:
         await cluster.create(a_pod("p").obj())
@@ -379,7 +380,7 @@ async def test_a_pod_waits_until_all_have_allowed_it():
         ),
     ],
 )
-async def test_a_wait_that_is_ended(end, calls, place, reason, message, plugins):
+async def test_a_wait_on_permit_that_is_ended_early(end, calls, place, reason, message, plugins):
     log = []
     async with run(log, a={"permit": (WAIT, 10)}) as cluster:
         assert end(await waiting(cluster, log))
@@ -392,7 +393,7 @@ async def test_a_wait_that_is_ended(end, calls, place, reason, message, plugins)
         assert "nominatedNodeName" not in cluster.pod("p")["status"]
 
 
-async def test_a_wait_that_takes_too_long():
+async def test_a_wait_on_permit_that_times_out():
     """The earliest deadline wins."""
     log = []
     async with run(log, a={"permit": (WAIT, 60)}, b={"permit": (WAIT, 10)}) as cluster:
@@ -406,7 +407,7 @@ async def test_a_wait_that_takes_too_long():
         assert cluster.scheduler.queue.get("default/p").unschedulable_plugins == {"B"}
 
 
-async def test_a_pod_that_waits_is_not_in_others_way():
+async def test_a_waiting_pod_does_not_block_others():
     log = []
     answers = {"permit": (WAIT, 60)}
     async with run(log, a=answers) as cluster:
@@ -442,7 +443,7 @@ async def failing(plugin):
     [*product((True, False), repeat=2)],
     ids=lambda parallel: "beside" if parallel else "alone",
 )
-async def test_neighbours_that_allow_it_run_side_by_side(a_parallel, b_parallel):
+async def test_adjacent_plugins_that_allow_it_run_in_parallel(a_parallel, b_parallel):
     log = []
     answers = [
         {"pre_bind_pre_flight": PreBindPreFlightResult(allow_parallel=parallel), "pre_bind": taking_a_while}
@@ -456,7 +457,7 @@ async def test_neighbours_that_allow_it_run_side_by_side(a_parallel, b_parallel)
     assert found == (side_by_side if a_parallel and b_parallel else one_by_one)
 
 
-async def test_the_first_failure_stops_those_beside_it():
+async def test_the_first_failure_cancels_parallel_plugins():
     log = []
     beside = {"pre_bind_pre_flight": PARALLEL}
     async with run(log, a={**beside, "pre_bind": taking_forever}, b={**beside, "pre_bind": failing}) as cluster:
@@ -469,8 +470,8 @@ async def test_the_first_failure_stops_those_beside_it():
 # -- around the attempts -----------------------------------------------------------------------------------------------
 
 
-async def test_the_queue_sort_plugin_decides_who_is_next():
-    """Both wait for a node; then they are tried as the plugin has it."""
+async def test_the_queue_sort_plugin_decides_which_pod_is_next():
+    """Both wait for a node; then they are tried in the plugin's order."""
     log = []
 
     class Backwards(Quiet):
@@ -489,17 +490,17 @@ async def test_the_queue_sort_plugin_decides_who_is_next():
     assert log == ["c", "b", "a"]
 
 
-async def test_a_pod_without_any_nodes_meets_no_plugin():
+async def test_without_nodes_no_plugin_is_called():
     log = []
     async with live(config=configuration(), plugins=[recorder(name, log, Quiet) for name in "AB"]) as cluster:
         await cluster.create(a_pod("p").obj())
-        assert log == both(f"{QUEUED} {QUEUED}"), "once when it comes, once when it backs off"
+        assert log == both(f"{QUEUED} {QUEUED}"), "once when added, once when it backs off"
         assert cluster.condition("p")["message"] == "no nodes available to schedule pods"
         assert cluster.place("p") is Place.ERROR_BACKOFF
 
 
 async def test_a_failed_attempt_is_tried_again_from_the_start():
-    """PreEnqueue comes when the backoff begins, and the rest when it is over."""
+    """PreEnqueue runs when the backoff starts, the rest when it is over."""
     log = []
     answers = {"reserve": BAD}
     async with run(log, a=answers) as cluster:
@@ -510,8 +511,8 @@ async def test_a_failed_attempt_is_tried_again_from_the_start():
         assert [entry for entry in log if "pre_enqueue" not in entry] == both(BOUND)[2:]
 
 
-async def test_equal_pods_are_signed_and_the_later_points_still_run_for_each():
-    """Filter and Score may be reused; what sets things aside for a pod is called for each pod."""
+async def test_equal_pods_share_filter_and_score_but_not_later_points():
+    """Filter and Score may be reused; points that reserve something are called for each pod."""
     log = []
 
     class Signing(Quiet, SignPlugin):

@@ -1,4 +1,4 @@
-"""An engine that is dumped, and another one that goes on from there: the same inputs give the same effects."""
+"""An engine that continues from another's dump: the same inputs give the same effects."""
 
 from random import Random
 
@@ -25,7 +25,7 @@ from support.scheduling.engine_histories import History, actions, random_actions
 
 
 class Twin:
-    """Another engine that goes on from a dump, and hears what the first one hears."""
+    """A second engine, loaded from a dump, that gets the first one's inputs."""
 
     def __init__(self, hand):
         self._hand = hand
@@ -35,13 +35,13 @@ class Twin:
         self.engine.load(decode_dump(dumped))
         self.engine.validate()
         assert encode_dump(self.engine.dump()) == dumped
-        #: What is heard from here on is recorded, and read as a recording that begins with the dump.
+        #: Further inputs are recorded, and read as a recording that starts with the dump.
         self._lines = []
         header = Header(now=START, configuration={}, gates={}, max_in_unschedulable=300.0, dump=dump)
         self._recording = Recording(self._lines.append, header)
         header = read_header(self._lines.pop())
         self._entries = read_entries(iter(self._lines.pop, None), header)
-        #: Steps that were compared.
+        #: Number of steps that were compared.
         self.steps = self.effects = 0
         hand.heard.append(self._hear)
 
@@ -56,7 +56,7 @@ class Twin:
 
 
 def twin_of(hand):
-    """None while the engine is in the middle of something; it says in what."""
+    """None while the engine has unfinished work; records what."""
     unfinished = hand.engine.unfinished()
     if not unfinished:
         return Twin(hand)
@@ -67,13 +67,13 @@ def twin_of(hand):
 
 
 def played(history, done, *, quiet_from):
-    """Have everything done, with a twin from the first quiet moment on after so many deeds."""
+    """Run all actions, with a twin from the first quiet moment after this number of actions."""
     twin = None
     for i, (action, *arguments) in enumerate(done):
         history.apply(action, *arguments)
         if twin is None and i >= quiet_from:
             if i % 3 == 0:
-                # Else there is nearly always something under way.
+                # Otherwise something is nearly always in progress.
                 history.hand.answer_all()
             twin = twin_of(history.hand)
     return twin
@@ -81,7 +81,7 @@ def played(history, done, *, quiet_from):
 
 @examples(100)
 @given(actions=st.lists(actions(), min_size=10, max_size=80), extenders=st.booleans(), quiet_from=st.integers(0, 40))
-def test_who_goes_on_from_a_dump_does_the_same(actions, extenders, quiet_from):
+def test_an_engine_loaded_from_a_dump_behaves_the_same(actions, extenders, quiet_from):
     history = History(extenders=extenders)
     twin = played(history, actions, quiet_from=quiet_from)
     event("dumped" if twin else "never quiet")
@@ -101,7 +101,7 @@ def test_long_histories(seed):
 
 
 def loaded(hand, **changes):
-    """Another engine that was given the dump, decoded and changed."""
+    """Another engine loaded from the dump, decoded and modified."""
     engine = hand.new_engine()
     dump = decode_dump(encode_dump(hand.engine.dump()))
     engine.load(msgspec.structs.replace(dump, **changes))
@@ -118,7 +118,7 @@ def full_node(hand, *names):
 def test_the_order_of_a_nodes_pods_decides_between_victims():
     hand = EngineByHand()
     full_node(hand, "b", "c", "a")
-    # A pod that is heard of again is listed last.
+    # A pod that is added again is listed last.
     hand.write(Patch(kind=Pod, namespace="default", name="b", body={"metadata": {"labels": {"x": "y"}}}, type_="merge"))
     hand.deliver(Pod)
     twin = Twin(hand)
@@ -130,7 +130,7 @@ def test_the_order_of_a_nodes_pods_decides_between_victims():
     assert [action.regarding.name for action in hand.told if action.reason == "Preempted"] == ["a"]
 
 
-def test_pods_wait_in_their_places():
+def test_queued_pods_keep_their_places():
     hand = EngineByHand()
     hand.create(a_node("n").allocatable(cpu=1, pods=10), a_pod("gated").spec(schedulingGates=[{"name": "g"}]))
     hand.create(*(a_pod(f"p{i}").uid(f"p{i}").requests(cpu=100) for i in range(2)))
@@ -147,13 +147,13 @@ def test_pods_wait_in_their_places():
     assert engine.queue.rejected_by == queue.rejected_by
 
 
-def test_preemptors_wait_for_victims_that_are_still_to_leave():
+def test_preemptors_stay_gated_for_terminating_victims():
     hand = EngineByHand()
     full_node(hand, "v")
     hand.create(a_pod("p").uid("p").requests(cpu=1).priority(10))
     hand.schedule()
     hand.answer_all()
-    assert hand.news[Pod], "the victim's deletion is not heard of yet"
+    assert hand.news[Pod], "the victim's deletion is not seen yet"
     assert len(hand.engine.evictions) == 1
     twin = Twin(hand)
     preemptor = twin.engine.state.pending.get("default/p")
@@ -168,7 +168,7 @@ def test_preemptors_wait_for_victims_that_are_still_to_leave():
     assert twin.engine.state.placed("p").node_name == "n"
 
 
-def test_how_often_evictions_were_refused_is_known():
+def test_eviction_refusals_are_kept():
     hand = EngineByHand()
     full_node(hand, "v")
     hand.create(a_pod("p").uid("p").requests(cpu=1).priority(10))
@@ -181,12 +181,12 @@ def test_how_often_evictions_were_refused_is_known():
     assert loaded(hand).evictions.dump().refusals == {"p": 1}
 
 
-def test_statuses_that_the_watch_has_not_come_up_to_are_known():
+def test_statuses_newer_than_the_watch_are_kept():
     hand = EngineByHand()
     hand.create(a_node("n").allocatable(cpu=1, pods=10), a_pod("p").uid("p").requests(cpu=100))
     hand.schedule()
     hand.answer_all()
-    assert hand.engine.statuses.dump(), "the patch's answer is ahead"
+    assert hand.engine.statuses.dump(), "the patch's answer is newer"
     Twin(hand)
     hand.create(a_node("m").allocatable(cpu=2, pods=10))
     hand.engine.plugins.activate([hand.engine.state.pending.get("default/p")])
@@ -195,7 +195,7 @@ def test_statuses_that_the_watch_has_not_come_up_to_are_known():
     assert set(patch.body["status"]["conditions"][0]) == {"type", "message"}, "only what changed"
 
 
-def test_sampling_and_chance_go_on_where_they_were():
+def test_sampling_and_random_numbers_continue():
     hand = EngineByHand()
     hand.engine.algorithm.sampling.start = 17
     engine = loaded(hand)
@@ -210,7 +210,7 @@ def test_sampling_and_chance_go_on_where_they_were():
     assert twin.effects == 9
 
 
-def test_plugins_that_are_switched_off_stay_off():
+def test_disabled_plugins_stay_disabled():
     hand = EngineByHand()
     hand.submit(Served(frozenset({"NodeResourcesFit"}), served=False))
     full_node(hand, "v")
@@ -222,7 +222,7 @@ def test_plugins_that_are_switched_off_stay_off():
     assert twin.engine.state.placed("p").node_name == "n"
 
 
-def test_the_wall_clock_is_ahead_by_as_much():
+def test_the_wall_clock_offset_is_kept():
     hand = EngineByHand()
     hand.submit(WallClock(3600.0))
     hand.create(a_node("n").allocatable(cpu=1, pods=10))
@@ -232,7 +232,7 @@ def test_the_wall_clock_is_ahead_by_as_much():
     assert hand.under_way
 
 
-def test_what_kubectl_applied_is_not_in_it():
+def test_the_last_applied_annotation_is_not_dumped():
     hand = EngineByHand()
     secret = {LAST_APPLIED: "the environment", "team": "blue"}
     hand.create(a_node("n").annotations(secret), a_pod("p").annotations(secret).on("n"), a_pod("q").annotations(secret))
@@ -242,7 +242,7 @@ def test_what_kubectl_applied_is_not_in_it():
 
 
 class Counting(PreFilterPlugin):
-    """Keeps how many pods it was asked about, and says so to transactions."""
+    """Counts its calls in a transaction participant, and dumps the count."""
 
     name = "Counting"
 
@@ -273,7 +273,7 @@ class Counting(PreFilterPlugin):
         self.asked = dumped["asked"]
 
 
-def test_what_plugins_keep_of_the_cluster_is_in_it():
+def test_plugins_transaction_participants_are_dumped():
     hand = EngineByHand(Counting)
     hand.create(a_node("n").allocatable(cpu=1, pods=10), a_pod("p").uid("p").requests(cpu=100))
     hand.schedule()
@@ -292,7 +292,7 @@ class Doorman(PermitPlugin):
         return Status(Code.Wait), 60.0
 
 
-def test_what_is_under_way_is_named():
+def test_unfinished_work_is_named_in_the_error():
     hand = EngineByHand(Doorman)
     hand.create(a_node("n").allocatable(cpu=4, pods=100), *(a_pod(f"p{i}").uid(f"p{i}") for i in range(12)))
     hand.schedule(1)
@@ -311,14 +311,14 @@ def test_no_transaction_may_be_open():
         hand.engine.dump()
 
 
-def test_only_an_engine_that_has_not_taken_a_step_is_filled():
+def test_only_a_fresh_engine_can_be_loaded():
     hand = EngineByHand()
     hand.create(a_node("n"))
     with pytest.raises(DumpError, match="that has not taken a step"):
         hand.engine.load(hand.engine.dump())
 
 
-def test_it_has_to_be_the_same_kind_of_engine():
+def test_loading_requires_the_same_configuration():
     hand, two = EngineByHand(), EngineByHand(profiles=("default-scheduler", "other"))
     with pytest.raises(DumpError, match="the profiles default-scheduler, other, and this engine has default-scheduler"):
         hand.new_engine().load(two.engine.dump())
@@ -335,12 +335,12 @@ def test_it_has_to_be_the_same_kind_of_engine():
         pytest.param(b'{"version": 1, "now": "late"}', "no dump of an engine", id="not what it should be"),
     ],
 )
-def test_what_is_no_dump_is_refused(data, said):
+def test_an_invalid_dump_is_refused(data, said):
     with pytest.raises(DumpError, match=said):
         decode_dump(data)
 
 
-def test_a_driver_that_begins_with_a_tick_hears_when_to_wake_it():
+def test_the_first_tick_after_loading_returns_the_next_wake_up():
     hand = EngineByHand()
     hand.advance(0.3)
     engine = loaded(hand)

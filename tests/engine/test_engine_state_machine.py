@@ -1,4 +1,4 @@
-"""An engine on a cluster where anything happens in any order: after each step it must not contradict itself."""
+"""An engine on a cluster with random changes in any order: it is validated after each step."""
 
 from random import Random
 
@@ -16,7 +16,7 @@ from support.scheduling.engine_histories import History, actions, random_actions
     extenders=st.booleans(),
     well=st.sampled_from((True, True, True, False)),
 )
-def test_whatever_happens(actions, extenders, well):
+def test_random_histories(actions, extenders, well):
     history = History(extenders=extenders)
     for action in actions:
         history.apply(*action)

@@ -1,6 +1,6 @@
-"""What each change of an object does, in which order, and with which object it is told to the queue.
+"""What each change of an object does, in which order, and which objects are passed to the queue.
 
-The queue here writes down what it is told, and what the cluster's state was at that moment.
+The queue is a fake that records its calls with the cluster's state at that moment.
 """
 
 from types import SimpleNamespace
@@ -19,8 +19,8 @@ from support.scheduling.worlds import struct
 NOW = "2026-01-01T00:00:00Z"
 
 
-class Room:
-    """The handlers, and everything that they were seen to do, as `heard`."""
+class HandlersHarness:
+    """The handlers, and everything that they did, as `heard`."""
 
     def __init__(self, *objects):
         self.heard = []
@@ -107,14 +107,14 @@ CPU = 10**3
 # -- nodes and lookup objects -----------------------------------------------------------------------------------------
 
 
-def test_a_new_node_is_there_when_it_is_told():
-    room = Room()
+def test_a_new_node_is_in_the_state_before_its_event():
+    room = HandlersHarness()
     room.change(None, at(a_node("n"), 1))
     assert room.take() == [("NodeAdd", None, ("n", "1", ""), ["n"], {})]
 
 
-def test_a_changed_node_has_changed_when_it_is_told_once_for_each_change():
-    room = Room(at(a_node("n"), 1))
+def test_a_node_update_is_in_the_state_before_its_events():
+    room = HandlersHarness(at(a_node("n"), 1))
     row = room.state.table.row_of["n"]
     seen = []
     room.move_all = lambda event, old, new, **_: seen.append((event.label, room.state.table.nodes[row] is new))
@@ -122,15 +122,15 @@ def test_a_changed_node_has_changed_when_it_is_told_once_for_each_change():
     assert seen == [("NodeUpdateNodeLabel", True), ("NodeUpdateNodeTaint", True)]
 
 
-def test_a_node_that_goes_is_still_there_when_it_is_told():
-    room = Room(at(a_node("n"), 1))
+def test_a_deleted_node_is_still_in_the_state_during_its_event():
+    room = HandlersHarness(at(a_node("n"), 1))
     room.change(at(a_node("n"), 1), None)
     assert room.take() == [("NodeDelete", ("n", "1", ""), None, ["n"], {})]
     assert room.world() == ([], {})
 
 
-def test_a_lookup_object_comes_changes_and_goes():
-    room = Room()
+def test_a_lookup_object_is_added_updated_and_deleted():
+    room = HandlersHarness()
 
     def known():
         return [o.metadata.resource_version for o in room.state.objects.all(t.StorageClass)]
@@ -151,15 +151,15 @@ def test_a_lookup_object_comes_changes_and_goes():
     ]
 
 
-def test_a_kind_of_which_plugins_cannot_wait_is_told_nobody():
-    room = Room()
+def test_a_kind_without_events_moves_no_pod():
+    room = HandlersHarness()
     room.change(None, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "blue", "labels": {"a": "b"}}})
     assert room.take() == []
     assert [one.metadata.labels for one in room.state.objects.all(t.Namespace)] == [{"a": "b"}]
 
 
-def test_an_object_that_cannot_be_taken_in_keeps_out_no_other(caplog):
-    room = Room()
+def test_an_object_that_fails_does_not_block_others(caplog):
+    room = HandlersHarness()
     bad = at(a_pod("bad").requests(cpu="lots").on("n"), 1)
     room.handlers.handle(t.Pod, [Change(None, bad), Change(None, pod())])
     assert [what[:2] for what in room.take()] == [("add", "default/p")]
@@ -168,12 +168,12 @@ def test_an_object_that_cannot_be_taken_in_keeps_out_no_other(caplog):
 
 
 @pytest.mark.parametrize("step", ["comes", "changes", "goes"])
-def test_who_waits_for_an_object_is_woken_when_the_state_knows(step):
+def test_waiters_for_an_object_are_woken_after_the_state_is_updated(step):
     class Sleeper:
         def woken(self):
             seen.append(sorted(room.state.table.row_of))
 
-    room, seen = Room(), []
+    room, seen = HandlersHarness(), []
     before, after = {"comes": (None, at(a_node("n"), 1)), "goes": (at(a_node("n"), 1), None)}.get(
         step, (at(a_node("n"), 1), at(a_node("n").labels(a="b"), 2))
     )
@@ -191,21 +191,21 @@ def test_who_waits_for_an_object_is_woken_when_the_state_knows(step):
 
 
 @pytest.mark.parametrize("scheduler", ["default-scheduler", "", "somebody-else"])
-def test_a_pod_that_comes_with_a_node_counts_before_it_is_told(scheduler):
-    room = Room()
+def test_a_bound_pod_is_counted_before_its_event(scheduler):
+    room = HandlersHarness()
     room.change(None, at(a_pod("p").scheduler(scheduler).requests(cpu=1).on("n"), 1))
     assert room.take() == [("AssignedPodAdd", None, ("p", "1", "n"), [], {"p": ("n", CPU)})]
 
 
-def test_a_changed_pod_counts_anew_before_it_is_told():
-    room = Room(bound(2, cpu="2"))
+def test_an_updated_pod_is_recounted_before_its_event():
+    room = HandlersHarness(bound(2, cpu="2"))
     room.change(bound(2, cpu="2"), bound(3, cpu="1"))
     expected = ("AssignedPodUpdatePodScaleDown", ("p", "2", "n"), ("p", "3", "n"), [], {"p": ("n", CPU)})
     assert room.take() == [expected]
 
 
-def test_a_pod_that_goes_counts_no_more_when_it_is_told():
-    room = Room(bound())
+def test_a_deleted_pod_is_not_counted_at_its_event():
+    room = HandlersHarness(bound())
     room.change(bound(), None)
     assert room.take() == [("AssignedPodDelete", ("p", "2", "n"), None, [], {})]
 
@@ -217,10 +217,10 @@ def test_a_pod_that_goes_counts_no_more_when_it_is_told():
         pytest.param("somebody-else", True, id="of others"),
     ],
 )
-def test_the_story_of_a_pod_that_is_gone_may_be_dropped(scheduler, kept):
-    """Nobody tells stories of others' pods, so nothing is done about them."""
+def test_the_story_of_a_deleted_pod_may_be_dropped(scheduler, kept):
+    """Stories of other schedulers' pods are not kept, so nothing is done for them."""
     gone = at(a_pod("p").uid("u").scheduler(scheduler).on("n"), 1)
-    room = Room(gone)
+    room = HandlersHarness(gone)
     told = []
     room.handlers._stories = SimpleNamespace(kept=True, gone=told.append)
     room.change(gone, None)
@@ -231,15 +231,15 @@ def test_the_story_of_a_pod_that_is_gone_may_be_dropped(scheduler, kept):
 
 
 @pytest.mark.parametrize("scheduler", ["default-scheduler", "other", ""])
-def test_a_new_pod_of_ours_is_known_before_it_is_queued(scheduler):
-    room = Room()
+def test_a_new_pod_is_pending_before_it_is_queued(scheduler):
+    room = HandlersHarness()
     room.change(None, at(a_pod("p").scheduler(scheduler), 1))
     assert room.take() == [("add", "default/p", True)]
 
 
-def test_pods_of_others_are_no_matter_until_they_have_a_node():
+def test_other_schedulers_pods_are_ignored_until_bound():
     theirs = a_pod("p").uid("u").scheduler("somebody-else")
-    room = Room()
+    room = HandlersHarness()
     room.change(None, at(theirs, 1))
     room.change(at(theirs, 1), at(theirs.labels(a="b"), 2))
     room.change(at(theirs, 2), None)
@@ -249,17 +249,17 @@ def test_pods_of_others_are_no_matter_until_they_have_a_node():
     assert room.take() == [("AssignedPodAdd", None, ("p", "3", "n"), [], {"p": ("n", 0)})]
 
 
-def test_a_changed_pod_is_known_before_the_queue_hears_of_it():
-    room = Room(pod(1))
+def test_a_pod_update_is_in_the_state_before_the_queue():
+    room = HandlersHarness(pod(1))
     room.change(pod(1), pod(2))
     old, new = ("p", "1", ""), ("p", "2", "")
     assert room.take() == [("observe", new), ("update", old, new, new)]
 
 
 @pytest.mark.parametrize("assumed", ["", "n", "m"])
-def test_a_pod_that_is_bound_is_told_before_it_leaves_the_queue(assumed, caplog):
+def test_a_bound_pods_event_precedes_its_removal_from_the_queue(assumed, caplog):
     caplog.set_level("INFO")
-    room = Room(pod(1))
+    room = HandlersHarness(pod(1))
     if assumed:
         room.assumes(pod(1), assumed)
     room.change(pod(1), bound(2))
@@ -273,7 +273,7 @@ def test_a_pod_that_is_bound_is_told_before_it_leaves_the_queue(assumed, caplog)
 
 
 def test_a_pod_that_is_deleted_leaves_the_queue():
-    room = Room(pod(1))
+    room = HandlersHarness(pod(1))
     told = []
     room.handlers._stories = SimpleNamespace(kept=True, gone=told.append)
     room.change(pod(1), None)
@@ -299,24 +299,24 @@ def nominated(node, resource_version):
         pytest.param("", "", False, id="never"),
     ],
 )
-def test_a_lost_nomination_is_told_like_a_pod_that_goes_after_the_update(before, after, told):
-    room = Room(nominated(before, 1))
+def test_a_lost_nomination_is_an_assigned_pod_delete_event_after_the_update(before, after, told):
+    room = HandlersHarness(nominated(before, 1))
     room.change(nominated(before, 1), nominated(after, 2))
     expected = [("AssignedPodDelete", ("p", "1", ""), None, [], {})] if told else []
     assert [what for what in room.take() if what[0] != "observe"][1:] == expected
 
 
 @pytest.mark.parametrize("node", ["n", ""])
-def test_a_nomination_to_a_pod_that_is_deleted_is_lost(node):
-    room = Room(nominated(node, 1))
+def test_a_deleted_pod_loses_its_nomination(node):
+    room = HandlersHarness(nominated(node, 1))
     room.change(nominated(node, 1), None)
     expected = [("AssignedPodDelete", ("p", "1", ""), None, [], {})] if node else []
     assert room.take()[2:] == expected
 
 
 @pytest.mark.parametrize("new", [nominated("", 2), None], ids=["taken away", "deleted"])
-def test_only_pods_that_are_no_more_important_hear_of_a_lost_nomination(new):
-    room = Room(nominated("n", 1))
+def test_a_lost_nomination_moves_only_pods_of_equal_or_lower_priority(new):
+    room = HandlersHarness(nominated("n", 1))
     room.change(nominated("n", 1), new)
     check = room.checks[-1]
     pods = [room.state.pod_info(struct(a_pod().priority(priority))) for priority in (4, 5, 6)]
@@ -326,8 +326,8 @@ def test_only_pods_that_are_no_more_important_hear_of_a_lost_nomination(new):
 # -- assumed pods -----------------------------------------------------------------------------------------------------
 
 
-def test_an_update_of_an_assumed_pod_is_not_for_the_queue():
-    room = Room(nominated("n", 1))
+def test_an_update_of_an_assumed_pod_does_not_reach_the_queue():
+    room = HandlersHarness(nominated("n", 1))
     room.assumes(nominated("n", 1), "n")
     room.change(nominated("n", 1), nominated("", 2))
     assert room.take() == [("observe", ("p", "2", ""))]
@@ -340,18 +340,18 @@ def terminating(resource_version):
 
 
 @pytest.mark.parametrize("new", [terminating(2), None], ids=["terminating", "deleted"])
-def test_an_assumed_pod_that_goes_frees_its_node_before_that_is_told(new):
-    room = Room(pod(1))
+def test_a_deleted_assumed_pod_frees_its_node_before_its_event(new):
+    room = HandlersHarness(pod(1))
     room.assumes(pod(1), "n")
     room.change(pod(1), new)
-    # Told as the cluster had it: with the node that it was to go to.
+    # The event has the pod as assumed, with its node.
     assert room.take()[-1] == ("AssignedPodDelete", ("p", "1", "n"), None, [], {})
     assert room.checks == [None]
 
 
 @pytest.mark.parametrize("new", [terminating(2), None], ids=["terminating", "deleted"])
-def test_one_that_waits_on_permit_is_turned_away_and_frees_its_node_later(new):
-    room = Room(pod(1))
+def test_a_deleted_pod_that_waits_on_permit_is_rejected_and_frees_its_node_later(new):
+    room = HandlersHarness(pod(1))
     room.assumes(pod(1), "n")
     waiting = room.waiting.add(room.state.placed("u"), {"P": 10.0})
     room.change(pod(1), new)
@@ -359,42 +359,42 @@ def test_one_that_waits_on_permit_is_turned_away_and_frees_its_node_later(new):
     assert (waiting.decision.plugin, waiting.decision.message) == ("", "removed")
 
 
-def test_one_that_was_allowed_already_frees_its_node_at_once():
-    room = Room(pod(1))
+def test_a_deleted_pod_that_was_already_allowed_frees_its_node_at_once():
+    room = HandlersHarness(pod(1))
     room.assumes(pod(1), "n")
     room.waiting.add(room.state.placed("u"), {"P": 10.0}).allow("P")
     room.change(pod(1), None)
     assert room.take()[-1] == ("AssignedPodDelete", ("p", "1", "n"), None, [], {})
 
 
-def test_that_it_goes_is_told_once():
-    room = Room(terminating(1))
+def test_its_deletion_is_one_event():
+    room = HandlersHarness(terminating(1))
     room.assumes(terminating(1), "n")
     room.change(terminating(1), terminating(2))
     assert room.take() == [("observe", ("p", "2", ""))]
     assert room.state.is_assumed("u")
 
 
-def test_the_nomination_of_an_assumed_pod_goes_with_it():
-    room = Room(nominated("n", 1))
+def test_a_deleted_assumed_pod_loses_its_nomination():
+    room = HandlersHarness(nominated("n", 1))
     room.assumes(nominated("n", 1), "n")
     room.change(nominated("n", 1), None)
     assert [what[0] for what in room.take()] == ["forget", "delete", "AssignedPodDelete"]
 
 
-# --- who else binds our pods
+# -- bindings by others -----------------------------------------------------------------------------------------------
 
 
-def test_a_pod_of_ours_that_comes_to_a_node_by_another_hand_is_noted():
+def test_a_pod_bound_by_another_client_is_reported():
     pod = struct(a_pod("p"))
-    room = Room(struct(a_node("n1")), pod)
+    room = HandlersHarness(struct(a_node("n1")), pod)
     room.change(pod, struct(a_pod("p").on("n1")))
     assert room.handlers.bound_by_others == ("default/p", "n1")
 
 
-def test_pods_that_we_bind_and_pods_of_others_are_not():
+def test_our_own_bindings_and_other_schedulers_pods_are_not_reported():
     pod, theirs = struct(a_pod("p")), struct(a_pod("q").spec(schedulerName="theirs"))
-    room = Room(struct(a_node("n1")), pod, theirs)
+    room = HandlersHarness(struct(a_node("n1")), pod, theirs)
     room.state.assume(room.state.pending.get("default/p"), "n1")
     room.change(pod, struct(a_pod("p").on("n1")))
     room.change(theirs, struct(a_pod("q").spec(schedulerName="theirs").on("n1")))

@@ -1,4 +1,4 @@
-"""Users' plugins that break off by themselves: their pods are tried again, and nobody else notices."""
+"""Users' plugins that cancel themselves: their pods are tried again, and other pods are not affected."""
 
 import asyncio
 
@@ -10,7 +10,7 @@ from support.live.live_scheduler import live
 
 
 async def cancelled():
-    """Wait for what somebody cancels meanwhile."""
+    """Wait for something that is cancelled meanwhile."""
     task = asyncio.create_task(asyncio.sleep(0))
     task.cancel()
     await task
@@ -59,7 +59,7 @@ def config(point):
 
 
 @pytest.mark.parametrize(("point", "plugin"), [("PreBind", Preparing), ("Bind", Binding)])
-async def test_a_cancellation_that_is_not_ours_fails_the_attempt(point, plugin):
+async def test_a_cancellation_within_a_plugin_fails_the_attempt(point, plugin):
     async with live(a_node("a").obj(), config=config(f"{point[0].lower()}{point[1:]}"), plugins=[plugin]) as cluster:
         await cluster.create(a_pod("odd").labels(odd="yes").obj(), a_pod("good").obj())
         assert cluster.node_of("good") == "a"
@@ -71,14 +71,14 @@ async def test_a_cancellation_that_is_not_ours_fails_the_attempt(point, plugin):
         assert cluster.node_of("odd") == "a"
 
 
-async def test_after_the_binding_it_is_told_and_done():
+async def test_a_cancellation_after_the_binding_is_only_reported():
     async with live(a_node("a").obj(), config=config("postBind"), plugins=[Told]) as cluster:
         await cluster.create(a_pod("one").obj(), a_pod("two").obj())
         assert (cluster.node_of("one"), cluster.node_of("two")) == ("a", "a")
         assert not cluster.scheduler.busy
 
 
-async def test_a_pod_whose_gate_makes_no_sense_waits_and_is_not_lost():
+async def test_a_pod_whose_pre_enqueue_answers_nonsense_stays_gated():
     async with live(a_node("a").obj(), config=config("preEnqueue"), plugins=[Gate]) as cluster:
         await cluster.create(a_pod("odd").labels(odd="yes").obj(), a_pod("good").obj())
         assert cluster.node_of("good") == "a"

@@ -1,4 +1,4 @@
-"""Numbers of effects, who hears their answers, who is woken, and when."""
+"""Numbers of effects, recipients of their answers, and who is woken when."""
 
 from math import inf
 
@@ -15,8 +15,8 @@ REQUEST = Bind(namespace="default", name="p", uid="u", node="n")
 OTHER = Bind(namespace="default", name="q", uid="v", node="n")
 
 
-class Somebody:
-    """Notes what it hears; `then` is what it does when it is woken."""
+class Waiter:
+    """Records its calls; `then` is called when it is woken."""
 
     def __init__(self, name="", heard=None, then=None):
         self.name = name
@@ -51,7 +51,7 @@ def numbered(outbox):
 
 
 def test_effects_are_numbered_in_their_order_and_taken_once(outbox):
-    who = Somebody()
+    who = Waiter()
     assert [outbox.tell(REQUEST), outbox.ask(OTHER, who), outbox.tell(REQUEST)] == [1, 2, 3]
     assert numbered(outbox) == [(1, REQUEST), (2, OTHER), (3, REQUEST)]
     assert outbox.take() == []
@@ -59,8 +59,8 @@ def test_effects_are_numbered_in_their_order_and_taken_once(outbox):
     assert outbox.awaited == {2: who}
 
 
-def test_an_answer_goes_to_who_asked_and_only_once(outbox):
-    first, second = Somebody(), Somebody()
+def test_an_answer_goes_to_the_asker_once(outbox):
+    first, second = Waiter(), Waiter()
     numbers = [outbox.ask(REQUEST, first), outbox.ask(REQUEST, second)]
     refused = Refused(RuntimeError("no"))
     outbox.answered(numbers[1], refused)
@@ -70,16 +70,16 @@ def test_an_answer_goes_to_who_asked_and_only_once(outbox):
     assert outbox.awaited == {}
 
 
-def test_answers_that_nobody_waits_for_are_no_matter(outbox):
-    who = Somebody()
+def test_answers_without_a_waiter_are_ignored(outbox):
+    who = Waiter()
     told, asked = outbox.tell(REQUEST), outbox.ask(OTHER, who)
     outbox.answered(told, Done())
     outbox.answered(99, Done())
     assert (who.heard, outbox.awaited) == ([], {asked: who})
 
 
-def test_what_is_broken_off_is_answered_nevertheless(outbox):
-    who = Somebody()
+def test_a_cancelled_effect_is_still_answered(outbox):
+    who = Waiter()
     number = outbox.ask(REQUEST, who)
     outbox.cancel(number, "preempted")
     assert actions(outbox) == [REQUEST, Cancel(number, "preempted")]
@@ -87,8 +87,8 @@ def test_what_is_broken_off_is_answered_nevertheless(outbox):
     assert who.heard == [(number, Done())]
 
 
-def test_nobody_hears_the_answer_of_what_is_withdrawn(outbox):
-    who = Somebody()
+def test_the_answer_to_a_withdrawn_effect_is_dropped(outbox):
+    who = Waiter()
     number = outbox.ask(REQUEST, who)
     outbox.withdraw(number)
     assert actions(outbox) == [REQUEST, Withdraw(number)]
@@ -97,8 +97,8 @@ def test_nobody_hears_the_answer_of_what_is_withdrawn(outbox):
 
 
 @pytest.mark.parametrize("over", ["answered", "withdrawn", "told", "unknown"])
-def test_what_is_over_is_neither_broken_off_nor_withdrawn(outbox, over):
-    number = 99 if over == "unknown" else outbox.tell(REQUEST) if over == "told" else outbox.ask(REQUEST, Somebody())
+def test_a_finished_effect_is_neither_cancelled_nor_withdrawn(outbox, over):
+    number = 99 if over == "unknown" else outbox.tell(REQUEST) if over == "told" else outbox.ask(REQUEST, Waiter())
     if over == "answered":
         outbox.answered(number, Done())
     elif over == "withdrawn":
@@ -112,9 +112,9 @@ def test_what_is_over_is_neither_broken_off_nor_withdrawn(outbox, over):
 # -- the end of the step ----------------------------------------------------------------------------------------------
 
 
-def test_who_is_to_be_woken_soon_is_woken_before_the_step_ends_in_order(outbox):
+def test_soon_wakes_in_order_before_the_step_ends(outbox):
     heard = []
-    a, b = Somebody("a", heard), Somebody("b", heard)
+    a, b = Waiter("a", heard), Waiter("b", heard)
     outbox.soon(a)
     outbox.soon(b)
     assert heard == []
@@ -124,29 +124,29 @@ def test_who_is_to_be_woken_soon_is_woken_before_the_step_ends_in_order(outbox):
     assert heard == ["a", "b"]
 
 
-def test_whoever_has_others_woken_meanwhile_has_them_woken_afterwards(outbox):
+def test_waiters_registered_while_waking_are_woken_afterwards(outbox):
     heard = []
-    c = Somebody("c", heard)
-    a = Somebody("a", heard, then=lambda: outbox.soon(c))
-    b = Somebody("b", heard)
+    c = Waiter("c", heard)
+    a = Waiter("a", heard, then=lambda: outbox.soon(c))
+    b = Waiter("b", heard)
     outbox.soon(a)
     outbox.soon(b)
     outbox.finish()
     assert heard == ["a", "b", "c"]
 
 
-def test_everybody_is_woken_once_however_often_that_is_asked_for(outbox):
+def test_repeated_requests_wake_a_waiter_once(outbox):
     heard = []
-    a, b = Somebody("a", heard), Somebody("b", heard)
+    a, b = Waiter("a", heard), Waiter("b", heard)
     for who in (a, b, a):
         outbox.soon(who)
     outbox.finish()
     assert heard == ["a", "b"]
 
 
-def test_who_was_woken_may_be_woken_again(outbox):
+def test_a_waiter_may_be_woken_again_later(outbox):
     again = [True, True]
-    a = Somebody("a", then=lambda: again and again.pop() and outbox.soon(a))
+    a = Waiter("a", then=lambda: again and again.pop() and outbox.soon(a))
     outbox.soon(a)
     outbox.finish()
     assert a.heard == ["a", "a", "a"]
@@ -157,8 +157,8 @@ def test_who_was_woken_may_be_woken_again(outbox):
 CLAIM, NODE = ("PersistentVolumeClaim", "default/c"), ("Node", "/n")
 
 
-def test_who_waits_for_an_object_is_woken_at_the_end_of_the_step(outbox):
-    a = Somebody("a")
+def test_a_changed_object_wakes_its_waiter_at_the_end_of_the_step(outbox):
+    a = Waiter("a")
     assert not outbox.watched_by
     outbox.watch(CLAIM, a)
     assert outbox.watched_by
@@ -171,9 +171,9 @@ def test_who_waits_for_an_object_is_woken_at_the_end_of_the_step(outbox):
     assert a.heard == ["a"]
 
 
-def test_who_waits_for_several_objects_waits_no_more_when_one_has_changed(outbox):
-    """Otherwise the second change would end a wait that it has begun since."""
-    a = Somebody("a")
+def test_a_wait_for_several_objects_ends_with_the_first_change(outbox):
+    """Otherwise the second change would end a wait that it has started since."""
+    a = Waiter("a")
     outbox.watch(CLAIM, a)
     outbox.watch(NODE, a)
     outbox.changed(CLAIM)
@@ -187,8 +187,8 @@ def test_who_waits_for_several_objects_waits_no_more_when_one_has_changed(outbox
     assert a.heard == ["a"]
 
 
-def test_who_is_woken_may_wait_for_the_same_object_anew(outbox):
-    a = Somebody("a", then=lambda: outbox.watch(CLAIM, a))
+def test_a_woken_waiter_may_wait_for_the_same_object_again(outbox):
+    a = Waiter("a", then=lambda: outbox.watch(CLAIM, a))
     outbox.watch(CLAIM, a)
     for _ in range(3):
         outbox.changed(CLAIM)
@@ -197,18 +197,18 @@ def test_who_is_woken_may_wait_for_the_same_object_anew(outbox):
     outbox.unwatch(a)
 
 
-def test_all_who_wait_for_an_object_are_woken_in_order(outbox):
+def test_all_waiters_of_an_object_are_woken_in_order(outbox):
     heard = []
     for name in "abc":
-        outbox.watch(CLAIM, Somebody(name, heard))
+        outbox.watch(CLAIM, Waiter(name, heard))
     outbox.changed(CLAIM)
     outbox.finish()
     assert heard == ["a", "b", "c"]
 
 
-def test_who_waits_no_more_is_not_woken_and_the_others_are(outbox):
+def test_only_current_waiters_are_woken(outbox):
     heard = []
-    a, b = Somebody("a", heard), Somebody("b", heard)
+    a, b = Waiter("a", heard), Waiter("b", heard)
     for who in (a, b):
         outbox.watch(CLAIM, who)
         outbox.watch(NODE, who)
@@ -224,17 +224,17 @@ def test_who_waits_no_more_is_not_woken_and_the_others_are(outbox):
 # -- alarms -----------------------------------------------------------------------------------------------------------
 
 
-def test_the_driver_hears_only_of_times_before_those_that_it_knows(outbox):
-    a = Somebody("a")
+def test_the_driver_gets_only_earlier_wake_up_times(outbox):
+    a = Waiter("a")
     for at in (5.0, 7.0, 3.0, 3.0, 4.0):
         outbox.wake(at, a)
     assert actions(outbox) == [Wake(5.0), Wake(3.0)]
 
 
-def test_alarms_ring_at_their_time_or_later_in_the_order_of_their_times(outbox):
+def test_due_alarms_ring_in_the_order_of_their_times(outbox):
     heard = []
     for name, at in (("late", 5.0), ("first", 3.0), ("second", 3.0), ("never", 9.0)):
-        outbox.wake(at, Somebody(name, heard))
+        outbox.wake(at, Waiter(name, heard))
     outbox.take()
     outbox.now = 2.9
     outbox.ring()
@@ -247,10 +247,10 @@ def test_alarms_ring_at_their_time_or_later_in_the_order_of_their_times(outbox):
     assert [alarm.at for alarm in outbox.alarms] == [9.0]
 
 
-def test_an_alarm_that_is_cancelled_does_not_ring_nor_have_the_driver_woken(outbox):
+def test_a_cancelled_alarm_neither_rings_nor_wakes_the_driver(outbox):
     heard = []
-    alarm = outbox.wake(3.0, Somebody("a", heard))
-    later = outbox.wake(4.0, Somebody("b", heard))
+    alarm = outbox.wake(3.0, Waiter("a", heard))
+    later = outbox.wake(4.0, Waiter("b", heard))
     outbox.take()
     alarm.cancel()
     outbox.now = 3.0
@@ -264,21 +264,21 @@ def test_an_alarm_that_is_cancelled_does_not_ring_nor_have_the_driver_woken(outb
     assert actions(outbox) == []
 
 
-def test_who_rings_may_cancel_others_of_the_same_time(outbox):
+def test_an_alarm_may_cancel_others_of_the_same_time(outbox):
     heard = []
-    outbox.wake(3.0, Somebody("a", heard, then=lambda: second.cancel()))
-    second = outbox.wake(3.0, Somebody("b", heard))
+    outbox.wake(3.0, Waiter("a", heard, then=lambda: second.cancel()))
+    second = outbox.wake(3.0, Waiter("b", heard))
     outbox.now = 3.0
     outbox.ring()
     assert heard == ["a"]
 
 
 def test_an_alarm_that_is_set_while_others_ring_rings_in_a_later_step(outbox):
-    """Whoever waits for no time again and again does not keep the step from ending."""
+    """A loop of immediate alarms does not keep the step from ending."""
     heard = []
-    a = Somebody("a", heard, then=lambda: outbox.wake(outbox.now - 1.0, a))
+    a = Waiter("a", heard, then=lambda: outbox.wake(outbox.now - 1.0, a))
     outbox.wake(3.0, a)
-    outbox.wake(4.0, Somebody("b", heard))
+    outbox.wake(4.0, Waiter("b", heard))
     outbox.now = 5.0
     outbox.take()
     outbox.ring()
@@ -290,14 +290,14 @@ def test_an_alarm_that_is_set_while_others_ring_rings_in_a_later_step(outbox):
     next(iter(outbox.alarms)).cancel()
 
 
-def test_who_fails_when_it_is_woken_keeps_nobody_else_from_it():
+def test_a_waiter_that_raises_does_not_block_others():
     outbox, heard = Outbox(), []
 
     def fail():
         raise RuntimeError("a bug")
 
-    outbox.wake(1.0, Somebody("a", heard, then=fail))
-    outbox.wake(2.0, Somebody("b", heard))
+    outbox.wake(1.0, Waiter("a", heard, then=fail))
+    outbox.wake(2.0, Waiter("b", heard))
     outbox.now = 3.0
     with pytest.raises(RuntimeError, match="a bug"):
         outbox.ring()
@@ -321,9 +321,9 @@ STEPS = st.lists(
 @given(steps=STEPS)
 def test_alarms_ring_like_a_plain_list_of_times(steps):
     outbox, heard = Outbox(), []
-    #: Each alarm as (time, number, alarm), while it is to ring.
+    #: Each alarm as (time, number, alarm), until it rings.
     wanted, expected, number = {}, [], 0
-    #: Times at which the driver gives a tick.
+    #: Times at which the driver sends a tick.
     ticks = []
 
     def wake(after, again=None):
@@ -335,7 +335,7 @@ def test_alarms_ring_like_a_plain_list_of_times(steps):
             def then():
                 wake(again)
 
-        alarm = outbox.wake(outbox.now + after, Somebody(mine, heard, then=then))
+        alarm = outbox.wake(outbox.now + after, Waiter(mine, heard, then=then))
         wanted[mine] = (outbox.now + after, mine, alarm)
 
     def take():
@@ -360,13 +360,13 @@ def test_alarms_ring_like_a_plain_list_of_times(steps):
                 entry[2].cancel()
             case "pass":
                 until = outbox.now + value
-                # A driver that does no more than it is asked to.
+                # A driver that sends no tick without being asked.
                 while min(ticks, default=inf) <= until:
                     outbox.now = max(outbox.now, min(ticks))
                     ticks = [at for at in ticks if at > outbox.now]
                     tick()
                 outbox.now = until
-                # Nobody was overslept.
+                # No alarm was missed.
                 assert all(at > until for at, *_ in wanted.values())
         take()
         assert outbox.problems() == []

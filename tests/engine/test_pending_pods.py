@@ -29,7 +29,7 @@ STEPS = st.lists(
 
 
 class World:
-    """An API, and a scheduler that hears of it."""
+    """An API, and a scheduler that sees its changes."""
 
     def __init__(self):
         self.harness = QueueHarness()
@@ -42,9 +42,9 @@ class World:
             now=lambda: 0.0,
         )
         self.handlers.handle(Node, [Change(None, struct(a_node("n")))])
-        #: What the API has, by name.
+        #: Contents of the API, by name.
         self.pods = {}
-        #: UID -> what was popped and is not assumed; what is assumed.
+        #: UID -> popped pods that are not assumed; assumed pods.
         self.tried, self.assumed = {}, {}
         self.made = 0
 
@@ -117,7 +117,7 @@ class World:
         waiting = {queued.pod.uid: queued for queued in self.queue.pending()}
         in_flight = {queued.pod.uid for queued in self.queue.in_flight()}
         for info in self.state.pending.values():
-            # Each in one place: it waits in the queue, or somebody tries it.
+            # Each pod is in one place: in the queue, or in an attempt.
             assert (info.uid in waiting) != (info.uid in in_flight), info.key
         for uid, queued in waiting.items():
             assert queued.pod is self.state.pending.by_uid(uid)

@@ -1,4 +1,4 @@
-"""The patches of a pod's status, byte by byte what the reference sends."""
+"""The patches of a pod's status, byte for byte as the reference sends them."""
 
 import json
 
@@ -78,7 +78,7 @@ ORDER = '"$setElementOrder/conditions":[{"type":"PodScheduled"}]'
             condition("", reason=""),
             None,
             f'{ORDER},"conditions":[{{"message":null,"reason":null,"type":"PodScheduled"}}]',
-            id="fields that go",
+            id="removed fields",
         ),
         pytest.param(
             (convert({"type": "PodScheduled", "status": "False", "lastProbeTime": THEN}, PodCondition),),
@@ -88,7 +88,7 @@ ORDER = '"$setElementOrder/conditions":[{"type":"PodScheduled"}]'
             f'{ORDER},"conditions":[{{"lastProbeTime":null,"type":"PodScheduled"}}]',
             id="a probe time goes",
         ),
-        pytest.param((FAILED,), "", condition(), None, None, id="the same again"),
+        pytest.param((FAILED,), "", condition(), None, None, id="unchanged"),
         pytest.param((FAILED,), "n1", condition(seen=2), None, None, id="only seen anew"),
         pytest.param((FAILED,), "n1", condition(), "n1", None, id="nominated as before"),
         pytest.param((FAILED,), "n1", condition(), "", '"nominatedNodeName":null', id="cleared"),
@@ -137,7 +137,7 @@ conditions = st.builds(
     conditions,
     st.sampled_from((None, "", "n1", "n2")),
 )
-def test_an_api_server_makes_the_wanted_status_of_it(old, nominated, new, node):
+def test_the_patch_applied_gives_the_wanted_status(old, nominated, new, node):
     cluster = Api()
     cluster.create("pods", pod_dict())
     before = PodStatus(conditions=tuple(old), nominated_node_name=nominated)

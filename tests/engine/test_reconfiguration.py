@@ -1,4 +1,4 @@
-"""Another configuration between two steps: who decides from then on, and what becomes of everything begun before."""
+"""A new configuration between two steps: which profile decides from then on, and what happens to work in progress."""
 
 from random import Random
 
@@ -31,7 +31,7 @@ NOBODY = configuration(profile())
 
 
 class Counted:
-    """A mixin: which of its instances are there."""
+    """A mixin that counts its open instances."""
 
     open = ()
 
@@ -44,7 +44,7 @@ class Counted:
 
 
 def refusing(name="Refusing", *, wakes=()):
-    """A plugin that refuses all nodes, and counts its instances."""
+    """A plugin that refuses all nodes, and counts its open instances."""
 
     class Refusing(Counted, FilterPlugin, EnqueueExtensions):
         def filter(self, state, pod, nodes):
@@ -76,7 +76,7 @@ def node(name="n1", **sizes):
 # -- who decides ------------------------------------------------------------------------------------------------------
 
 
-def test_the_new_profile_decides_and_pods_that_the_old_one_refused_are_tried_again():
+def test_the_new_profile_decides_and_rejected_pods_are_tried_again():
     plugin = refusing()
     engine = DrivenEngine(node(), config=configuration(profile(filter=[plugin])), plugins=[plugin])
     engine.create(a_pod("p"))
@@ -88,8 +88,8 @@ def test_the_new_profile_decides_and_pods_that_the_old_one_refused_are_tried_aga
     assert engine.bound == {"p": "n1"}
 
 
-def test_what_was_worked_out_before_does_not_hold():
-    """Equal pods share an evaluation: the later ones must not be placed by what is left of the earlier."""
+def test_cached_results_of_the_old_profile_are_dropped():
+    """Equal pods share an evaluation: later ones must not use results of the old plugins."""
     engine = DrivenEngine(node("n1"), node("n2"), config=NOBODY)
     engine.create(*(a_pod(f"p{i}").requests(cpu="100m") for i in range(4)))
     assert len({engine.bound[f"p{i}"] for i in range(2)}) == 2
@@ -100,7 +100,7 @@ def test_what_was_worked_out_before_does_not_hold():
     assert len({engine.bound[f"q{i}"] for i in range(4)}) == 1
 
 
-def test_a_profile_that_is_the_same_stays_and_nobody_is_woken():
+def test_an_unchanged_profile_is_kept_and_no_pod_is_requeued():
     plugin = refusing()
     both = [profile("default-scheduler", filter=[plugin]), profile("other")]
     engine = DrivenEngine(node(), config=configuration(*both), plugins=[plugin])
@@ -129,7 +129,7 @@ def test_percentage_and_backoff_of_all_profiles():
 
 
 @pytest.mark.parametrize("seconds", [(0, 0), (3, 30), (1, 1)])
-def test_pods_in_backoff_wait_by_the_new_rules(seconds):
+def test_pods_in_backoff_use_the_new_durations(seconds):
     first, most = seconds
     plugin = answering("Fails", reserve=Status(Code.Error, ("broken",)))
     config = configuration(profile(reserve=[plugin]), podInitialBackoffSeconds=5, podMaxBackoffSeconds=50)
@@ -144,7 +144,7 @@ def test_pods_in_backoff_wait_by_the_new_rules(seconds):
     assert engine.bound == {"p": "n1"}
 
 
-def test_another_order_of_pods():
+def test_a_new_queue_sort_plugin():
     backwards = answering("Backwards")
     backwards.less = lambda self, a, b: a.pod.name > b.pod.name
     config = configuration(profile(queueSort=[backwards], without={"queueSort": ["PrioritySort"]}))
@@ -186,7 +186,7 @@ def test_ready_pods_pass_the_gates_of_the_new_profile():
     assert engine.place("p") is Place.ACTIVE
 
 
-def test_a_gate_that_left_lets_its_pods_go():
+def test_pods_of_a_removed_pre_enqueue_plugin_are_released():
     plugin = gating()
     engine = DrivenEngine(node(), config=configuration(profile(preEnqueue=[plugin])), plugins=[plugin])
     engine.create(a_pod("p").labels(gated="yes"))
@@ -195,7 +195,7 @@ def test_a_gate_that_left_lets_its_pods_go():
     assert engine.bound == {"p": "n1"}
 
 
-def test_hints_are_registered_anew():
+def test_hints_are_registered_again():
     plugin = refusing(wakes=[on("Node", Action.Add)])
     engine = DrivenEngine(node(), config=NOBODY, plugins=[plugin])
     engine.swap(configuration(profile(filter=[plugin])))
@@ -209,7 +209,7 @@ def test_hints_are_registered_anew():
 # -- profiles that come and go ----------------------------------------------------------------------------------------
 
 
-def test_pods_of_a_profile_that_is_gone_are_forgotten():
+def test_pods_of_a_removed_profile_are_forgotten():
     plugin = refusing()
     config = configuration(profile(), profile("other", filter=[plugin]))
     engine = DrivenEngine(node(), config=config, plugins=[plugin])
@@ -221,7 +221,7 @@ def test_pods_of_a_profile_that_is_gone_are_forgotten():
     assert plugin.open == ()
 
 
-def test_a_pod_on_its_way_gets_there_though_its_profile_is_gone():
+def test_a_binding_completes_after_its_profile_was_removed():
     wait = answering("Wait", permit=(Status(Code.Wait), 60.0))
     engine = DrivenEngine(node(), config=configuration(profile(), profile("other", permit=[wait])), plugins=[wait])
     engine.create(a_pod("p").scheduler("other"), a_pod("q").scheduler("other"), a_pod("r").scheduler("other"))
@@ -241,7 +241,7 @@ def test_a_pod_on_its_way_gets_there_though_its_profile_is_gone():
 # -- what is under way ------------------------------------------------------------------------------------------------
 
 
-def test_a_binding_ends_with_the_plugins_that_it_began_with():
+def test_a_binding_completes_with_its_original_plugins():
     log = []
     old = answering("Old", log=log, permit=(Status(Code.Wait), 60.0))
     engine = DrivenEngine(node(), config=configuration(profile(permit=[old], reserve=[old])), plugins=[old])
@@ -256,13 +256,13 @@ def test_a_binding_ends_with_the_plugins_that_it_began_with():
     engine.advance(61.0)
     assert any("unreserve" in str(entry) for entry in log)
     assert engine.engine.profiles.retired == []
-    # Refused by a plugin that is gone, of which no event will be heard.
+    # Rejected by a plugin that is gone, whose events no longer matter.
     engine.advance(20.0)
     assert engine.bound == {"p": "n1", "q": "n1"}
 
 
 @pytest.mark.parametrize("overlaps", [False, True])
-def test_a_cycle_that_waits_for_an_extender_is_broken_off(overlaps):
+def test_a_cycle_suspended_for_an_extender_is_cancelled(overlaps):
     extender = FakeExtender("e", filters=True)
     plugin = refusing()
     engine = DrivenEngine(node(), config=NOBODY, plugins=[plugin], extenders=[extender], overlaps=overlaps)
@@ -277,7 +277,7 @@ def test_a_cycle_that_waits_for_an_extender_is_broken_off(overlaps):
     assert engine.bound == {"p": "n1"}
 
 
-def test_a_cycle_of_a_profile_that_stays_goes_on():
+def test_a_suspended_cycle_of_an_unchanged_profile_continues():
     extender = FakeExtender("e", filters=True)
     engine = DrivenEngine(node(), config=configuration(profile(), profile("other")), extenders=[extender])
     engine.create(a_pod("p"), a_pod("q").scheduler("other"))
@@ -287,7 +287,7 @@ def test_a_cycle_of_a_profile_that_stays_goes_on():
     assert engine.bound == {"p": "n1"}
 
 
-def test_a_broken_off_pod_passes_the_new_gates():
+def test_the_pod_of_a_cancelled_cycle_passes_the_new_pre_enqueue_plugins():
     plugin = gating()
     engine = DrivenEngine(node(), config=NOBODY, plugins=[plugin], extenders=[FakeExtender("e", filters=True)])
     engine.create(a_pod("p").labels(gated="yes"))
@@ -365,7 +365,7 @@ def test_everything_is_closed_at_the_end():
     assert plugin.open == ()
 
 
-def test_plugins_that_lack_something_are_left_out_from_the_beginning():
+def test_plugins_whose_kinds_are_not_served_start_disabled():
     plugin = refusing()
     engine = DrivenEngine(node(), config=NOBODY, plugins=[plugin])
     engine.swap(configuration(profile(filter=[plugin])), lacking=["Refusing"])
@@ -377,7 +377,7 @@ def test_plugins_that_lack_something_are_left_out_from_the_beginning():
 
 
 class Keeping(FilterPlugin):
-    """Has something that transactions restore."""
+    """Has state that transactions restore."""
 
     name = "Keeping"
 
@@ -393,7 +393,7 @@ class Keeping(FilterPlugin):
         self.kept.append(pod.name)
 
 
-def test_only_the_plugins_in_force_take_part_in_transactions():
+def test_only_current_plugins_take_part_in_transactions():
     with_it = configuration(profile(filter=[Keeping]))
     engine = DrivenEngine(node(), config=NOBODY, plugins=[Keeping])
     transactions = engine.engine.state.transactions
@@ -417,7 +417,7 @@ def test_only_the_plugins_in_force_take_part_in_transactions():
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_whatever_happens_no_pod_is_lost(seed):
+def test_no_pod_is_lost_in_random_histories(seed):
     """Random histories of pods, nodes, swaps and answers; the engine is validated after each step."""
     random = Random(seed)
     refuse, gate = refusing(), gating()

@@ -1,4 +1,4 @@
-"""Pod statuses on their way to the API, against a script of answers; time is moved by hand."""
+"""Pod statuses on their way to the API, with scripted answers in virtual time."""
 
 import pytest
 from msgspec.structs import replace
@@ -39,7 +39,7 @@ def failed(message="no room", *, since=None, type_="PodScheduled", status="False
 
 
 class Listener:
-    """Hears how patches ended, and the end of withdrawals."""
+    """Records how patches ended, and the end of withdrawals."""
 
     def __init__(self):
         self.heard = []
@@ -82,7 +82,7 @@ class Setup:
             self.statuses.forget(uid)
 
     def withdraw(self, uid="web-0-uid"):
-        """The listener, if it is to wait."""
+        """The listener, if it has to wait."""
         listener = Listener()
         with self.effects.step():
             waits = self.statuses.withdraw(uid, listener)
@@ -106,7 +106,7 @@ class Setup:
 
     @property
     def messages(self):
-        """Of each request."""
+        """The message of each request."""
         return [condition.get("message") for body in self.bodies for condition in body["status"].get("conditions", ())]
 
 
@@ -157,7 +157,7 @@ def test_nothing_is_sent_when_nothing_changes(setup):
     assert setup.remembered == 0
 
 
-def test_the_time_of_the_failure_counts_not_that_of_the_request(setup):
+def test_the_transition_time_is_that_of_the_failure_not_of_the_request(setup):
     for number in range(20):
         setup.write(a_pod(f"p{number}"))
     setup.effects.advance(10.0)
@@ -167,10 +167,10 @@ def test_the_time_of_the_failure_counts_not_that_of_the_request(setup):
     assert len(setup.bodies) == 20
 
 
-# -- the newest wins ---------------------------------------------------------------------------------------------------
+# -- the newest status wins --------------------------------------------------------------------------------------------
 
 
-def test_of_what_waits_only_the_newest_is_sent(setup):
+def test_only_the_newest_pending_status_is_sent(setup):
     with setup.effects.step():
         setup.statuses.write(a_pod(), condition=failed("first"), nominated_node_name="n1")
         setup.statuses.write(a_pod(), condition=failed("second"))
@@ -179,7 +179,7 @@ def test_of_what_waits_only_the_newest_is_sent(setup):
     assert body["status"]["nominatedNodeName"] == "n1"
 
 
-def test_a_condition_that_was_never_sent_still_tells_since_when(setup):
+def test_an_unsent_condition_determines_the_transition_time(setup):
     for number in range(MAX_CONCURRENT_PATCHES):
         setup.write(a_pod(f"p{number}"))
     setup.write(a_pod(), "first")
@@ -190,14 +190,14 @@ def test_a_condition_that_was_never_sent_still_tells_since_when(setup):
     assert (last["message"], last["lastTransitionTime"]) == ("second", START)
 
 
-def test_while_one_is_under_way_the_others_become_one(setup):
+def test_statuses_written_during_a_request_are_merged(setup):
     setup.write(a_pod(), "first")
     setup.write(a_pod(), "second")
     setup.write(a_pod(), "third", nominated_node_name="")
     assert setup.messages == ["first"]
     assert len(setup.effects.under_way) == 1
     setup.effects.answer(a_pod(version=8, message="first", since=START))
-    # The second patch is the difference to what the first was answered.
+    # The second patch is relative to the first one's answer.
     assert setup.bodies[1:] == [
         {
             "status": {
@@ -208,14 +208,14 @@ def test_while_one_is_under_way_the_others_become_one(setup):
     ]
 
 
-def test_what_the_informer_says_meanwhile_does_not_let_a_second_one_go(setup):
+def test_an_informer_update_during_a_request_does_not_start_a_second_one(setup):
     setup.write(a_pod(), "first")
     setup.observe(a_pod(version=8))
     setup.write(a_pod(version=8), "second")
     assert len(setup.effects.under_way) == 1
 
 
-def test_a_patch_builds_on_the_answer_until_the_informer_has_come_up_to_it(setup):
+def test_a_patch_is_relative_to_the_last_answer_until_the_informer_has_caught_up(setup):
     setup.write(a_pod(version=7), "first")
     setup.effects.answer(a_pod(version=9, message="first", since=START))
     setup.observe(a_pod(version=8))
@@ -226,7 +226,7 @@ def test_a_patch_builds_on_the_answer_until_the_informer_has_come_up_to_it(setup
     assert setup.remembered == 0
 
 
-def test_an_answer_that_the_informer_was_faster_than_is_not_kept(setup):
+def test_an_answer_older_than_the_informer_is_not_kept(setup):
     answer = a_pod(version=9, message="first", since=START)
     setup.write(a_pod(), "first")
     setup.observe(answer)
@@ -234,7 +234,7 @@ def test_an_answer_that_the_informer_was_faster_than_is_not_kept(setup):
     assert setup.remembered == 0
 
 
-def test_a_patch_is_worked_out_against_what_the_informer_says_when_it_is_sent(setup):
+def test_a_patch_is_computed_when_it_is_sent(setup):
     with setup.effects.step():
         setup.statuses.write(a_pod(version=7), condition=failed("same"))
         setup.statuses.observe(a_pod(version=8, message="same", since=START))
@@ -243,14 +243,14 @@ def test_a_patch_is_worked_out_against_what_the_informer_says_when_it_is_sent(se
     assert setup.remembered == 0
 
 
-def test_an_answer_about_another_pod_of_the_name_is_no_base(setup):
+def test_an_answer_about_another_pod_of_the_same_name_is_ignored(setup):
     setup.write(a_pod())
     setup.effects.answer(a_pod(version=9, uid="another", message="no room", since=START))
     setup.write(a_pod(), "second")
     assert "$setElementOrder/conditions" not in setup.bodies[1]["status"]
 
 
-# -- pods that go their way --------------------------------------------------------------------------------------------
+# -- deleted and bound pods --------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -260,7 +260,7 @@ def test_an_answer_about_another_pod_of_the_name_is_no_base(setup):
         pytest.param(lambda statuses: statuses.observe(a_pod(version=8, node="n1")), id="bound"),
     ],
 )
-def test_nothing_is_written_of_a_pod_that_is_gone_or_bound(setup, leave):
+def test_nothing_is_written_for_a_deleted_or_bound_pod(setup, leave):
     with setup.effects.step():
         setup.statuses.write(a_pod(), condition=failed())
         leave(setup.statuses)
@@ -277,7 +277,7 @@ def test_nothing_is_written_of_a_pod_that_is_gone_or_bound(setup, leave):
     ],
 )
 @pytest.mark.parametrize("resting", [True, False], ids=["resting", "under way"])
-def test_nothing_is_tried_again_of_a_pod_that_is_gone_or_bound(setup, leave, resting):
+def test_no_retry_for_a_deleted_or_bound_pod(setup, leave, resting):
     setup.write(a_pod())
     if resting:
         setup.effects.answer(AWAY)
@@ -291,7 +291,7 @@ def test_nothing_is_tried_again_of_a_pod_that_is_gone_or_bound(setup, leave, res
     assert setup.remembered == 0
 
 
-def test_a_pod_about_to_be_bound_waits_for_what_is_under_way_only(setup):
+def test_withdrawing_waits_for_the_request_in_progress(setup):
     assert setup.withdraw() is None
     setup.write(a_pod(), "first")
     setup.write(a_pod(), "second")
@@ -303,7 +303,7 @@ def test_a_pod_about_to_be_bound_waits_for_what_is_under_way_only(setup):
     assert setup.remembered == 0
 
 
-def test_a_pod_about_to_be_bound_does_not_wait_for_what_waits_or_rests(setup):
+def test_withdrawing_does_not_wait_for_pending_or_retried_patches(setup):
     setup.write(a_pod())
     setup.effects.answer(AWAY)
     patching = setup.patch(a_pod(), nominated_node_name="n1")
@@ -316,7 +316,7 @@ def test_a_pod_about_to_be_bound_does_not_wait_for_what_waits_or_rests(setup):
     assert len(setup.requests) == 2
 
 
-def test_a_pod_that_could_not_be_bound_builds_on_what_was_written_before(setup):
+def test_after_a_failed_binding_patches_are_relative_to_the_last_answer(setup):
     setup.patch(a_pod(), nominated_node_name="n1")
     setup.effects.answer(a_pod(version=8, nominated="n1"))
     assert setup.withdraw() is None
@@ -324,7 +324,7 @@ def test_a_pod_that_could_not_be_bound_builds_on_what_was_written_before(setup):
     assert setup.bodies[1]["status"]["nominatedNodeName"] is None
 
 
-def test_what_is_written_after_a_withdrawal_waits_for_its_turn(setup):
+def test_a_status_written_after_a_withdrawal_waits_for_it(setup):
     setup.write(a_pod(), "first")
     withdrawing = setup.withdraw()
     setup.write(a_pod(), "second")
@@ -343,7 +343,7 @@ def test_a_victim_can_be_written_to_though_it_is_bound(setup):
     assert setup.remembered == 0
 
 
-def test_a_victim_is_written_to_in_several_tries(setup):
+def test_a_victims_patch_is_retried(setup):
     victim = a_pod(node="n1")
     patching = setup.patch(victim, nominated_node_name="n2")
     setup.effects.answer(AWAY)
@@ -357,7 +357,7 @@ def test_a_victim_is_written_to_in_several_tries(setup):
 # -- awaited -----------------------------------------------------------------------------------------------------------
 
 
-def test_an_awaited_patch_takes_along_what_waits_and_passes_other_pods(setup):
+def test_an_awaited_patch_includes_pending_changes_and_overtakes_other_pods(setup):
     with setup.effects.step():
         for number in range(50):
             setup.statuses.write(a_pod(f"p{number}"), condition=failed())
@@ -372,7 +372,7 @@ def test_an_awaited_patch_takes_along_what_waits_and_passes_other_pods(setup):
     assert setup.statuses.idle
 
 
-def test_an_awaited_patch_passes_the_limit(setup):
+def test_an_awaited_patch_ignores_the_limit(setup):
     for number in range(50):
         setup.write(a_pod(f"p{number}"))
     for number in range(50):
@@ -395,7 +395,7 @@ def test_an_awaited_patch_waits_for_an_earlier_one_of_the_pod(setup):
     assert setup.requests[1].lane == "default"
 
 
-def test_an_awaited_patch_does_not_wait_for_one_that_rests(setup):
+def test_an_awaited_patch_does_not_wait_for_a_retry(setup):
     setup.write(a_pod())
     setup.effects.answer(AWAY)
     patching = setup.patch(a_pod(), nominated_node_name="n1")
@@ -415,7 +415,7 @@ def test_an_awaited_patch_that_changes_nothing_ends_at_once(setup):
 
 
 @pytest.mark.parametrize("error", [Forbidden("no"), NotFound("gone"), OutcomeUnknown("cut")])
-def test_who_awaits_a_patch_hears_of_its_failure_and_the_rest_goes_on(setup, error):
+def test_an_awaited_patchs_failure_is_reported_to_its_listener(setup, error):
     patching = setup.patch(a_pod(), nominated_node_name="n1")
     setup.effects.answer(error)
     assert patching.heard == [error]
@@ -425,12 +425,12 @@ def test_who_awaits_a_patch_hears_of_its_failure_and_the_rest_goes_on(setup, err
     assert len(setup.requests) == 2
 
 
-def test_who_waits_for_a_pod_that_is_forgotten_is_let_go(setup):
+def test_listeners_of_a_forgotten_pod_are_released(setup):
     setup.write(a_pod())
     patching = setup.patch(a_pod(), nominated_node_name="n1")
     with setup.effects.step():
         setup.statuses.forget("web-0-uid")
-        # Whoever forgets it is in the middle of something.
+        # Forgetting happens in the middle of another call.
         assert patching.heard == []
     assert patching.heard == [None]
     setup.effects.answer()
@@ -438,7 +438,7 @@ def test_who_waits_for_a_pod_that_is_forgotten_is_let_go(setup):
     assert setup.remembered == 0
 
 
-def test_a_pod_that_comes_back_waits_for_what_was_under_way_when_it_was_forgotten(setup):
+def test_a_recreated_pod_waits_for_the_request_of_its_predecessor(setup):
     setup.write(a_pod(), "first")
     setup.forget()
     setup.write(a_pod(), "second")
@@ -450,14 +450,14 @@ def test_a_pod_that_comes_back_waits_for_what_was_under_way_when_it_was_forgotte
     assert len(setup.requests) == 2
 
 
-def test_the_answer_about_a_pod_that_is_forgotten_is_not_kept(setup):
+def test_the_answer_for_a_forgotten_pod_is_not_kept(setup):
     setup.write(a_pod())
     setup.forget()
     setup.effects.answer(a_pod(version=8, message="no room", since=START))
     assert setup.remembered == 0
 
 
-def test_who_listens_may_have_more_written(setup):
+def test_a_listener_may_write_again(setup):
     class Insatiable(Listener):
         def status_written(self, failed):
             super().status_written(failed)
@@ -478,13 +478,13 @@ def test_who_listens_may_have_more_written(setup):
     assert setup.messages == ["after all"]
 
 
-# -- what goes wrong ---------------------------------------------------------------------------------------------------
+# -- failures ----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
     "error", [AWAY, InternalError("i"), ServiceUnavailable("s"), Conflict("c")], ids=lambda error: type(error).__name__
 )
-def test_four_tries_with_growing_pauses(setup, error):
+def test_four_tries_with_increasing_delays(setup, error):
     setup.effects.answers.extend([error] * 4)
     setup.write(a_pod())
     setup.effects.answer()
@@ -514,7 +514,7 @@ def test_a_try_may_succeed(setup):
     assert setup.effects.pauses == []
 
 
-def test_what_is_noted_while_it_rests_goes_with_the_next_try(setup):
+def test_changes_during_a_retry_delay_are_sent_with_the_next_try(setup):
     setup.write(a_pod(), "first", nominated_node_name="n1")
     setup.effects.answer(AWAY)
     setup.write(a_pod(), "second")
@@ -524,7 +524,7 @@ def test_what_is_noted_while_it_rests_goes_with_the_next_try(setup):
     assert setup.bodies[1]["status"]["nominatedNodeName"] == "n1"
 
 
-def test_what_is_noted_while_it_is_under_way_goes_with_the_next_try(setup):
+def test_changes_during_a_request_are_sent_with_the_next_try(setup):
     setup.write(a_pod(), "first", nominated_node_name="n1")
     setup.write(a_pod(), "second")
     setup.effects.answer(AWAY)
@@ -534,7 +534,7 @@ def test_what_is_noted_while_it_is_under_way_goes_with_the_next_try(setup):
     assert setup.bodies[1]["status"]["nominatedNodeName"] == "n1"
 
 
-def test_a_note_that_somebody_listens_to_rests_without_holding_others_back(setup):
+def test_an_awaited_patch_in_retry_takes_no_slot(setup):
     for number in range(MAX_CONCURRENT_PATCHES + 1):
         setup.write(a_pod(f"p{number}"))
     patching = setup.patch(a_pod("p0"), nominated_node_name="n1")
@@ -548,7 +548,7 @@ def test_a_note_that_somebody_listens_to_rests_without_holding_others_back(setup
     assert patching.heard == [None]
 
 
-def test_what_is_newer_has_tries_of_its_own(setup):
+def test_a_newer_status_has_its_own_tries(setup):
     setup.effects.answers.extend([AWAY] * 10)
     setup.write(a_pod(), "first")
     for _ in range(3):
@@ -558,12 +558,12 @@ def test_what_is_newer_has_tries_of_its_own(setup):
     while setup.effects.under_way:
         setup.effects.answer()
         setup.effects.advance(2.0)
-    # The fourth of the first was the last, as the second was noted after it was sent.
+    # The fourth try of the first patch was the last, as the second was written after it was sent.
     assert setup.messages == ["first"] * 4 + ["second"] * 4
     assert len(setup.said) == 1
 
 
-def test_what_is_noted_before_the_last_try_gives_it_more(setup):
+def test_a_status_written_before_the_last_try_gets_more_tries(setup):
     setup.effects.answers.extend([AWAY] * 10)
     setup.write(a_pod(), "first")
     for _ in range(2):
@@ -581,7 +581,7 @@ def test_what_is_noted_before_the_last_try_gives_it_more(setup):
 @pytest.mark.parametrize(
     ("error", "said"), [(Forbidden("not you"), 1), (OutcomeUnknown("cut"), 1), (NotFound("no such pod"), 0)]
 )
-def test_other_problems_end_it_at_once(setup, error, said):
+def test_other_errors_are_not_retried(setup, error, said):
     setup.write(a_pod())
     setup.effects.answer(error)
     assert setup.effects.pauses == []
@@ -590,7 +590,7 @@ def test_other_problems_end_it_at_once(setup, error, said):
     assert setup.remembered == 0
 
 
-def test_an_answer_that_cannot_be_read_is_a_success_nonetheless(setup):
+def test_an_undecodable_answer_counts_as_success(setup):
     patching = setup.patch(a_pod(), nominated_node_name="n1")
     setup.effects.answer(DecodeError(field="spec", message="odd"))
     assert patching.heard == [None]
@@ -598,7 +598,7 @@ def test_an_answer_that_cannot_be_read_is_a_success_nonetheless(setup):
     assert setup.said == ["A pod comes back that cannot be read: default/web-0: spec: odd"]
 
 
-def test_a_bug_costs_one_pods_status_and_is_told(setup):
+def test_an_internal_error_affects_one_pods_status_and_is_reported(setup):
     setup.write(a_pod("odd"))
     setup.effects.answer(TypeError("bug"))
     setup.write(a_pod())
@@ -608,7 +608,7 @@ def test_a_bug_costs_one_pods_status_and_is_told(setup):
     assert setup.statuses.idle
 
 
-def test_who_awaits_a_patch_hears_of_a_bug(setup):
+def test_an_internal_error_is_reported_to_the_awaiting_listener(setup):
     patching = setup.patch(a_pod(), nominated_node_name="n1")
     bug = TypeError("bug")
     setup.effects.answer(bug)
@@ -617,7 +617,7 @@ def test_who_awaits_a_patch_hears_of_a_bug(setup):
     assert setup.statuses.idle
 
 
-def test_whoever_awaits_the_same_patch_hears_of_a_bug(setup):
+def test_an_internal_error_is_reported_to_all_awaiting_listeners(setup):
     first, *more = [setup.patch(a_pod(), nominated_node_name=f"n{number}") for number in range(3)]
     bug = TypeError("bug")
     setup.effects.answers.extend([None, bug])
@@ -628,7 +628,7 @@ def test_whoever_awaits_the_same_patch_hears_of_a_bug(setup):
     assert setup.statuses.idle
 
 
-def test_an_awaited_patch_between_two_tries_is_idle_but_nobody_else_is(setup):
+def test_only_an_awaited_patch_in_retry_counts_as_idle(setup):
     patching = setup.patch(a_pod(), nominated_node_name="n1")
     assert not setup.statuses.idle
     setup.effects.answer(AWAY)
@@ -645,20 +645,20 @@ def test_an_awaited_patch_between_two_tries_is_idle_but_nobody_else_is(setup):
     assert setup.statuses.idle
 
 
-def test_notes_that_rest_hold_the_others_back(setup):
+def test_patches_in_retry_occupy_slots(setup):
     for number in range(MAX_CONCURRENT_PATCHES + 1):
         setup.write(a_pod(f"p{number}"))
     for _ in range(MAX_CONCURRENT_PATCHES):
         setup.effects.answer(AWAY)
     assert setup.statuses.idle
     assert len(setup.requests) == MAX_CONCURRENT_PATCHES
-    # One of them is awaited now, so its place is free.
+    # One of them is awaited now, so its slot is free.
     setup.patch(a_pod("p3"), nominated_node_name="n1")
     assert [request.name for request in setup.requests[-2:]] == ["p3", f"p{MAX_CONCURRENT_PATCHES}"]
 
 
 @pytest.mark.slow
-def test_a_dead_server_does_not_fill_the_log_or_the_memory(setup):
+def test_an_unavailable_server_fills_neither_the_log_nor_memory(setup):
     with setup.effects.step():
         for number in range(500):
             setup.statuses.write(a_pod(f"p{number}"), condition=failed())
@@ -677,7 +677,7 @@ def test_a_dead_server_does_not_fill_the_log_or_the_memory(setup):
 # -- many --------------------------------------------------------------------------------------------------------------
 
 
-def test_a_flood_is_sent_a_few_at_once_and_leaves_room_for_others(setup):
+def test_many_patches_are_sent_with_limited_concurrency(setup):
     with setup.effects.step():
         for _ in range(3):
             for number in range(1000):
@@ -695,7 +695,7 @@ def test_a_flood_is_sent_a_few_at_once_and_leaves_room_for_others(setup):
 # -- the end -----------------------------------------------------------------------------------------------------------
 
 
-def test_at_the_end_what_waits_is_sent_once_and_given_up(setup):
+def test_at_shutdown_pending_patches_are_sent_once(setup):
     setup.effects.answers.extend([AWAY] * 10 + [None] * 10)
     for number in range(20):
         setup.write(a_pod(f"p{number}"))
@@ -711,7 +711,7 @@ def test_at_the_end_what_waits_is_sent_once_and_given_up(setup):
     ]
 
 
-def test_at_the_end_what_rests_is_sent_at_once(setup):
+def test_at_shutdown_patches_in_retry_are_sent_at_once(setup):
     setup.write(a_pod("a"))
     patching = setup.patch(a_pod("b"), nominated_node_name="n1")
     setup.effects.answer(AWAY)
@@ -727,7 +727,7 @@ def test_at_the_end_what_rests_is_sent_at_once(setup):
     assert setup.remembered == 0
 
 
-def test_pods_without_uid_or_version_are_told_apart_by_name(setup):
+def test_pods_without_uid_or_version_are_distinguished_by_name(setup):
     setup.write(convert({"metadata": {"name": "a"}}, Pod))
     setup.write(convert({"metadata": {"name": "b"}}, Pod))
     assert [(request.namespace, request.name) for request in setup.requests] == [("default", "a"), ("default", "b")]

@@ -1,4 +1,4 @@
-"""Pod statuses against a plain account of what the API server must say in the end, whatever happens on the way."""
+"""Pod statuses compared with a plain model of what the API server must have in the end, in any sequence of events."""
 
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -14,7 +14,7 @@ from stowplan.engine.statuses import MAX_CONCURRENT_PATCHES, PodStatuses
 from support.examples import SCALE
 from support.scheduling.scripted_effects import ScriptedEffects
 
-#: More than may be under way at a time; single ones are picked among the first few.
+#: More than the concurrency limit; single pods are picked among the first few.
 NAMES = [f"p{number}" for number in range(MAX_CONCURRENT_PATCHES + 4)]
 TRIES = 4
 RETRIABLE = (Unreachable("away"), Conflict("newer"))
@@ -22,16 +22,16 @@ FINAL = (Forbidden("no"), NotFound("gone"))
 LOST = (OutcomeUnknown("cut"), DecodeError(field="spec", message="odd"))
 
 pods = st.sampled_from((*NAMES[:1] * 3, *NAMES[:3]))
-#: Of these a lot happens that lets nothing be claimed of them.
+#: Fields that may end in several states, so that nothing is expected of them.
 unlucky_pods = st.sampled_from(NAMES[2:4])
 messages = st.sampled_from(("x", "y")).map(lambda message: {"message": message})
 nodes = st.sampled_from(("", "n1")).map(lambda node: {"nominated": node})
-#: A message of a condition, and a nominated node; one of them may be left as it is.
+#: A condition's message, and a nominated node; either may be left unchanged.
 wishes = messages | nodes | st.builds(lambda message, node: message | node, messages, nodes)
 
 
 class Server:
-    """The pods of an API server, every version of each."""
+    """The pods of an API server, with all their versions."""
 
     def __init__(self):
         self.versions = {name: [Pod(metadata=ObjectMeta(name=name, uid=name, resource_version="1"))] for name in NAMES}
@@ -67,15 +67,15 @@ class Server:
 
 
 class Claims:
-    """What the API server must say of a pod in the end."""
+    """What the API server must have for a pod in the end."""
 
     def __init__(self):
-        #: Field -> its value, and the number of the wish.
+        #: Field -> its value, and the number of the write.
         self.fields = {}
         self.wished = 0
-        #: Whether a patch may have changed more than is known: then nothing is claimed until the informer says it.
+        #: Whether a patch may have changed more than is known: then nothing is expected until the informer has seen it.
         self.unsure = False
-        #: Refusals since the newest wish.
+        #: Refusals since the newest write.
         self.tries = 0
 
     def wish(self, wish):
@@ -120,9 +120,9 @@ class Machine(RuleBasedStateMachine):
         self.claims = {name: Claims() for name in NAMES}
         #: What the informer has seen of each pod, as an index of its versions.
         self.seen = dict.fromkeys(NAMES, 0)
-        #: Number -> what the server answered, though the answer has not come.
+        #: Number -> the server's answer, before it has arrived.
         self.delivered = {}
-        #: Number -> the newest wish that it may contain, and which try it is.
+        #: Number -> the newest write that it may contain, and the try.
         self.sent = {}
         self.listeners = []
         self.closing = False
@@ -131,7 +131,7 @@ class Machine(RuleBasedStateMachine):
 
     @rule(name=pods, wishes=st.lists(wishes, min_size=1, max_size=3))
     def write(self, name, wishes):
-        """The first is perhaps under way when the others come."""
+        """The first may be in progress when the others are written."""
         for wish in wishes:
             with self.effects.step():
                 self._write(name, wish)
@@ -207,7 +207,7 @@ class Machine(RuleBasedStateMachine):
     @rule(name=unlucky_pods)
     def somebody_else_binds(self, name):
         self.server.change(name, spec=replace(self.server.newest(name).spec, node_name="n9"))
-        # Writing to bound pods is for victims, once each.
+        # Patches of bound pods are for victims, once each.
         self.claims[name].lose()
 
     @rule(seconds=st.sampled_from((0.005, 0.02, 0.1, 2.0)))
@@ -231,7 +231,7 @@ class Machine(RuleBasedStateMachine):
 
     @rule(name=pods)
     def deliver(self, name):
-        """The server carries it out; its answer is still on its way."""
+        """The server carries it out; its answer has not arrived yet."""
         for number in self._numbers(name):
             self._deliver(number)
 
@@ -243,7 +243,7 @@ class Machine(RuleBasedStateMachine):
     @rule(
         name=pods,
         error=st.sampled_from(RETRIABLE * 2 + FINAL),
-        # What is written while it rests.
+        # Written during the retry delay.
         between=st.lists(st.none() | wishes, min_size=1, max_size=6),
     )
     def refused(self, name, error, between):
@@ -321,7 +321,7 @@ class Machine(RuleBasedStateMachine):
             assert (name in [alarm.sleeper.name for alarm in self.effects.outbox.alarms]) == (not ends)
 
     def _give_up(self, name):
-        """What is under way is not tried again."""
+        """A request in progress is not retried."""
         for number in self._numbers(name):
             self.sent[number] = self.claims[name].wished, TRIES
 
@@ -337,5 +337,5 @@ def _arguments(wish):
     return {"condition": condition, "nominated_node_name": wish.get("nominated")}
 
 
-def test_in_the_end_the_status_says_what_was_written_last():
+def test_the_final_status_is_the_one_written_last():
     run_state_machine_as_test(Machine, settings=settings(max_examples=100 * SCALE, stateful_step_count=50))

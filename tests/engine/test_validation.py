@@ -1,4 +1,4 @@
-"""An engine finds what it contradicts itself in: each invariant between its parts is broken by hand once."""
+"""Engine.validate finds contradictions: each invariant between its parts is broken by hand once."""
 
 import pytest
 
@@ -20,14 +20,14 @@ def pinned(name, node):
 
 
 def busy_engine(*, validates):
-    """An engine with a pod, named after it, in each stage that it can be in."""
+    """An engine with a pod in each stage, named after the stage."""
     extenders = [FakeExtender("e", filters=True, only="asks")]
     hand = EngineByHand(*plugins_of(PluginSwitches()), extenders=extenders, validates=validates)
     hand.create(
         a_node("n").allocatable(cpu=10), a_node("m").allocatable(cpu=1), pinned("victim", "m").requests(cpu=1).on("m")
     )
     hand.submit(Started())
-    # Its status is still to be written when it is bound.
+    # Its status is still pending when it is bound.
     hand.create(pinned("withdraws", "later"))
     hand.schedule()
     hand.create(a_node("later"))
@@ -70,11 +70,11 @@ def call(hand, name):
     return binding(hand, name).calls[0]
 
 
-def test_nothing_is_wrong_on_the_way_there():
+def test_no_problem_is_reported_while_building_the_engine():
     busy_engine(validates=True).close()
 
 
-def test_nothing_is_wrong(hand):
+def test_no_problem_is_reported(hand):
     engine = hand.engine
     assert {uid: one.stage for uid, one in engine.bindings.under_way.items()} == {
         "withdraws": Stage.WITHDRAWING,
@@ -93,7 +93,7 @@ def test_nothing_is_wrong(hand):
     engine.validate()
 
 
-def test_all_problems_are_told_at_once(hand):
+def test_all_problems_are_reported_at_once(hand):
     hand.engine.bindings.writes = 7
     hand.engine.state.table.count = 9
     with pytest.raises(InvalidStateError) as raised:
@@ -105,7 +105,7 @@ def test_all_problems_are_told_at_once(hand):
     assert str(raised.value) == "; ".join(raised.value.problems)
 
 
-def test_nothing_is_wrong_while_it_ends(hand):
+def test_no_problem_is_reported_during_shutdown(hand):
     hand.submit(Stopped())
     hand.engine.queue.close()
     hand.submit(Closing())
@@ -136,7 +136,7 @@ def assume_elsewhere(hand, name):
 
 
 def end_call(hand, name):
-    """Its binding has no call any more; who waits for the answer is not told."""
+    """Its binding loses its call; the waiter for the answer is not informed."""
     binding(hand, name).calls.clear()
 
 
@@ -257,7 +257,7 @@ BINDINGS = [
 
 
 def ring_too_late(hand):
-    """Time goes on, and an alarm is left out."""
+    """Advances time and skips an alarm."""
     outbox = hand.engine.parts.outbox
     outbox.now += 100.0
     outbox._rung = (outbox.now, outbox._alarm_number)
@@ -309,7 +309,7 @@ OUTBOX = [
 
 
 def change_quietly(hand, name, **more):
-    """The pending pods have another version of a pod, and nobody was told."""
+    """Replaces a pod among the pending pods without informing the queue."""
     state = hand.engine.state
     state.pending.put(state.pod_info(Pod(**{**_fields(state.pending.by_uid(name).pod), **more})))
 

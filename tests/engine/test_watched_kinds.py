@@ -1,4 +1,4 @@
-"""Which kinds a scheduler watches, by what its profiles have and what their plugins wait for."""
+"""The kinds that a scheduler watches, derived from its profiles and the events of their plugins."""
 
 import pytest
 
@@ -60,10 +60,10 @@ def test_the_default_profile_watches_what_the_reference_does():
     found = kinds_of({})
     assert {watched.kind for watched in found} == DEFAULT
     assert len(found) == len(DEFAULT)
-    assert [watched.kind for watched in found[:3]] == list(CORE), "what matters most comes first"
+    assert [watched.kind for watched in found[:3]] == list(CORE), "the most important kinds come first"
 
 
-def test_all_but_the_core_is_kept_where_plugins_look_it_up():
+def test_kinds_that_plugins_look_up_are_stored():
     assert DEFAULT - {t.Pod, t.Node} <= set(STORED)
 
 
@@ -81,7 +81,7 @@ def test_all_but_the_core_is_kept_where_plugins_look_it_up():
         pytest.param(["DynamicResources"], DEVICES, id="devices"),
     ],
 )
-def test_only_what_some_plugin_reads_is_watched(names, kinds):
+def test_only_kinds_that_a_plugin_reads_are_watched(names, kinds):
     found = kinds_of(bare_with(*names))
     assert {watched.kind for watched in found} == {*CORE, *kinds}
     for watched in found:
@@ -93,7 +93,7 @@ def test_extended_resources_may_be_of_device_classes():
     assert kinds_of(bare_with("NodeResourcesFit"))[len(CORE) :] == (WatchedKind(t.DeviceClass),)
 
 
-def test_what_any_profile_needs_is_watched():
+def test_kinds_needed_by_any_profile_are_watched():
     found = kinds_of(bare_with("DynamicResources"), bare_with("VolumeZone"))
     assert {watched.kind for watched in found} >= {t.ResourceClaim, t.StorageClass}
 
@@ -118,7 +118,7 @@ def test_owners_are_watched_for_default_constraints_alone(args, watched):
     assert {found.kind for found in kinds_of(profile)} >= OWNERS if watched else len(kinds_of(profile)) == len(CORE)
 
 
-def test_who_is_switched_off_and_who_goes_on():
+def test_plugins_that_need_a_kind_or_only_read_it():
     found = {watched.kind: watched for watched in kinds_of({})}
     needed = {kind.__name__: sorted(watched.needed_by) for kind, watched in found.items() if watched.needed_by}
     assert needed["ResourceSlice"] == ["DynamicResources"]
@@ -129,7 +129,7 @@ def test_who_is_switched_off_and_who_goes_on():
     assert found[t.StatefulSet].read_by == {"PodTopologySpread"}
 
 
-def test_finished_pods_leave():
+def test_finished_pods_are_not_watched():
     assert [watched.field_selector for watched in kinds_of({})[:3]] == ["", UNFINISHED, ""]
 
 
@@ -172,25 +172,25 @@ def test_users_plugins_declare_kinds_that_they_look_up():
     )
 
 
-def test_a_plugin_that_only_reads_a_custom_resource_goes_on_without():
+def test_a_plugin_that_only_reads_a_custom_resource_works_without_it():
     plugin = looking_up("Gate", waiting_for("Gate", QUEUES), reads_kinds=(custom_resource(QUEUES),))
     found = kinds_of(bare_with("Gate"), plugins=[plugin])
     assert found[len(CORE) :] == (WatchedKind(custom_resource(QUEUES), read_by=frozenset({"Gate"})),)
 
 
-def test_core_kinds_are_watched_once_whoever_reads_them():
+def test_core_kinds_are_watched_once():
     plugin = looking_up("Gate", waiting_for("Gate"), needs_kinds=(t.Namespace,), reads_kinds=(t.Node,))
     assert [watched.kind for watched in kinds_of(bare_with("Gate"), plugins=[plugin])] == list(CORE)
 
 
-@pytest.mark.parametrize("plugin", [fake("Mute", filter=None), waiting_for("Mute", ANY)], ids=["says nothing", "any"])
-def test_who_waits_for_anything_hears_of_all_kinds_that_have_events(plugin):
+@pytest.mark.parametrize("plugin", [fake("Mute", filter=None), waiting_for("Mute", ANY)], ids=["unspecified", "any"])
+def test_a_wildcard_event_watches_all_kinds_with_events(plugin):
     found = {watched.kind for watched in kinds_of(bare_with("Mute"), plugins=[plugin])}
     assert found == {*CORE, *STORAGE, t.ResourceClaim, t.DeviceClass}
 
 
 @pytest.mark.parametrize("resource", ["queues", "queues.v1", "batch.example.com/v1/Queue", ""])
-def test_events_of_what_is_no_resource_are_told_of_and_ignored(resource):
+def test_events_of_invalid_resources_are_reported_and_ignored(resource):
     told = []
     found = watched_kinds(
         frameworks(bare_with("Gate"), bare_with("Gate"), plugins=[waiting_for("Gate", resource)]), report=told.append

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from stowplan.framework.cycle_state import CycleState
-from stowplan.framework.runtime.line_up import PluginInitError
+from stowplan.framework.runtime.profile_plugins import PluginInitError
 from stowplan.framework.runtime.registry import PluginLoadError, load_plugin
 from stowplan.framework.status import Code, error
 from stowplan.plugins import (

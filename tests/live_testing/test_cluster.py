@@ -9,7 +9,7 @@ import pytest
 
 from stowplan.api.api_errors import AlreadyExists, NotFound
 from stowplan.api.types import Pod
-from stowplan.live_testing import Latency, RestlessError, live_cluster
+from stowplan.live_testing import Latency, NeverIdleError, live_cluster
 from stowplan.plugins import (
     Code,
     PermitPlugin,
@@ -338,7 +338,7 @@ class Insists(PreBindPlugin):
 
 @pytest.mark.slow
 def test_pods_that_are_tried_for_ever_end_the_test():
-    with cluster_of(Insists) as cluster, pytest.raises(RestlessError, match=r"pod default/\w was tried 1000 times"):
+    with cluster_of(Insists) as cluster, pytest.raises(NeverIdleError, match=r"pod default/\w was tried 1000 times"):
         cluster.create(a_pod("a").obj(), a_pod("b").obj())
 
 

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stowplan.framework.events import NODE, PVC, Action, Hint, on
-from stowplan.queue.backoff import ticks_around
+from stowplan.queue.backoff import surrounding_ticks
 from stowplan.testing import a_node, a_pod
 from support.examples import examples
 from support.scheduling.queues import QueueHarness, event, plugin_waiting_for
@@ -171,7 +171,7 @@ def test_nothing_is_due_while_nobody_waits():
 def test_the_next_look_is_always_later(moment, tick, interval, steps):
     """However the numbers round, or what is due would be due for ever."""
     for step in steps:
-        last, tick = ticks_around(moment, tick, interval)
+        last, tick = surrounding_ticks(moment, tick, interval)
         assert last <= moment < tick
         assert tick - last == pytest.approx(interval)
         moment = max(moment + step, tick)

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from stowplan.framework.events import ASSIGNED_POD_ADD
 from stowplan.queue.heap import PodHeap
-from stowplan.queue.in_flight import Happened, InFlight
+from stowplan.queue.in_flight import InFlight, InFlightEvent
 from stowplan.queue.queued_pod import QueuedPod
 from stowplan.testing import a_pod
 from support.examples import examples
@@ -64,7 +64,7 @@ def test_events_in_flight(actions):
         if what == "events":
             # As the queue does: for nobody, nothing is recorded.
             for _ in range(number if begun else 0):
-                told.append(Happened(ASSIGNED_POD_ADD, None, len(told)))
+                told.append(InFlightEvent(ASSIGNED_POD_ADD, None, len(told)))
                 flight.record(told[-1])
         elif what == "begin" and uid not in begun:
             begun[uid] = len(told)

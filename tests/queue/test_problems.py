@@ -4,7 +4,7 @@ import pytest
 
 from stowplan.framework.events import NODE, PVC, Action, Hint, NamedObjects, on
 from stowplan.framework.status import Code, Status
-from stowplan.queue.in_flight import Happened
+from stowplan.queue.in_flight import InFlightEvent
 from stowplan.queue.queued_pod import Place
 from stowplan.testing import a_node, a_pod
 from support.scheduling.queues import QueueHarness, event, plugin_waiting_for
@@ -268,7 +268,7 @@ IN_FLIGHT = [
 
 def keep_too_many(harness, flying):
     for _ in range(599):
-        flying.record(Happened(event(NODE), None, None))
+        flying.record(InFlightEvent(event(NODE), None, None))
     flying.by_uid = {"f2": (600, flying.by_uid["f2"][1])}
     flying._needed = 600
 

@@ -13,7 +13,7 @@ from stowplan.api.meta import ObjectMeta
 from stowplan.api.port import Unreachable
 from stowplan.api.reviews import SubjectAccessReviewStatus
 from stowplan.api.users import UserInfo
-from stowplan.client.connection import Surroundings
+from stowplan.client.connection import ProcessEnvironment
 from stowplan.command_line.flags.table import AUTHENTICATION, AUTHORIZATION
 from stowplan.metrics.registry import MetricsRegistry
 from stowplan.metrics.serving import ServingMetrics
@@ -368,7 +368,7 @@ def test_uid_headers_need_their_gate():
 
 
 def around(tmp_path, **environ):
-    return Surroundings(environ=environ, service_account=tmp_path / "account")
+    return ProcessEnvironment(environ=environ, service_account=tmp_path / "account")
 
 
 POD = {"KUBERNETES_SERVICE_HOST": "10.96.0.1", "KUBERNETES_SERVICE_PORT": "443"}

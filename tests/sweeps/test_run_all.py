@@ -9,7 +9,7 @@ import pytest
 
 from stowplan.sweeps import workers
 from stowplan.sweeps.run_all import DIED, Outcome, run_all
-from stowplan.sweeps.workers import Dask, Kept, Processes, WorkersError
+from stowplan.sweeps.workers import Dask, Processes, ReusedWorkers, WorkersError
 from support.sweeps.behaviour import SLEEP, behave
 
 
@@ -29,7 +29,7 @@ def test_a_process_that_dies_costs_its_run_only():
 
 
 def test_an_executor_is_kept_until_it_breaks():
-    with Kept(Processes(1)) as kept:
+    with ReusedWorkers(Processes(1)) as kept:
         (first,), (second,) = (outcomes(kept, ["pid"]) for _ in range(2))
         assert first == second
         assert first.result != os.getpid()
@@ -40,7 +40,7 @@ def test_an_executor_is_kept_until_it_breaks():
 
 def test_who_is_interrupted_does_not_wait_for_runs():
     def interrupted():
-        with Kept(Processes(1)) as kept:
+        with ReusedWorkers(Processes(1)) as kept:
             for _ in run_all(kept, behave, [1, "sleep"]):
                 raise KeyboardInterrupt
 

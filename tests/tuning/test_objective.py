@@ -6,10 +6,10 @@ from hypothesis import strategies as st
 
 from stowplan.scenarios.results.records import DecisionRow, SampleRow, SummaryRecord, WaitsRecord
 from stowplan.scenarios.simulation import SimulationResult
-from stowplan.tuning.compromises import axes_of, front
 from stowplan.tuning.errors import TuningError
 from stowplan.tuning.measures import measured_since
 from stowplan.tuning.objective import read_objective
+from stowplan.tuning.pareto_front import axes_of, front
 
 
 def tail(measures):

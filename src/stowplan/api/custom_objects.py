@@ -31,7 +31,7 @@ class CustomObject(ApiStruct, frozen=True, kw_only=True):
     content: dict[str, Any] = msgspec.field(default_factory=dict)
 
 
-class OnTheWire(ABC):  # noqa: B024 - not for its methods, but to count custom objects among its instances
+class UntypedObject(ABC):  # noqa: B024 - not for its methods, but to count custom objects among its instances
     """The type that decoders expect in place of a custom object: any object."""
 
     kind: ClassVar[type[CustomObject]] = CustomObject
@@ -61,7 +61,7 @@ def _type_of(resource: str, namespaced: bool) -> type[CustomObject]:
 
 
 @cache
-def on_the_wire(kind: type[CustomObject]) -> type[OnTheWire]:
-    made = cast("type[OnTheWire]", type(kind.resource, (OnTheWire,), {"kind": kind}))
+def on_the_wire(kind: type[CustomObject]) -> type[UntypedObject]:
+    made = cast("type[UntypedObject]", type(kind.resource, (UntypedObject,), {"kind": kind}))
     made.register(kind)
     return made

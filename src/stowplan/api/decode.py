@@ -16,7 +16,7 @@ import msgspec
 
 from stowplan.api import types as api
 from stowplan.api.config_map import ConfigMap
-from stowplan.api.custom_objects import CustomObject, OnTheWire, on_the_wire
+from stowplan.api.custom_objects import CustomObject, UntypedObject, on_the_wire
 from stowplan.api.label_selectors import LABEL_SELECTOR_OPERATORS, NODE_SELECTOR_OPERATORS
 from stowplan.api.meta import ApiStruct, ObjectMeta, QuantityValue, ResourceList
 from stowplan.api.quantity import QuantityError, parse_quantity
@@ -175,7 +175,7 @@ class _Head(ApiStruct, frozen=True, kw_only=True):
 
 def decode_custom(type_: type[Any], content: Any) -> CustomObject:
     """Create a custom object from its JSON."""
-    if not issubclass(type_, OnTheWire):
+    if not issubclass(type_, UntypedObject):
         raise NotImplementedError(f"{type_} cannot be decoded")
     head = convert(content, _Head)
     # managedFields may be the larger part, and no reader needs them.

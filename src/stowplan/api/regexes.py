@@ -57,10 +57,10 @@ def compiled(pattern: str, max_memory: int | None = None) -> Any:
     try:
         return re2.compile(pattern, options)
     except re2.error as error:
-        raise PatternError(f"error parsing regexp: {_in_go_words(error.args[0])}") from None
+        raise PatternError(f"error parsing regexp: {_go_message(error.args[0])}") from None
 
 
-def _in_go_words(message: bytes | str) -> str:
+def _go_message(message: bytes | str) -> str:
     text = message.decode(errors="replace") if isinstance(message, bytes) else message
     if text.startswith(_TRAILING_BACKSLASH):
         return "trailing backslash at end of expression: ``"

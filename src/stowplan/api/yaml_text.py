@@ -8,7 +8,7 @@ C stack, so the loader counts levels while composing, and aliases are counted wi
 built. A value that its tag does not allow is a YAML error with its line, like any other.
 
 Manifests are long, and almost all of them are nested maps of strings: those are built in one pass
-(`CarefulLoader.value`), everything else by PyYAML's constructors.
+(`JsonValueLoader.value`), everything else by PyYAML's constructors.
 
 Upstream: sigs.k8s.io/yaml on go.yaml.in/yaml (excessive aliasing).
 """
@@ -178,7 +178,7 @@ class _UnusualError(Exception):
     """A node that requires PyYAML's constructors."""
 
 
-class CarefulLoader(_LoaderBase):  # type: ignore[misc]  # the base depends on what PyYAML was built with
+class JsonValueLoader(_LoaderBase):  # type: ignore[misc]  # the base depends on what PyYAML was built with
     """Constructs JSON values, like Go's library; base of loaders with their own resolvers."""
 
     max_depth: ClassVar[int] = MAX_DEPTH
@@ -221,7 +221,7 @@ class CarefulLoader(_LoaderBase):  # type: ignore[misc]  # the base depends on w
     def _resolve_at_limit(self, parent: yaml.Node | None, kind: type[yaml.Node], value: Any, implicit: Any) -> str:
         if kind is not yaml.ScalarNode:
             raise TooDeepError(1 if parent is None else _line(parent))
-        return CarefulLoader.resolve(self, kind, value, implicit)
+        return JsonValueLoader.resolve(self, kind, value, implicit)
 
     # -- values -------------------------------------------------------------------------------------------------------
 
@@ -302,14 +302,14 @@ class CarefulLoader(_LoaderBase):  # type: ignore[misc]  # the base depends on w
 _LONGEST_INTEGER = 67
 
 for _tag, _constructor in (
-    ("int", CarefulLoader.construct_yaml_int),
-    ("binary", CarefulLoader.construct_yaml_binary),
-    ("timestamp", CarefulLoader.construct_yaml_str),
-    ("set", CarefulLoader.construct_yaml_map),
-    ("omap", CarefulLoader.construct_yaml_seq),
-    ("pairs", CarefulLoader.construct_yaml_seq),
+    ("int", JsonValueLoader.construct_yaml_int),
+    ("binary", JsonValueLoader.construct_yaml_binary),
+    ("timestamp", JsonValueLoader.construct_yaml_str),
+    ("set", JsonValueLoader.construct_yaml_map),
+    ("omap", JsonValueLoader.construct_yaml_seq),
+    ("pairs", JsonValueLoader.construct_yaml_seq),
 ):
-    CarefulLoader.add_constructor(f"tag:yaml.org,2002:{_tag}", _constructor)
+    JsonValueLoader.add_constructor(f"tag:yaml.org,2002:{_tag}", _constructor)
 
 
 _INTEGER_RE = re.compile(r"[-+]?(?:0b[01_]+|0x[0-9a-fA-F_]+|0[0-7_]*|[1-9][0-9_]*)\Z")
@@ -322,7 +322,7 @@ _REPLACED = ("timestamp", "int", "float")
 _UNREAD = ("value",)
 
 
-class KubernetesLoader(CarefulLoader):
+class KubernetesLoader(JsonValueLoader):
     yaml_implicit_resolvers: ClassVar[dict[str, list[tuple[str, re.Pattern[str]]]]] = {
         first: [(tag, pattern) for tag, pattern in entries if tag.rpartition(":")[2] not in (*_REPLACED, *_UNREAD)]
         for first, entries in _LoaderBase.yaml_implicit_resolvers.items()

@@ -83,7 +83,7 @@ class DomainMap(dict[str, Value]):
     __slots__ = ()
 
 
-class OwnMap(dict[Value, Value]):
+class CustomMap(dict[Value, Value]):
     """A map with its own equality, for libraries with their own values."""
 
     __slots__ = ()
@@ -93,7 +93,7 @@ class OwnMap(dict[Value, Value]):
         raise NotImplementedError
 
 
-class OwnList(list[Value]):
+class CustomList(list[Value]):
     """A list with its own equality and concatenation."""
 
     __slots__ = ()
@@ -241,7 +241,7 @@ def equal(left: Value, right: Value) -> bool:
         return _compared_numbers(left, right) == 0  # type: ignore[arg-type] # both are numbers
     if left is None or right is None:
         return left is right
-    if isinstance(left, OwnList | OwnMap):
+    if isinstance(left, CustomList | CustomMap):
         return left.equals(right)
     if isinstance(left, list):
         return isinstance(right, list) and len(left) == len(right) and all(map(_equal_elements, left, right))

@@ -13,20 +13,20 @@ from stowplan.command_line.stop_signals import stop_signals
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from stowplan.daemon.process import Opener
+    from stowplan.daemon.process import ClusterConnector
 
 
-def main(arguments: Sequence[str] | None = None, *, opener: Opener | None = None) -> int:
+def main(arguments: Sequence[str] | None = None, *, opener: ClusterConnector | None = None) -> int:
     """Run the command and return its exit code; `opener` connects to the cluster, None: over HTTP."""
     with stop_signals() as stop:
-        from stowplan.command_line.standard_streams import give_up_unwritable, open_closed
+        from stowplan.command_line.standard_streams import discard_unwritable_output, open_closed
         from stowplan.daemon.command import command
 
         open_closed()
         try:
             return command(sys.argv[1:] if arguments is None else arguments, stop, opener)
         finally:
-            give_up_unwritable()
+            discard_unwritable_output()
 
 
 if __name__ == "__main__":

@@ -34,7 +34,7 @@ from stowplan.config import DEFAULT_FEATURES, load_config
 from stowplan.config.errors import os_error_text
 from stowplan.daemon.config_watch import WatchedFile, on_hangup, watching, without_hangups
 from stowplan.daemon.life_cycle import until_stopped
-from stowplan.daemon.other_schedulers import noticed, recently_heard
+from stowplan.daemon.other_schedulers import recently_reported_scheduler, report_other_scheduler
 from stowplan.daemon.plugin_registry import registry_with
 from stowplan.daemon.process import Job, opened
 from stowplan.daemon.recording_file import kept_annotations, recording
@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from stowplan.config import Configuration
     from stowplan.daemon.life_cycle import ManagedScheduler
     from stowplan.daemon.own_port import OwnPort
-    from stowplan.daemon.process import Opener
+    from stowplan.daemon.process import ClusterConnector
     from stowplan.live.scheduler import Scheduler
 
 _NO_LIMIT = -1.0
@@ -231,7 +231,7 @@ def work(
     force: bool,
     flush: Callable[[], None],
     own: OwnPort | None = None,
-    opener: Opener = opened,
+    opener: ClusterConnector = opened,
     wall_clock: Callable[[], float] = time.time,
 ) -> None:
     """Schedule until stopped by a signal."""
@@ -242,7 +242,7 @@ def work(
 async def _schedule(
     job: Job,
     stop: StopSignals,
-    opener: Opener,
+    opener: ClusterConnector,
     wall_clock: Callable[[], float],
     *,
     force: bool,
@@ -256,11 +256,11 @@ async def _schedule(
             return
         scheduler = cluster.new_scheduler()
         began = wall_clock()
-        others = noticed(scheduler, sleep=REAL_TIMES.sleep, report=_warn)
+        others = report_other_scheduler(scheduler, sleep=REAL_TIMES.sleep, report=_warn)
         async with (
             _watched(job.watched, scheduler),
             _answering(own, job, scheduler) as told,
-            event_loop.beside(others),
+            event_loop.run_in_background(others),
         ):
             ready = partial(_ready, scheduler, job.connection)
             await until_stopped(scheduler, stopped, on_ready=lambda: click.echo("\n".join([ready(), *told])))
@@ -274,7 +274,7 @@ async def _watched(file: WatchedFile | None, scheduler: Scheduler) -> AsyncItera
         yield
         return
     watch = watching(file, scheduler, count=lambda result: None, times=REAL_TIMES)
-    async with event_loop.beside(watch.run()):
+    async with event_loop.run_in_background(watch.run()):
         with on_hangup(watch):
             yield
 
@@ -302,7 +302,7 @@ async def _look_first(api: Api, job: Job, now: float, *, force: bool) -> None:
     from stowplan.api.policy import Lease
     from stowplan.api.port import Unreachable
     from stowplan.client.endpoint.config_error import CredentialsError
-    from stowplan.client.unreachable import why_no_answer
+    from stowplan.client.unreachable import unreachable_message
 
     election = job.config.leader_election
     names = [profile.scheduler_name for profile in job.config.profiles]
@@ -313,9 +313,9 @@ async def _look_first(api: Api, job: Job, now: float, *, force: bool) -> None:
     except CredentialsError as error:
         raise InputError(str(error)) from error
     except (ApiError, Unreachable) as error:
-        raise InputError(why_no_answer(job.connection.server, error)) from error
+        raise InputError(unreachable_message(job.connection.server, error)) from error
     if DEFAULT_SCHEDULER_NAME not in names or lease is None or not is_held(lease, now):
-        heard = await recently_heard(api, names, hostname=socket.gethostname(), now=now)
+        heard = await recently_reported_scheduler(api, names, hostname=socket.gethostname(), now=now)
         if heard:
             _warn(heard)
         return

@@ -46,7 +46,7 @@ __all__ = [
     "ClientConfigError",
     "Connection",
     "CredentialsError",
-    "Surroundings",
+    "ProcessEnvironment",
     "connect_from_flags",
     "connect_from_scheduler_flags",
     "connect_in_cluster",
@@ -81,7 +81,7 @@ def _stdin_is_terminal() -> bool:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Surroundings:
+class ProcessEnvironment:
     """What a connection reads from the process and the machine."""
 
     environ: Mapping[str, str] = field(default_factory=lambda: os.environ, repr=False)
@@ -101,10 +101,10 @@ def connect_from_flags(
     kubeconfig: str | None,
     master: str | None = None,
     context: str | None = None,
-    surroundings: Surroundings | None = None,
+    surroundings: ProcessEnvironment | None = None,
 ) -> Connection:
     """Connect as kubectl would, `master` being its --server; raise ClientConfigError."""
-    around = surroundings or Surroundings()
+    around = surroundings or ProcessEnvironment()
     paths = [kubeconfig] if kubeconfig else kubeconfig_paths(around.environ)
     config = load_kubeconfig(kubeconfig) if kubeconfig else load_kubeconfigs(paths)
     selection = select(config, context)
@@ -123,10 +123,10 @@ def connect_from_flags(
 
 
 def connect_from_scheduler_flags(
-    *, kubeconfig: str | None, master: str | None = None, surroundings: Surroundings | None = None
+    *, kubeconfig: str | None, master: str | None = None, surroundings: ProcessEnvironment | None = None
 ) -> Connection:
     """Connect as kube-scheduler would; raise ClientConfigError."""
-    around = surroundings or Surroundings()
+    around = surroundings or ProcessEnvironment()
     if not kubeconfig and not master:
         return _in_cluster_only(around)
     config = load_kubeconfig(kubeconfig) if kubeconfig else Kubeconfig()
@@ -149,7 +149,7 @@ def _from_selection(
     selection: Selection,
     *,
     master: str | None,
-    around: Surroundings,
+    around: ProcessEnvironment,
     disable_compression: bool = False,
 ) -> Connection:
     check(selection)
@@ -184,7 +184,7 @@ def _server_of(config: Kubeconfig, selection: Selection, master: str | None) -> 
     return server_url(selection.cluster.value.server, where=f"{selection.cluster.where}: server")
 
 
-def _tls(selection: Selection, around: Surroundings, *, server_name: str) -> TlsSettings:
+def _tls(selection: Selection, around: ProcessEnvironment, *, server_name: str) -> TlsSettings:
     entry = selection.cluster
     if entry is None:
         return TlsSettings()
@@ -201,9 +201,9 @@ def _tls(selection: Selection, around: Surroundings, *, server_name: str) -> Tls
 # --- in a pod
 
 
-def connect_in_cluster(surroundings: Surroundings | None = None) -> Connection | None:
+def connect_in_cluster(surroundings: ProcessEnvironment | None = None) -> Connection | None:
     """Connect with the pod's service account; None outside of a pod; ClientConfigError for a pod without an account."""
-    around = surroundings or Surroundings()
+    around = surroundings or ProcessEnvironment()
     reason = _not_in_cluster(around)
     if reason is None:
         return _in_cluster(around, disable_compression=True)
@@ -212,7 +212,7 @@ def connect_in_cluster(surroundings: Surroundings | None = None) -> Connection |
     raise ClientConfigError(reason)
 
 
-def _in_cluster_only(around: Surroundings) -> Connection:
+def _in_cluster_only(around: ProcessEnvironment) -> Connection:
     _log.warning("Neither --kubeconfig nor --master was specified.  Using the inClusterConfig.  This might not work.")
     reason = _not_in_cluster(around)
     if reason is None:
@@ -221,7 +221,7 @@ def _in_cluster_only(around: Surroundings) -> Connection:
     raise ClientConfigError(_NO_CONFIGURATION)
 
 
-def _not_in_cluster(around: Surroundings) -> str | None:
+def _not_in_cluster(around: ProcessEnvironment) -> str | None:
     """Why there is no service account; None if there is one."""
     if not around.environ.get("KUBERNETES_SERVICE_HOST") or not around.environ.get("KUBERNETES_SERVICE_PORT"):
         return _NOT_A_POD
@@ -229,7 +229,7 @@ def _not_in_cluster(around: Surroundings) -> str | None:
     return None if token.is_file() else f"open {token}: no such file or directory"
 
 
-def _in_cluster(around: Surroundings, *, disable_compression: bool = False) -> Connection:
+def _in_cluster(around: ProcessEnvironment, *, disable_compression: bool = False) -> Connection:
     host, port = around.environ["KUBERNETES_SERVICE_HOST"], around.environ["KUBERNETES_SERVICE_PORT"]
     server = f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}"
     token = TokenFile(str(around.service_account / "token"), where="service account", clock=around.clock).check()
@@ -243,7 +243,7 @@ def _in_cluster(around: Surroundings, *, disable_compression: bool = False) -> C
     )
 
 
-def _service_account_tls(around: Surroundings) -> TlsSettings:
+def _service_account_tls(around: ProcessEnvironment) -> TlsSettings:
     path = around.service_account / "ca.crt"
     tls = TlsSettings(ca=FileContent(str(path), where="service account:", clock=around.clock))
     try:
@@ -255,7 +255,7 @@ def _service_account_tls(around: Surroundings) -> TlsSettings:
     return tls
 
 
-def _pod_namespace(around: Surroundings) -> str:
+def _pod_namespace(around: ProcessEnvironment) -> str:
     try:
         mounted = (around.service_account / "namespace").read_text(encoding="utf-8").strip()
     except (OSError, UnicodeDecodeError):

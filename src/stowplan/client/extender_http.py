@@ -38,7 +38,7 @@ _PIECE = 1 << 16
 _AT_ONCE = 1e-9
 
 
-class NoAnswer(Exception):
+class NoResponse(Exception):
     """A request without a complete response; says which one and why."""
 
 
@@ -61,7 +61,7 @@ class ExtenderHttp:
     async def post(
         self, extender: Extender, url: str, body: bytes, *, longest: int, repeatable: bool
     ) -> tuple[int, bytes]:
-        """The status and the body, which is only read for a success; raises NoAnswer.
+        """The status and the body, which is only read for a success; raises NoResponse.
 
         `longest`: maximum size of the body in bytes.
         """
@@ -72,7 +72,7 @@ class ExtenderHttp:
                 if not repeatable:
                     raise
                 return await self._post(extender, url, body, longest)
-        except NoAnswer:
+        except NoResponse:
             raise
         except ClientConfigError as error:
             raise _no_answer(url, str(error)) from None
@@ -150,9 +150,9 @@ def _parsed(url: str) -> URL:
     return parsed
 
 
-def _no_answer(url: str, why: str) -> NoAnswer:
+def _no_answer(url: str, why: str) -> NoResponse:
     # The prefix of Go's client; the rest is our own text.
-    return NoAnswer(f'Post "{url}": {why}')
+    return NoResponse(f'Post "{url}": {why}')
 
 
 def post_blocking(

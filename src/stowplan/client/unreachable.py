@@ -6,7 +6,7 @@ from stowplan.api.api_errors import ApiError, Unauthorized
 from stowplan.api.port import Unreachable
 
 
-def why_no_answer(server: str, error: ApiError | Unreachable) -> str:
+def unreachable_message(server: str, error: ApiError | Unreachable) -> str:
     if isinstance(error, Unreachable):
         return f"cannot reach the cluster: {error}"
     hint = "; the token or certificate is wrong or has expired" if isinstance(error, Unauthorized) else ""

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from stowplan.command_line.contributed_commands import installed_commands
-from stowplan.command_line.errors import disk_full, internal_error, reader_left
-from stowplan.command_line.standard_streams import give_up_unwritable
+from stowplan.command_line.errors import disk_full, handle_closed_output, internal_error
+from stowplan.command_line.standard_streams import discard_unwritable_output
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -121,13 +121,13 @@ class Commands(click.Group):
         except (click.Abort, KeyboardInterrupt):
             code = 130
         except BrokenPipeError:
-            code = reader_left()
+            code = handle_closed_output()
         except OSError as error:
             is_full = error.errno == errno.ENOSPC and error.filename is None
             code = disk_full(error) if is_full else internal_error(error)
         except Exception as error:
             code = internal_error(error)
-        give_up_unwritable()
+        discard_unwritable_output()
         sys.exit(code if isinstance(code, int) else 0)
 
     def invoke(self, ctx: click.Context) -> Any:
@@ -135,4 +135,4 @@ class Commands(click.Group):
             return super().invoke(ctx)
         except BrokenPipeError:
             # Handled here, as click would turn it into a failure of the command.
-            return reader_left()
+            return handle_closed_output()

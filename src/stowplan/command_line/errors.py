@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from stowplan.command_line.standard_streams import complain, into_nothing
+from stowplan.command_line.standard_streams import complain, discard_output
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -57,7 +57,7 @@ def _input_error(error: Exception, config: str | None) -> InputError | None:
     # Imported on error only: they import the whole scheduler, which `--help` does not need.
     from stowplan.api.load import LoadError
     from stowplan.config import ConfigError, ConfigFileError
-    from stowplan.framework.runtime.line_up import PluginInitError
+    from stowplan.framework.runtime.profile_plugins import PluginInitError
     from stowplan.framework.runtime.registry import PluginLoadError
     from stowplan.offline import ClusterError
 
@@ -73,9 +73,9 @@ def _input_error(error: Exception, config: str | None) -> InputError | None:
             return None
 
 
-def reader_left() -> int:
+def handle_closed_output() -> int:
     """The reader closed our output; also suppress errors at exit."""
-    into_nothing(sys.stdout)
+    discard_output(sys.stdout)
     return 0
 
 

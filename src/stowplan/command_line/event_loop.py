@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from stowplan.klog import get_logger
-from stowplan.timing.garbage import collect_seldom
+from stowplan.timing.garbage import collect_garbage_less_often
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Coroutine
@@ -23,7 +23,7 @@ _log = get_logger(__name__)
 
 def run(main: Coroutine[Any, Any, T]) -> T:
     """Run on an event loop; uvloop if it is installed."""
-    collect_seldom()
+    collect_garbage_less_often()
     try:
         import uvloop
     except ImportError:
@@ -60,14 +60,14 @@ async def running(main: Coroutine[Any, Any, None]) -> AsyncIterator[asyncio.Task
 
 
 @asynccontextmanager
-async def beside(main: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
+async def run_in_background(main: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
     """Like `running`, for a task that is not awaited: a failure is a bug and is reported at once."""
     async with running(main) as task:
-        task.add_done_callback(_tell_of_failure)
+        task.add_done_callback(_report_failure)
         yield
 
 
-def _tell_of_failure(task: asyncio.Task[None]) -> None:
+def _report_failure(task: asyncio.Task[None]) -> None:
     if not task.cancelled() and (error := task.exception()) is not None:
         _log.error(error, "a background task has failed", trace=True)
 

@@ -41,16 +41,16 @@ def complain(text: str) -> None:
         print(text, file=sys.stderr, flush=True)
 
 
-def give_up_unwritable() -> None:
+def discard_unwritable_output() -> None:
     """Call this after the last output."""
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()
         except (OSError, ValueError):
-            into_nothing(stream)
+            discard_output(stream)
 
 
-def into_nothing(stream: TextIO) -> None:
+def discard_output(stream: TextIO) -> None:
     """Discard the stream's buffer and all further output."""
     nothing = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nothing, stream.fileno())

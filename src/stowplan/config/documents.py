@@ -17,7 +17,7 @@ from typing import Any, ClassVar, NoReturn
 import yaml
 
 from stowplan.api.field_errors import go_quote
-from stowplan.api.yaml_text import MAX_DEPTH, CarefulLoader, HostileYamlError, composed, repeated_keys
+from stowplan.api.yaml_text import MAX_DEPTH, HostileYamlError, JsonValueLoader, composed, repeated_keys
 from stowplan.config.errors import ConfigError
 
 
@@ -156,7 +156,7 @@ _RESOLVERS = (
 )
 
 
-class _Loader(CarefulLoader):
+class _Loader(JsonValueLoader):
     yaml_implicit_resolvers: ClassVar[dict[str, list[tuple[str, re.Pattern[str]]]]] = {}
 
     def construct_yaml_bool(self, node: yaml.ScalarNode) -> bool:

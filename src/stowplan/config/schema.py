@@ -51,7 +51,7 @@ class Slice:
 @dataclass(frozen=True, slots=True)
 class Field:
     type: "Type"
-    always: bool = False
+    not_omitted: bool = False
     via: str = ""
     #: Documentation; allowed values; minimum and maximum.
     text: str = ""
@@ -100,11 +100,11 @@ def named_string(go: str) -> Scalar:
     return Scalar("string", go)
 
 
-def always(type_: Type) -> Field:
-    return Field(type_, always=True)
+def not_omitted(type_: Type) -> Field:
+    return Field(type_, not_omitted=True)
 
 
-def told(type_: "Type | Field", text: str, **more: Any) -> Field:
+def documented(type_: "Type | Field", text: str, **more: Any) -> Field:
     """A field with its documentation, for `stowplan config explain` and editors."""
     known = type_ if isinstance(type_, Field) else Field(type_)
     return replace(known, text=text, **more)
@@ -130,8 +130,8 @@ def _embed(embedded: Struct) -> dict[str, Field]:
 
 _PLUGIN = struct(
     "Plugin",
-    name=told(always(STRING), "The plugin; in `disabled`, * means all defaults."),
-    weight=told(
+    name=documented(not_omitted(STRING), "The plugin; in `disabled`, * means all defaults."),
+    weight=documented(
         Pointer(INT32),
         "Multiplier of the plugin's score. Applies at score, placementScore and multiPoint; 0 means 1. A plugin "
         "that is named at score needs its weight there: that of multiPoint is ignored then.",
@@ -140,12 +140,12 @@ _PLUGIN = struct(
 )
 _PLUGIN_SET = struct(
     "PluginSet",
-    enabled=told(
+    enabled=documented(
         Slice(_PLUGIN),
         "Plugins to run in addition to the default ones, in this order. A default plugin that is named keeps its "
         "position, with the weight given here.",
     ),
-    disabled=told(Slice(_PLUGIN), "Default plugins to disable; plugins in `enabled` run regardless."),
+    disabled=documented(Slice(_PLUGIN), "Default plugins to disable; plugins in `enabled` run regardless."),
 )
 #: Documentation of extension points.
 _POINT_TEXTS = {
@@ -166,11 +166,13 @@ _POINT_TEXTS = {
     "placementScore": "For groups of pods: how good each set of nodes is.",
 }
 POINTS = tuple(_POINT_TEXTS)
-_PLUGINS = struct("Plugins", **{point: told(always(_PLUGIN_SET), text) for point, text in _POINT_TEXTS.items()})
+_PLUGINS = struct(
+    "Plugins", **{point: documented(not_omitted(_PLUGIN_SET), text) for point, text in _POINT_TEXTS.items()}
+)
 _PLUGIN_CONFIG = struct(
     "PluginConfig",
-    name=told(always(STRING), "The plugin, once in a profile."),
-    args=told(
+    name=documented(not_omitted(STRING), "The plugin, once in a profile."),
+    args=documented(
         Raw(),
         "The plugin's arguments: an object of kind <name>Args; kind may be omitted. stowplan config explain "
         "<name>Args describes it.",
@@ -178,100 +180,108 @@ _PLUGIN_CONFIG = struct(
 )
 _PROFILE = struct(
     "KubeSchedulerProfile",
-    schedulerName=told(
+    schedulerName=documented(
         Pointer(STRING),
         "Pods with this spec.schedulerName are scheduled by this profile. Must be given with two profiles or more.",
         default="default-scheduler",
     ),
-    percentageOfNodesToScore=told(
+    percentageOfNodesToScore=documented(
         Pointer(INT32), "As the field of this name at the top, for this profile.", least=0, most=100
     ),
-    plugins=told(
+    plugins=documented(
         Pointer(_PLUGINS), "Which plugins run at which extension point, in addition to or instead of default ones."
     ),
-    pluginConfig=told(Slice(_PLUGIN_CONFIG), "Arguments of plugins."),
+    pluginConfig=documented(Slice(_PLUGIN_CONFIG), "Arguments of plugins."),
 )
 _LEADER_ELECTION = struct(
     "LeaderElectionConfiguration",
     "v1alpha1",
-    leaderElect=told(always(Pointer(BOOL)), "Of several schedulers of this name, let one work."),
-    leaseDuration=told(always(DURATION), "How long others wait for a silent leader; more than renewDeadline."),
-    renewDeadline=told(always(DURATION), "How long a leader tries to stay one; more than 1.2 retryPeriod."),
-    retryPeriod=told(always(DURATION), "Time between two tries."),
-    resourceLock=told(always(STRING), "Kind of the lock.", choices=("leases",)),
-    resourceName=told(always(STRING), "Name of the lock."),
-    resourceNamespace=told(always(STRING), "Namespace of the lock."),
+    leaderElect=documented(not_omitted(Pointer(BOOL)), "Of several schedulers of this name, let one work."),
+    leaseDuration=documented(
+        not_omitted(DURATION), "How long others wait for a silent leader; more than renewDeadline."
+    ),
+    renewDeadline=documented(not_omitted(DURATION), "How long a leader tries to stay one; more than 1.2 retryPeriod."),
+    retryPeriod=documented(not_omitted(DURATION), "Time between two tries."),
+    resourceLock=documented(not_omitted(STRING), "Kind of the lock.", choices=("leases",)),
+    resourceName=documented(not_omitted(STRING), "Name of the lock."),
+    resourceNamespace=documented(not_omitted(STRING), "Namespace of the lock."),
 )
 _CLIENT_CONNECTION = struct(
     "ClientConnectionConfiguration",
     "v1alpha1",
-    kubeconfig=told(always(STRING), "Kubeconfig of the cluster; empty: the one that the scheduler runs in."),
-    acceptContentTypes=told(always(STRING), "Content types to ask for; without effect here, JSON is spoken."),
-    contentType=told(always(STRING), "Content type of requests; without effect here, JSON is spoken."),
-    qps=told(always(FLOAT32), "Requests a second; 0 is the default, below 0 no limit."),
-    burst=told(always(INT32), "Requests that may go at once; 0 is the default.", least=0),
+    kubeconfig=documented(not_omitted(STRING), "Kubeconfig of the cluster; empty: the one that the scheduler runs in."),
+    acceptContentTypes=documented(
+        not_omitted(STRING), "Content types to ask for; without effect here, JSON is spoken."
+    ),
+    contentType=documented(not_omitted(STRING), "Content type of requests; without effect here, JSON is spoken."),
+    qps=documented(not_omitted(FLOAT32), "Requests a second; 0 is the default, below 0 no limit."),
+    burst=documented(not_omitted(INT32), "Requests that may go at once; 0 is the default.", least=0),
 )
 _DEBUGGING = struct(
     "DebuggingConfiguration",
     "v1alpha1",
-    enableProfiling=told(Pointer(BOOL), "Serve profiles under /debug/pprof/."),
-    enableContentionProfiling=told(Pointer(BOOL), "Profile blocking, too; follows enableProfiling."),
+    enableProfiling=documented(Pointer(BOOL), "Serve profiles under /debug/pprof/."),
+    enableContentionProfiling=documented(Pointer(BOOL), "Profile blocking, too; follows enableProfiling."),
 )
 _TLS_CONFIG = struct(
     "ExtenderTLSConfig",
-    insecure=told(BOOL, "Do not verify the extender's certificate; not together with an authority."),
-    serverName=told(STRING, "Name to find in the extender's certificate; empty: that of urlPrefix."),
-    certFile=told(STRING, "Client certificate, PEM."),
-    keyFile=told(STRING, "Key of the client certificate, PEM."),
-    caFile=told(STRING, "Authorities that the extender's certificate may come from, PEM."),
-    certData=told(BYTES, "As certFile, base64 in place; wins over the file."),
-    keyData=told(BYTES, "As keyFile, base64 in place; wins over the file."),
-    caData=told(BYTES, "As caFile, base64 in place; wins over the file."),
+    insecure=documented(BOOL, "Do not verify the extender's certificate; not together with an authority."),
+    serverName=documented(STRING, "Name to find in the extender's certificate; empty: that of urlPrefix."),
+    certFile=documented(STRING, "Client certificate, PEM."),
+    keyFile=documented(STRING, "Key of the client certificate, PEM."),
+    caFile=documented(STRING, "Authorities that the extender's certificate may come from, PEM."),
+    certData=documented(BYTES, "As certFile, base64 in place; wins over the file."),
+    keyData=documented(BYTES, "As keyFile, base64 in place; wins over the file."),
+    caData=documented(BYTES, "As caFile, base64 in place; wins over the file."),
 )
 _MANAGED_RESOURCE = struct(
     "ExtenderManagedResource",
-    name=told(always(STRING), "An extended resource, as example.com/gpu."),
-    ignoredByScheduler=told(BOOL, "Leave the resource to the extender: the scheduler does not count it."),
+    name=documented(not_omitted(STRING), "An extended resource, as example.com/gpu."),
+    ignoredByScheduler=documented(BOOL, "Leave the resource to the extender: the scheduler does not count it."),
 )
 _EXTENDER = struct(
     "Extender",
-    urlPrefix=told(always(STRING), "Where the extender is; verbs are appended."),
-    filterVerb=told(STRING, "Appended to urlPrefix for filter calls; empty: not called."),
-    preemptVerb=told(STRING, "Appended to urlPrefix for preempt calls; empty: not called."),
-    prioritizeVerb=told(STRING, "Appended to urlPrefix for prioritize calls; empty: not called."),
-    weight=told(INT64, "What its scores are multiplied by; above 0 with prioritizeVerb."),
-    bindVerb=told(STRING, "Appended to urlPrefix to let it bind pods; empty: the scheduler binds. One at most."),
-    enableHTTPS=told(BOOL, "Speak HTTPS where urlPrefix does not say."),
-    tlsConfig=told(Pointer(_TLS_CONFIG), "How to trust the extender, and who we are."),
-    httpTimeout=told(always(DURATION), "How long an answer may take.", default="5s"),
-    nodeCacheCapable=told(BOOL, "It knows the nodes: it is sent names instead of whole nodes."),
-    managedResources=told(
+    urlPrefix=documented(not_omitted(STRING), "Where the extender is; verbs are appended."),
+    filterVerb=documented(STRING, "Appended to urlPrefix for filter calls; empty: not called."),
+    preemptVerb=documented(STRING, "Appended to urlPrefix for preempt calls; empty: not called."),
+    prioritizeVerb=documented(STRING, "Appended to urlPrefix for prioritize calls; empty: not called."),
+    weight=documented(INT64, "What its scores are multiplied by; above 0 with prioritizeVerb."),
+    bindVerb=documented(STRING, "Appended to urlPrefix to let it bind pods; empty: the scheduler binds. One at most."),
+    enableHTTPS=documented(BOOL, "Speak HTTPS where urlPrefix does not say."),
+    tlsConfig=documented(Pointer(_TLS_CONFIG), "How to trust the extender, and who we are."),
+    httpTimeout=documented(not_omitted(DURATION), "How long an answer may take.", default="5s"),
+    nodeCacheCapable=documented(BOOL, "It knows the nodes: it is sent names instead of whole nodes."),
+    managedResources=documented(
         Slice(_MANAGED_RESOURCE), "Only called for pods that request one of these; empty: for all pods."
     ),
-    ignorable=told(BOOL, "Continue without its answer if it fails."),
+    ignorable=documented(BOOL, "Continue without its answer if it fails."),
 )
 CONFIGURATION = kind(
     CONFIGURATION_KIND,
-    parallelism=told(Pointer(INT32), "Workers for algorithms that look at many nodes; without effect here.", least=1),
-    leaderElection=told(always(_LEADER_ELECTION), "How one of several schedulers is chosen to work."),
-    clientConnection=told(always(_CLIENT_CONNECTION), "How to talk to the API server."),
+    parallelism=documented(
+        Pointer(INT32), "Workers for algorithms that look at many nodes; without effect here.", least=1
+    ),
+    leaderElection=documented(not_omitted(_LEADER_ELECTION), "How one of several schedulers is chosen to work."),
+    clientConnection=documented(not_omitted(_CLIENT_CONNECTION), "How to talk to the API server."),
     **_embed(_DEBUGGING),
-    percentageOfNodesToScore=told(
+    percentageOfNodesToScore=documented(
         Pointer(INT32),
         "Once this share of all nodes was found to be good for a pod, no more are looked at. 0: the larger the "
         "cluster, the less (50 % less one for each 125 nodes, 5 % at least), and never less than 100 nodes.",
         least=0,
         most=100,
     ),
-    podInitialBackoffSeconds=told(
+    podInitialBackoffSeconds=documented(
         Pointer(INT64),
         "How long a pod waits after its first failed try; twice as long after each one.",
         least=1,
     ),
-    podMaxBackoffSeconds=told(Pointer(INT64), "How long it waits at most; podInitialBackoffSeconds or more.", least=1),
-    profiles=told(Slice(_PROFILE), "Schedulers in this process, each with its own name and plugins."),
-    extenders=told(Slice(_EXTENDER), "HTTP servers that are called for pods, in addition to the plugins."),
-    delayCacheUntilActive=told(
+    podMaxBackoffSeconds=documented(
+        Pointer(INT64), "How long it waits at most; podInitialBackoffSeconds or more.", least=1
+    ),
+    profiles=documented(Slice(_PROFILE), "Schedulers in this process, each with its own name and plugins."),
+    extenders=documented(Slice(_EXTENDER), "HTTP servers that are called for pods, in addition to the plugins."),
+    delayCacheUntilActive=documented(
         BOOL, "With leader election: watch the cluster only once this scheduler leads, to spare the API server."
     ),
 )

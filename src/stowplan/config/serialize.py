@@ -46,7 +46,7 @@ def _struct(schema: Struct, value: msgspec.Struct) -> dict[str, Any]:
         if name not in attributes:
             continue  # apiVersion and kind
         element = getattr(value, attributes[name])
-        if field.always or not _is_empty(field.type, element):
+        if field.not_omitted or not _is_empty(field.type, element):
             encoded[name] = _encode(field.type, element)
     return encoded
 

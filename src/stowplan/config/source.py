@@ -14,6 +14,8 @@ GivenSource = Mapping[str, Any] | str | os.PathLike[str]
 def read_source(source: GivenSource) -> str:
     if isinstance(source, Mapping):
         return _as_json(source)
+    if not isinstance(source, str | os.PathLike):
+        raise ConfigError(f"the configuration: want a mapping or a path, got {source!r}")
     path = os.fspath(source)
     try:
         return Path(path).read_text(encoding="utf-8")

@@ -144,6 +144,14 @@ class Profile(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class Configuration(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
+    """A KubeSchedulerConfiguration after defaults and merging.
+
+    Examples:
+        >>> configuration = load_config("configurations/two-profiles.yaml")
+        >>> list(configuration.effective_plugins())
+        ['default-scheduler', 'batch']
+    """
+
     parallelism: int = 16
     leader_election: LeaderElection = LeaderElection()
     client_connection: ClientConnection = ClientConnection()
@@ -158,6 +166,10 @@ class Configuration(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     extenders: tuple[Extender, ...] = ()
     delay_cache_until_active: bool = False
 
+    def __repr__(self) -> str:
+        names = ", ".join(profile.scheduler_name for profile in self.profiles)
+        return f"<Configuration: {'profiles' if len(self.profiles) > 1 else 'profile'} {names}>"
+
     def profile(self, scheduler_name: str) -> Profile:
         """The profile with this scheduler name; KeyError if there is none."""
         for profile in self.profiles:
@@ -171,7 +183,7 @@ class Configuration(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
         return tuple(sorted(self.extenders, key=lambda extender: extender.ignorable))
 
     def to_dict(self) -> dict[str, Any]:
-        """The output of `--write-config-to`."""
+        """The configuration as a KubeSchedulerConfiguration v1, like the output of `--write-config-to`."""
         return encode_object(CONFIGURATION, self)
 
     def effective_plugins(self) -> dict[str, dict[str, list[dict[str, Any]]]]:

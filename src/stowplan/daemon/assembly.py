@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from stowplan import __version__
 from stowplan.client.endpoint.config_error import ClientConfigError
-from stowplan.command_line.event_loop import beside, first_of
+from stowplan.command_line.event_loop import first_of, run_in_background
 from stowplan.command_line.flags.kinds import NO_VERSION
 from stowplan.config.errors import os_error_text
 from stowplan.daemon.config_watch import REFUSED, SWAPPED, on_hangup, watching
@@ -25,7 +25,7 @@ from stowplan.daemon.errors import CommandError, LeaseLost
 from stowplan.daemon.life_cycle import flushing, until_stopped, while_leading
 from stowplan.daemon.secure_port import Running, opened_port, served
 from stowplan.daemon.stowplan_metrics import gather, sample_lag
-from stowplan.framework.runtime.line_up import PluginInitError
+from stowplan.framework.runtime.profile_plugins import PluginInitError
 from stowplan.klog import get_logger
 from stowplan.serving.delegation import DelegationError
 from stowplan.serving.errors import ServingError
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from stowplan.command_line.stop_signals import StopSignals
     from stowplan.config import Configuration
     from stowplan.daemon.config_watch import WatchedFile
-    from stowplan.daemon.process import Job, Opener, Reached
+    from stowplan.daemon.process import ClusterConnector, ConnectedCluster, Job
     from stowplan.daemon.secure_port import Port
     from stowplan.klog.setup import Logs
     from stowplan.live.scheduler import Scheduler
@@ -60,7 +60,7 @@ class Process:
     logs: Logs
 
 
-async def schedule(process: Process, opener: Opener) -> None:
+async def schedule(process: Process, opener: ClusterConnector) -> None:
     """Schedule until stopped; raises CommandError for user errors, LeaseLost if another process may lead."""
     job, line = process.job, process.line
     stopped = process.stop.event()
@@ -74,13 +74,13 @@ async def schedule(process: Process, opener: Opener) -> None:
         except (ServingError, DelegationError, ClientConfigError, PluginInitError) as error:
             raise CommandError(str(error)) from error
         except _StoppedError:
-            return _say_farewell(elected=job.config.leader_election.leader_elect, told=True)
+            return _log_end(elected=job.config.leader_election.leader_elect, told=True)
         _show_configuration(job.config)
         if line["write-config-to"]:
             return _write_configuration(job.config, line["write-config-to"])
-        _greet(line)
+        _log_start(line)
         told = await _live(process, port, cluster, scheduler, stopped)
-    _say_farewell(elected=cluster.election is not None, told=told)
+    _log_end(elected=cluster.election is not None, told=told)
 
 
 class _StoppedError(Exception):
@@ -100,7 +100,7 @@ async def _unless(stopped: asyncio.Event, beginning: Coroutine[Any, Any, T]) -> 
         await asyncio.gather(task, return_exceptions=True)
 
 
-def _greet(line: CommandLine) -> None:
+def _log_start(line: CommandLine) -> None:
     reported = line["version"]
     version = f"stowplan {__version__} (decides as kube-scheduler 1.36)" if reported == NO_VERSION else reported
     _log.info("Starting Kubernetes Scheduler", version=version)
@@ -115,7 +115,7 @@ def _greet(line: CommandLine) -> None:
 
 
 async def _live(
-    process: Process, port: Port | None, cluster: Reached, scheduler: Scheduler, stopped: asyncio.Event
+    process: Process, port: Port | None, cluster: ConnectedCluster, scheduler: Scheduler, stopped: asyncio.Event
 ) -> bool:
     """Serve and schedule; return whether it ended on request."""
     job, logs = process.job, process.logs
@@ -136,7 +136,7 @@ async def _live(
     async with AsyncExitStack() as stack:
         if logs.buffered:
             seconds = process.line["log-flush-frequency"].seconds
-            await stack.enter_async_context(beside(flushing(logs.flush, seconds)))
+            await stack.enter_async_context(run_in_background(flushing(logs.flush, seconds)))
         await _watch_over(stack, process, cluster, scheduler)
         if job.watched is not None:
             await _watch_config(stack, job.watched, process, scheduler)
@@ -154,13 +154,13 @@ async def _live(
         )
 
 
-async def _watch_over(stack: AsyncExitStack, process: Process, cluster: Reached, scheduler: Scheduler) -> None:
+async def _watch_over(stack: AsyncExitStack, process: Process, cluster: ConnectedCluster, scheduler: Scheduler) -> None:
     """Start everything that observes the running scheduler."""
     metrics = process.metrics
     gather(metrics, scheduler, lanes=cluster.lanes, guard=process.job.guard)
-    await stack.enter_async_context(beside(sample_lag(metrics.stowplan.event_loop_lag_seconds, REAL_TIMES)))
+    await stack.enter_async_context(run_in_background(sample_lag(metrics.stowplan.event_loop_lag_seconds, REAL_TIMES)))
     debugger = CacheDebugger(informers=scheduler.informers, state=scheduler.state, queue=scheduler.queue)
-    await stack.enter_async_context(beside(debugger.run()))
+    await stack.enter_async_context(run_in_background(debugger.run()))
     stack.enter_context(on_signal(debugger))
 
 
@@ -175,7 +175,7 @@ async def _watch_config(stack: AsyncExitStack, file: WatchedFile, process: Proce
         count=lambda result: reloads.with_label_values(result).inc(),
         times=REAL_TIMES,
     )
-    await stack.enter_async_context(beside(watch.run()))
+    await stack.enter_async_context(run_in_background(watch.run()))
     stack.enter_context(on_hangup(watch))
 
 
@@ -183,7 +183,7 @@ def _synced() -> None:
     _log.v(3).info("Handlers synced")
 
 
-def _say_farewell(*, elected: bool, told: bool) -> None:
+def _log_end(*, elected: bool, told: bool) -> None:
     if not elected:
         # Parity: without leader election, any end is unexpected.
         raise CommandError("finished without leader elect")

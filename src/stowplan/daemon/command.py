@@ -26,9 +26,9 @@ from stowplan.command_line.flags.overrides import check_unvalidated, with_flags
 from stowplan.command_line.flags.retired import (
     GONE_FLAGS,
     RETIRED_FLAGS,
+    prints_version,
     retired_errors,
     retired_warnings,
-    says_what_runs,
 )
 from stowplan.command_line.flags.table import KUBE_SCHEDULER_FLAGS
 from stowplan.command_line.flags.validation import option_errors, serving_errors
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from stowplan.command_line.stop_signals import StopSignals
     from stowplan.config import Configuration, FeatureGates
     from stowplan.config.older.upgrade import PolicyMaps
-    from stowplan.daemon.process import Job, Opener
+    from stowplan.daemon.process import ClusterConnector, Job
     from stowplan.framework.runtime.registry import Registry
     from stowplan.klog.setup import Logs
 
@@ -63,7 +63,7 @@ for what it considers."""
 _log = get_logger(__name__)
 
 
-def command(arguments: Sequence[str], stop: StopSignals, opener: Opener | None) -> int:
+def command(arguments: Sequence[str], stop: StopSignals, opener: ClusterConnector | None) -> int:
     flags = FlagSet((*KUBE_SCHEDULER_FLAGS, *RETIRED_FLAGS), gone=GONE_FLAGS)
     try:
         line = flags.parse(arguments)
@@ -119,11 +119,11 @@ def _check_arguments(line: CommandLine) -> None:
 # --- from here on errors are log lines
 
 
-def _logging(line: CommandLine, gates: Gates, opener: Opener | None, stop: StopSignals) -> int:
+def _logging(line: CommandLine, gates: Gates, opener: ClusterConnector | None, stop: StopSignals) -> int:
     with closing(set_up(log_settings(line))) as logs:
         stop.before_the_end = logs.flush
         try:
-            _tell_of_gates(gates)
+            _log_gates(gates)
             _show_flags(line)
             _work(line, gates, opener, stop, logs)
         except CommandError as error:
@@ -142,7 +142,7 @@ def _logging(line: CommandLine, gates: Gates, opener: Opener | None, stop: StopS
     return 0
 
 
-def _tell_of_gates(gates: Gates) -> None:
+def _log_gates(gates: Gates) -> None:
     for what, name, value in gates.retiring():
         message = f"Warning: setting {what} feature gate. It will be removed in a future release."
         _log.info(message, featureGate=name, value=value)
@@ -161,7 +161,7 @@ def _show_flags(line: CommandLine) -> None:
             verbose.plain(f"FLAG: --{flag.name}={go_quote(flag.kind.show(line[flag.name]))}")
 
 
-def _work(line: CommandLine, gates: Gates, opener: Opener | None, stop: StopSignals, logs: Logs) -> None:
+def _work(line: CommandLine, gates: Gates, opener: ClusterConnector | None, stop: StopSignals, logs: Logs) -> None:
     """Schedule until stopped; raises CommandError for user errors."""
     from stowplan.client.connection import ClientConfigError, connect_from_scheduler_flags
     from stowplan.command_line.event_loop import run
@@ -238,7 +238,7 @@ def _check(problems: list[str]) -> None:
 
 
 def _configuration(line: CommandLine, registry: Registry, features: FeatureGates, stop: StopSignals) -> Configuration:
-    if not line["config"] and says_what_runs(line):
+    if not line["config"] and prints_version(line):
         from stowplan.daemon.older_command_line import configuration_of
 
         return configuration_of(line, registry.declarations, features, partial(with_flags, line=line), stop)

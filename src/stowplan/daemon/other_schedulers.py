@@ -41,7 +41,7 @@ class Watched(Protocol):
     def bound_by_others(self) -> tuple[str, str] | None: ...
 
 
-async def recently_heard(api: Api, names: Iterable[str], *, hostname: str, now: float) -> str:
+async def recently_reported_scheduler(api: Api, names: Iterable[str], *, hostname: str, now: float) -> str:
     """A message about another scheduler that recently used one of these names; "" if there is none."""
     for name in names:
         found = await _last_of_another(api, name, f"{name}-{hostname}", now)
@@ -76,7 +76,7 @@ def _time_of(event: Event) -> float:
         return float("-inf")
 
 
-async def noticed(
+async def report_other_scheduler(
     scheduler: Watched, *, sleep: Callable[[float], Awaitable[None]], report: Callable[[str], None]
 ) -> None:
     """Report the first pod bound by another scheduler."""

@@ -16,7 +16,7 @@ from stowplan import __version__
 from stowplan.client.http.user_agent import user_agent
 from stowplan.client.http_api import HttpApi
 from stowplan.command_line.errors import InputError
-from stowplan.command_line.event_loop import beside
+from stowplan.command_line.event_loop import run_in_background
 from stowplan.command_line.flags.gates import gates_of
 from stowplan.daemon.page import SchedulerPage
 from stowplan.serving.delegation import (
@@ -83,7 +83,7 @@ async def answering(own: OwnPort, job: Job, scheduler: PagedScheduler) -> AsyncI
         except (ServingError, DelegationError) as error:
             raise InputError(f"--port {own.port}: {error}") from error
         stack.push_async_callback(delegation.close)
-        await stack.enter_async_context(beside(delegation.run()))
+        await stack.enter_async_context(run_in_background(delegation.run()))
         ready = {"sched-handler-sync": lambda: None if scheduler.synced.is_set() else "the cluster is not read yet"}
         page = SchedulerPage(
             scheduler, title=job.connection.server, plugins=job.registry.declarations, features=job.features

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from stowplan import __version__
-from stowplan.command_line.event_loop import beside
+from stowplan.command_line.event_loop import run_in_background
 from stowplan.guarding.hang_guard import HangGuard
 from stowplan.klog import get_logger
 
@@ -74,7 +74,7 @@ class Election(NamedTuple):
     candidate_synced: asyncio.Event | None
 
 
-class Reached(NamedTuple):
+class ConnectedCluster(NamedTuple):
     """A connected cluster, and the parts that will work on it."""
 
     api: Api
@@ -85,14 +85,14 @@ class Reached(NamedTuple):
     lanes: Lanes | None = None
 
 
-class Opener(Protocol):
+class ClusterConnector(Protocol):
     """Connects to the cluster of a job. Replaced in tests."""
 
-    def __call__(self, job: Job, /) -> AbstractAsyncContextManager[Reached]: ...
+    def __call__(self, job: Job, /) -> AbstractAsyncContextManager[ConnectedCluster]: ...
 
 
 @asynccontextmanager
-async def opened(job: Job) -> AsyncIterator[Reached]:
+async def opened(job: Job) -> AsyncIterator[ConnectedCluster]:
     """Connect over HTTP; no requests are sent yet, except for an election's candidate."""
     # The HTTP client is slow to import, and not needed for an invalid command line.
     from stowplan.api.documents import Documents
@@ -125,7 +125,7 @@ async def opened(job: Job) -> AsyncIterator[Reached]:
             agent=_agent(job, "extender"),
             validate=job.validate,
         )
-        yield Reached(
+        yield ConnectedCluster(
             api,
             lambda: Scheduler(
                 api,
@@ -180,7 +180,7 @@ async def _election(job: Job) -> AsyncIterator[Election]:
         # Upstream's events of elections use the old API version on every cluster.
         events = EventBroadcaster(api, hostname=hostname, times=REAL_TIMES, report=_log.warning, form=CoreV1())
         stack.push_async_callback(events.flush, _EVENTS_FLUSH_TIMEOUT)
-        await stack.enter_async_context(beside(events.run()))
+        await stack.enter_async_context(run_in_background(events.run()))
         elector = LeaderElector(
             api,
             settings,
@@ -199,5 +199,5 @@ async def _election(job: Job) -> AsyncIterator[Election]:
                 emulation_version=job.emulated_version,
                 times=REAL_TIMES,
             )
-            await stack.enter_async_context(beside(candidates.run()))
+            await stack.enter_async_context(run_in_background(candidates.run()))
         yield Election(elector, None if candidates is None else candidates.synced)

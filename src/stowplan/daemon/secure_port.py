@@ -18,7 +18,7 @@ from stowplan import __version__
 from stowplan.api.types import Pod
 from stowplan.client.http.user_agent import user_agent
 from stowplan.client.http_api import HttpApi
-from stowplan.command_line.event_loop import beside
+from stowplan.command_line.event_loop import run_in_background
 from stowplan.command_line.flags.flag_set import options_of
 from stowplan.command_line.flags.table import KUBE_SCHEDULER_FLAGS
 from stowplan.command_line.flags.validation import read_allow_list
@@ -149,7 +149,7 @@ async def opened_port(line: CommandLine, gates: Gates, metrics: ComponentMetrics
             metrics=metrics.serving,
         )
         stack.push_async_callback(delegation.close)
-        await stack.enter_async_context(beside(delegation.run()))
+        await stack.enter_async_context(run_in_background(delegation.run()))
         yield Port(listener, delegation, settings)
 
 

@@ -93,7 +93,7 @@ if TYPE_CHECKING:
     from stowplan.engine.effects import Effect, RunPlugin
     from stowplan.engine.groups.group_questions import GroupQuestion
     from stowplan.engine.ports.plugin_inputs import Driver
-    from stowplan.engine.settings import Chance, Meter
+    from stowplan.engine.settings import Meter, RandomSource
     from stowplan.framework.extender import Extender
     from stowplan.framework.runtime.framework import Framework
     from stowplan.framework.runtime.registry import Registry
@@ -119,7 +119,7 @@ class Engine:
         now: float,
         meter: Meter,
         metrics: SchedulerMetrics | None = None,
-        random: Chance | None = None,
+        random: RandomSource | None = None,
         features: FeatureGates = DEFAULT_FEATURES,
         settings: EngineSettings | None = None,
         api: Api | None = None,
@@ -589,7 +589,7 @@ class Engine:
         return suspended + len(self.bindings.under_way) + self.evictions.plans_under_way
 
 
-def _jitter(random: Chance | None) -> Callable[[], float]:
+def _jitter(random: RandomSource | None) -> Callable[[], float]:
     return _no_chance if random is None else random.random
 
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from stowplan.config import ConfigError, load_config
 from stowplan.extenders.http_extender import configured_extenders
 from stowplan.framework.runtime.framework import Framework
-from stowplan.framework.runtime.line_up import PluginInitError
+from stowplan.framework.runtime.profile_plugins import PluginInitError
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 
-class Chance(Protocol):
+class RandomSource(Protocol):
     """The source of randomness: a seeded `random.Random`."""
 
     def randrange(self, stop: int, /) -> int: ...

@@ -73,7 +73,7 @@ class Stage(Enum):
     RESTING = "resting"
 
 
-class Note:
+class PendingStatus:
     """The pending change of a pod's status."""
 
     __slots__ = ("conditions", "listeners", "nominated_node_name", "tries")
@@ -98,7 +98,7 @@ class Note:
             self.nominated_node_name = nominated_node_name
         self.tries = 0
 
-    def followed_by(self, newer: Note | None) -> Note:
+    def followed_by(self, newer: PendingStatus | None) -> PendingStatus:
         if newer is not None:
             for condition in newer.conditions.values():
                 self.add(condition, None)
@@ -153,9 +153,9 @@ class PodWrites:
         #: The pod is gone, or about to be bound: the record only exists for the patch in progress.
         self.forgotten = False
         #: The change to send, or to retry.
-        self.note: Note | None = None
+        self.note: PendingStatus | None = None
         #: The change in the patch in progress, and the effect's number.
-        self.sent: Note | None = None
+        self.sent: PendingStatus | None = None
         self.number = 0
         #: Fires at the retry, while resting.
         self.alarm: Alarm | None = None
@@ -309,7 +309,7 @@ class PodStatuses:
 
     def _noted(
         self, pod: Pod, condition: PodCondition | None, nominated_node_name: str | None
-    ) -> tuple[PodWrites, Note]:
+    ) -> tuple[PodWrites, PendingStatus]:
         uid = _uid(pod)
         writes = self._known.get(uid)
         if writes is None:
@@ -317,7 +317,7 @@ class PodStatuses:
         else:
             writes.see(pod)
             writes.forgotten = False
-        note = writes.note = writes.note or Note()
+        note = writes.note = writes.note or PendingStatus()
         if condition is not None:
             condition = replace(condition, last_transition_time=timestamp(self._wall_clock()))
         note.add(condition, nominated_node_name)
@@ -425,13 +425,13 @@ class PodStatuses:
         else:
             self._over(writes, note, outcome.error)
 
-    def _is_tried_again(self, writes: PodWrites, note: Note, outcome: Outcome) -> bool:
+    def _is_tried_again(self, writes: PodWrites, note: PendingStatus, outcome: Outcome) -> bool:
         # Like upstream's "connection refused": the request was not carried out.
         retriable = isinstance(outcome, Refused) and isinstance(outcome.error, RETRIABLE)
         outdated = writes.bound and not note.listeners
         return retriable and note.tries < MAX_TRIES and not self._last_try and not outdated
 
-    def _rest(self, writes: PodWrites, note: Note) -> None:
+    def _rest(self, writes: PodWrites, note: PendingStatus) -> None:
         writes.note = note.followed_by(writes.note)
         if note.listeners:
             self._free_slot(writes)
@@ -445,7 +445,7 @@ class PodStatuses:
         writes.alarm, writes.stage = None, Stage.IDLE
         self._send(writes)
 
-    def _over(self, writes: PodWrites, note: Note, failed: Exception | None) -> None:
+    def _over(self, writes: PodWrites, note: PendingStatus, failed: Exception | None) -> None:
         """A change was written, or failed for good; continue with what was recorded in the meantime."""
         writes.stage, writes.backoff = Stage.IDLE, None
         self._free_slot(writes)

@@ -24,10 +24,10 @@ from stowplan.engine.binding.binding_checks import BindingChecks
 from stowplan.engine.binding.binding_records import IN_FLIGHT, Binding, PluginCall, Stage
 from stowplan.engine.eviction.eviction_records import Eviction, Preemption
 from stowplan.engine.groups.group_statuses import GroupPatch
-from stowplan.engine.groups.suspended_groups import GroupOnTrial
+from stowplan.engine.groups.suspended_groups import SuspendableGroup
 from stowplan.engine.statuses import PodWrites
 from stowplan.engine.suspension.portions import Portions
-from stowplan.engine.suspension.suspended import Need
+from stowplan.engine.suspension.suspended import AwaitedRequest
 from stowplan.engine.suspension.suspended_cycles import SuspendedCycle
 
 if TYPE_CHECKING:
@@ -163,7 +163,7 @@ class Validation:
         """Check that all waiters belong to known records; each part verifies that its records are registered."""
         outbox = self._parts.outbox
         for number, waiter in outbox.awaited.items():
-            if not isinstance(waiter, PodWrites | GroupPatch | Eviction | PluginCall | Need | Portions):
+            if not isinstance(waiter, PodWrites | GroupPatch | Eviction | PluginCall | AwaitedRequest | Portions):
                 yield f"effect {number}: its answer goes to {waiter}, which is no part's"
         for alarm in outbox.alarms:
             sleeper = alarm.sleeper
@@ -174,7 +174,7 @@ class Validation:
                 | Binding
                 | PluginCall
                 | SuspendedCycle
-                | GroupOnTrial
+                | SuspendableGroup
                 | type(self._queue_timer)
             )
             if not isinstance(sleeper, known):

@@ -40,7 +40,7 @@ def detailed(engine: Engine, verdict: Verdict) -> VerdictRecord:
         return replace(record, refusals=_refusals(at, explanations, groups), rejected=rejected)
 
 
-def in_short(engine: Engine, verdict: Verdict, alike: Sequence[str] = ()) -> VerdictRecord:
+def summarized(engine: Engine, verdict: Verdict, alike: Sequence[str] = ()) -> VerdictRecord:
     """The record as one of many: nodes are grouped, and only the best are listed. Raises StaleVerdictError."""
     record = verdict.record(most=_NAMED)
     if verdict.diagnosis is not None and verdict.gated is None and verdict.error is None:

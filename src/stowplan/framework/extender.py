@@ -39,7 +39,7 @@ EXTENDER = "Extender"
 MAX_EXTENDER_SCORE = 10
 
 
-class OvertakenError(Exception):
+class ClusterChangedError(Exception):
     """The cluster changed while waiting, so the answer no longer applies: the attempt must restart.
 
     PostFilter plugins that wait may raise it, too.

@@ -172,7 +172,7 @@ Outcome = Done | Refused | Unknown
 Steps = Generator["Request | Wait | Ask", Outcome, "Status | None"]
 
 
-class OddStepError(TypeError):
+class InvalidStepError(TypeError):
     """A plugin's steps yielded something other than a request or Wait."""
 
     def __init__(self, yielded: object) -> None:

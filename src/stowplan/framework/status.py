@@ -123,7 +123,7 @@ def raised(what: BaseException) -> Status:
     return Status(Code.Error, error=told)
 
 
-def promised(promise: Callable[[], bool]) -> bool:
+def declares(promise: Callable[[], bool]) -> bool:
     """Evaluate a plugin's declaration about itself; if it raises, the declaration is false."""
     try:
         return promise()

@@ -30,7 +30,7 @@ def timeout_message(plugin: str, seconds: float) -> str:
     return f"rejected due to timeout after waiting {Duration.of_seconds(seconds)} at plugin {plugin}"
 
 
-class Outside(Protocol):
+class SignalInbox(Protocol):
     """Accepts signals that arrive between the engine's steps, as inputs; each method returns whether it did."""
 
     def allowed(self, uid: str, plugin: str, /) -> bool: ...
@@ -44,7 +44,12 @@ class WaitingPod:
     """A pod that waits on Permit, and the plugins that it waits for."""
 
     def __init__(
-        self, pod: PodInfo, timeouts: Mapping[str, float], *, now: Callable[[], float], outside: Outside | None = None
+        self,
+        pod: PodInfo,
+        timeouts: Mapping[str, float],
+        *,
+        now: Callable[[], float],
+        outside: SignalInbox | None = None,
     ) -> None:
         self.pod = pod
         self._outside = outside
@@ -141,7 +146,7 @@ def permit_outcome(decision: Status) -> Status | None:
 class WaitingPods:
     """The pods that wait on Permit, by UID; shared by all profiles."""
 
-    def __init__(self, *, now: Callable[[], float], outside: Outside | None = None) -> None:
+    def __init__(self, *, now: Callable[[], float], outside: SignalInbox | None = None) -> None:
         #: Monotonic seconds.
         self._now = now
         self._outside = outside
@@ -185,7 +190,7 @@ class WaitingPods:
 class PodInPreBind:
     """A pod whose PreBind is running: it either completes or is cancelled first."""
 
-    def __init__(self, uid: str, cancel: Callable[[str], None], *, outside: Outside | None = None) -> None:
+    def __init__(self, uid: str, cancel: Callable[[str], None], *, outside: SignalInbox | None = None) -> None:
         self._uid = uid
         self._cancel = cancel
         self._outside = outside
@@ -213,7 +218,7 @@ class PodInPreBind:
 class PodsInPreBind:
     """The pods whose PreBind is running, by UID; shared by all profiles."""
 
-    def __init__(self, *, outside: Outside | None = None) -> None:
+    def __init__(self, *, outside: SignalInbox | None = None) -> None:
         self._outside = outside
         self._pods: dict[str, PodInPreBind] = {}
 

@@ -17,5 +17,10 @@ def load_config(
     """Load a KubeSchedulerConfiguration: a mapping, the path of a YAML or JSON file, or None for the defaults.
 
     Raises ConfigError, with kube-scheduler's message, for an invalid one.
+
+    Examples:
+        >>> profile = load_config("configurations/packing.yaml").profile("default-scheduler")
+        >>> profile.plugin_args("NodeResourcesFit").scoring_strategy.type
+        'MostAllocated'
     """
     return config.load_config(source, plugins=declarations(), features=features)

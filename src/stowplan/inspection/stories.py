@@ -91,7 +91,7 @@ class AttemptOutcome(NamedTuple):
         }
 
 
-class Woken(NamedTuple):
+class Requeued(NamedTuple):
     """An event that requeued rejected pods."""
 
     time: float
@@ -206,7 +206,7 @@ class Stories:
         #: By UID; the least recently updated first.
         self._kept: OrderedDict[str, _Kept] = OrderedDict()
         self._decisions: deque[AttemptOutcome] = deque(maxlen=decisions)
-        self._wakes: deque[Woken] = deque(maxlen=_WAKES)
+        self._wakes: deque[Requeued] = deque(maxlen=_WAKES)
 
     #: Whether stories are stored.
     kept = True
@@ -231,7 +231,7 @@ class Stories:
         """An event requeued these pods; `by` is the changed object."""
         first = pods[:_WOKEN]
         rejectors = frozenset[str]().union(*(queued.rejectors for queued in first))
-        self._wakes.append(Woken(self.now(), event, by, len(pods), tuple(q.key for q in first), rejectors))
+        self._wakes.append(Requeued(self.now(), event, by, len(pods), tuple(q.key for q in first), rejectors))
 
     def gone(self, uid: str) -> None:
         """The pod was deleted; its story is kept until it is the oldest, which this does not delay."""
@@ -276,7 +276,7 @@ class Stories:
         """Newest first."""
         return list(islice(reversed(self._decisions), max(count, 0)))
 
-    def last_wakes(self) -> list[Woken]:
+    def last_wakes(self) -> list[Requeued]:
         """Newest first."""
         return list(reversed(self._wakes))
 

@@ -105,7 +105,7 @@ def plain_value(value: Any) -> Any:
         return value
     if isinstance(value, int):
         # An int with its own `__str__` is a duration or another quantity with a unit.
-        return int(value) if _speaks_like(value, int) else str(value)
+        return int(value) if _inherits_str_of(value, int) else str(value)
     if isinstance(value, timedelta):
         return duration_text(value)
     if isinstance(value, bytes):
@@ -127,12 +127,12 @@ def _composed(value: Any) -> Any:
     reference = reference_to(value)
     if reference is not None:
         return reference
-    if isinstance(value, msgspec.Struct) or (is_dataclass(value) and _speaks_like(value, object)):
+    if isinstance(value, msgspec.Struct) or (is_dataclass(value) and _inherits_str_of(value, object)):
         return msgspec.to_builtins(value, enc_hook=str)
     return str(value)
 
 
-def _speaks_like(value: object, base: type) -> bool:
+def _inherits_str_of(value: object, base: type) -> bool:
     own: object = type(value).__str__
     return own in (base.__str__, base.__repr__)
 

@@ -17,7 +17,7 @@ from stowplan.client.errors import OutcomeUnknown
 from stowplan.client.events.event_series import EventKey
 from stowplan.engine.effects import Cancel, EmitEvent, Pause, RunPlugin, Wake, Withdraw
 from stowplan.framework.requests import Ask, Bind, Create, Delete, Done, Outcome, Patch, Read, Refused, Unknown, Update
-from stowplan.framework.runtime.binding import PluginGaveUpError
+from stowplan.framework.runtime.binding import PluginCancelledItselfError
 from stowplan.framework.status import error as error_status
 from stowplan.klog import get_logger
 
@@ -46,17 +46,17 @@ class Engine(Protocol):
     def wake_at(self, at: float, /) -> None: ...
 
 
-class Asker(Protocol):
+class ExtenderClient(Protocol):
     """Sends questions to an extender."""
 
     async def ask(self, verb: str, question: Any, /) -> Any:
         """The answer, a plain value; raises if there is none."""
 
 
-class Askers(Protocol):
+class ExtenderClients(Protocol):
     """The askers of extenders, by name."""
 
-    def get(self, who: str, /) -> Asker | None: ...
+    def get(self, who: str, /) -> ExtenderClient | None: ...
 
 
 class _UnderWay:
@@ -81,7 +81,7 @@ class Effects:
         *,
         broadcaster: EventBroadcaster,
         hostname: str,
-        askers: Askers,
+        askers: ExtenderClients,
     ) -> None:
         self._api = api
         self._engine = engine
@@ -193,7 +193,7 @@ class Effects:
         except asyncio.CancelledError:
             if _is_cancelled():
                 raise
-            return Unknown(PluginGaveUpError())
+            return Unknown(PluginCancelledItselfError())
         except Exception as error:
             return Refused(error)
 
@@ -244,7 +244,7 @@ class Effects:
         except asyncio.CancelledError:
             if _is_cancelled():
                 raise
-            answer = error_status(PluginGaveUpError())
+            answer = error_status(PluginCancelledItselfError())
         running = self._under_way.get(number)
         if _is_cancelled() and (running is None or running.cancelled_for is None):
             # The plugin suppressed it.
@@ -269,7 +269,7 @@ class Effects:
             if _is_cancelled():
                 raise
             # Something within it was cancelled, so its progress is unknown.
-            return Unknown(PluginGaveUpError())
+            return Unknown(PluginCancelledItselfError())
         except Exception as error:
             return Refused(error)
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from stowplan.timing.times import Times
 
 
-class HttpAskers:
+class HttpExtenderClients:
     """The HTTP clients of extenders, by name; must be closed."""
 
     def __init__(
@@ -45,8 +45,8 @@ class HttpAskers:
         """
         self._calls = Calls(configuration, self._documents, before=self._calls)
 
-    def get(self, who: str) -> HttpAsker | None:
-        return HttpAsker(self, self._calls, who) if who in self._calls else None
+    def get(self, who: str) -> HttpExtenderClient | None:
+        return HttpExtenderClient(self, self._calls, who) if who in self._calls else None
 
     async def put(self, calls: Calls, ask: Ask) -> Any:
         """The answer, a plain value; raises if there is none."""
@@ -74,10 +74,10 @@ class HttpAskers:
             await self._http.close()
 
 
-class HttpAsker:
+class HttpExtenderClient:
     """Calls one extender."""
 
-    def __init__(self, askers: HttpAskers, calls: Calls, who: str) -> None:
+    def __init__(self, askers: HttpExtenderClients, calls: Calls, who: str) -> None:
         self._askers = askers
         self._calls = calls
         self._who = who

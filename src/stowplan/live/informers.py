@@ -210,7 +210,7 @@ class Informers:
         if isinstance(report, Failing) and report.doing == "listing":
             new = kind in self._awaited or kind in self._missing or self._is_tried_out(kind)
             if new and not self._kinds[kind].core:
-                _doubt(report.why, trusting=trusting)
+                _raise_if_not_served(report.why, trusting=trusting)
             if kind in self._awaited:
                 self._awaited[kind] = str(report.why)
         self._report(str(report))
@@ -265,7 +265,7 @@ class Informers:
             self._report(f"waiting for the first list of {', '.join(resources)}{f': {why}' if why else ''}")
 
 
-def _doubt(why: Exception, *, trusting: bool) -> None:
+def _raise_if_not_served(why: Exception, *, trusting: bool) -> None:
     """Raise if a kind seems not to be served. That ends the ListWatch, which would otherwise retry forever."""
     if isinstance(why, NotFound):
         raise _NotServedError

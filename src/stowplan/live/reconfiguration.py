@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from stowplan.engine.engine import Engine
     from stowplan.engine.inputs import Input
     from stowplan.engine.watched_kinds import WatchedKind
-    from stowplan.live.extenders import HttpAskers
+    from stowplan.live.extenders import HttpExtenderClients
     from stowplan.live.informers import Informers
     from stowplan.timing.times import Times
 
@@ -52,7 +52,7 @@ class Reconfiguration:
         submit: Callable[[Input], None],
         informers: Informers,
         documents: Documents,
-        askers: HttpAskers,
+        askers: HttpExtenderClients,
         times: Times,
         report: Callable[[str], None],
     ) -> None:

@@ -28,7 +28,7 @@ from stowplan.engine.watched_kinds import watched_kinds
 from stowplan.klog import get_logger
 from stowplan.live.cancellation import cancel_all
 from stowplan.live.effects import Effects
-from stowplan.live.extenders import HttpAskers
+from stowplan.live.extenders import HttpExtenderClients
 from stowplan.live.informers import Informers
 from stowplan.live.reconfiguration import Reconfiguration, RefusedConfigurationError
 from stowplan.metrics.registry import MetricsRegistry
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from stowplan.engine.effects import RunPlugin
     from stowplan.engine.input_log.input_recorder import Recorder
     from stowplan.engine.inputs import Input
-    from stowplan.engine.settings import Chance
+    from stowplan.engine.settings import RandomSource
     from stowplan.framework.extender import Extender
     from stowplan.framework.requests import Ask, Outcome
     from stowplan.framework.runtime.framework import Framework
@@ -55,7 +55,7 @@ if TYPE_CHECKING:
     from stowplan.framework.status import Status
     from stowplan.framework.waiting_pods import WaitingPods
     from stowplan.inspection.stories import Stories
-    from stowplan.live.effects import Askers
+    from stowplan.live.effects import ExtenderClients
     from stowplan.queue.scheduling_queue import SchedulingQueue
 
 #: Seconds that the loop schedules before it yields to other tasks. Longer turns cost less per pod. After a rejected pod
@@ -109,14 +109,14 @@ class Scheduler:
         *,
         registry: Registry,
         times: Times = REAL_TIMES,
-        random: Chance | None = None,
+        random: RandomSource | None = None,
         settings: SchedulerSettings | None = None,
         features: FeatureGates = DEFAULT_FEATURES,
         metrics: SchedulerMetrics | None = None,
         give_up_waiting: Callable[[], None] | None = None,
         recorder: Recorder | None = None,
         extenders: Sequence[Extender] | None = None,
-        askers: Askers | None = None,
+        askers: ExtenderClients | None = None,
         documents: Documents | None = None,
         may_change: Callable[[], bool] | None = None,
     ) -> None:
@@ -149,7 +149,7 @@ class Scheduler:
         )
         self.engine.attach(self)
         self._documents = documents = Documents(()) if documents is None else documents
-        self._extender_calls = HttpAskers(
+        self._extender_calls = HttpExtenderClients(
             config, self._documents, times=times, agent=settings.agent, may_change=may_change or _always
         )
         self._broadcaster = EventBroadcaster(api, hostname=settings.hostname, times=times, report=_report)

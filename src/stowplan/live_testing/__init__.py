@@ -12,7 +12,7 @@ Coroutines of plugins may only await the handle's `api`. Anything else (a sleep,
 and fails the attempt with a message that says so. Plugins written as steps can wait for time, too.
 """
 
-from stowplan.live_testing.cluster import LiveCluster, RestlessError, live_cluster
+from stowplan.live_testing.cluster import LiveCluster, NeverIdleError, live_cluster
 from stowplan.simulate.latency import Latency, Uniform
 
-__all__ = ["Latency", "LiveCluster", "RestlessError", "Uniform", "live_cluster"]
+__all__ = ["Latency", "LiveCluster", "NeverIdleError", "Uniform", "live_cluster"]

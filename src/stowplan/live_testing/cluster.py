@@ -54,12 +54,21 @@ _NAME_LABEL = "kubernetes.io/metadata.name"
 _log = get_logger(__name__)
 
 
-class RestlessError(RuntimeError):
-    """The scheduler keeps working without time passing."""
+class NeverIdleError(RuntimeError):
+    """The scheduler keeps working without time passing: an event that a pod's own attempt causes wakes it again."""
 
 
 class LiveCluster:
-    """An in-memory cluster with a running scheduler. Objects are dicts; kinds are named by their plural, as in URLs."""
+    """An in-memory cluster with a running scheduler. Objects are dicts; kinds are named by their plural, as in URLs.
+
+    Examples:
+        >>> with live_cluster(a_node("n1").obj()) as live:
+        ...     live.create(a_pod("web-0").requests(cpu="8").obj())
+        ...     live.patch("nodes", "n1", {"status": {"allocatable": {"cpu": "16"}}}, subresource="status")
+        ...     live.advance(2)
+        ...     live.node_of("web-0")
+        'n1'
+    """
 
     def __init__(
         self,
@@ -229,7 +238,7 @@ class _Attempts:
 
     def check(self) -> None:
         if self._restless:
-            raise RestlessError(self._restless)
+            raise NeverIdleError(self._restless)
 
     def decided(self, decision: Decision) -> None:
         if self._at != self._time.now:
@@ -267,6 +276,12 @@ def live_cluster(
       response body, both as JSON values. Extenders are never asked to bind.
     * `feature_gates`: gates that differ from their defaults.
     * `plugin_timeout`: seconds after which a plugin call is interrupted; 0: never.
+
+    Examples:
+        >>> with live_cluster(a_node("n1").obj()) as live:
+        ...     live.create(a_pod("web-0").requests(cpu="8").obj())
+        ...     live.why_pending("web-0")[:43]
+        '0/1 nodes are available: 1 Insufficient cpu'
     """
     cluster = LiveCluster(
         config=config,

@@ -22,7 +22,7 @@ from stowplan.api.types import Event, Node, Pod
 from stowplan.client.connection import ClientConfigError, CredentialsError, connect_from_flags
 from stowplan.client.http.transport import Limits
 from stowplan.client.http_api import HttpApi
-from stowplan.client.unreachable import why_no_answer
+from stowplan.client.unreachable import unreachable_message
 from stowplan.client.watching.list_watch import Undecodable
 from stowplan.config import ClientConnection
 from stowplan.framework.explanations.formatting import listed
@@ -89,7 +89,7 @@ async def read_live_cluster(
         failed.nothing_named = True
         raise failed from error
     except (Unreachable, ApiError) as error:
-        raise LiveClusterError(why_no_answer(connection.server, error)) from error
+        raise LiveClusterError(unreachable_message(connection.server, error)) from error
 
 
 def read_now(

@@ -12,7 +12,7 @@ from itertools import accumulate
 from typing import TYPE_CHECKING
 
 from stowplan.metrics.families import Histogram
-from stowplan.metrics.text import spelt_bounds
+from stowplan.metrics.text import bucket_bounds
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -61,7 +61,7 @@ def _as_metric(family: Family) -> Metric:
 
 def _add_histogram(metric: Metric, labels: dict[str, str], child: Histogram) -> None:
     cumulative = list(accumulate(child.counts))
-    for bound, count in zip(spelt_bounds(child.bounds), cumulative, strict=True):
+    for bound, count in zip(bucket_bounds(child.bounds), cumulative, strict=True):
         dotted = f"{bound}.0" if bound.lstrip("-").isdigit() else bound
         metric.add_sample(f"{metric.name}_bucket", {**labels, "le": dotted}, count)
     metric.add_sample(f"{metric.name}_sum", labels, child.sum)

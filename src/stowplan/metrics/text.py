@@ -52,7 +52,7 @@ def go_float(number: float) -> str:
 
 
 @lru_cache(maxsize=256)
-def spelt_bounds(bounds: tuple[float, ...]) -> tuple[str, ...]:
+def bucket_bounds(bounds: tuple[float, ...]) -> tuple[str, ...]:
     """The upper bounds of a histogram's buckets, including +Inf."""
     return (*map(go_float, bounds), "+Inf")
 
@@ -73,7 +73,7 @@ def _series(family: Family) -> Iterator[str]:
 def _buckets(name: str, labels: str, child: Histogram) -> Iterator[str]:
     start = f'{name}_bucket{{{labels}{"," if labels else ""}le="'
     count = 0
-    for bound, count in zip(spelt_bounds(child.bounds), accumulate(child.counts), strict=True):
+    for bound, count in zip(bucket_bounds(child.bounds), accumulate(child.counts), strict=True):
         yield f'{start}{bound}"}} {count if count < 1_000_000 else go_float(count)}\n'
     yield f"{_named(f'{name}_sum', labels)} {go_float(child.sum)}\n"
     yield f"{_named(f'{name}_count', labels)} {count if count < 1_000_000 else go_float(count)}\n"

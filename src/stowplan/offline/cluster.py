@@ -6,7 +6,7 @@ This is the public Python API. Objects are dicts as Kubernetes serializes them.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, TypedDict
 
 import msgspec
@@ -33,20 +33,20 @@ from stowplan.guarding.hang_guard import PLUGIN_TIMEOUT, CallGuard
 from stowplan.loading.files import objects_of_files
 from stowplan.offline.extender_calls import post_to_extender
 from stowplan.offline.names import near_names
-from stowplan.offline.objects import ClusterError, decoded, flattened, list_order, warn_of_workloads
+from stowplan.offline.objects import ClusterError, decoded, described, flattened, list_order, warn_of_workloads
 from stowplan.offline.reservations import Reservations
 from stowplan.offline.scheduling import Scheduling
 from stowplan.simulate.stopped_clock import StoppedClock
 from stowplan.simulate.virtual_api import VirtualApi
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Sequence
+    from collections.abc import Callable, Collection, Sequence
     from typing import Self, Unpack
 
     from stowplan.cluster.pod_info import PodInfo
     from stowplan.cluster.transaction import Transaction
     from stowplan.engine.decision.decision import Decision
-    from stowplan.engine.settings import Chance
+    from stowplan.engine.settings import RandomSource
     from stowplan.engine.watched_kinds import WatchedKind
     from stowplan.explain.verdicts.group_verdict import GroupVerdict
     from stowplan.explain.verdicts.verdict import Verdict
@@ -61,7 +61,7 @@ class ClusterOptions(TypedDict, total=False):
 
     config: Mapping[str, Any] | str | os.PathLike[str] | Configuration | None
     plugins: Sequence[type[Plugin]]
-    random: Chance | None
+    random: RandomSource | None
     reuse: bool
     call_extender: Callable[[str, Mapping[str, Any]], Any] | None
     feature_gates: Mapping[str, bool] | None
@@ -71,14 +71,12 @@ class ClusterOptions(TypedDict, total=False):
 class Cluster:
     """A cluster in memory with a scheduler for it.
 
-        cluster = Cluster.from_files("cluster.json")   # or from_kubeconfig(), or objects as dicts
-        cluster.explain("shop/web-0").to_frame()       # every node: its scores, or which plugin rejects the pod and why
-        with cluster.transaction():                    # what if …; undone at the end
-            cluster.evict("shop/web-1")
-            print(cluster.schedule())
-
     Pods are named `namespace/name`; the namespace defaults to `default`. `stowplan.what_if` answers how many pods fit,
     and what a drain or the loss of a zone would do.
+
+    Examples:
+        >>> Cluster.from_files("shop/cluster.yaml")  # or from_kubeconfig(), or objects as dicts
+        <Cluster: 9 nodes with 29 pods, 1 pending>
     """
 
     def __init__(
@@ -87,7 +85,7 @@ class Cluster:
         config: Mapping[str, Any] | str | os.PathLike[str] | Configuration | None = None,
         *,
         plugins: Sequence[type[Plugin]] = (),
-        random: Chance | None = None,
+        random: RandomSource | None = None,
         reuse: bool = True,
         call_extender: Callable[[str, Mapping[str, Any]], Any] | None = None,
         feature_gates: Mapping[str, bool] | None = None,
@@ -101,16 +99,28 @@ class Cluster:
         * `call_extender`: answers for the extenders of the configuration. It gets the URL and the body of a call and
           returns the response body, both as JSON values. None: extenders are called over HTTP. They are never asked to
           bind.
+        * `feature_gates`: gates that differ from their defaults, by name.
+        * `random`: chooses among nodes with equal scores; None: the first one is taken.
+        * `reuse`: whether equal pods share results; the decisions are the same without.
         * `plugin_timeout`: seconds after which a plugin call is interrupted; 0: never.
+
+        Objects are decoded, but not validated as by an API server; `from_files` validates manifests.
+
+        Examples:
+            >>> Cluster([a_node("n1").obj(), a_pod("web-0").obj()], feature_gates={"GenericWorkload": True})
+            <Cluster: 1 node with 0 pods, 1 pending>
         """
+        if not isinstance(plugins, Iterable) or isinstance(plugins, str):
+            raise ClusterError(f"plugins: want a list of classes of plugins, got {plugins!r}")
         #: Plugins passed by the caller.
         self.plugins = tuple(plugins)
+        feature_gates = _checked_gates(feature_gates)
         self._options = ClusterOptions(
             plugins=self.plugins,
             random=random,
             reuse=reuse,
             call_extender=call_extender,
-            feature_gates=dict(feature_gates or {}),
+            feature_gates=feature_gates,
             plugin_timeout=plugin_timeout,
         )
         for plugin in self.plugins:
@@ -122,7 +132,7 @@ class Cluster:
         registry = guarded_registry(known, guard)
         #: Notes for the user about what was skipped or added when objects were read.
         self.notes: tuple[str, ...] = ()
-        features = _features(config, feature_gates or {})
+        features = _features(config, feature_gates)
         self.config = _configuration(config, registry, features, [plugin.name for plugin in plugins])
         #: The original objects, as far as extenders get them.
         self.documents = Documents(kinds_wanted(self.config))
@@ -167,7 +177,14 @@ class Cluster:
         Files are read like those of `stowplan explain -f`: defaults are set as by an API server, and a workload without
         pods gets its pods, pending. `notes` lists what was skipped. Other arguments are those of `Cluster`. Raises
         LoadError, with one line per problem and its location.
+
+        Examples:
+            >>> Cluster.from_files("shop/cluster.yaml", "shop/new-service.yaml").notes
+            ('Deployment shop/search has no pods yet; using its template: 6 pods (shop/search-0…)',)
         """
+        if not paths or not all(isinstance(path, str | os.PathLike) for path in paths):
+            given = next((repr(path) for path in paths if not isinstance(path, str | os.PathLike)), "nothing")
+            raise ClusterError(f'from_files: want paths, got {given}: from_files("nodes.yaml", "pods.yaml")')
         found = objects_of_files([os.fspath(path) for path in paths], recursive=recursive)
         cluster = cls(found.objects, **options)
         cluster.notes = found.notes
@@ -184,6 +201,10 @@ class Cluster:
         """Copy the current state of a live cluster, selected as kubectl does. The cluster is only read.
 
         `notes` lists what could not be read. Other arguments are those of `Cluster`. Raises LiveClusterError.
+
+        Examples:
+            >>> Cluster.from_kubeconfig("admin.conf", context="staging").pending()  # doctest: +SKIP
+            ['shop/web-0']
         """
         # The HTTP client is slow to import.
         from stowplan import __version__
@@ -233,7 +254,13 @@ class Cluster:
     # -- objects ------------------------------------------------------------------------------------------------------
 
     def add(self, obj: Mapping[str, Any] | msgspec.Struct | None) -> None:
-        """Add an object, or update a known one. Kinds that the scheduler does not read are ignored."""
+        """Add an object, or update a known one. Kinds that the scheduler does not read are ignored.
+
+        Examples:
+            >>> cluster.add(a_pod("web-9", "shop").requests(cpu="1").obj())
+            >>> cluster.pending()
+            ['ml/notebook', 'shop/web-9']
+        """
         found = None if obj is None else decoded(obj)
         if isinstance(obj, Mapping) and found is not None:
             # Extenders get objects with all fields.
@@ -246,7 +273,13 @@ class Cluster:
             self.state.put_object(found)
 
     def remove(self, obj: Mapping[str, Any] | msgspec.Struct) -> None:
-        """Remove an object; no-op if unknown."""
+        """Remove an object; no-op if unknown.
+
+        Examples:
+            >>> cluster.remove(a_node("node-c3").obj())
+            >>> cluster
+            <Cluster: 8 nodes with 29 pods, 1 pending>
+        """
         found = decoded(obj)
         if isinstance(found, t.Node):
             self.state.remove_node(found.metadata.name)
@@ -284,11 +317,21 @@ class Cluster:
         self.state.pending.remove(info.key)
 
     def pending(self) -> list[str]:
-        """Keys (`namespace/name`) of the pods without a node, in the order in which they were added."""
+        """Keys (`namespace/name`) of the pods without a node, in the order in which they were added.
+
+        Examples:
+            >>> cluster.pending()
+            ['ml/notebook']
+        """
         return list(self.state.pending)
 
     def pod(self, pod: Mapping[str, Any] | str | t.Pod) -> PodInfo:
-        """Look up a pod by its object or by `namespace/name`."""
+        """Look up a pod by its object or by `namespace/name`.
+
+        Examples:
+            >>> cluster.pod("shop/db-0").node_name
+            'node-a1'
+        """
         if isinstance(pod, str):
             key = pod if "/" in pod else f"default/{pod}"
             known = self.state.placed(self._names.get(key) or "") or self.state.pending.get(key)
@@ -296,9 +339,12 @@ class Cluster:
                 near = near_names(key, [*self.pending(), *(info.key for info in self.state.placed_pods())])
                 raise ClusterError(f'pod "{key}" not found{near}')
             return known
+        if not isinstance(pod, Mapping | msgspec.Struct):
+            raise ClusterError(f"want a pod (an object, or its namespace/name), got {described(pod)}")
         found = decoded(pod)
         if not isinstance(found, t.Pod):
-            raise ClusterError(f"want a Pod, got a {type(found).__name__}")
+            kind = pod.get("kind") if isinstance(pod, Mapping) else type(pod).__name__
+            raise ClusterError(f"want a pod (an object, or its namespace/name), got a {kind}")
         info = self.state.pod_info(found)
         return self.state.placed(info.uid) or info
 
@@ -306,7 +352,14 @@ class Cluster:
     # --------------------------------------------------------------------------------------------------------
 
     def explain(self, pod: Mapping[str, Any] | str | t.Pod, *, extenders: bool = True) -> Verdict:
-        """Judge a pod on every node without side effects. A placed pod is judged as if it were not placed."""
+        """Judge a pod on every node without side effects. A placed pod is judged as if it were not placed.
+
+        `extenders`: whether to call the extenders of the configuration.
+
+        Examples:
+            >>> cluster.explain("shop/db-0")
+            <Verdict: shop/db-0 goes to node-a1: 1 of 9 nodes would take it>
+        """
         info = self.pod(pod)
         self.framework_of(info)
         return advise(self.engine, judged(self.engine, info, ask=self._ask if extenders else None))
@@ -317,6 +370,10 @@ class Cluster:
         Needs `feature_gates` with GenericWorkload, and GangScheduling or TopologyAwareWorkloadScheduling for groups
         that use them. A group whose pods all have nodes is judged as if none had. `extenders`: whether to call the
         extenders of the configuration.
+
+        Examples:
+            >>> groups.explain_group("too-large")
+            <GroupVerdict: default/too-large does not fit: 4 of 6 pods fit together in b, 2 more pods are needed>
         """
         key = group if "/" in group else f"default/{group}"
         if self.state.objects.get(t.PodGroup, key) is None and not self.state.pod_groups.known(key):
@@ -324,11 +381,15 @@ class Cluster:
         return judged_group(self.engine, key, ask=self._ask if extenders else None)
 
     def transaction(self) -> Transaction:
-        """A context in which anything may be changed; leaving it undoes all changes that were not committed.
+        """A context in which anything may be changed; leaving it undoes all changes, unless they are committed.
 
-        with cluster.transaction():
-            cluster.evict("shop/web-0")
-            verdict = cluster.explain("shop/api-0")
+        Examples:
+            >>> with cluster.transaction():
+            ...     cluster.evict("shop/db-0")
+            ...     cluster
+            <Cluster: 9 nodes with 28 pods, 1 pending>
+            >>> cluster
+            <Cluster: 9 nodes with 29 pods, 1 pending>
         """
         return self.state.transaction()
 
@@ -346,7 +407,14 @@ class Cluster:
         new: Mapping[str, Any] | None,
         pod: Mapping[str, Any] | str | t.Pod,
     ) -> dict[str, Any]:
-        """The events that a change of an object causes, and each plugin's queueing hint for a pod."""
+        """The events that a change of an object causes, and each plugin's queueing hint for a pod.
+
+        `old` is None for an object that is added, `new` for one that is deleted.
+
+        Examples:
+            >>> cluster.hints(None, a_node("big").allocatable(cpu="64").obj(), "ml/notebook")["events"]
+            ['NodeAdd']
+        """
         before, after = (None if obj is None else decoded(obj) for obj in (old, new))
         with self.transaction():
             # Apply the change, as in a live scheduler: hints look other objects up.
@@ -371,7 +439,13 @@ class Cluster:
     # -- changes ------------------------------------------------------------------------------------------------------
 
     def place(self, pod: Mapping[str, Any] | str | t.Pod, node_name: str) -> None:
-        """Place a pending pod on a node, without running any plugin."""
+        """Place a pending pod on a node, without running any plugin.
+
+        Examples:
+            >>> cluster.place("ml/notebook", "gpu-a1")
+            >>> cluster.pod("ml/notebook").node_name
+            'gpu-a1'
+        """
         info = self.pod(pod)
         if node_name not in self.state.table.row_of:
             raise ClusterError(f'pod "{info.key}" cannot be placed: node "{node_name}" not found')
@@ -383,7 +457,14 @@ class Cluster:
         self.state.pending.remove(info.key)
 
     def evict(self, pod: Mapping[str, Any] | str | t.Pod) -> None:
-        """Remove a pod from its node and from the cluster. It is not recreated."""
+        """Remove a pod from its node and from the cluster. It is not recreated.
+
+        Examples:
+            >>> cluster.evict("shop/db-0")
+            >>> cluster.explain("shop/db-0")
+            Traceback (most recent call last):
+            stowplan.offline.objects.ClusterError: pod "shop/db-0" not found; did you mean shop/db-1?
+        """
         info = self.pod(pod)
         if not info.node_name:
             raise ClusterError(f'pod "{info.key}" cannot be evicted: it is on no node')
@@ -396,8 +477,12 @@ class Cluster:
         leave and the preemptor follows, and a rejected pod is retried after an event that may help it. No time passes.
         A pod that still waits on Permit at the end is rejected as after a timeout, and a PreBind that waits for
         something fails; but claims are bound, and volumes provisioned for them, as soon as a pod has its node.
+
+        Examples:
+            >>> cluster.schedule([a_pod("web-9", "shop").requests(cpu="500m").obj()])
+            [<Decision: shop/web-9 goes to node-b2>]
         """
-        if isinstance(pods, str | Mapping | t.Pod):
+        if pods is not None and (isinstance(pods, str | Mapping | t.Pod) or not isinstance(pods, Iterable)):
             raise ClusterError("schedule takes a list of pods: schedule([pod])")
         if pods is None:
             # Pods of other schedulers stay pending.
@@ -420,6 +505,14 @@ class Cluster:
         """
         with self.transaction():
             return self._scheduling.foreseen([self.state.pod_info(pod) for pod in pods])
+
+
+def _checked_gates(gates: Mapping[str, bool] | None) -> dict[str, bool]:
+    if gates is None:
+        return {}
+    if not isinstance(gates, Mapping) or not all(isinstance(on, bool) for on in gates.values()):
+        raise ClusterError(f'feature_gates: want a dict such as {{"GenericWorkload": True}}, got {gates!r}')
+    return dict(gates)
 
 
 def _features(config: object, gates: Mapping[str, bool]) -> FeatureGates:

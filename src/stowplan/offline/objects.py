@@ -33,14 +33,14 @@ def flattened(objects: Iterable[Mapping[str, Any] | msgspec.Struct]) -> Iterator
     if isinstance(objects, Mapping | msgspec.Struct):
         objects = (objects,)
     if not isinstance(objects, Iterable):
-        raise ClusterError(f"want objects (dicts as Kubernetes serialises them), got {objects!r}")
+        raise ClusterError(f"want objects (dicts as Kubernetes serializes them), got {described(objects)}")
     for obj in objects:
         if isinstance(obj, str | bytes | os.PathLike):
             raise ClusterError(f"want an object, got {os.fspath(obj)!r}: Cluster.from_files reads files")
         if isinstance(obj, msgspec.Struct):
             yield obj
         elif not isinstance(obj, Mapping):
-            raise ClusterError(f"want an object (a dict as Kubernetes serialises it), got {obj!r}")
+            raise ClusterError(f"want an object (a dict as Kubernetes serializes it), got {described(obj)}")
         elif str(obj.get("kind") or "").endswith("List") and isinstance(obj.get("items"), list | tuple):
             kind = str(obj["kind"]).removesuffix("List")
             about = {"apiVersion": obj.get("apiVersion"), "kind": kind} if kind else {}
@@ -61,11 +61,9 @@ def warn_of_workloads(objects: Iterable[Mapping[str, Any] | msgspec.Struct], *, 
         name, namespace = metadata.get("name"), metadata.get("namespace") or "default"
         if (namespace, kind, name) in owned or (kind in _READ and not (obj.get("spec") or {}).get("template")):
             continue
-        effect = "has no effect" if kind in _WITHOUT_EFFECT else "makes no pods"
-        message = (
-            f"{kind} {namespace}/{name} {effect} in a Cluster: give its pods; Cluster.from_files makes those of a file"
-        )
-        warnings.warn(message, stacklevel=stacklevel + 1)
+        effect = "has no effect" if kind in _WITHOUT_EFFECT else "creates no pods"
+        remedy = "pass its pods, or read it with Cluster.from_files, which creates them"
+        warnings.warn(f"{kind} {namespace}/{name} {effect} in a Cluster: {remedy}", stacklevel=stacklevel + 1)
 
 
 def _workloads_of(obj: Mapping[str, Any] | msgspec.Struct) -> Iterator[tuple[str, str, str]]:
@@ -78,6 +76,11 @@ def _workloads_of(obj: Mapping[str, Any] | msgspec.Struct) -> Iterator[tuple[str
         namespace = pod.metadata.namespace or "default"
         yield namespace, owner.kind, owner.name
         yield namespace, *(workload_of(pod) or ("", ""))
+
+
+def described(value: object) -> str:
+    """What a caller passed instead of an object."""
+    return f"{value!r}: call its obj()" if callable(getattr(value, "obj", None)) else repr(value)
 
 
 def list_order(obj: Any) -> tuple[str, str]:

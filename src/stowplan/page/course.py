@@ -94,7 +94,7 @@ class Run(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Look:
+class FrameChanges:
     """One frame: changes since the previous one, and figures."""
 
     time: float
@@ -107,19 +107,19 @@ class Course:
     """The initial plan, and the frames; the first frame has no changes, and the initial figures."""
 
     start: Plan = field(default_factory=Plan)
-    looks: list[Look] = field(default_factory=list)
+    looks: list[FrameChanges] = field(default_factory=list)
     marks: list[MarkRecord] = field(default_factory=list)
     note: str = ""
     #: Names of existing nodes, for marks.
     _known: set[str] = field(default_factory=set, repr=False)
 
-    def add(self, look: Look) -> None:
+    def add(self, look: FrameChanges) -> None:
         if self.looks:
             self._mark(look)
             self.looks.append(look)
         else:
             self.start.apply(look.change)
-            self.looks.append(Look(look.time, PlanChange(), look.figures))
+            self.looks.append(FrameChanges(look.time, PlanChange(), look.figures))
         self._known.difference_update(look.change.gone_nodes)
         self._known.update(look.change.nodes)
 
@@ -130,7 +130,7 @@ class Course:
         for i in range(1, len(looks), 2):
             one, other = looks[i], looks[min(i + 1, len(looks) - 1)]
             change = one.change if one is other else one.change.then(other.change)
-            self.looks.append(Look(other.time, change, other.figures))
+            self.looks.append(FrameChanges(other.time, change, other.figures))
 
     def end(self) -> Plan:
         """The plan after all frames."""
@@ -145,7 +145,7 @@ class Course:
             plan.apply(look.change)
         return plan
 
-    def _mark(self, look: Look) -> None:
+    def _mark(self, look: FrameChanges) -> None:
         change = look.change
         found = [("node removed", name) for name in change.gone_nodes]
         found += [("node added", name) for name in change.nodes if name not in self._known]
@@ -183,7 +183,7 @@ class Course:
         )
 
 
-def _frame(look: Look) -> FrameRecord:
+def _frame(look: FrameChanges) -> FrameRecord:
     found = delta(look.change, version=1)
     return FrameRecord(
         time=moment_text(look.time),
@@ -236,7 +236,7 @@ class Watch:
     def end(self) -> None:
         self._follower.end()
 
-    def look(self, now: float) -> Look | None:
+    def look(self, now: float) -> FrameChanges | None:
         """None: nothing has happened, or the initial lists are not complete yet."""
         change, plan = self._follower.look(), self._follower.plan
         if self._before is not None:
@@ -246,7 +246,7 @@ class Watch:
         elif not change and self._last == now:
             return None
         self._last = now
-        return Look(now, change, figures_of(self._state, plan, self._waits))
+        return FrameChanges(now, change, figures_of(self._state, plan, self._waits))
 
     def look_into(self, course: Course, now: float) -> None:
         found = self.look(now)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from stowplan.inspection.records import Record
-from stowplan.page.course import MOST, Course, Look, Watch
+from stowplan.page.course import MOST, Course, FrameChanges, Watch
 from stowplan.page.messages import DeltaMessage, change_of, delta
 from stowplan.page.records import ConfigurationRecord  # noqa: TC001 (msgspec reads annotations)
 
@@ -60,7 +60,7 @@ class CourseHeader(Record, frozen=True, kw_only=True, omit_defaults=False):
     rerun: RerunRecord | None = None
 
 
-class _LookLine(Record, frozen=True, kw_only=True, omit_defaults=False):
+class _FrameLine(Record, frozen=True, kw_only=True, omit_defaults=False):
     time: float
     figures: dict[str, float]
     change: DeltaMessage
@@ -113,7 +113,7 @@ class CourseWriter:
             self._write(_EndLine(note=f"the plan is known up to here: it is kept for {MOST_ROWS:,} changes of pods"))
             self._watch = None
             return
-        self._write(_LookLine(time=now, figures=dict(found.figures), change=delta(change, version=1)))
+        self._write(_FrameLine(time=now, figures=dict(found.figures), change=delta(change, version=1)))
         self._looks += 1
         if self._looks % MOST == 0:
             self._interval *= 2
@@ -155,7 +155,7 @@ def _read_line(line: bytes, course: Course) -> None:
     if line.startswith(b'{"note"'):
         course.note = msgspec.json.decode(line, type=_EndLine).note
         return
-    read = msgspec.json.decode(line, type=_LookLine)
-    course.add(Look(read.time, change_of(read.change), read.figures))
+    read = msgspec.json.decode(line, type=_FrameLine)
+    course.add(FrameChanges(read.time, change_of(read.change), read.figures))
     if len(course.looks) > MOST:
         course.halve()

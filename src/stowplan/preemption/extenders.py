@@ -20,7 +20,7 @@ from stowplan.cluster.view import Nodes
 from stowplan.framework.cycle_state import CycleState
 from stowplan.framework.diagnosis import Diagnosis
 from stowplan.framework.eviction_plan import Candidate
-from stowplan.framework.extender import OvertakenError, answer_of
+from stowplan.framework.extender import ClusterChangedError, answer_of
 from stowplan.framework.requests import Ask
 from stowplan.framework.runtime.nominated_pods import statuses_with_nominated_pods
 from stowplan.framework.status import Status, error, unschedulable
@@ -121,7 +121,7 @@ def _still_candidates(
         and (now := _up_to_date(framework.handle.cluster, candidate)) is not None
     }
     if not still:
-        raise OvertakenError
+        raise ClusterChangedError
     return still
 
 
@@ -135,11 +135,11 @@ def _dry_run_on(framework: Framework, pod: PodInfo, names: Iterable[str]) -> dic
         row_of[name] for name in names if name in row_of and (pre.node_names is None or name in pre.node_names)
     )
     if pre.status is not None or not rows:
-        raise OvertakenError
+        raise ClusterChangedError
     view = Nodes(cluster, np.array(rows, np.intp))
     refused = statuses_with_nominated_pods(framework, state, pod, view)
     if isinstance(refused, Status) or len(refused) < len(rows):
-        raise OvertakenError
+        raise ClusterChangedError
     asked = np.zeros(cluster.table.n, np.bool_)
     asked[rows] = True
     diagnosis = Diagnosis(asked, asked, nominated={row_of[name]: status for name, status in refused.items()})

@@ -74,7 +74,7 @@ def victims_of(
         *(unit for unit, violates in zip(units, violating, strict=True) if violates),
         *(unit for unit, violates in zip(units, violating, strict=True) if not violates),
     ]
-    victims = yield from _not_spared(in_turn, at_once=at_once)
+    victims = yield from _not_reprieved(in_turn, at_once=at_once)
     return tuple(info for unit in units if unit in victims for info in unit.pods)
 
 
@@ -100,7 +100,7 @@ def units_of(cluster: ClusterState, *, but: str) -> list[Unit]:
     return list(units.values())
 
 
-def _not_spared(units: Sequence[Unit], *, at_once: bool) -> Generator[Sequence[PodInfo], Status, Collection[Unit]]:
+def _not_reprieved(units: Sequence[Unit], *, at_once: bool) -> Generator[Sequence[PodInfo], Status, Collection[Unit]]:
     """Add the units back in this order if the group still fits; return the others.
 
     With `at_once`, the number of units tried together grows with success and shrinks with failure.

@@ -114,14 +114,14 @@ class BackoffQueue:
         if not heads:
             return None
         expiry = min(self.expiry(head) for head in heads)
-        return self.next_check if expiry < self.next_check else ticks_around(expiry, self.next_check, _INTERVAL)[1]
+        return self.next_check if expiry < self.next_check else surrounding_ticks(expiry, self.next_check, _INTERVAL)[1]
 
     def completed(self) -> list[QueuedPod]:
         """Remove and return the pods whose backoff was over at the last due check; rejected pods first."""
         now = self._now()
         if now < self.next_check:
             return []
-        look, self.next_check = ticks_around(now, self.next_check, _INTERVAL)
+        look, self.next_check = surrounding_ticks(now, self.next_check, _INTERVAL)
         return [queued for heap in (self.rejected, self.errors) for queued in self._free(heap, look)]
 
     def _free(self, heap: PodHeap, moment: float) -> Iterator[QueuedPod]:
@@ -140,7 +140,7 @@ class BackoffQueue:
                 yield f"pod {queued.key}: backs off, but it has no backoff"
 
 
-def ticks_around(moment: float, tick: float, interval: float) -> tuple[float, float]:
+def surrounding_ticks(moment: float, tick: float, interval: float) -> tuple[float, float]:
     """Of the moments `tick`, `tick` + `interval`, … the last up to the given one, and the first after it.
 
     When `tick` itself is later, it is the first, and the last is one that never was.

@@ -28,7 +28,7 @@ _SLACK = 256
 POD_POPPED = "PodPopped"
 
 
-class Happened(NamedTuple):
+class InFlightEvent(NamedTuple):
     """An event, with the changed object before and after."""
 
     event: ClusterEvent
@@ -42,7 +42,7 @@ class InFlight:
     def __init__(self) -> None:
         #: UID -> (number of the first event after it was popped, the pod); in order of those numbers.
         self.by_uid: dict[str, tuple[int, QueuedPod]] = {}
-        self._events: list[Happened] = []
+        self._events: list[InFlightEvent] = []
         #: Number of the list's first event.
         self._first = 0
         #: Number of the first event that is still needed.
@@ -61,10 +61,10 @@ class InFlight:
     def begin(self, queued: QueuedPod) -> None:
         self.by_uid[queued.pod.uid] = (self._first + len(self._events), queued)
 
-    def record(self, happened: Happened) -> None:
+    def record(self, happened: InFlightEvent) -> None:
         self._events.append(happened)
 
-    def since(self, uid: str) -> Sequence[Happened] | None:
+    def since(self, uid: str) -> Sequence[InFlightEvent] | None:
         """Events since the pod was popped; None if it is not in flight."""
         known = self.by_uid.get(uid)
         return None if known is None else self._events[known[0] - self._first :]

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from stowplan.cluster.pod_info import PodInfo
     from stowplan.framework.events import NamedObjects
     from stowplan.framework.runtime.framework import Framework
-    from stowplan.queue.in_flight import Happened
+    from stowplan.queue.in_flight import InFlightEvent
     from stowplan.queue.metrics import QueueMetrics
     from stowplan.queue.observer import QueueObserver
     from stowplan.queue.queued_pod import QueuedPod
@@ -62,7 +62,7 @@ class Question(NamedTuple):
     #: How pods name the objects, if no listener says Queue to pods that do not name the changed one; else empty.
     named: tuple[NamedObjects, ...]
 
-    def concerns_all(self, happened: Happened) -> bool:
+    def concerns_all(self, happened: InFlightEvent) -> bool:
         """Whether the hint has to be called for pods that do not name the changed object, too."""
         if not self.named:
             return True
@@ -131,7 +131,7 @@ class Requeueing:
 
     # -- one pod ------------------------------------------------------------------------------------------------------
 
-    def strategy(self, queued: QueuedPod, happened: Happened) -> Strategy:
+    def strategy(self, queued: QueuedPod, happened: InFlightEvent) -> Strategy:
         """How an event requeues a pod that plugins rejected."""
         event = happened.event
         if event.is_wildcard:
@@ -141,9 +141,11 @@ class Requeueing:
         question = interest.question(queued.profile, sorted(queued.rejectors), queued.pending_plugins)
         return self._ask(question, queued.pod, happened, interest.label)
 
-    def strategy_after(self, queued: QueuedPod, events: Iterable[Happened]) -> tuple[Strategy, Happened | None]:
+    def strategy_after(
+        self, queued: QueuedPod, events: Iterable[InFlightEvent]
+    ) -> tuple[Strategy, InFlightEvent | None]:
         """How the events during its attempt requeue a pod, and the one that decides so."""
-        found: tuple[Strategy, Happened | None] = Strategy.SKIP, None
+        found: tuple[Strategy, InFlightEvent | None] = Strategy.SKIP, None
         verbose = _log.v(5)
         for happened in events:
             if verbose.enabled:
@@ -158,7 +160,7 @@ class Requeueing:
                     found = strategy, happened
         return found
 
-    def _ask(self, question: Question, pod: PodInfo, happened: Happened, label: str) -> Strategy:
+    def _ask(self, question: Question, pod: PodInfo, happened: InFlightEvent, label: str) -> Strategy:
         found = Strategy.SKIP
         for listener in question.listeners:
             if self._hint(listener, pod, happened, label) is Hint.SKIP:
@@ -170,7 +172,7 @@ class Requeueing:
             found = Strategy.AFTER_BACKOFF
         return found
 
-    def _hint(self, listener: Listener, pod: PodInfo, happened: Happened, label: str) -> Hint:
+    def _hint(self, listener: Listener, pod: PodInfo, happened: InFlightEvent, label: str) -> Hint:
         function = listener.registered.hint
         started = self._metrics.now()
         try:
@@ -193,7 +195,7 @@ class Requeueing:
     # -- many pods ----------------------------------------------------------------------------------------------------
 
     def helped(
-        self, groups: Iterable[Group], happened: Happened, pre_check: Callable[[PodInfo], bool] | None
+        self, groups: Iterable[Group], happened: InFlightEvent, pre_check: Callable[[PodInfo], bool] | None
     ) -> Iterator[tuple[QueuedPod, Strategy]]:
         """The pods of some groups that an event (no wildcard) may help."""
         interest = self.interest(happened.event)
@@ -213,7 +215,7 @@ class Requeueing:
                 yield from self._helped_of_shape(question, pods, own_key, happened, pre_check)
 
     def _helped_that_name(
-        self, question: Question, group: Group, happened: Happened, pre_check: Callable[[PodInfo], bool] | None
+        self, question: Question, group: Group, happened: InFlightEvent, pre_check: Callable[[PodInfo], bool] | None
     ) -> Iterator[tuple[QueuedPod, Strategy]]:
         """The pods of a group that name the changed object, and that the event may help."""
         label = self.interest(happened.event).label
@@ -233,7 +235,7 @@ class Requeueing:
         question: Question,
         pods: Mapping[str, QueuedPod],
         own_key: str | None,
-        happened: Happened,
+        happened: InFlightEvent,
         pre_check: Callable[[PodInfo], bool] | None,
     ) -> Iterator[tuple[QueuedPod, Strategy]]:
         label = self.interest(happened.event).label
@@ -282,7 +284,7 @@ def _name_of(obj: Any) -> str:
     return f"{obj.metadata.namespace or 'default'}/{obj.metadata.name}"
 
 
-def _key_of(happened: Happened) -> str | None:
+def _key_of(happened: InFlightEvent) -> str | None:
     """`namespace/name` of the changed pod; None if the changed object is no pod."""
     changed = happened.old if happened.new is None else happened.new
     return _name_of(changed) if isinstance(changed, Pod) else None

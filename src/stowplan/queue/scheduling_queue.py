@@ -29,10 +29,10 @@ from stowplan.framework.events import (
     events_of_change,
 )
 from stowplan.klog import get_logger
-from stowplan.queue.backoff import DEFAULT_SETTINGS, QueueSettings, ticks_around
+from stowplan.queue.backoff import DEFAULT_SETTINGS, QueueSettings, surrounding_ticks
 from stowplan.queue.dumped import DumpedQueue, dumped_pod, restored_pod
 from stowplan.queue.gating import Gate
-from stowplan.queue.in_flight import Happened, InFlight
+from stowplan.queue.in_flight import InFlight, InFlightEvent
 from stowplan.queue.nominating import Nominations
 from stowplan.queue.observer import QueueObserver
 from stowplan.queue.places import Places
@@ -133,7 +133,7 @@ class SchedulingQueue:
         if info.uid in self._in_flight:
             # It returns in its newest version; the hints for the change are called then.
             for event in events_of_change(old, info.pod):
-                self._in_flight.record(Happened(event, old, info.pod))
+                self._in_flight.record(InFlightEvent(event, old, info.pod))
             return
         queued = self._places.get(info.key)
         if queued is None:
@@ -147,7 +147,7 @@ class SchedulingQueue:
 
     def _update_unschedulable(self, queued: QueuedPod, old: Pod) -> None:
         for event in events_of_change(old, queued.pod.pod):
-            strategy = self._requeueing.strategy(queued, Happened(event, old, queued.pod.pod))
+            strategy = self._requeueing.strategy(queued, InFlightEvent(event, old, queued.pod.pod))
             if self._places.requeue(queued, strategy, event.label):
                 verbose = _log.v(5)
                 if verbose.enabled:
@@ -259,7 +259,7 @@ class SchedulingQueue:
                 **{"unschedulable plugins": rejectors},
             )
 
-    def _strategy_after_attempt(self, queued: QueuedPod) -> tuple[Strategy, Happened | None]:
+    def _strategy_after_attempt(self, queued: QueuedPod) -> tuple[Strategy, InFlightEvent | None]:
         """The strategy, and the event during the attempt that determines it, if there is one."""
         if queued.failed_with_error or queued.with_group:
             return Strategy.AFTER_BACKOFF, None
@@ -291,7 +291,7 @@ class SchedulingQueue:
         interest = self._requeueing.interest(event)
         if not interest.listeners:
             return
-        happened = Happened(event, old, new)
+        happened = InFlightEvent(event, old, new)
         if _log.v(5).enabled:
             self._log_unmoved(interest, pre_check)
         groups = self._places.unschedulable.groups_of(interest.listeners)
@@ -321,7 +321,7 @@ class SchedulingQueue:
         """Move these pods to the active queue, whatever they wait for; unknown ones are ignored."""
         for info in pods:
             if not self._activate(info) and info.uid in self._in_flight and not self._is_member(info):
-                self._in_flight.record(Happened(FORCE_ACTIVATE, None, info.pod))
+                self._in_flight.record(InFlightEvent(FORCE_ACTIVATE, None, info.pod))
 
     def waiting_members(self, group: str) -> list[PodInfo]:
         """The pods of a pod group that wait here, not those in flight."""
@@ -364,7 +364,7 @@ class SchedulingQueue:
             self._places.rearrange(settings, key, rejected_in_a_row=_in_a_row(settings, order))
         if swapped and self._in_flight:
             # Pods in flight may be rejected by plugins of the replaced profile.
-            self._in_flight.record(Happened(PROFILE_SWAPPED, None, None))
+            self._in_flight.record(InFlightEvent(PROFILE_SWAPPED, None, None))
         for queued in sorted(self.pending(), key=lambda queued: queued.arrival):
             if queued.profile in swapped:
                 self._places.requeue_with_changed_plugins(queued, PROFILE_SWAPPED.label)
@@ -395,7 +395,7 @@ class SchedulingQueue:
             self._flush_leftovers()
 
     def _flush_leftovers(self) -> None:
-        look, self._next_leftovers = ticks_around(self._now(), self._next_leftovers, _LEFTOVERS_INTERVAL)
+        look, self._next_leftovers = surrounding_ticks(self._now(), self._next_leftovers, _LEFTOVERS_INTERVAL)
         overdue = [q for q in self._places.unschedulable if look - q.timestamp > self._settings.max_in_unschedulable]
         opening = self._requeueing.interest(UNSCHEDULABLE_TIMEOUT).plugins
         for queued in overdue:
@@ -403,7 +403,7 @@ class SchedulingQueue:
             if not queued.gated or queued.gating_plugin in opening:
                 self._places.requeue_unschedulable(queued, Strategy.AFTER_BACKOFF, UNSCHEDULABLE_TIMEOUT.label)
         if overdue and self._in_flight:
-            self._in_flight.record(Happened(UNSCHEDULABLE_TIMEOUT, None, None))
+            self._in_flight.record(InFlightEvent(UNSCHEDULABLE_TIMEOUT, None, None))
         self._places.oldest = min((q.timestamp for q in self._places.unschedulable if not q.gated), default=inf)
 
     def next_flush(self) -> float | None:
@@ -418,7 +418,7 @@ class SchedulingQueue:
         if len(self._places.unschedulable) == self._places.unschedulable.gated:
             return None
         grown_old, look = self._places.oldest + self._settings.max_in_unschedulable, self._next_leftovers
-        return look if grown_old < look else ticks_around(grown_old, look, _LEFTOVERS_INTERVAL)[1]
+        return look if grown_old < look else surrounding_ticks(grown_old, look, _LEFTOVERS_INTERVAL)[1]
 
     @property
     def incoming(self) -> Counter[tuple[str, str]]:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from stowplan.engine.input_log.recording import Entry
 
 
-class Opened(NamedTuple):
+class OpenedRecording(NamedTuple):
     path: str
     header: Header
     #: The lines, including the header.
@@ -73,7 +73,7 @@ def header_of(path: str) -> Header:
 
 
 @contextmanager
-def opened(path: str) -> Iterator[Opened]:
+def opened(path: str) -> Iterator[OpenedRecording]:
     """Open a recording; raises RecordingError with the file name, here or while lines are read."""
     try:
         with open(path, "rb") as file:
@@ -81,7 +81,7 @@ def opened(path: str) -> Iterator[Opened]:
             first = next(lines, b"")
             if not first:
                 raise RecordingError("nothing is in it: it ended before the first line was written")
-            yield Opened(path, read_header(first), _from(first, lines))
+            yield OpenedRecording(path, read_header(first), _from(first, lines))
     except OSError as error:
         raise RecordingError(os_error_text("open", path, error)) from error
     except RecordingError as error:

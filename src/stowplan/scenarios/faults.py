@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from stowplan.scenarios.nodes.drains import Drains
     from stowplan.scenarios.nodes.fleet import Fleet
     from stowplan.scenarios.nodes.kubelet import Kubelets
-    from stowplan.scenarios.workloads.owners import Keeper
+    from stowplan.scenarios.workloads.owners import WorkloadController
     from stowplan.scenarios.workloads.rollouts import Rollout
     from stowplan.scenarios.world import World
 
@@ -63,7 +63,7 @@ class Faults:
         self._failures = 0
 
     def begin(
-        self, scenario: Scenario, keepers: Mapping[str, Sequence[Keeper]], rollouts: Mapping[int, Rollout]
+        self, scenario: Scenario, keepers: Mapping[str, Sequence[WorkloadController]], rollouts: Mapping[int, Rollout]
     ) -> None:
         """`rollouts`: by the number of their event."""
         self._keepers = keepers

@@ -42,7 +42,7 @@ from stowplan.scenarios.definition.load import load_scenario
 from stowplan.scenarios.errors import Problems, ScenarioError
 from stowplan.scenarios.faults import Faults
 from stowplan.scenarios.nodes.autoscaler import Autoscaler
-from stowplan.scenarios.nodes.budgets import BudgetKeeper
+from stowplan.scenarios.nodes.budgets import BudgetController
 from stowplan.scenarios.nodes.drains import Drains
 from stowplan.scenarios.nodes.fleet import Fleet
 from stowplan.scenarios.nodes.kubelet import Kubelets
@@ -50,12 +50,12 @@ from stowplan.scenarios.nodes.taint_eviction import TaintEvictions
 from stowplan.scenarios.report.page import report_page
 from stowplan.scenarios.report.series import Sampler
 from stowplan.scenarios.results.ledger import CALM, Ledger, Origin
-from stowplan.scenarios.results.output import Digest, Folder, Kept, Nowhere
+from stowplan.scenarios.results.output import Digest, DiscardRows, Folder, Kept
 from stowplan.scenarios.results.records import CauseRecord, SummaryRecord, WaitsRecord
 from stowplan.scenarios.start import objects_at_start
-from stowplan.scenarios.workloads.daemons import DaemonKeeper
+from stowplan.scenarios.workloads.daemons import DaemonSetController
 from stowplan.scenarios.workloads.feeds import feed_of, size_of
-from stowplan.scenarios.workloads.owners import Adopted
+from stowplan.scenarios.workloads.owners import ExistingOwners
 from stowplan.scenarios.workloads.rollouts import rollouts_of
 from stowplan.scenarios.workloads.templates import template_of
 from stowplan.scenarios.world import World
@@ -104,7 +104,13 @@ class Progress:
 
 @dataclass
 class SimulationResult:
-    """The results of a simulation."""
+    """The results of a simulation.
+
+    Examples:
+        >>> found = simulate_scenario("tuning/batch.yaml", decisions=False)
+        >>> len(found.series) > 10
+        True
+    """
 
     summary: SummaryRecord
     series: list[SampleRow]
@@ -142,6 +148,14 @@ def simulate_scenario(
     `config` and `seed` override the scenario's; `plugins` are classes in addition to its own. With `folder`, rows are
     written there continuously; otherwise they are kept, unless `decisions` is False. `progress` is called periodically,
     and may `stop` the simulation.
+
+    Examples:
+        >>> job = a_pod("job").requests(cpu="2").obj()
+        >>> batch = {"name": "batch", "manifest": job, "rate": "1/m", "lifetime": "30m"}
+        >>> nodes = {"name": "general", "count": 2, "capacity": {"cpu": 8, "memory": "32Gi", "pods": 110}}
+        >>> found = simulate_scenario({"duration": "2h", "cluster": {"groups": [nodes]}, "workloads": [batch]})
+        >>> found.summary.arrived, found.summary.waits.longest > 60
+        (121, True)
     """
     simulation = Simulation(scenario, config=config, seed=seed, plugins=plugins)
     # Before results of an earlier run in the folder are deleted.
@@ -150,7 +164,7 @@ def simulate_scenario(
     out = None if folder is None else Folder(folder)
     sink: Sink = kept if out is None else out
     if not decisions or not simulation.scenario.output.decisions:
-        sink = Nowhere()
+        sink = DiscardRows()
     try:
         with nullcontext() if out is None or sink is not out else simulation.writing_course(out.path):
             result = simulation.run(sink, progress)
@@ -161,7 +175,7 @@ def simulate_scenario(
     if out is not None:
         out.finish(result.series, result.summary, result.page)
         result.folder = folder
-    elif not isinstance(sink, Nowhere):
+    elif not isinstance(sink, DiscardRows):
         result.decisions = kept.rows
     return result
 
@@ -185,7 +199,7 @@ def simulated_until(
             simulation.stop()
 
     simulation = Simulation(scenario, config=config, seed=seed, plugins=plugins)
-    simulation.run(Nowhere(), look)
+    simulation.run(DiscardRows(), look)
     return simulation
 
 
@@ -304,7 +318,7 @@ class Simulation:
         self.world = world = World(time, ledger, self.engine.state, scenario.models, self.seed)
         self.fleet = Fleet(world, scenario.cluster.groups)
         self.kubelets = Kubelets(world)
-        self.budgets = BudgetKeeper(world)
+        self.budgets = BudgetController(world)
         for watcher in (ledger, self.fleet, self.kubelets, self.budgets, TaintEvictions(world)):
             time.watch(watcher)
         self.sampler = Sampler(world, self.fleet, ledger, every=scenario.output.every, duration=scenario.duration)
@@ -345,7 +359,7 @@ class Simulation:
                 continue
             of_workload = keepers[spec.name] = []
             if template.kind == "DaemonSet":
-                of_workload.append(DaemonKeeper(world, template))
+                of_workload.append(DaemonSetController(world, template))
                 of_workload[0].begin()
             else:
                 self._time.feed(feed_of(world, spec, self._folder, scenario.duration, template, of_workload))
@@ -367,7 +381,7 @@ class Simulation:
         return templates
 
     def _begin_with(self, objects: Sequence[Any]) -> None:
-        adopted = Adopted(self.world)
+        adopted = ExistingOwners(self.world)
         # In the order of an API server's lists: nodes first, and pods by namespace and name.
         for obj in sorted(objects, key=_list_order):
             if isinstance(obj, Node):

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from stowplan.api.port import Api
-    from stowplan.client.connection import Connection, Surroundings
+    from stowplan.client.connection import Connection, ProcessEnvironment
     from stowplan.metrics.serving import ServingMetrics
     from stowplan.serving.authentication.authenticator import Method
     from stowplan.serving.authentication.authorities import Authorities
@@ -138,7 +138,10 @@ def _no_aggregation(flag: str, standard: str, what: str) -> str:
 
 
 def delegated_connection(
-    kubeconfig: str, *, purpose: Literal["authentication", "authorization"], surroundings: Surroundings | None = None
+    kubeconfig: str,
+    *,
+    purpose: Literal["authentication", "authorization"],
+    surroundings: ProcessEnvironment | None = None,
 ) -> Connection | None:
     """The connection for delegation: the kubeconfig's, else the pod's own cluster; None outside of any."""
     try:

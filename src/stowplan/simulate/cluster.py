@@ -30,14 +30,14 @@ if TYPE_CHECKING:
     from stowplan.simulate.agenda import Agenda
     from stowplan.simulate.latency import Latency
     from stowplan.simulate.object_store import ObjectStore
-    from stowplan.simulate.virtual_api import Asked
+    from stowplan.simulate.virtual_api import PendingCall
 
 #: What a request changed, in order.
 Changes = Sequence[Change[Any]]
 _DONE = Done()
 
 
-class Ending(msgspec.Struct, frozen=True):
+class PodEnd(msgspec.Struct, frozen=True):
     """The end of a pod, by its kubelet."""
 
     namespace: str
@@ -45,11 +45,11 @@ class Ending(msgspec.Struct, frozen=True):
     uid: str
 
 
-class Look(NamedTuple):
+class ClaimCheck(NamedTuple):
     """Volume controllers check the claims that do not wait for a pod."""
 
 
-LOOK = Look()
+LOOK = ClaimCheck()
 
 
 class Watcher(Protocol):
@@ -90,7 +90,7 @@ class SimulatedCluster:
 
     # -- requests -----------------------------------------------------------------------------------------------------
 
-    def outcome(self, request: Any, asked: Asked | None = None) -> tuple[Outcome, Changes]:
+    def outcome(self, request: Any, asked: PendingCall | None = None) -> tuple[Outcome, Changes]:
         """Carry a request out: its outcome, and its changes, which the caller must deliver (`tell`).
 
         `asked` has additional parameters from a plugin's coroutine.
@@ -115,7 +115,7 @@ class SimulatedCluster:
         [change] = changes
         return Done(change.old if change.new is None else change.new), changes
 
-    def write(self, request: Any, asked: Asked | None = None) -> Changes:
+    def write(self, request: Any, asked: PendingCall | None = None) -> Changes:
         """Apply a request and return the changes; raises ApiError if it is refused."""
         kind, now = type(request), self._agenda.now
         if kind is Delete:
@@ -176,7 +176,7 @@ class SimulatedCluster:
             self._will_look = True
             self._agenda.put(self._agenda.now, LOOK)
 
-    def look_after_claims(self, look: Look) -> None:
+    def look_after_claims(self, look: ClaimCheck) -> None:
         """Handle the claims that do not wait for a pod."""
         self._will_look = False
         assert self._volume_controllers is not None
@@ -202,7 +202,7 @@ class SimulatedCluster:
 
     def _end_in(self, pod: Pod, seconds: float) -> None:
         metadata = pod.metadata
-        ending = Ending(metadata.namespace, metadata.name, metadata.uid)
+        ending = PodEnd(metadata.namespace, metadata.name, metadata.uid)
         self._agenda.put(self._agenda.now + seconds, ending)
 
     def take_over(self, pod: Pod) -> None:
@@ -215,7 +215,7 @@ class SimulatedCluster:
             since = next(times, None)
             self._end_in(pod, seconds if since is None else parse_timestamp(since) + seconds - now)
 
-    def end(self, ending: Ending) -> None:
+    def end(self, ending: PodEnd) -> None:
         change = self._store.end(ending.namespace, ending.name, ending.uid)
         if change is not None:
             self._tell(change)

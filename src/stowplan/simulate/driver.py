@@ -29,10 +29,10 @@ from stowplan.engine.engine import SCHEDULE
 from stowplan.engine.inputs import Answer, Changes, Input, Schedule, Started
 from stowplan.framework.requests import Ask, Bind, Create, Delete, Done, Patch, Read, Refused, Request, Update
 from stowplan.simulate.agenda import Agenda
-from stowplan.simulate.cluster import Ending, Look, SimulatedCluster
+from stowplan.simulate.cluster import ClaimCheck, PodEnd, SimulatedCluster
 from stowplan.simulate.latency import NO_LATENCY, Latency
 from stowplan.simulate.plugin_calls import PluginCall
-from stowplan.simulate.virtual_api import Asked
+from stowplan.simulate.virtual_api import PendingCall
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Coroutine, Iterable, Iterator, Sequence
@@ -77,7 +77,7 @@ class _Sent(NamedTuple):
 
     #: The recipient of the response: a plugin's call, or the engine, by the effect's number.
     sender: PluginCall | int
-    asked: Asked
+    asked: PendingCall
     #: Duration of the response in seconds.
     back: float
 
@@ -166,8 +166,8 @@ class VirtualTime:
             Changes: self._news,
             _Sent: self._arrive,
             PluginCall: self._resume,
-            Ending: self._cluster.end,
-            Look: self._cluster.look_after_claims,
+            PodEnd: self._cluster.end,
+            ClaimCheck: self._cluster.look_after_claims,
             _Feed: self._take_from,
             Call: _make,
             **dict.fromkeys(_REQUESTS, self._callers),
@@ -198,7 +198,7 @@ class VirtualTime:
 
         The engine is notified when the clock advances. `grace`: of a deletion, instead of the latency model's.
         """
-        changes = self._cluster.write(request, Asked(request, grace=grace))
+        changes = self._cluster.write(request, PendingCall(request, grace=grace))
         self._cluster.tell(changes)
         return changes[-1].old if changes[-1].new is None else changes[-1].new
 
@@ -213,7 +213,7 @@ class VirtualTime:
     def end(self, pod: Pod) -> None:
         """End a running pod: delete it as its kubelet would; no-op if it is gone."""
         metadata = pod.metadata
-        self._cluster.end(Ending(metadata.namespace, metadata.name, metadata.uid))
+        self._cluster.end(PodEnd(metadata.namespace, metadata.name, metadata.uid))
 
     def feed(self, requests: Iterable[tuple[float, Request | Call]]) -> None:
         """Schedule any number of requests with their times, in order; each is drawn when it is due."""
@@ -338,9 +338,9 @@ class VirtualTime:
             # As on a cluster: a binding waits for other requests, which do not wait for it.
             self._free_at[subject] = at + there + back
             self._sweep()
-        self._agenda.put(at + there, _Sent(effect.number, Asked(request), back))
+        self._agenda.put(at + there, _Sent(effect.number, PendingCall(request), back))
 
-    def _post(self, call: PluginCall, asked: Asked) -> None:
+    def _post(self, call: PluginCall, asked: PendingCall) -> None:
         """Send a request of a plugin's coroutine, which only waits for its own requests."""
         request, latency = asked.request, self._latency
         there, back = latency.request(request), latency.answer(request)
@@ -404,7 +404,7 @@ class VirtualTime:
         if call.ended:
             return
         asked = call.resume(self.now) if call.stopped_for is None else call.stop()
-        if isinstance(asked, Asked):
+        if isinstance(asked, PendingCall):
             self._post(call, asked)
         else:
             self._agenda.line.append(Answer(call.number, asked))

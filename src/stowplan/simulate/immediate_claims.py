@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from stowplan.api.changes import Change
-    from stowplan.in_tree.volume_binding.claims import Wanted
+    from stowplan.in_tree.volume_binding.claims import ClaimRequirements
     from stowplan.simulate.object_store import Key, ObjectStore
 
 _WAITS = "WaitForFirstConsumer"
@@ -150,7 +150,7 @@ def _is_for(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:
     )
 
 
-def _serves(volume: PersistentVolume, wanted: Wanted) -> bool:
+def _serves(volume: PersistentVolume, wanted: ClaimRequirements) -> bool:
     spec, selector = volume.spec, wanted.selector
     return (
         class_name_of(volume) == wanted.class_name

@@ -17,7 +17,12 @@ Table = Seconds | Mapping[type[Any], Seconds]
 
 
 class Uniform:
-    """Uniformly distributed seconds; `random` is uniform in [0, 1)."""
+    """Uniformly distributed seconds; `random` is uniform in [0, 1).
+
+    Examples:
+        >>> import random
+        >>> latency = Latency(requests=Uniform(0.005, 0.02, random=random.Random(1).random))
+    """
 
     __slots__ = ("_high", "_low", "_random")
 
@@ -30,7 +35,16 @@ class Uniform:
 
 
 class Latency:
-    """Durations in seconds; never negative."""
+    """Durations in seconds; never negative.
+
+    Examples:
+        >>> with live_cluster(a_node("n1").obj(), latency=Latency(requests=0.01, deletions=30)) as live:
+        ...     live.create(a_pod("web-0").obj())
+        ...     before = live.node_of("web-0")
+        ...     live.advance(1)
+        ...     before, live.node_of("web-0")
+        ('', 'n1')
+    """
 
     def __init__(
         self, *, requests: Table = 0.0, answers: Table = 0.0, watches: Table = 0.0, deletions: Seconds = 0.0

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from stowplan.framework.requests import Done
 from stowplan.framework.status import PROPAGATED, Status, error, raised
-from stowplan.simulate.virtual_api import Asked
+from stowplan.simulate.virtual_api import PendingCall
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
@@ -55,7 +55,7 @@ class PluginCall:
         self._asked = 0
         self._at = -inf
 
-    def resume(self, now: float) -> Asked | Done:
+    def resume(self, now: float) -> PendingCall | Done:
         """Run until the next request, or the end."""
         try:
             asked = self._coroutine.send(self.outcome)
@@ -67,7 +67,7 @@ class PluginCall:
         except BaseException as e:
             self.ended = True
             return Done(raised(e))
-        if type(asked) is not Asked:
+        if type(asked) is not PendingCall:
             self._close()
             return Done(self._foreign(f"a {type(asked).__name__}"))
         if self._asks_for_ever(now):

@@ -38,12 +38,12 @@ def resumed(engine: Engine, dump: EngineDump, **options: Any) -> VirtualTime:
         store.restore(obj)
     time = VirtualTime(engine, store, start=dump.now, **options)
     time.resume(dump.outbox.next_wake, [placed.pod for placed in dump.state.placements.pods if not placed.assumed])
-    for request in _unheard_of(dump, store):
+    for request in _changes_unknown_to_engine(dump, store):
         time.write(request)
     return time
 
 
-def _unheard_of(dump: EngineDump, store: ObjectStore) -> Iterator[Request]:
+def _changes_unknown_to_engine(dump: EngineDump, store: ObjectStore) -> Iterator[Request]:
     """Requests that were carried out, but whose changes the engine did not know yet."""
     for name, content in (*dump.state.in_flight, *dump.state.assumed):
         yield _written(read_object(kind_named(name), content), store)

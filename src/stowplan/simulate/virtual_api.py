@@ -31,7 +31,7 @@ class ListObjects(NamedTuple):
     namespace: str
 
 
-class Asked:
+class PendingCall:
     """What a coroutine awaits; it is resumed with the outcome."""
 
     __slots__ = ("annotations", "grace", "request")
@@ -49,7 +49,7 @@ class Asked:
         #: For a `Delete`: the grace period in seconds, instead of the default.
         self.grace = grace
 
-    def __await__(self) -> Generator[Asked, Outcome, Any]:
+    def __await__(self) -> Generator[PendingCall, Outcome, Any]:
         outcome = yield self
         if isinstance(outcome, Done):
             return outcome.value
@@ -72,7 +72,7 @@ class VirtualApi:
     ) -> Listing[T]:
         if label_selector or field_selector:
             raise BadRequest(_NO_SELECTORS)
-        return cast("Listing[T]", await Asked(ListObjects(kind, namespace)))
+        return cast("Listing[T]", await PendingCall(ListObjects(kind, namespace)))
 
     def watch(
         self,
@@ -87,13 +87,13 @@ class VirtualApi:
         raise MethodNotAllowed(_NO_WATCH)
 
     async def get(self, kind: type[T], name: str, *, namespace: str = "") -> T:
-        return cast("T", await Asked(Read(kind=kind, namespace=namespace, name=name)))
+        return cast("T", await PendingCall(Read(kind=kind, namespace=namespace, name=name)))
 
     async def create(self, obj: T, *, lane: Lane = "default") -> T:
-        return cast("T", await Asked(Create(obj=obj)))
+        return cast("T", await PendingCall(Create(obj=obj)))
 
     async def update(self, obj: T, *, lane: Lane = "default") -> T:
-        return cast("T", await Asked(Update(obj=obj)))
+        return cast("T", await PendingCall(Update(obj=obj)))
 
     async def patch(
         self,
@@ -115,7 +115,7 @@ class VirtualApi:
             subresource=subresource,
             lane=lane,
         )
-        return cast("T", await Asked(request))
+        return cast("T", await PendingCall(request))
 
     async def delete(
         self,
@@ -128,7 +128,7 @@ class VirtualApi:
         grace_period_seconds: int | None = None,
     ) -> None:
         request = Delete(kind=kind, namespace=namespace, name=name, uid=uid, resource_version=resource_version)
-        await Asked(request, grace=grace_period_seconds)
+        await PendingCall(request, grace=grace_period_seconds)
 
     async def bind(
         self,
@@ -139,7 +139,7 @@ class VirtualApi:
         node: str,
         annotations: Mapping[str, str] | None = None,
     ) -> None:
-        await Asked(Bind(namespace=namespace, name=name, uid=uid, node=node), annotations=annotations)
+        await PendingCall(Bind(namespace=namespace, name=name, uid=uid, node=node), annotations=annotations)
 
     async def serves(self, kind: type[ApiStruct]) -> bool:
         """True for every kind: the store accepts all of them."""

@@ -71,8 +71,8 @@ class VolumeControllers:
         for claim, volume, node in self._immediate.served():
             if volume is None:
                 yield from ((request, True) for request in self._provisioned(claim, node))
-            elif (promised := bound_to(volume, claim)) is not volume:
-                yield Update(obj=promised), False
+            elif (bound := bound_to(volume, claim)) is not volume:
+                yield Update(obj=bound), False
             else:
                 yield from ((request, True) for request in self._bound(volume))
 

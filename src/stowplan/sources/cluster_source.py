@@ -158,16 +158,16 @@ class ClusterSource:
 
         `name`: of the single requested pod; "" for many.
         """
-        from stowplan.sources.running_scheduler import known_beside, on_permit_beside
+        from stowplan.sources.running_scheduler import known_to_local_scheduler, on_permit_in_local_scheduler
 
         if not name:
             if len(self.cluster.state.pending):
-                nodes = await on_permit_beside(kubeconfig=kubeconfig, context=context)
+                nodes = await on_permit_in_local_scheduler(kubeconfig=kubeconfig, context=context)
                 self.known = {key: SchedulerRecord(place=WAITS_ON_PERMIT, node=node) for key, node in nodes.items()}
             return
         key = self._key(name)
         if key in self.cluster.state.pending:
-            known = await known_beside(key, kubeconfig=kubeconfig, context=context)
+            known = await known_to_local_scheduler(key, kubeconfig=kubeconfig, context=context)
             if known is not None:
                 self.known[key] = known
 

@@ -98,7 +98,7 @@ async def fetch_pending(endpoint: SchedulerEndpoint, *, page: str = "") -> dict[
     return pending | decisions | pages
 
 
-async def known_beside(pod: str, *, kubeconfig: str | None, context: str | None) -> SchedulerRecord | None:
+async def known_to_local_scheduler(pod: str, *, kubeconfig: str | None, context: str | None) -> SchedulerRecord | None:
     """A pod as known by a scheduler at the API server's address, as with `stowplan up`.
 
     Other API servers refuse the path, which is not an error.
@@ -111,7 +111,7 @@ async def known_beside(pod: str, *, kubeconfig: str | None, context: str | None)
     return msgspec.convert(found, VerdictRecord).scheduler
 
 
-async def on_permit_beside(*, kubeconfig: str | None, context: str | None) -> dict[str, str]:
+async def on_permit_in_local_scheduler(*, kubeconfig: str | None, context: str | None) -> dict[str, str]:
     """Pods that wait on Permit -> their nodes, from a scheduler at the API server's address."""
     try:
         connection = connect_from_flags(kubeconfig=kubeconfig, context=context)

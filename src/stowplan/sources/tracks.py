@@ -19,7 +19,7 @@ from stowplan.command_line.errors import InputError
 from stowplan.command_line.named_plugins import named_plugins
 from stowplan.config import ConfigError
 from stowplan.engine.input_log.recording import RecordingError
-from stowplan.framework.runtime.line_up import PluginInitError
+from stowplan.framework.runtime.profile_plugins import PluginInitError
 from stowplan.framework.runtime.registry import PluginLoadError
 from stowplan.offline import Cluster, ClusterError
 from stowplan.page.moments import MomentError

@@ -15,7 +15,7 @@ from importlib import import_module
 from multiprocessing import get_context, parent_process
 from typing import TYPE_CHECKING, Any, Protocol
 
-from stowplan.timing.garbage import collect_seldom
+from stowplan.timing.garbage import collect_garbage_less_often
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -33,14 +33,19 @@ class WorkersError(RuntimeError):
 class Workers(Protocol):
     """A source of executors. A broken one is replaced by the next."""
 
-    def executor(self) -> AbstractContextManager[Executor]: ...
+    def executor(self) -> AbstractContextManager[Executor]:
+        """A new executor, closed at the end of the context."""
 
     def parallel(self, executor: Executor) -> int:
         """The number of concurrent tasks in one of these executors."""
 
 
 class Processes:
-    """Processes of this machine."""
+    """Processes of this machine.
+
+    Examples:
+        >>> tune_scenario("week.yaml", folder=Path("tuned"), workers=Processes(4))  # doctest: +SKIP
+    """
 
     def __init__(self, number: int | None = None) -> None:
         """`number` of None: one per core that this process may use."""
@@ -69,6 +74,9 @@ class Dask:
 
     When a worker dies, Dask runs its tasks elsewhere, and gives up those that kill several workers
     (`distributed.scheduler.allowed-failures`).
+
+    Examples:
+        >>> tune_scenario("week.yaml", folder=Path("tuned"), workers=Dask("tcp://scheduler:8786"))  # doctest: +SKIP
     """
 
     def __init__(self, address: str) -> None:
@@ -98,7 +106,7 @@ class Dask:
         return 2 * max(1, threads)
 
 
-class Kept:
+class ReusedWorkers:
     """Workers whose executor is reused until it breaks; a context manager."""
 
     def __init__(self, workers: Workers) -> None:
@@ -106,7 +114,7 @@ class Kept:
         self._stack = ExitStack()
         self._executor: Executor | None = None
 
-    def __enter__(self) -> Kept:
+    def __enter__(self) -> ReusedWorkers:
         return self
 
     def __exit__(self, *error: Any) -> None:
@@ -138,7 +146,7 @@ def _is_broken(executor: Executor) -> bool:
 
 
 def _begin_worker() -> None:
-    collect_seldom()
+    collect_garbage_less_often()
     # Ctrl-C is sent to all processes of a terminal; here it would look like a failed task.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_end_with_parent, daemon=True).start()

@@ -9,6 +9,6 @@ from __future__ import annotations
 import gc
 
 
-def collect_seldom() -> None:
+def collect_garbage_less_often() -> None:
     """Call this once per process, at the start."""
     gc.set_threshold(50_000, 20, 100)

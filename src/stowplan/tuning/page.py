@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from stowplan.compare.text import amount, spread, title_of
 from stowplan.scenarios.report.html import figure, standing_page
 from stowplan.scenarios.report.pictures import COLOURS, Dot, Series, lines, scatter
-from stowplan.tuning.compromises import front
+from stowplan.tuning.pareto_front import front
 from stowplan.tuning.text import judged_name, parts_text, verdict_text
 
 if TYPE_CHECKING:

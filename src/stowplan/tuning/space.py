@@ -142,7 +142,7 @@ def _meant(name: str, known: Sequence[str]) -> str:
 # ---------------------------------------------------------------------------------------------------------------
 
 
-class Chooser(Protocol):
+class ValueChooser(Protocol):
     """Chooses the values of the next trial."""
 
     def whole(self, name: str, low: int, high: int, /) -> int: ...
@@ -150,7 +150,7 @@ class Chooser(Protocol):
     def one_of(self, name: str, choices: Sequence[str], /) -> str: ...
 
 
-def chosen(space: SpaceSpec, chooser: Chooser) -> Values:
+def chosen(space: SpaceSpec, chooser: ValueChooser) -> Values:
     """A point of the space, chosen in a fixed order."""
     found: Values = {}
     for profile in space.profiles:

@@ -33,7 +33,7 @@ _MADE_FROM = "made from"
 _VALUES, _MEASURES, _ERROR = "values", "measures", "error"
 
 
-class Done(NamedTuple):
+class FinishedTrial(NamedTuple):
     """A finished trial."""
 
     number: int
@@ -124,11 +124,11 @@ class Study:
         kept: dict[str, Any] = self._study.user_attrs.get(f"trial {number}", {})
         return kept
 
-    def done(self) -> list[Done]:
+    def done(self) -> list[FinishedTrial]:
         """In order of their numbers."""
         kept = self._study.user_attrs
         return [
-            Done(
+            FinishedTrial(
                 trial.number,
                 kept[f"trial {trial.number}"].get(_VALUES, {}),
                 trial.value if trial.state == self._states.COMPLETE else None,

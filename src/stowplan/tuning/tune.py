@@ -23,10 +23,10 @@ import msgspec
 
 from stowplan.compare.statistics import estimate
 from stowplan.sweeps.run_all import run_all
-from stowplan.sweeps.workers import Kept, Processes
+from stowplan.sweeps.workers import Processes, ReusedWorkers
 from stowplan.tuning.batches import simulated
-from stowplan.tuning.compromises import axes_of, front
 from stowplan.tuning.errors import TuningError
+from stowplan.tuning.pareto_front import axes_of, front
 from stowplan.tuning.records import BETTER, NOT_BETTER, JudgedRecord, TrialRecord, TuningRecord
 from stowplan.tuning.results import Results
 from stowplan.tuning.runs import Job, last_arrival
@@ -55,7 +55,12 @@ _BASELINE = "baseline"
 
 @dataclass(kw_only=True)
 class TuningResult:
-    """The result of a search."""
+    """The result of a search.
+
+    Examples:
+        >>> load_config(found.configuration)  # doctest: +SKIP
+        <Configuration: profile default-scheduler>
+    """
 
     record: TuningRecord
     #: The best trial's complete configuration for kube-scheduler; None: no trial is done. `record.verdict` says whether
@@ -67,10 +72,15 @@ class TuningResult:
 
 @dataclass(frozen=True, kw_only=True)
 class Effort:
-    """The amount of simulation."""
+    """The amount of simulation.
+
+    Examples:
+        >>> Effort(trials=100, judged_seeds=8).share
+        0.6
+    """
 
     trials: int = 40
-    #: Share of the time that is used for the search.
+    #: The share of the time that is used for the search.
     share: float = 0.6
     #: Number of seeds per trial, and per evaluated configuration.
     seeds: int = 2
@@ -103,13 +113,20 @@ def tune_scenario(
 
     `config` is the baseline, instead of the scenario's own; `plugins` are MODULE:CLASS, so that workers can import
     them. Ctrl-C ends it early: finished trials are kept, and `resume` continues.
+
+    Needs the extra `tune`. In a script, call it below `if __name__ == "__main__":`, because trials run in processes.
+
+    Examples:
+        >>> found = tune_scenario("week.yaml", objective="cost", folder=Path("tuned"))  # doctest: +SKIP
+        >>> found.record.verdict, found.file  # doctest: +SKIP
+        ('better', PosixPath('tuned/tuned.yaml'))
     """
     effort = effort or Effort()
     setup = set_up(scenario, config=config, space=space, objective=objective, plugins=plugins, seed=seed)
     results = Results(folder)
     made_from = {**setup.made_from, "share": effort.share, "seeds": effort.seeds}
     opened = Study(storage or str(results.journal), seed=setup.seed, made_from=made_from, resume=resume)
-    with opened as study, Kept(workers or Processes()) as kept:
+    with opened as study, ReusedWorkers(workers or Processes()) as kept:
         record = _Search(setup, study, effort, kept, progress).record()
     configuration = None if record.best is None else setup.candidate(record.trial(record.best).values)
     return TuningResult(record=record, configuration=configuration, file=results.write(record, configuration))

@@ -41,6 +41,13 @@ _NAMED = 3
 
 
 class Change(ABC):
+    """A hypothetical change of a cluster, for `what_if`; derive from it to make one of your own.
+
+    Examples:
+        >>> what_if(cluster, Remove("node-c3"), Label("node-a1", "disktype", "ssd")).changes
+        ('remove node node-c3', 'label node node-a1 disktype=ssd')
+    """
+
     @property
     @abstractmethod
     def text(self) -> str:
@@ -53,6 +60,13 @@ class Change(ABC):
 
 @dataclass(frozen=True)
 class AddNodes(Change):
+    """Add nodes that are like an existing one, with the pods of its DaemonSets.
+
+    Examples:
+        >>> what_if(cluster, AddNodes(3, "node-a1")).after.nodes
+        12
+    """
+
     count: int
     #: The name of an existing node, or a new Node.
     like: str | Node
@@ -68,6 +82,13 @@ class AddNodes(Change):
 
 @dataclass(frozen=True)
 class Remove(Change):
+    """Remove a node; pods with a controller are recreated.
+
+    Examples:
+        >>> what_if(cluster, Remove("gpu-b1")).after.nodes
+        8
+    """
+
     node: str
 
     @property
@@ -99,6 +120,13 @@ class Drain(Change):
 
 @dataclass(frozen=True)
 class Label(Change):
+    """Set or remove a label of a node.
+
+    Examples:
+        >>> Label("node-a1", "disktype", "ssd").text
+        'label node node-a1 disktype=ssd'
+    """
+
     node: str
     key: str
     #: None removes the label.
@@ -119,7 +147,12 @@ class Label(Change):
 
 @dataclass(frozen=True)
 class Taint(Change):
-    """With NoExecute, pods that do not tolerate it are evicted."""
+    """Add or remove a taint of a node. With NoExecute, pods that do not tolerate it are evicted.
+
+    Examples:
+        >>> Taint("node-a1", "maintenance", effect="NoExecute").text
+        'taint node node-a1 maintenance=:NoExecute'
+    """
 
     node: str
     key: str
@@ -149,7 +182,12 @@ class Taint(Change):
 
 @dataclass(frozen=True)
 class Scale(Change):
-    """Set the number of a controller's pods; new ones are like those that exist."""
+    """Set the number of a controller's pods; new ones are like those that exist.
+
+    Examples:
+        >>> what_if(cluster, Scale("Deployment", "shop", "web", 7)).placed
+        {'shop/web-added-6': 'node-b2'}
+    """
 
     #: As in owner references: Deployment, StatefulSet, ReplicaSet, Job, …
     kind: str
@@ -197,6 +235,10 @@ class Put(Change):
     """New objects, or new versions of existing ones.
 
     The pods of `workloads` are replaced by those among the objects, as in a rollout; unchanged pods stay.
+
+    Examples:
+        >>> what_if(cluster, Put((a_pod("web-9", "shop").requests(cpu="100m").obj(),))).placed
+        {'shop/web-9': 'node-b2'}
     """
 
     objects: tuple[Mapping[str, Any] | ApiStruct, ...]
@@ -241,7 +283,12 @@ class Put(Change):
 
 @dataclass(frozen=True)
 class Reconfigure(Change):
-    """Another scheduler configuration; placed pods stay."""
+    """Another scheduler configuration; placed pods stay.
+
+    Examples:
+        >>> Reconfigure("configurations/packing.yaml").text
+        'configure the scheduler by configurations/packing.yaml'
+    """
 
     config: Mapping[str, Any] | str | Configuration
     where: str = ""

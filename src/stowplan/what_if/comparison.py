@@ -23,14 +23,18 @@ if TYPE_CHECKING:
     Look = Callable[[Cluster], None]
 
 
-def _nobody_looks(cluster: Cluster) -> None:
+def _ignored(cluster: Cluster) -> None:
     pass
 
 
-def what_if(cluster: Cluster, *changes: Change, look: Look = _nobody_looks) -> WhatIfRecord:
+def what_if(cluster: Cluster, *changes: Change, look: Look = _ignored) -> WhatIfRecord:
     """Compare the cluster with and without the changes, which are made in order.
 
     `look` gets the cluster before and after, each with pending pods scheduled; it must not keep any references.
+
+    Examples:
+        >>> what_if(cluster, AddNodes(1, "gpu-a1"), Taint("gpu-a1-like-1", "nvidia.com/gpu", effect="")).placed
+        {'ml/notebook': 'gpu-a1-like-1'}
     """
     homes = _homes(cluster)
     before = _side(cluster, (), look)

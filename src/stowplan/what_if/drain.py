@@ -25,7 +25,15 @@ if TYPE_CHECKING:
 
 
 def drain(cluster: Cluster, nodes: Sequence[str], *, rolling: int | None = None) -> DrainRecord:
-    """`rolling`: number of nodes drained at a time, each returning after its turn; None: all, permanently."""
+    """Where the pods of these nodes would go, and which would be stranded, lost or protected by a budget.
+
+    `rolling`: number of nodes drained at a time, each returning after its turn; None: all, permanently.
+
+    Examples:
+        >>> found = drain(cluster, ["node-b1"])
+        >>> len(found.moves), len(found.stranded), len(found.blocked_by)
+        (2, 4, 0)
+    """
     for name in nodes:
         node_named(cluster, name)
     if rolling is not None and rolling < 1:

@@ -42,7 +42,12 @@ _KINDS = 5
 
 @dataclass(frozen=True)
 class NodeKind:
-    """A kind of node that can be added."""
+    """A kind of node that can be added.
+
+    Examples:
+        >>> NodeKind("node-a1", price=0.2).name
+        'node-a1'
+    """
 
     #: The name of an existing node, or a Node.
     like: str | Node
@@ -61,13 +66,20 @@ def fit(
     kinds: Sequence[NodeKind] | None = None,
     claim_templates: Mapping[str, ResourceClaimSpec] = MappingProxyType({}),
 ) -> FitRecord:
-    """`replicas`: how many are wanted; None: as many as fit.
+    """How many more copies of a pod fit, where, and what keeps the next one off.
+
+    `replicas`: how many are wanted; None: as many as fit.
 
     `kinds` of nodes to add for those that do not fit; None: those of the cluster. Without `replicas`, a note says how
     many pods another node of each given kind would take.
 
     `claim_templates`: specs of ResourceClaimTemplates by `namespace/name`, in addition to those that pods of the
     cluster have claims from.
+
+    Examples:
+        >>> found = fit(cluster, "shop/web-7b748b6c55-b5rzm", replicas=20, kinds=[NodeKind("node-a1", price=0.2)])
+        >>> found.fits, found.per_node, found.limited_by[0].reason
+        (2, {'node-b2': 1, 'node-c1': 1}, 'Insufficient cpu')
     """
     if replicas is not None and replicas < 0:
         raise ClusterError(f"replicas: want 0 or more, got {replicas}")

@@ -33,9 +33,16 @@ MOST_GROUPS, MOST_NODES = 1_000, 1_000
 def fit_group(
     cluster: Cluster, group: str, *, replicas: int | None = None, kinds: Sequence[NodeKind] | None = None
 ) -> GroupFitRecord:
-    """`replicas`: how many groups are wanted; None: as many as fit.
+    """How many more groups like this one fit as a whole, and which nodes to add for others.
+
+    `replicas`: how many groups are wanted; None: as many as fit.
 
     `kinds` of nodes to add for those that do not fit; None: those of the cluster.
+
+    Examples:
+        >>> found = fit_group(groups, "too-large", replicas=1)
+        >>> found.fits, found.nodes_to_add[0].count, found.nodes_to_add[0].like
+        (0, 2, 'a1')
     """
     if replicas is not None and replicas < 0:
         raise ClusterError(f"replicas: want 0 or more, got {replicas}")

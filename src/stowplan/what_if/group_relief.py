@@ -36,6 +36,10 @@ def group_relief(cluster: Cluster, verdict: GroupVerdict) -> list[ReliefRecord]:
     """Suggestions for a group that does not fit, given its verdict; those that place most pods first.
 
     Extenders are skipped.
+
+    Examples:
+        >>> group_relief(groups, groups.explain_group("too-large"))[0].text
+        'add 1 node like b1'
     """
     best = verdict.best
     if best is None or verdict.pod_group is None or verdict.judged_as_pending or (best.works and not best.waiting):

@@ -43,7 +43,7 @@ class Settling:
             for key in keys:
                 pod = self._cluster.pod(key)
                 if self._cluster.engine.framework_for(pod) is None:
-                    self.stranded[key] = nobody_schedules(pod.pod)
+                    self.stranded[key] = no_scheduler_for(pod.pod)
                 else:
                     ours.append(pod)
             if not ours:
@@ -70,7 +70,7 @@ class Settling:
             if not self._evicted(before):
                 break
         for key in self._cluster.pending():
-            self.stranded.setdefault(key, nobody_schedules(self._cluster.pod(key).pod))
+            self.stranded.setdefault(key, no_scheduler_for(self._cluster.pod(key).pod))
 
     def _note(self, decisions: Iterable[Decision]) -> None:
         for decision in decisions:
@@ -112,5 +112,5 @@ def put_back(cluster: Cluster, pods: Iterable[Pod]) -> list[str]:
     return keys
 
 
-def nobody_schedules(pod: Pod) -> str:
+def no_scheduler_for(pod: Pod) -> str:
     return f'no profile schedules for "{pod.spec.scheduler_name}"'

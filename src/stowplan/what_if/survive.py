@@ -34,9 +34,16 @@ def survive(
     only: str | None = None,
     progress: Callable[[int, int], object] | None = None,
 ) -> SurviveRecord:
-    """`by`: "node", or a node label; None: zones if there are several, otherwise nodes.
+    """Lose each node or zone in turn: which pods would find no other node. The worst loss comes first.
+
+    `by`: "node", or a node label; None: zones if there are several, otherwise nodes.
 
     `only`: a single value of it. `progress` is called with the number of losses tried, and their total.
+
+    Examples:
+        >>> worst = survive(cluster).losses[0]
+        >>> worst.lost, worst.moved, worst.stranded[0].pod
+        ('b', 5, 'shop/db-1')
     """
     by = by or _usual(cluster)
     groups, without = _groups(cluster, by)

@@ -79,7 +79,7 @@ def _charge_budget(registry: Registry, pod: Stored, status: JsonObject, options:
         )
     for stored in budgets:
         budget = stored.to_dict()
-        if is_true(status, "Ready") or not _lets_unhealthy_go(budget):
+        if is_true(status, "Ready") or not _may_evict_unhealthy(budget):
             _check_budget(budget)
             if not options.dry_run:
                 _charge(registry, budget, pod.name)
@@ -90,7 +90,7 @@ def _guards(budget: Stored, pod: Stored) -> bool:
     return selector is not None and selector.matches(pod.labels)
 
 
-def _lets_unhealthy_go(budget: JsonObject) -> bool:
+def _may_evict_unhealthy(budget: JsonObject) -> bool:
     """Whether an unready pod may be evicted without charging the budget, by its unhealthyPodEvictionPolicy."""
     if (budget.get("spec") or {}).get("unhealthyPodEvictionPolicy") == "AlwaysAllow":
         return True

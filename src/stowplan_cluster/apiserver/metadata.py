@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Protocol
 from stowplan.api.api_errors import REQUIRED, ApiError, BadRequest, FieldError, invalid
 from stowplan.api.timestamps import timestamp
 from stowplan_cluster.apiserver.objects import keep, metadata_of
-from stowplan_cluster.apiserver.preconditions import says_a_version
+from stowplan_cluster.apiserver.preconditions import has_resource_version
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -57,7 +57,7 @@ def prepare_metadata(
     resource: Resource, obj: JsonObject, namespace: str, *, names: Names, taken: Callable[[str], bool], now: float
 ) -> None:
     metadata = metadata_of(obj)
-    if says_a_version(obj):
+    if has_resource_version(obj):
         # Parity: the reference answers 500 here.
         raise ApiError("resourceVersion should not be set on objects to be created")
     set_namespace(resource, metadata, namespace)

@@ -63,7 +63,7 @@ def version_asked(obj: JsonObject) -> int:
     return int(text)
 
 
-def says_a_version(obj: JsonObject) -> bool:
+def has_resource_version(obj: JsonObject) -> bool:
     """Whether an object to create has a resourceVersion. Parity: anything but a number is ignored."""
     try:
         return version_asked(obj) > 0

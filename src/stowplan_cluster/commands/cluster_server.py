@@ -61,13 +61,13 @@ def open_cluster(options: ClusterOptions) -> Iterator[EmbeddedCluster]:
 def _check_replaceable(kubeconfig: Path, *, own: str = "") -> None:
     """Raise InputError if the file is not a kubeconfig of ours, or belongs to a cluster that is still running."""
     # Imported here, as HTTP libraries are slow to import and other commands do not need them.
-    from stowplan_cluster.front.kubeconfig_file import is_ours, server_at_work
+    from stowplan_cluster.front.kubeconfig_file import is_ours, running_server_url
 
     if not kubeconfig.parent.is_dir():
         raise InputError(f"{kubeconfig}: {kubeconfig.parent} is not a directory")
     if kubeconfig.exists() and not is_ours(kubeconfig):
         raise InputError(f"{kubeconfig}: already exists and was not written by stowplan; name another file")
-    other = server_at_work(kubeconfig, own=own)
+    other = running_server_url(kubeconfig, own=own)
     if other:
         raise InputError(
             f"{kubeconfig}: belongs to the cluster at {other}, which still runs; "

@@ -34,7 +34,14 @@ def workload() -> list[Obj]:
     spread = {"maxSkew": 1, "topologyKey": ZONE, "whenUnsatisfiable": "DoNotSchedule", "labelSelector": _app("web")}
     return [
         _stateful_set(
-            _template("shop", "db", cpu="1", memory="4Gi", affinity=_apart("db", ZONE), priorityClassName="critical"),
+            _template(
+                "shop",
+                "db",
+                cpu="1",
+                memory="4Gi",
+                affinity=_with_anti_affinity("db", ZONE),
+                priorityClassName="critical",
+            ),
             replicas=3,
         ),
         _budget("shop", "web", available=4),
@@ -42,7 +49,8 @@ def workload() -> list[Obj]:
             _template("shop", "web", cpu="500m", memory="512Mi", topologySpreadConstraints=[spread]), replicas=6
         ),
         _stateful_set(
-            _template("shop", "cache", cpu="500m", memory="2Gi", affinity=_apart("cache", HOSTNAME)), replicas=3
+            _template("shop", "cache", cpu="500m", memory="2Gi", affinity=_with_anti_affinity("cache", HOSTNAME)),
+            replicas=3,
         ),
         _deployment(_template("shop", "api", cpu="750m", memory="1Gi", affinity=_near("cache", HOSTNAME)), replicas=4),
         _stateful_set(
@@ -52,7 +60,7 @@ def workload() -> list[Obj]:
     ]
 
 
-def latecomers() -> list[Obj]:
+def unschedulable_workloads() -> list[Obj]:
     """Workloads that do not fit; one of them may preempt others."""
     notebook = _template("ml", "notebook", cpu="2", memory="8Gi", gpus=1)
     notebook["metadata"]["name"] = "notebook"
@@ -119,7 +127,7 @@ def _toleration() -> Obj:
     return {"key": GPU, "operator": "Exists"}
 
 
-def _apart(app: str, topology_key: str) -> Obj:
+def _with_anti_affinity(app: str, topology_key: str) -> Obj:
     term = {"labelSelector": _app(app), "topologyKey": topology_key}
     return {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
 

@@ -58,7 +58,7 @@ _MOST_TRIED = 5000
 _VERBOSE = 2
 
 
-class Resident(Protocol):
+class LocalScheduler(Protocol):
     """The part of `live.scheduler.Scheduler` that `up` needs."""
 
     ready: asyncio.Event
@@ -132,7 +132,7 @@ def up(
                 ),
             )
             run(_with_a_parent(serving, stop) if until_end_of_input else serving)
-        click.echo(_farewell(options["state"]))
+        click.echo(_print_end(options["state"]))
 
 
 @contextmanager
@@ -152,7 +152,7 @@ def _logging(verbosity: int | None) -> Iterator[None]:
 
 def _scheduler(
     api: Api, configuration: Configuration, registry: Registry, documents: Documents, features: FeatureGates
-) -> Resident:
+) -> LocalScheduler:
     from stowplan.live.scheduler import Scheduler, SchedulerSettings
 
     settings = SchedulerSettings(hostname=socket.gethostname())
@@ -178,7 +178,7 @@ async def _with_a_parent(serving: Coroutine[Any, Any, None], stop: StopSignals) 
 async def _serve(
     cluster: EmbeddedCluster,
     stop: StopSignals,
-    scheduler_for: Callable[[Api], Resident],
+    scheduler_for: Callable[[Api], LocalScheduler],
     *,
     documents: Documents | None = None,
     page_of: Callable[[Scheduler], SchedulerPage] | None = None,
@@ -202,7 +202,7 @@ async def _serve(
 
 
 @asynccontextmanager
-async def _page(scheduler: Resident, page_of: Callable[[Scheduler], SchedulerPage] | None) -> AsyncIterator[str]:
+async def _page(scheduler: LocalScheduler, page_of: Callable[[Scheduler], SchedulerPage] | None) -> AsyncIterator[str]:
     """Serve the page on its own port, as browsers do not trust the API server's certificate."""
     from stowplan.live.scheduler import Scheduler
     from stowplan.page.loopback import page_served
@@ -249,7 +249,7 @@ def _page_of(
     )
 
 
-def _pages(scheduler: Resident) -> Mapping[str, Page]:
+def _pages(scheduler: LocalScheduler) -> Mapping[str, Page]:
     """The scheduler's inspection pages, to be served by the API server."""
     from stowplan.daemon.pages import SchedulerPages
     from stowplan.live.scheduler import Scheduler
@@ -278,7 +278,7 @@ def _announcement(cluster: EmbeddedCluster, profiles: Collection[str], page: str
     ]
 
 
-def _farewell(state: Path | None) -> str:
+def _print_end(state: Path | None) -> str:
     if state is None:
         return "stopped: the cluster is lost; --state FILE would have kept it"
     return f"stopped: {state} has the cluster, the same command continues with it"

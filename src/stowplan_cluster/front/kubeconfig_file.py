@@ -53,7 +53,7 @@ def is_ours(path: Path) -> bool:
     return _cluster_of(path) is not None
 
 
-def server_at_work(path: Path, *, own: str = "") -> str:
+def running_server_url(path: Path, *, own: str = "") -> str:
     """The URL of the kubeconfig's server if it is still running, else "".
 
     A killed server leaves its file behind, and another program may use its port by now: so the server has to present a

@@ -237,7 +237,7 @@ def test_all_files_are_named_in_which_it_could_have_been():
 
 
 def test_a_current_context_that_names_nothing():
-    with pytest.raises(ClientConfigError, match="context was not found for specified context: z; it has no contexts"):
+    with pytest.raises(ClientConfigError, match="specified context: z; the kubeconfig has no contexts"):
         select(parse_kubeconfig(b"current-context: z", "config"))
 
 

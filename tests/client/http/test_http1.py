@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from multidict import CIMultiDict
 from yarl import URL
 
-from stowplan.client.http.http1 import AnswerReader, CutOff, RequestWriter
+from stowplan.client.http.http1 import AnswerReader, ConnectionLost, RequestWriter
 from stowplan.client.http.http1_bodies import NotHttp
 from support.examples import examples
 from support.http.http_answers import COMPLETE, CUT_OFF, GZIP, OK, UNTIL_THE_END, WRONG, ZIPPED
@@ -96,8 +96,8 @@ def read(data, *, then="more", to_head=False, cuts=()):
         answer = reader.end()
     except NotHttp as error:
         return f"NotHttp: {error}"
-    except CutOff:
-        return "CutOff"
+    except ConnectionLost:
+        return "ConnectionLost"
     return answer.code, answer.headers, answer.body, False
 
 
@@ -135,7 +135,7 @@ def test_what_is_no_answer(data, expected):
 @pytest.mark.parametrize("data", [pytest.param(data, id=name) for name, data in CUT_OFF.items()])
 def test_what_is_cut_off(data):
     assert outcome(data) == "incomplete"
-    assert outcome(data, then="end") == "CutOff"
+    assert outcome(data, then="end") == "ConnectionLost"
 
 
 def test_half_a_gzip_until_the_end():
@@ -256,7 +256,7 @@ def test_garbage_has_an_end(sent, data):
     whole = read(sent, then="end")
     cut = read(sent, then="end", cuts=data.draw(cuts_of(sent)))
     if isinstance(whole, str):
-        assert whole.partition(":")[0] in ("NotHttp", "CutOff")
+        assert whole.partition(":")[0] in ("NotHttp", "ConnectionLost")
         assert isinstance(cut, str)
     else:
         assert cut == whole

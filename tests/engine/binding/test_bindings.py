@@ -1,7 +1,7 @@
-"""Binding cycles whose plugins wait in steps: what they wait for, what ends them, and what is left of them.
+"""Binding cycles whose plugins wait in steps: what they may wait for, what ends a wait, and cleanup.
 
-What binding cycles do besides is shown in tests/live/test_binding_cycle.py. There is no driver here: requests of
-plugins are answered by the test.
+The rest of the binding cycle is tested in tests/live/test_binding_cycle.py. There is no driver here: the test answers
+plugins' requests.
 """
 
 import pytest
@@ -36,7 +36,7 @@ ALLOW_PARALLEL = PreBindPreFlightResult(allow_parallel=True)
 
 
 def stepping(name, script, point="PreBind", **methods):
-    """A plugin that does at this point what the script, a generator function, does."""
+    """A plugin whose method for this point runs the script, a generator function."""
     base, method, _ = POINTS[point]
 
     def steps(self, state, pod, node_name):
@@ -50,10 +50,10 @@ def parallel(name, script):
 
 
 def coroutine(name):
-    """A plugin of PreBind that waits as a coroutine, beside others; the test is its driver."""
+    """A PreBind plugin that waits as a coroutine, beside others; the test acts as its driver."""
 
     async def pre_bind(self, state, pod, node_name):
-        raise AssertionError("nobody runs it")
+        raise AssertionError("the coroutine does not run in this test")
 
     methods = {"pre_bind": pre_bind, "pre_bind_pre_flight": lambda *_: ALLOW_PARALLEL}
     return type(name, (PreBindPlugin,), {"name": name, "point": "PreBind", **methods})
@@ -69,7 +69,7 @@ def driven(*plugins, nodes=("n",), **options):
 
 
 class Script:
-    """What a plugin yields, one after the other; what it is sent, how long it waited, and whether it was closed."""
+    """What a plugin yields, step by step; records what it is sent, how long it waited, and whether it was closed."""
 
     def __init__(self, *yields, answer=None):
         self.yields = yields
@@ -100,7 +100,7 @@ def bindings(engine):
     return engine.engine.bindings
 
 
-def nothing_is_left(engine):
+def no_binding_is_left(engine):
     engine.engine.validate()
     assert engine.engine.under_way == 0
     assert bindings(engine).writes == 0
@@ -112,7 +112,7 @@ def nothing_is_left(engine):
 def failed_for(engine, text, name="p"):
     assert name not in engine.bound
     assert [in_short(note) for note in engine.notes()] == [text]
-    nothing_is_left(engine)
+    no_binding_is_left(engine)
 
 
 # -- what they wait for -----------------------------------------------------------------------------------------------
@@ -135,12 +135,12 @@ def failed_for(engine, text, name="p"):
         pytest.param(LOST := OutcomeUnknown("cut"), Unknown(LOST), id="unknown"),
     ],
 )
-def test_a_request_is_asked_for_and_its_outcome_is_sent(point, bound, answer, outcome):
+def test_a_yielded_request_is_an_effect_and_its_outcome_is_sent_back(point, bound, answer, outcome):
     create = Create(obj=claim())
     script = Script(READ, create, answer=SKIP if point == "Bind" else None)
     plugins = [stepping("Mine", script, point)]
     if point == "Bind":
-        # It leaves the binding to the next.
+        # Leaves the binding to the next plugin.
         plugins.append(stepping("Next", Script(), "Bind"))
     engine = driven(*plugins)
     engine.create(a_pod("p"))
@@ -153,14 +153,14 @@ def test_a_request_is_asked_for_and_its_outcome_is_sent(point, bound, answer, ou
     engine.answer_number(next(iter(engine.under_way)))
     assert script.sent == [outcome, Done()]
     assert not script.closed
-    nothing_is_left(engine)
+    no_binding_is_left(engine)
     assert ("p" in engine.bound) is (point != "Bind")
     assert engine.notes("Scheduled") == ["Successfully assigned default/p to n"]
 
 
 @pytest.mark.parametrize("point", POINTS)
 @pytest.mark.parametrize("change", ["comes", "changes", "goes"])
-def test_a_wait_for_an_object_ends_when_that_changes(point, change):
+def test_a_wait_for_an_object_ends_when_the_object_changes(point, change):
     script = Script(Wait(keys=frozenset({CLAIM})))
     engine = driven(stepping("Mine", script, point))
     if change != "comes":
@@ -175,7 +175,7 @@ def test_a_wait_for_an_object_ends_when_that_changes(point, change):
         engine.create(claim(version=2))
     assert script.sent == [Done()]
     assert script.waited == [3600.0]
-    nothing_is_left(engine)
+    no_binding_is_left(engine)
 
 
 def test_a_wait_for_an_object_without_a_namespace():
@@ -189,7 +189,7 @@ def test_a_wait_for_an_object_without_a_namespace():
 
 @pytest.mark.parametrize("point", POINTS)
 @pytest.mark.parametrize("seconds", [0.0, -1.0, 600.0])
-def test_a_wait_for_a_time_ends_then(point, seconds):
+def test_a_timed_wait_ends_at_its_time(point, seconds):
     script = Script(Wait(seconds=seconds))
     engine = driven(stepping("Mine", script, point))
     engine.create(a_pod("p"))
@@ -199,11 +199,11 @@ def test_a_wait_for_a_time_ends_then(point, seconds):
     engine.advance(0.001)
     assert script.sent == [Done()]
     assert script.waited == pytest.approx([max(seconds, 0.001)])
-    nothing_is_left(engine)
+    no_binding_is_left(engine)
 
 
 @pytest.mark.parametrize("first", ["object", "time"])
-def test_whichever_of_several_comes_first_ends_the_wait_and_the_others_do_nothing_more(first):
+def test_the_first_of_several_conditions_ends_the_wait_and_the_others_have_no_effect(first):
     script = Script(Wait(keys=frozenset({CLAIM, OTHER_CLAIM}), seconds=10.0), READ)
     engine = driven(stepping("Mine", script))
     engine.create(a_pod("p"))
@@ -230,10 +230,10 @@ def test_two_changes_in_one_step_end_one_wait():
     assert script.sent == [Done()]
     engine.step(Changes(PersistentVolumeClaim, [Change(objects[1], claim("d", version=3))]))
     assert script.sent == [Done(), Done()]
-    nothing_is_left(engine)
+    no_binding_is_left(engine)
 
 
-def test_waiting_takes_no_slot_and_a_request_does(monkeypatch):
+def test_a_wait_takes_no_request_slot_and_a_request_takes_one(monkeypatch):
     monkeypatch.setattr(engine_module, "MAX_BINDING_WRITES", 1)
     waits, asks = Script(Wait(seconds=600.0)), Script(READ)
 
@@ -248,10 +248,10 @@ def test_waiting_takes_no_slot_and_a_request_does(monkeypatch):
     assert not engine.engine.wants_turn
     engine.answer_number(next(iter(engine.under_way)))
     assert engine.bound == {"asks": "n"}
-    assert list(engine.under_way.values()) == [READ], "of the later one"
+    assert list(engine.under_way.values()) == [READ], "of the later pod"
 
 
-# -- how they end -----------------------------------------------------------------------------------------------------
+# -- failures ---------------------------------------------------------------------------------------------------------
 
 
 def raising(what, *yields):
@@ -287,14 +287,14 @@ FAILURES = [
 
 @pytest.mark.parametrize("point", ["PreBind", "Bind"])
 @pytest.mark.parametrize(("script", "why"), FAILURES)
-def test_what_goes_wrong_fails_the_attempt(point, script, why):
+def test_a_failing_step_fails_the_attempt(point, script, why):
     engine = driven(stepping("Mine", script, point))
     engine.create(a_pod("p"))
     failed_for(engine, f'running {point} plugin "Mine": {why}')
     assert engine.place("p") is Place.ERROR_BACKOFF
 
 
-def test_what_goes_wrong_after_an_answer_fails_the_attempt():
+def test_a_step_that_fails_after_an_answer_fails_the_attempt():
     engine = driven(stepping("Mine", raising(BUG, READ)))
     engine.create(a_pod("p"))
     engine.answer_number(next(iter(engine.under_way)))
@@ -302,7 +302,7 @@ def test_what_goes_wrong_after_an_answer_fails_the_attempt():
 
 
 @pytest.mark.parametrize("point", ["PreBind", "Bind"])
-def test_they_may_reject_the_pod(point):
+def test_steps_may_reject_the_pod(point):
     engine = driven(stepping("Mine", Script(READ, answer=unschedulable("not here")), point))
     engine.create(a_pod("p"))
     engine.answer_number(next(iter(engine.under_way)))
@@ -317,12 +317,12 @@ def test_they_may_reject_the_pod(point):
             for case in FAILURES
             if case.id not in ("answers an error", "answers nonsense")
         ),
-        # Nothing is to be said there.
+        # No error message is expected.
         pytest.param(Script(answer=error("no")), None, id="answers an error"),
         pytest.param(Script(answer="no"), None, id="answers nonsense"),
     ],
 )
-def test_what_goes_wrong_after_the_binding_is_reported_and_the_next_hears_of_it(script, said, caplog):
+def test_a_failing_post_bind_is_reported_and_the_next_plugin_is_called(script, said, caplog):
     engine = driven(stepping("Mine", script, "PostBind"), stepping("Next", Script(READ), "PostBind"))
     engine.create(a_pod("p"))
     assert engine.bound == {"p": "n"}
@@ -330,10 +330,10 @@ def test_what_goes_wrong_after_the_binding_is_reported_and_the_next_hears_of_it(
     engine.answer_number(next(iter(engine.under_way)))
     assert (f'running PostBind plugin "Mine": {said}' in in_short(caplog.text)) is (said is not None)
     assert ("running PostBind" in in_short(caplog.text)) is (said is not None)
-    nothing_is_left(engine)
+    no_binding_is_left(engine)
 
 
-def test_steps_that_wait_for_nothing_end_at_once_and_each_point_runs_once():
+def test_steps_without_waits_end_at_once_and_each_point_runs_once():
     log = []
 
     def saying(what, answer=None):
@@ -354,21 +354,21 @@ def test_steps_that_wait_for_nothing_end_at_once_and_each_point_runs_once():
     engine.create(a_pod("p"))
     assert log == list("ABCDEFG")
     assert engine.notes("Scheduled") == ["Successfully assigned default/p to n"]
-    nothing_is_left(engine)
+    no_binding_is_left(engine)
 
 
-def test_steps_of_all_binders_that_leave_it_to_others_fail_the_attempt_once():
+def test_the_attempt_fails_once_if_all_binders_skip_in_steps():
     engine = driven(stepping("A", Script()), stepping("B", Script(answer=SKIP), "Bind"))
     engine.create(a_pod("p"))
     assert engine.place("p") is Place.ERROR_BACKOFF
-    nothing_is_left(engine)
+    no_binding_is_left(engine)
 
 
-# -- breaking off -----------------------------------------------------------------------------------------------------
+# -- cancellation -----------------------------------------------------------------------------------------------------
 
 
 def preempted(engine):
-    """A more important pod takes the room of one that is in PreBind."""
+    """A pod of higher priority preempts one that is in PreBind."""
     engine.create(a_pod("boss").requests(cpu=1).priority(100))
 
 
@@ -381,7 +381,7 @@ WAITS = [
 
 
 @pytest.mark.parametrize("waits_for", WAITS)
-def test_preemption_ends_steps_where_they_wait(waits_for):
+def test_preemption_cancels_steps_while_they_wait(waits_for):
     script = Script(waits_for)
 
     def of_the_victim(state, pod, node_name):
@@ -395,17 +395,17 @@ def test_preemption_ends_steps_where_they_wait(waits_for):
     assert script.sent == []
     assert engine.withdrawn == asked
     assert "preempted by DefaultPreemption" in engine.notes()
-    # What comes too late is of no interest.
+    # A late answer is ignored.
     engine.create(claim(), claim("d"))
     for number in asked:
         engine.step(Answer(number, Done()))
     assert script.sent == []
     engine.advance(600.0)
     assert engine.bound == {"boss": "n"}
-    nothing_is_left(engine)
+    no_binding_is_left(engine)
 
 
-def test_steps_that_do_not_want_to_end_are_reported(caplog):
+def test_steps_that_ignore_cancellation_are_reported(caplog):
     def stubborn(state, pod, node_name):
         try:
             yield READ
@@ -419,7 +419,7 @@ def test_steps_that_do_not_want_to_end_are_reported(caplog):
     failed_for(engine, "preempted by Somebody", "low")
 
 
-def test_steps_may_have_themselves_broken_off():
+def test_steps_may_cancel_their_own_pod():
     closed = []
 
     def script(state, pod, node_name):
@@ -436,9 +436,7 @@ def test_steps_may_have_themselves_broken_off():
     failed_for(engine, "not worth it")
 
 
-def test_steps_that_were_broken_off_in_the_middle_may_run_to_their_end():
-    """That they are through does not save the pod."""
-
+def test_a_pod_cancelled_within_its_last_step_still_fails():
     def script(state, pod, node_name):
         assert engine.engine.parts.pods_in_pre_bind.get(pod.uid).cancel("not worth it")
         return
@@ -452,13 +450,13 @@ def test_steps_that_were_broken_off_in_the_middle_may_run_to_their_end():
 # -- groups -----------------------------------------------------------------------------------------------------------
 
 
-def test_a_group_runs_side_by_side_and_the_next_when_all_of_it_is_through():
+def test_a_group_runs_in_parallel_and_the_next_group_after_all_of_it():
     first, second, third = Script(READ), Script(Wait(seconds=10.0)), Script(READ)
     engine = driven(parallel("A", first), parallel("B", second), coroutine("C"), stepping("D", third))
     engine.create(a_pod("p"))
     asked, run = engine.under_way.items()
     assert (asked[1], run[1].plugin) == (READ, "C")
-    assert bindings(engine).writes == 1, "a coroutine in PreBind is none"
+    assert bindings(engine).writes == 1, "a coroutine in PreBind is not a request"
     engine.answer_number(asked[0])
     engine.advance(10.0)
     assert list(engine.under_way) == [run[0]]
@@ -467,10 +465,10 @@ def test_a_group_runs_side_by_side_and_the_next_when_all_of_it_is_through():
     engine.answer_number(next(iter(engine.under_way)))
     assert (first.sent, second.sent, third.sent) == ([Done()], [Done()], [Done()])
     assert engine.bound == {"p": "n"}
-    nothing_is_left(engine)
+    no_binding_is_left(engine)
 
 
-def test_the_first_failure_of_a_group_ends_the_others_and_counts():
+def test_the_first_failure_of_a_group_cancels_the_others_and_is_reported():
     waits, asks = Script(Wait(keys=frozenset({CLAIM}))), Script(READ)
     fails = raising(BUG, READ)
     engine = driven(parallel("A", waits), parallel("B", asks), parallel("C", fails), coroutine("D"))
@@ -480,13 +478,13 @@ def test_the_first_failure_of_a_group_ends_the_others_and_counts():
     assert waits.closed
     assert asks.closed
     assert engine.withdrawn == [asked]
-    assert engine.notes() == [], "the coroutine is still to end"
+    assert engine.notes() == [], "the coroutine has not ended yet"
     assert isinstance(engine.under_way[run], RunPlugin)
     engine.answer_number(run, Done(error("some other PreBind operation failed")))
     failed_for(engine, 'running PreBind plugin "C": a bug')
 
 
-def test_a_group_of_which_one_fails_at_once_begins_no_further():
+def test_a_plugin_that_fails_at_once_stops_the_rest_of_its_group_from_starting():
     before, after = Script(Wait(seconds=10.0)), Script(READ)
     engine = driven(parallel("A", before), parallel("B", raising(BUG)), parallel("C", after), coroutine("D"))
     engine.create(a_pod("p"))
@@ -495,14 +493,14 @@ def test_a_group_of_which_one_fails_at_once_begins_no_further():
     failed_for(engine, 'running PreBind plugin "B": a bug')
 
 
-def test_after_a_group_that_failed_no_other_begins():
+def test_no_group_starts_after_a_failed_one():
     engine = driven(stepping("A", raising(BUG, READ)), stepping("B", Script(READ)))
     engine.create(a_pod("p"))
     engine.answer_number(next(iter(engine.under_way)))
     failed_for(engine, 'running PreBind plugin "A": a bug')
 
 
-def test_preemption_ends_a_whole_group():
+def test_preemption_cancels_a_whole_group():
     asks, waits = Script(READ), Script(Wait(seconds=600.0))
     engine = driven(parallel("A", asks), parallel("B", waits), coroutine("C"))
     engine.create(a_pod("p"))

@@ -1,4 +1,4 @@
-"""What a failed attempt leaves behind: the queue, the nomination, the event, the condition and the log, in order."""
+"""The results of a failed attempt, in order: queue, nomination, event, condition and log."""
 
 from types import SimpleNamespace
 
@@ -26,8 +26,8 @@ def version(number, uid="u"):
     return replace(made, metadata=replace(made.metadata, resource_version=str(number), generation=10 + number))
 
 
-class Room:
-    """A pod that was tried, and the one that there is now (None: none without a node)."""
+class HandlerHarness:
+    """A pod as it was tried, and as it is now (None: deleted or bound)."""
 
     def __init__(self, newest, *, tried=None):
         self.heard, self.reports = [], []
@@ -73,7 +73,7 @@ class Room:
 
 @pytest.mark.parametrize("nomination", ["", "n", None])
 @pytest.mark.parametrize("newest", [version(1), version(2)], ids=["as it was tried", "changed meanwhile"])
-def test_a_pod_that_is_there_comes_back_as_it_is_now(newest, nomination):
+def test_a_pending_pod_is_requeued_in_its_newest_version(newest, nomination):
     now = newest.metadata.resource_version
     plugins = frozenset({"A", "B"})
     failure = Failure(
@@ -82,7 +82,7 @@ def test_a_pod_that_is_there_comes_back_as_it_is_now(newest, nomination):
         pending_plugins=frozenset({"B"}),
         nominated_node_name=nomination,
     )
-    assert Room(newest).fails(failure) == [
+    assert HandlerHarness(newest).fails(failure) == [
         ("requeue", now, ["A", "B"], ["B"], ""),
         ("nominate", now, nomination),
         ("event", now, "no room"),
@@ -90,24 +90,24 @@ def test_a_pod_that_is_there_comes_back_as_it_is_now(newest, nomination):
     ]
 
 
-def test_nothing_of_an_earlier_attempt_stays():
-    room = Room(version(1))
+def test_the_failure_of_an_earlier_attempt_is_cleared():
+    room = HandlerHarness(version(1))
     room.queued.unschedulable_plugins = {"Old"}
     room.queued.pending_plugins = {"Old"}
     room.queued.gating_plugin = "Old"
     assert room.fails(Failure(status=error("broken")))[0] == ("requeue", "1", [], [], "")
 
 
-def test_a_pod_that_is_gone_or_bound_only_gets_its_event():
-    assert Room(None).fails(Failure(status=REJECTED)) == [("done", "u"), ("event", "1", "no room")]
+def test_a_deleted_or_bound_pod_only_gets_an_event():
+    assert HandlerHarness(None).fails(Failure(status=REJECTED)) == [("done", "u"), ("event", "1", "no room")]
 
 
-def test_a_pod_whose_name_another_has_now_gets_nothing():
-    assert Room(version(2, uid="another")).fails(Failure(status=REJECTED)) == [("done", "u")]
+def test_a_pod_replaced_by_another_of_its_name_gets_nothing():
+    assert HandlerHarness(version(2, uid="another")).fails(Failure(status=REJECTED)) == [("done", "u")]
 
 
-def test_a_pod_that_is_queued_already_is_told_all_the_same():
-    room = Room(version(1))
+def test_a_pod_that_is_already_queued_still_gets_event_and_condition():
+    room = HandlerHarness(version(1))
 
     def present(queued):
         raise ValueError("Pod default/p is already present in the active queue")
@@ -117,8 +117,11 @@ def test_a_pod_that_is_queued_already_is_told_all_the_same():
     assert room.reports == ["Pod default/p is already present in the active queue"]
 
 
-def test_that_every_bind_plugin_skipped_a_pod_is_told_nobody():
-    assert [what[0] for what in Room(version(1)).fails(Failure(status=Status(Code.Skip)))] == ["requeue", "nominate"]
+def test_nothing_is_written_when_every_bind_plugin_skipped():
+    assert [what[0] for what in HandlerHarness(version(1)).fails(Failure(status=Status(Code.Skip)))] == [
+        "requeue",
+        "nominate",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -132,7 +135,7 @@ def test_that_every_bind_plugin_skipped_a_pod_is_told_nobody():
     ids=lambda what: what.code.name if isinstance(what, Status) else what,
 )
 def test_event_and_condition(status, reason):
-    room = Room(version(2))
+    room = HandlerHarness(version(2))
     room.fails(Failure(status=status))
     assert room.event == {"type_": "Warning", "reason": "FailedScheduling", "action": "Scheduling", "note": "no"}
     assert room.condition == PodCondition(
@@ -152,7 +155,7 @@ def test_a_rejection_by_reserve_or_permit_is_about_one_node(code, pending):
     assert (sorted(failure.unschedulable_plugins), sorted(failure.pending_plugins)) == (["P"], pending)
 
 
-def test_one_without_a_reason():
+def test_a_rejection_without_a_reason():
     assert refused_by_node(Status(Code.Unschedulable, (), "P")).message == "0/1 nodes are available:"
 
 
@@ -206,18 +209,18 @@ def lines():
         ),
     ],
 )
-def test_why_it_failed_is_logged(failure, expected, lines):
-    Room(version(1)).fails(failure)
+def test_the_reason_is_logged(failure, expected, lines):
+    HandlerHarness(version(1)).fails(failure)
     assert lines[0] == expected
 
 
-def test_what_became_of_a_pod_that_is_not_there_is_logged(lines):
-    Room(None).fails(Failure(status=error("x")))
+def test_a_missing_pod_is_logged(lines):
+    HandlerHarness(None).fails(Failure(status=error("x")))
     assert lines[1:] == [("I", 0, "Pod doesn't exist in informer cache", {})]
 
 
-def test_where_somebody_else_put_a_pod_is_logged(lines):
-    room = Room(None)
+def test_a_pod_that_was_bound_elsewhere_is_logged(lines):
+    room = HandlerHarness(None)
     room.state.add_node(struct(a_node("n")))
     room.state.add_pod(struct(a_pod("p").uid("u").on("n")))
     room.fails(Failure(status=error("x")))
@@ -225,8 +228,8 @@ def test_where_somebody_else_put_a_pod_is_logged(lines):
     assert lines[1:] == [("I", 0, text, {"node": "n"})]
 
 
-def test_that_a_pod_was_made_anew_is_logged(lines):
-    Room(version(2, uid="another")).fails(Failure(status=error("x")))
+def test_a_recreated_pod_is_logged(lines):
+    HandlerHarness(version(2, uid="another")).fails(Failure(status=error("x")))
     text = "Pod was recreated while handling scheduling failure. Skip requeueing and status updates."
     assert lines[1:] == [("I", 2, text, {"oldUID": "u", "newUID": "another"})]
 
@@ -236,7 +239,7 @@ def test_that_a_pod_was_made_anew_is_logged(lines):
     [("", {"nominatedNodeName": "", "nominatingMode": "1"}), (None, {})],
     ids=["a nomination", "none"],
 )
-def test_what_is_written_is_logged(nomination, told, lines):
-    Room(version(1)).fails(Failure(status=error("x"), nominated_node_name=nomination))
+def test_status_patches_are_logged(nomination, told, lines):
+    HandlerHarness(version(1)).fails(Failure(status=error("x"), nominated_node_name=nomination))
     condition = {"conditionType": "PodScheduled", "conditionStatus": "False", "conditionReason": "SchedulerError"}
     assert lines[1:] == [("I", 3, "Updating pod condition and nominated node name", condition | told)]

@@ -1,6 +1,7 @@
-"""Equal pods that fit nowhere, tried again and again: what is kept says what a full evaluation would say.
+"""Repeated attempts of equal pods that fit nowhere: cached results equal those of a full evaluation.
 
-Nothing is worked out again while nothing changed; whatever may matter to filters or to preemption must end that.
+Nothing is recomputed while nothing changes; every change that may matter to filters or to preemption invalidates the
+cache.
 """
 
 from random import Random
@@ -31,7 +32,7 @@ WEB = {"matchLabels": {"app": "web"}}
 
 
 def told(decision):
-    """Everything that an attempt tells: the node, the reasons of all nodes, and preemption's findings."""
+    """Everything that an attempt reports: the node, the reasons of all nodes, and preemption's results."""
     if decision.diagnosis is None:
         return decision.node_name, decision.message
     names = range(len(decision.diagnosis.valid))
@@ -54,7 +55,7 @@ def told(decision):
 
 
 class World:
-    """A crowded cluster and pods of few kinds that want in."""
+    """A full cluster and pending pods of a few kinds."""
 
     def __init__(self, *plugins, pods_a_node=3, random=None):
         self.state = state = ClusterState()
@@ -110,7 +111,7 @@ KINDS = ("low", "high", "choosy", "other labels", "spread", "never", "narrowed")
 
 
 def change(world, what, which):
-    """Something that may matter to pods that wait."""
+    """A change that may matter to pending pods."""
     state = world.state
     placed = sorted(info.uid for info in state.placed_pods())
     if what == "delete" and placed:
@@ -118,7 +119,7 @@ def change(world, what, which):
     elif what == "bring back":
         state.add_pod(world.victim(which % 12))
     elif what == "touch" and placed:
-        # The node lists the pod last, and nothing else changes.
+        # Only moves the pod to the end of the node's list.
         info = state.placed(placed[which % len(placed)])
         state.update_pod(msgspec.structs.replace(info.pod))
     elif what == "start" and placed:
@@ -155,7 +156,7 @@ CHANGES = ("delete", "bring back", "touch", "start", "terminate", "budget", "nom
            "remove node", "transaction")  # fmt: skip
 
 
-def test_what_is_kept_is_what_a_full_evaluation_says():
+def test_cached_results_equal_a_full_evaluation():
     @examples(120)
     @given(
         st.lists(st.sampled_from(KINDS), min_size=1, max_size=3),
@@ -179,7 +180,7 @@ def test_what_is_kept_is_what_a_full_evaluation_says():
 
 @pytest.fixture
 def dry_runs(monkeypatch):
-    """Grows with each dry run that is really made."""
+    """Counts the dry runs that are really made."""
     made = []
     real = preemption._dry_run
     monkeypatch.setattr(preemption, "_dry_run", lambda *args: (made.append(1), real(*args))[1])
@@ -191,7 +192,7 @@ def tried(world, kind, times=1):
 
 
 @pytest.mark.parametrize("kind", ["low", "high", "spread", "choosy", "other labels"])
-def test_nothing_is_worked_out_again_while_nothing_changed(kind, dry_runs):
+def test_nothing_is_recomputed_while_nothing_changes(kind, dry_runs):
     first, *others = tried(World(), kind, times=5)
     assert len(dry_runs) == 1
     assert all(decision.diagnosis is first.diagnosis for decision in others)
@@ -212,7 +213,7 @@ def test_nothing_is_worked_out_again_while_nothing_changed(kind, dry_runs):
         pytest.param("remove node", 3, id="a node left"),
     ],
 )
-def test_what_changed_is_looked_at(what, which, dry_runs):
+def test_a_relevant_change_causes_a_new_dry_run(what, which, dry_runs):
     world = World()
     tried(world, "low", times=2)
     change(world, what, which)
@@ -220,14 +221,14 @@ def test_what_changed_is_looked_at(what, which, dry_runs):
     assert len(dry_runs) == 2
 
 
-def test_among_equal_victims_each_attempt_chooses_afresh(dry_runs):
+def test_each_attempt_chooses_again_among_equal_victims(dry_runs):
     world = World(random=Random(3))
     chosen = {decision.nominated_node_name for decision in tried(world, "high", times=40)}
     assert len(chosen) > 1
     assert len(dry_runs) == 1
 
 
-def test_a_nomination_that_is_taken_back_among_others_makes_room():
+def test_removing_one_of_several_nominations_makes_room():
     world = World(pods_a_node=1)
     for i in range(4):
         world.nominate(i, f"n{i}", cpu="1", priority=5)
@@ -236,7 +237,7 @@ def test_a_nomination_that_is_taken_back_among_others_makes_room():
     assert tried(world, "low")[0].node_name == "n2"
 
 
-def test_room_that_is_nominated_to_one_of_them_is_for_that_one():
+def test_a_nominated_pod_can_use_the_room_of_its_own_nomination():
     world = World(pods_a_node=1)
     for i in range(1, 4):
         world.nominate(i, f"n{i}", cpu="1", priority=5)
@@ -247,8 +248,8 @@ def test_room_that_is_nominated_to_one_of_them_is_for_that_one():
         assert world.keeping.schedule(world.framework, its_own).node_name == "n0"
 
 
-class Moody(NodeFilterPlugin, ShapeSigned):
-    """Says something else each time, of the same nodes."""
+class ChangingFilter(NodeFilterPlugin, ShapeSigned):
+    """Returns a different reason on each call for the same nodes."""
 
     name = "Moody"
     moods = iter(())
@@ -257,15 +258,15 @@ class Moody(NodeFilterPlugin, ShapeSigned):
         return unschedulable(f"mood {next(self.moods)}")
 
 
-def test_a_filter_that_does_not_say_what_it_reads_is_asked_each_time(monkeypatch):
-    monkeypatch.setattr(Moody, "moods", iter(range(100)))
-    world = World(Moody, pods_a_node=0)
+def test_a_filter_without_declared_reads_is_called_each_time(monkeypatch):
+    monkeypatch.setattr(ChangingFilter, "moods", iter(range(100)))
+    world = World(ChangingFilter, pods_a_node=0)
     texts = [decision.message for decision in tried(world, "low", times=3)]
     assert len(set(texts)) == 3
 
 
-class MoodyWithPods(PreFilterPlugin, NodePodExtensions, ShapeSigned):
-    """Says something else each time, of pods that leave."""
+class ChangingPreFilter(PreFilterPlugin, NodePodExtensions, ShapeSigned):
+    """The same, depending on removed pods."""
 
     name = "MoodyWithPods"
     moods = iter(())
@@ -280,9 +281,9 @@ class MoodyWithPods(PreFilterPlugin, NodePodExtensions, ShapeSigned):
         return unschedulable(f"mood {state.read(self.name)}")
 
 
-def test_a_pre_filter_that_does_not_say_what_it_reads_is_asked_each_time(monkeypatch):
-    monkeypatch.setattr(MoodyWithPods, "moods", iter(range(100)))
-    texts = [decision.message for decision in tried(World(MoodyWithPods), "high", times=3)]
+def test_a_pre_filter_without_declared_reads_is_called_each_time(monkeypatch):
+    monkeypatch.setattr(ChangingPreFilter, "moods", iter(range(100)))
+    texts = [decision.message for decision in tried(World(ChangingPreFilter), "high", times=3)]
     assert [text.split()[-1] for text in texts] == ["0", "1", "2"]
 
 
@@ -310,6 +311,6 @@ class Notes(PostFilterPlugin):
         return PostFilterResult(unschedulable(f"read {before}"))
 
 
-def test_what_a_post_filter_plugin_writes_is_not_read_by_the_next_equal_pod():
+def test_cycle_state_written_by_post_filter_is_not_shared_with_the_next_equal_pod():
     decisions = tried(World(Notes), "low", times=3)
     assert [decision.message.split(", ")[-1] for decision in decisions] == ["read None"] * 3

@@ -1,4 +1,4 @@
-"""How long attempts took, and under which names that is told."""
+"""Metrics of attempts: durations and labels."""
 
 from types import SimpleNamespace
 
@@ -8,7 +8,7 @@ from stowplan.engine.decision.attempt_metrics import AttemptMetrics
 from stowplan.framework.status import Code, Status, unschedulable
 from support.observing.metrics import attempt_metrics, numbers, scheduler_metrics
 
-#: Began at 100 and is over.
+#: Started at 100 and has ended.
 STARTED, NOW = 100.0, 103.5
 
 
@@ -30,7 +30,7 @@ def a_pod(attempts=1, *, ready_since=90.0, flushed=False):
     return SimpleNamespace(attempts=attempts, initial_attempt_timestamp=ready_since, was_flushed=flushed)
 
 
-def test_a_decision_takes_from_its_beginning_until_now(metrics, attempts):
+def test_a_decisions_duration_is_from_its_start_until_now(metrics, attempts):
     attempts.decided(STARTED)
     assert metrics.scheduling_algorithm_duration_seconds.sum == 3.5
 
@@ -61,12 +61,12 @@ def test_a_bound_pod(metrics, attempts):
 
 
 @pytest.mark.parametrize(("attempts_of_pod", "label"), [(14, "14"), (15, "15+"), (16, "15+")])
-def test_many_attempts_are_told_of_together(metrics, attempts, attempts_of_pod, label):
+def test_several_attempts_are_observed_at_once(metrics, attempts, attempts_of_pod, label):
     attempts.scheduled(a_pod(attempts_of_pod), profile="mine", started=STARTED)
     assert list(sums(metrics.pod_scheduling_sli_duration_seconds)) == [(label,)]
 
 
-def test_a_pod_that_never_was_ready_has_no_service_level(metrics, attempts):
+def test_a_pod_that_was_never_ready_has_no_sli_duration(metrics, attempts):
     attempts.scheduled(a_pod(ready_since=None, flushed=True), profile="mine", started=STARTED)
     assert not sums(metrics.pod_scheduling_sli_duration_seconds)
     assert numbers(metrics.pod_scheduled_after_flush_total) == 1
@@ -77,5 +77,5 @@ def test_a_wait_on_permit(metrics, attempts):
     assert sums(metrics.permit_wait_duration_seconds) == {("Unschedulable",): 3.5}
 
 
-def test_the_clock_is_the_queues():
+def test_durations_use_the_queues_clock():
     assert attempt_metrics(now=lambda: 7.0).now() == 7.0

@@ -1,4 +1,4 @@
-"""What a decision tells beside the node: nominations, plugins, counts, and the attempt's state."""
+"""A decision's results besides the node: nominations, plugins, counts, and the attempt's state."""
 
 from random import Random
 
@@ -43,13 +43,15 @@ def said(code, node, text="no"):
     [
         pytest.param((), CLEARED, id="no PostFilter plugin"),
         pytest.param((said(Code.Success, "n1"),), "n1", id="success"),
-        pytest.param((said(Code.Success, None),), LEFT, id="success that says nothing of it"),
+        pytest.param((said(Code.Success, None),), LEFT, id="success without a nomination"),
         pytest.param((said(Code.Unschedulable, ""),), CLEARED, id="no candidate"),
         pytest.param((said(Code.Unschedulable, None),), LEFT, id="not eligible"),
         pytest.param((said(Code.Error, None),), LEFT, id="an error"),
         pytest.param((said(Code.Error, "n1"),), LEFT, id="an error makes no nomination"),
         pytest.param((said(Code.Unschedulable, ""), said(Code.Error, None)), LEFT, id="an error later on"),
-        pytest.param((said(Code.Unschedulable, ""), said(Code.Unschedulable, None)), CLEARED, id="the last that spoke"),
+        pytest.param(
+            (said(Code.Unschedulable, ""), said(Code.Unschedulable, None)), CLEARED, id="the last with a nomination"
+        ),
         pytest.param((said(Code.Unschedulable, "n1"), said(Code.Pending, "")), CLEARED, id="the last of two"),
         pytest.param((said(Code.UnschedulableAndUnresolvable, "n1"),), "n1", id="the last word"),
         pytest.param(
@@ -90,7 +92,7 @@ SUFFIX = "preemption: 0/4 nodes are available: 4 Preemption is not helpful for s
         pytest.param(said(Code.Success, "n1"), "", "n1", id="helped"),
     ],
 )
-def test_what_post_filter_says_reaches_the_status(answer, suffix, nomination, monkeypatch):
+def test_post_filters_message_is_in_the_status(answer, suffix, nomination, monkeypatch):
     monkeypatch.setattr(Helps, "answer", answer)
     decision = schedule(*a_scheduler(Helps), a_pod().requests(cpu="5"))
     assert decision.status.code == Code.Unschedulable
@@ -110,7 +112,7 @@ class Waits(NodeFilterPlugin, ShapeSigned):
         return Status(Code.Pending, ("later",)) if node.name in ("n0", "n1") else None
 
 
-def test_plugins_that_wait_are_told_from_those_that_refuse():
+def test_pending_plugins_are_distinguished_from_rejecting_ones():
     decision = schedule(*a_scheduler(Waits, first=True), a_pod().requests(cpu="5"))
     assert decision.pending_plugins == {"Waits"}
     assert decision.unschedulable_plugins == {"Waits", "NodeResourcesFit"}
@@ -127,18 +129,18 @@ def test_plugins_that_wait_are_told_from_those_that_refuse():
         pytest.param(a_pod().claims_volume("missing"), 0, 0, id="refused as a whole"),
     ],
 )
-def test_how_many_nodes_were_judged(pod, evaluated, feasible):
+def test_counts_of_evaluated_and_feasible_nodes(pod, evaluated, feasible):
     decision = schedule(*a_scheduler(Waits), pod)
     assert (decision.evaluated, decision.feasible) == (evaluated, feasible)
 
 
 @pytest.mark.parametrize("cpu", ["1", "5"], ids=["fits", "does not fit"])
-def test_the_attempts_state_goes_along(cpu):
+def test_the_decision_carries_the_cycle_state(cpu):
     decision = schedule(*a_scheduler(Waits, first=True), a_pod().requests(cpu=cpu))
     assert decision.state.get("Waits") == "was here"
 
 
-def test_without_nodes_nothing_is_run():
+def test_without_nodes_no_plugin_is_called():
     decision = schedule(*a_scheduler(nodes=0))
     assert (decision.state, decision.message) == (None, "no nodes available to schedule pods")
     assert decision.status.code == Code.UnschedulableAndUnresolvable
@@ -153,8 +155,8 @@ def test_ties_are_broken_evenly():
     assert min(counts.values()) > 60
 
 
-def test_after_forgetting_all_is_worked_out_anew():
-    """As when plugins were switched off: what was found out with them must not live on."""
+def test_everything_is_recomputed_after_forgetting():
+    """After plugins were disabled, results computed with them must not be reused."""
     scheduler, profile = a_scheduler(Waits)
     assert schedule(scheduler, profile).feasible == 2
     profile.switch_off({"Waits"})

@@ -1,4 +1,4 @@
-"""Where in the code a failure comes from, told once a place."""
+"""The source location of a failure, reported once per location."""
 
 import pytest
 
@@ -22,7 +22,7 @@ def failing_elsewhere():
         return error(raised)
 
 
-def test_the_innermost_cause_is_told_once_a_place():
+def test_the_innermost_cause_is_reported_once_per_location():
     locations = LoggedLocations()
     first, again, other = KeyError("team"), KeyError("other"), failing_elsewhere()
     assert locations.first_error_at(failing(first)) is first
@@ -39,5 +39,5 @@ def test_the_innermost_cause_is_told_once_a_place():
         pytest.param(failing(Conflict("changed")), id="refused by the API server"),
     ],
 )
-def test_what_comes_from_no_code_has_no_origin(status):
+def test_a_status_without_a_local_exception_has_no_location(status):
     assert LoggedLocations().first_error_at(status) is None

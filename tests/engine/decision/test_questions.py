@@ -1,4 +1,4 @@
-"""Questions to an engine: what it would decide, who was not asked, and that nothing follows."""
+"""Questions to an engine: the hypothetical decision, plugins and extenders that were not asked, and no side effects."""
 
 import pytest
 
@@ -23,7 +23,7 @@ SCENARIOS = 12
 
 
 @pytest.mark.parametrize("category", CATEGORIES)
-def test_the_answer_is_what_would_be_decided(category):
+def test_the_answer_is_the_decision_that_an_attempt_would_make(category):
     placed = refused = 0
     for scenario in compare.rows(category)[:SCENARIOS]:
         cluster = stowplan.Cluster(scenario["objects"] + scenario["pods"], config=scenario["config"])
@@ -42,7 +42,7 @@ def test_the_answer_is_what_would_be_decided(category):
     assert refused
 
 
-# -- who was not asked ------------------------------------------------------------------------------------------------
+# -- not asked --------------------------------------------------------------------------------------------------------
 
 
 def asked(*extenders, nodes=2, pods=110, placed=()):
@@ -50,7 +50,7 @@ def asked(*extenders, nodes=2, pods=110, placed=()):
     hand.create(*(a_node(f"n{i}").allocatable(cpu=4, pods=pods) for i in range(nodes)), *placed)
     pod = struct(a_pod("p").uid("p").labels(mine="yes").priority(5))
     verdict = judged(hand.engine, hand.engine.state.pod_info(pod))
-    assert not hand.under_way, "nobody is asked"
+    assert not hand.under_way, "no extender is asked"
     return hand.engine, verdict
 
 
@@ -96,11 +96,11 @@ def test_an_extender_that_cannot_say_what_interests_it_is_named():
     assert list(verdict.not_asked) == ["e"]
 
 
-# -- nothing follows --------------------------------------------------------------------------------------------------
+# -- no side effects --------------------------------------------------------------------------------------------------
 
 
 class Waking(PreEnqueuePlugin):
-    """Has everybody tried whenever it is asked."""
+    """Activates all pending pods whenever it is called."""
 
     name = "Waking"
 
@@ -109,7 +109,7 @@ class Waking(PreEnqueuePlugin):
         self.handle.event_recorder.event(pod.pod, type_="Normal", reason="Asked", action="Asking", note="who?")
 
 
-def test_what_plugins_do_while_they_are_asked_comes_to_nothing():
+def test_plugins_requests_have_no_effect_during_a_question():
     hand = EngineByHand(Waking)
     hand.create(a_node("n").allocatable(cpu=1, pods=10))
     hand.create(a_pod("there").uid("there").requests(cpu=1), a_pod("big").uid("big").requests(cpu=100))
@@ -118,7 +118,7 @@ def test_what_plugins_do_while_they_are_asked_comes_to_nothing():
     assert hand.engine.queue.get("default/big").place is Place.UNSCHEDULABLE
     told, version = list(hand.told), hand.engine.state.version
     with hand.engine.asking(hand.engine.state.placed("there")) as question:
-        assert hand.engine.state.placed("there") is None, "the pod is off its node"
+        assert hand.engine.state.placed("there") is None, "the pod is taken off its node"
         judgement = question.judgement()
     assert (judgement.node_name, judgement.current_node) == ("n", "n")
     assert hand.engine.queue.get("default/big").place is Place.UNSCHEDULABLE
@@ -126,7 +126,7 @@ def test_what_plugins_do_while_they_are_asked_comes_to_nothing():
     hand.engine.validate()
 
 
-def test_a_pod_of_nobody_cannot_be_asked_about():
+def test_a_pod_without_a_profile_cannot_be_asked_about():
     hand = EngineByHand()
     pod = hand.engine.state.pod_info(struct(a_pod("p").scheduler("else")))
     with pytest.raises(ValueError, match='no profile for scheduler name "else"'), hand.engine.asking(pod):

@@ -1,4 +1,5 @@
-"""Equal pods that are decided together go where they go one after the other, each judged anew and placed."""
+"""Equal pods decided together get the nodes that they would get one after the other, each evaluated and placed
+separately."""
 
 import random
 
@@ -21,7 +22,7 @@ from support.scheduling.worlds import HOST, PLACEABLE, ZONE, clusters, pods, str
 
 
 class ByRoom(ScorePlugin, ShapeSigned):
-    """Reads sums, and says more than a score may be on nodes with many pods."""
+    """Reads node sums, and exceeds the maximum score on nodes with many pods."""
 
     name = "ByRoom"
     reads = Reads.NODE_SUMS
@@ -31,7 +32,7 @@ class ByRoom(ScorePlugin, ShapeSigned):
 
 
 class Ranks(ScorePlugin, ShapeSigned):
-    """Reads node objects, and judges feasible nodes among each other."""
+    """Reads node objects, and normalizes over the feasible nodes."""
 
     name = "Ranks"
     reads = Reads.NODES
@@ -55,7 +56,7 @@ class FailsWithFew(Ranks):
 
 
 class SkipsWhileEven(PreFilterPlugin, ShapeSigned):
-    """Does not say that it counts."""
+    """Does not declare that it counts pods."""
 
     name = "SkipsWhileEven"
     reads = Reads.ANYTHING
@@ -64,7 +65,7 @@ class SkipsWhileEven(PreFilterPlugin, ShapeSigned):
         return None
 
 
-class FailsToPromise(SkipsWhileEven, CountsPods):
+class FailsInDeclarations(SkipsWhileEven, CountsPods):
     name = "FailsToPromise"
 
     def filter_holds(self, state, pod):
@@ -117,7 +118,7 @@ class Bench:
         return found, algorithm.sampling.start, chance and chance.random()
 
     def together(self, algorithm, chance, pods, within):
-        """Filled as far as it goes, the rest one by one."""
+        """Decided together as far as possible, the rest one by one."""
         with self.state.transaction():
             filled = algorithm.filled(self.framework, pods, within=within)
             found = [told(decision) for decision in filled]
@@ -162,7 +163,7 @@ def _at_once(request, monkeypatch):
 
 
 @pytest.mark.usefixtures("_at_once")
-def test_any_pods_of_any_cluster():
+def test_filling_agrees_with_single_decisions_on_random_clusters():
     @examples(100)
     @given(
         clusters(least_nodes=2),
@@ -178,13 +179,13 @@ def test_any_pods_of_any_cluster():
 
 
 @pytest.mark.usefixtures("_at_once")
-def test_with_users_plugins():
+def test_filling_agrees_with_single_decisions_with_users_plugins():
     @examples(60)
     @given(
         clusters(least_nodes=3),
         pods("shape", special=("prefers",)),
         st.lists(
-            st.sampled_from((*USERS, ByRoom, Ranks, FailsWithFew, SkipsWhileEven, FailsToPromise)),
+            st.sampled_from((*USERS, ByRoom, Ranks, FailsWithFew, SkipsWhileEven, FailsInDeclarations)),
             min_size=1,
             max_size=2,
             unique=True,
@@ -213,7 +214,7 @@ def a_cluster(*, nodes=6, pods=(), cpu="1"):
 
 
 def filled(shape, cluster=None, count=40, plugins=(), labels=()):
-    """How many are decided together."""
+    """How many pods are decided together."""
     bench = Bench(a_cluster() if cluster is None else cluster, shape.obj(), plugins, labels=labels, chance=1)
     agree(bench, count, [None, {0, 1, 2}])
     algorithm, _ = bench.algorithm(reuse=True)
@@ -233,7 +234,7 @@ def filled(shape, cluster=None, count=40, plugins=(), labels=()):
         pytest.param(web().host_port(8080), 0, id="a port"),
     ],
 )
-def test_what_is_decided_together(shape, count):
+def test_how_many_pods_are_decided_together(shape, count):
     assert filled(shape) == count
 
 
@@ -249,21 +250,21 @@ def test_pods_of_an_indexed_job_are_equal_though_their_labels_differ():
         pytest.param(a_pod("db").labels(app="db").requires_pods(ZONE, WEB), 40, id="needs them near"),
     ],
 )
-def test_terms_of_others_stay_as_they_are_while_equal_pods_come(neighbour, count):
+def test_terms_of_other_pods_allow_filling(neighbour, count):
     assert filled(web(), a_cluster(pods=[neighbour.uid("db").on("n0")])) == count
 
 
-def test_a_plugin_that_fails_over_a_later_pod_ends_it_there():
+def test_filling_ends_where_a_plugin_fails():
     assert 0 < filled(web(), plugins=(ByRoom,)) < 40
 
 
-def test_plugins_without_promises_end_it_before_it_begins():
+def test_plugins_without_declarations_prevent_filling():
     assert filled(web(), plugins=(Crowd,)) == 0
     assert filled(web(), plugins=(SkipsWhileEven,)) == 0
-    assert filled(web(), plugins=(FailsToPromise,)) == 0
+    assert filled(web(), plugins=(FailsInDeclarations,)) == 0
 
 
-def test_nominated_pods_end_it_before_it_begins():
+def test_nominated_pods_prevent_filling():
     bench = Bench(a_cluster(), web().obj())
     pod = bench.pods(1, first=99)[0]
     bench.state.nominator.add(pod, "n0")

@@ -1,4 +1,4 @@
-"""A joint column says of every row what its columns say, and logs the rows whose result changed."""
+"""A joint column has the combined result of its columns for every row, and logs the rows whose result changed."""
 
 import numpy as np
 import pytest
@@ -43,7 +43,7 @@ class World:
         return refused, sum(value * weight for value, weight in zip(values, WEIGHTS, strict=True))
 
     def step(self, row, cpu):
-        """Add a pod to a node, or remove one from it."""
+        """Add a pod to a node, or remove one."""
         pods = self.state.row_pods[row]
         if cpu == 0 and pods:
             self.state.remove_pod(pods[0].uid)
@@ -95,7 +95,7 @@ def test_evaluations_with_the_same_questions_share_a_joint_column():
 
 @examples(200)
 @given(st.lists(st.tuples(st.integers(0, 3), st.booleans(), st.booleans()), min_size=2, max_size=8), st.booleans())
-def test_bounds_that_hold_are_those_of_the_other_rows(rows, computed):
+def test_bounds_cover_the_unchanged_rows(rows, computed):
     raw, before, feasible = (np.array(column) for column in zip(*rows, strict=True))
     part = Score(None, 1, raw, raw, raw)
     changed = np.flatnonzero(before != feasible).tolist()

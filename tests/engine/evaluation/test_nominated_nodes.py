@@ -1,4 +1,4 @@
-"""Room kept for nominated pods: what is remembered of each node says what a look at all of them would say."""
+"""Room reserved for nominated pods: cached results per node equal those of a full evaluation."""
 
 import numpy as np
 import pytest
@@ -27,7 +27,7 @@ WEB = {"matchLabels": {"app": "web"}}
 
 
 class Odd(NodeFilterPlugin, ShapeSigned):
-    """Looks at the pods of the node, and raises when there are too many."""
+    """Reads the pods of the node, and raises when there are too many."""
 
     name = "Odd"
     reads = Reads.NODE_PODS
@@ -38,8 +38,8 @@ class Odd(NodeFilterPlugin, ShapeSigned):
         return unschedulable("odd") if len(node.pods) % 2 else None
 
 
-class Told(PreFilterPlugin, NodeFilterPlugin, NodePodExtensions, ShapeSigned):
-    """Counts the pods that it is told of."""
+class CountsAddedPods(PreFilterPlugin, NodeFilterPlugin, NodePodExtensions, ShapeSigned):
+    """Counts AddPod and RemovePod calls."""
 
     name = "Told"
 
@@ -57,7 +57,7 @@ class Told(PreFilterPlugin, NodeFilterPlugin, NodePodExtensions, ShapeSigned):
 
 
 class World:
-    """Nodes with nominations; evaluations that equal pods share."""
+    """Nodes with nominations, and evaluations shared by equal pods."""
 
     def __init__(self, *plugins, nodes=6):
         self.state = ClusterState()
@@ -95,7 +95,7 @@ def said(outcome):
 
 
 KINDS = ("small", "small", "large", "port", "choosy", "spread", "new resource")
-#: Those that matter to others by nothing but what they take.
+#: Pods that affect others by their requests alone.
 TAKERS = ("small", "large", "port", "spread", "new resource")
 STEPS = st.tuples(
     st.sampled_from((*["nominate", "place", "delete"] * 3, "renew", "take back", "node", "remove node", "transaction")),
@@ -129,9 +129,9 @@ def change(world, what, kind, which):
             world.check(world.pod(kind, 1))
 
 
-@pytest.mark.parametrize("plugins", [(), (Odd,), (Told,)], ids=["in tree", "counts pods", "is told of pods"])
-def test_what_is_remembered_is_exact(plugins, monkeypatch):
-    # On a small table one changed row is already too many to be told apart.
+@pytest.mark.parametrize("plugins", [(), (Odd,), (CountsAddedPods,)], ids=["in tree", "counts pods", "is told of pods"])
+def test_cached_results_are_exact(plugins, monkeypatch):
+    # On a small table a single changed row exceeds the maximum share for updates.
     monkeypatch.setattr("stowplan.engine.evaluation.evaluation.MAX_CHANGED_SHARE", 1.0)
 
     @examples(60)
@@ -142,7 +142,7 @@ def test_what_is_remembered_is_exact(plugins, monkeypatch):
         for what, kind, which in steps:
             change(world, what, kind, which)
             world.check(world.pod(kind, which % 2))
-            # One that is nominated a node itself.
+            # A nominated pod.
             nominated = [info for name in world.state.nominator.nodes() for info in world.state.nominator.on(name)]
             if nominated:
                 world.check(nominated[which % len(nominated)])
@@ -151,8 +151,8 @@ def test_what_is_remembered_is_exact(plugins, monkeypatch):
     exact()
 
 
-def test_only_what_changed_is_looked_at_again(monkeypatch):
-    """Each preemptor that comes adds a nomination: all of them together look at each other's nodes a few times each."""
+def test_only_changed_nodes_are_evaluated_again(monkeypatch):
+    """Each new preemptor adds a nomination; in total, each node is evaluated a few times only."""
     world = World()
     for i in range(6, 100):
         world.state.add_node(struct(a_node(f"n{i}").allocatable(cpu="4", pods="9")))
@@ -172,7 +172,7 @@ def test_only_what_changed_is_looked_at_again(monkeypatch):
     assert sum(judged) == 99
 
 
-def test_pods_that_come_to_a_nominated_node_and_go_again_count():
+def test_pods_added_to_and_removed_from_a_nominated_node_are_noticed():
     world = World()
     world.state.nominator.add(world.pod("small", 1), "n0")
     evaluation, placed = Evaluation(world.framework), world.pod("small", 0)
@@ -187,8 +187,8 @@ def test_pods_that_come_to_a_nominated_node_and_go_again_count():
     assert refused() == []
 
 
-def test_what_was_found_while_a_plugin_took_part_does_not_outlive_that():
-    """Parity: without a placed pod that keeps others away, nobody asks whether a nominated one would."""
+def test_results_are_dropped_when_a_plugin_starts_to_skip():
+    """Parity: without a placed pod with anti-affinity, nominated pods' anti-affinity is not checked."""
     world = World()
     placed = world.pod("choosy", 0)
     world.state.assume(placed, "n0")
@@ -199,7 +199,7 @@ def test_what_was_found_while_a_plugin_took_part_does_not_outlive_that():
     assert list(evaluation.filter(world.pod("small", 1)).refused) == []
 
 
-def test_nodes_that_come_into_question_are_looked_at():
+def test_nodes_that_pre_filter_newly_allows_are_evaluated():
     wanted = [frozenset(("n0",))]
 
     class Narrow(PreFilterPlugin, ShapeSigned):
@@ -227,8 +227,8 @@ def test_equal_refusals_are_one_object():
 
 
 @given(st.lists(st.tuples(st.sampled_from(TAKERS), st.integers(0, 5)), min_size=1, max_size=8))
-def test_nominated_pods_take_what_they_would_take_if_they_were_there(nominations):
-    """The first pass agrees with a world in which they are placed."""
+def test_nominated_pods_use_the_same_resources_as_placed_ones(nominations):
+    """The first pass agrees with a cluster in which they are placed."""
     nominating, placing = World(), World()
     for kind, row in nominations:
         nominating.state.nominator.add(nominating.pod(kind, 1), f"n{row}")
@@ -238,7 +238,7 @@ def test_nominated_pods_take_what_they_would_take_if_they_were_there(nominations
     assert outcome.feasible.tolist() == there.feasible.tolist()
 
 
-def test_a_plugin_that_is_told_of_pods_sees_them_even_if_nobody_else_looks():
+def test_add_pod_is_called_even_if_no_filter_needs_it():
     seen = []
 
     class Looks(PreFilterPlugin, NodePodExtensions, ShapeSigned):
@@ -252,7 +252,7 @@ def test_a_plugin_that_is_told_of_pods_sees_them_even_if_nobody_else_looks():
             seen.append((added.uid, [p.uid for p in node.pods]))
 
         def remove_pod(self, state, pod, removed, node):
-            raise AssertionError("nobody leaves")
+            raise AssertionError("no pod is removed")
 
     world = World(Looks)
     nominated = world.pod("small", 1)

@@ -1,8 +1,8 @@
-"""Reuse is exact when lookup objects change, and unrelated changes leave it alone.
+"""Reuse is exact when lookup objects change, and unaffected by unrelated changes.
 
-Each scenario changes an object that one plugin's answer depends on. The evaluation that equal pods share must then say
-what one made from nothing says, and with the plugin's declaration taken away it must not: so no declaration is idle,
-and none can be lost unnoticed. Random worlds in which objects of all kinds change hold the whole to the plain rule.
+Each scenario changes an object that one plugin's answer depends on. The shared evaluation of equal pods must then equal
+a fresh one; without the plugin's declaration it must differ, so every declaration is needed and none can be lost
+unnoticed. A property test with random changes of all kinds compares the whole with the plain rule.
 """
 
 import numpy as np
@@ -72,7 +72,7 @@ class Quota(FilterPlugin, TemplateSigned):
 
 
 class Favourite(ScorePlugin, TemplateSigned):
-    """Likes the nodes that some quota, found by its team, names."""
+    """Prefers the nodes that a quota, found by its team, names."""
 
     name = "Favourite"
     reads = Reads.NODES
@@ -89,7 +89,7 @@ class Favourite(ScorePlugin, TemplateSigned):
 
 
 class Undeclared(FilterPlugin, TemplateSigned):
-    """Reads quotas and does not say so."""
+    """Reads quotas without declaring it."""
 
     name = "Undeclared"
     reads = Reads.NODES
@@ -111,7 +111,8 @@ class SaysNonsense(Undeclared):
 
 
 class Remembers(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, TemplateSigned):
-    """Writes what it looked up while preparing, or nothing; skips, refuses or narrows the nodes as the quota says."""
+    """Stores what it looked up in PreFilter and PreScore, or nothing; skips, refuses or narrows the nodes as the quota
+    says."""
 
     name = "Remembers"
     reads = Reads.NODES
@@ -242,14 +243,15 @@ def with_volume(pod, volume):
 
 
 class Scenario:
-    """A world, a pod, and a change of an object that one plugin depends on."""
+    """A cluster, a pod, and a change of an object that one plugin depends on."""
 
     def __init__(self, plugin, pod, old, new, *, there=(), nominated=None, users=(), without=(), **gates):
         self.plugin, self.pod, self.old, self.new = plugin, pod, old, new
         self.there, self.nominated, self.users, self.without, self.gates = there, nominated, users, without, gates
 
     def play(self):
-        """What the shared evaluation, and one made from nothing, say before and after the change; was it reused?"""
+        """Results of the shared evaluation and of a fresh one, before and after the change, and whether it was
+        reused."""
         state = ClusterState()
         for node in self.nodes():
             state.add_node(struct(node))
@@ -377,7 +379,7 @@ SCENARIOS = {
 }
 
 
-#: Noticed by the plugin itself, which declares nothing.
+#: Noticed by the plugin itself, without a declaration.
 NOTICED = {
     "a device class that devices would come from": Scenario(
         DynamicResources,
@@ -433,16 +435,16 @@ NOTICED = {
 
 @pytest.fixture(autouse=True)
 def _many_rows_at_once(monkeypatch):
-    """On a small table one changed row is already too many to be told apart, unless the share is raised."""
+    """On a small table a single changed row exceeds the maximum share for updates, unless that is raised."""
     monkeypatch.setattr(evaluation_module, "MAX_CHANGED_SHARE", 1.0)
 
 
 @pytest.mark.parametrize("scenario", (SCENARIOS | NOTICED).values(), ids=SCENARIOS | NOTICED)
-def test_a_change_that_matters_is_noticed(scenario):
+def test_a_relevant_change_is_noticed(scenario):
     before, after = scenario.play()
     assert before[0] == before[1]
     assert after[0] == after[1]
-    assert after[0] != before[0], "the change was to matter"
+    assert after[0] != before[0], "the change must matter"
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS.values(), ids=SCENARIOS)
@@ -453,7 +455,7 @@ def test_each_declaration_is_needed(scenario, monkeypatch):
 
 
 def test_services_are_in_the_signature():
-    """PodTopologySpread declares nothing: another selector makes another evaluation."""
+    """PodTopologySpread declares no objects: another selector gives another evaluation."""
     state = ClusterState()
     for node in NODES:
         state.add_node(struct(node))
@@ -513,7 +515,7 @@ def test_unrelated_changes_leave_reuse_alone(obj):
     ],
     ids=lambda obj: obj["kind"],
 )
-def test_a_pod_with_a_claim_that_waits_is_left_alone_by_what_is_not_its_own(obj):
+def test_changes_of_other_claims_do_not_affect_a_pod_with_an_unbound_claim(obj):
     state = ClusterState()
     for one in (*NODES, volumes.claim("data", class_name="local"), LOCAL, in_zone("v", "a")):
         one = struct(one)
@@ -531,7 +533,7 @@ def test_a_pod_with_a_claim_that_waits_is_left_alone_by_what_is_not_its_own(obj)
 
 
 def asked_filters(profile):
-    """Names of the Filter plugins in the order in which they are asked, from now on."""
+    """Records the names of called Filter plugins, in order."""
     asked, ask = [], profile.ask_filter
 
     def asking(plugin, *args):
@@ -542,7 +544,7 @@ def asked_filters(profile):
     return asked
 
 
-def test_only_plugins_whose_objects_changed_are_asked_again():
+def test_only_plugins_whose_objects_changed_are_called_again():
     state = ClusterState()
     for node in NODES:
         state.add_node(struct(node))
@@ -572,7 +574,7 @@ def test_only_plugins_whose_objects_changed_are_asked_again():
     assert says() == []
 
 
-def test_what_is_not_scored_at_once_is_scored_anew_later():
+def test_skipped_scores_are_recomputed_later():
     state = ClusterState()
     for node in NODES:
         state.add_node(struct(node))
@@ -588,7 +590,7 @@ def test_what_is_not_scored_at_once_is_scored_anew_later():
 
 
 @pytest.mark.parametrize("plugin", [Undeclared, CannotSay, SaysNonsense])
-def test_a_plugin_that_does_not_say_depends_on_all_objects(plugin):
+def test_a_plugin_without_a_declaration_depends_on_all_objects(plugin):
     state = ClusterState()
     for node in NODES:
         state.add_node(struct(node))
@@ -606,7 +608,7 @@ def test_a_plugin_that_does_not_say_depends_on_all_objects(plugin):
 
 
 def test_a_column_of_sums_follows_the_objects_that_its_plugin_reads():
-    """The second template asks a question that the first has answered, when nothing but rows is brought up to date."""
+    """The second template asks the same question as the first, whose column is updated by rows alone."""
     state = ClusterState()
     for node in NODES:
         state.add_node(struct(node))
@@ -646,7 +648,7 @@ OBJECTS = (
     *(quota(name, *nodes, team=team) for name in ("quota", "x") for team in ("", "default") for nodes in ((), ["n1"])),
     *(quota("quota", "n2", team=team) for team in ("nobody", "two")),
 )
-#: Of claims that wait for their pod.
+#: Of unbound claims.
 WAITING = (
     *(volumes.claim(name, class_name=of) for name in ("a", "b") for of in ("local", "made")),
     *(in_zone(f"free-{name}", zone) for name in ("a", "b") for zone in ("a", "b")),
@@ -719,7 +721,7 @@ def test_reuse_is_exact_while_objects_change(switched, without):
 
 
 def test_pods_of_a_stateful_set_share_results():
-    """Each has a claim of its own; while those may be shared, what one pod's predecessors found is good for it."""
+    """Each pod has its own claim; while those can be shared, results of one pod are valid for the next."""
     state = ClusterState()
     for node in NODES:
         state.add_node(struct(node))
@@ -750,7 +752,7 @@ def test_pods_of_a_stateful_set_share_results():
 
 
 def test_waiting_pods_of_a_stateful_set_share_results():
-    """A claim for which a volume is made, and one that is bound, are nothing to pods with claims of their own."""
+    """Whether a claim is being provisioned or is bound does not matter to pods with claims of their own."""
     state = ClusterState()
     for node in NODES:
         state.add_node(struct(node))
@@ -780,7 +782,7 @@ def test_waiting_pods_of_a_stateful_set_share_results():
 
 
 class Chained(FilterPlugin, TemplateSigned):
-    """Refuses all nodes if the quota that the first one names is closed."""
+    """Refuses all nodes if the quota named by the first quota is closed."""
 
     name = "Chained"
     reads = Reads.NODES
@@ -801,7 +803,7 @@ class Chained(FilterPlugin, TemplateSigned):
 
 
 @pytest.mark.parametrize("reuse", [True, False])
-def test_what_an_object_names_is_watched_from_when_it_names_it(reuse):
+def test_an_object_is_watched_once_another_one_names_it(reuse):
     def quota(name, **content):
         return QUOTA(metadata=t.ObjectMeta(name=name, namespace="default"), content=content)
 

@@ -1,7 +1,7 @@
-"""An evaluation that is restricted to rows says of them what an unrestricted one says, and nothing of others.
+"""An evaluation restricted to some rows gives the same results for them as an unrestricted one, and none for others.
 
-The plain rule: judge all nodes anew, then forget those outside. Scores are worked out over the feasible nodes that are
-left. The shared evaluation is asked about changing sets of rows, as a group's placements are tried one after the other.
+The plain rule: evaluate all nodes, then drop those outside. Scores are computed over the feasible nodes that remain.
+The shared evaluation is queried for changing sets of rows, as when a group's placements are tried one after the other.
 """
 
 from collections import Counter
@@ -39,7 +39,7 @@ def mask_of(rows, n):
 
 
 def plain(profile, pod, within):
-    """What an evaluation of all nodes says of some rows."""
+    """Results of a full evaluation for some rows."""
     table = profile.handle.cluster.table
     evaluation = Evaluation(profile)
     outcome = evaluation.filter(pod)
@@ -83,7 +83,7 @@ USERS = [(), *(pytest.param((plugin,), marks=pytest.mark.slow) for plugin in (Ev
 
 
 @pytest.mark.parametrize("plugins", USERS, ids=lambda p: p[0].name if p else "none")
-def test_a_restricted_evaluation_says_of_its_rows_what_an_unrestricted_one_says(plugins):
+def test_a_restricted_evaluation_agrees_with_an_unrestricted_one(plugins):
     @examples(60)
     @given(
         clusters(least_nodes=3),
@@ -134,7 +134,7 @@ def state_of(*nodes):
     return state
 
 
-def test_plugins_that_look_at_nodes_one_by_one_are_not_asked_about_others():
+def test_per_node_plugins_are_not_called_for_other_nodes():
     asked = []
 
     class Asked(NodeFilterPlugin, ShapeSigned):
@@ -153,7 +153,7 @@ def test_plugins_that_look_at_nodes_one_by_one_are_not_asked_about_others():
         assert asked == [f"n{row}" for row in rows]
 
 
-def test_another_set_of_rows_is_no_reason_to_begin_anew():
+def test_a_different_set_of_rows_keeps_the_evaluation():
     state = state_of(*(a_node(f"n{i}") for i in range(4)))
     profile = framework(state)
     evaluation, pod = Evaluation(profile), state.pod_info(struct(a_pod()))
@@ -163,7 +163,7 @@ def test_another_set_of_rows_is_no_reason_to_begin_anew():
     assert findings(profile, evaluation, pod) == findings(profile, Evaluation(profile), pod)
 
 
-def test_findings_of_pods_that_fit_nowhere_are_kept_for_the_same_rows_only():
+def test_results_of_unschedulable_pods_are_cached_for_the_same_rows_only():
     state = state_of(a_node("n0").allocatable(cpu="1"), a_node("n1").allocatable(cpu="1"), a_node("n2"))
     evaluation, pod = Evaluation(framework(state)), state.pod_info(struct(a_pod().requests(cpu="2")))
     both, one = np.array([0, 1]), np.array([1])
@@ -173,7 +173,7 @@ def test_findings_of_pods_that_fit_nowhere_are_kept_for_the_same_rows_only():
     assert evaluation.filter(pod, within=one).diagnosis.message() == "0/1 nodes are available: 1 Insufficient cpu."
 
 
-def test_preemption_looks_at_the_rows_alone():
+def test_preemption_considers_only_these_rows():
     state = state_of(*(a_node(f"n{i}").allocatable(cpu="1") for i in range(3)))
     for i in range(3):
         state.add_pod(struct(a_pod(f"low{i}").uid(f"low{i}").requests(cpu="1").on(f"n{i}")))
@@ -187,8 +187,8 @@ def test_preemption_looks_at_the_rows_alone():
 
 
 @pytest.mark.parametrize("share", [0, 30, 60])
-def test_a_search_among_listed_nodes_is_a_search_in_a_cluster_of_them(share, monkeypatch):
-    """The order of the nodes is the cluster's; how many suffice and where the next search begins are the list's own."""
+def test_a_sampled_search_among_listed_nodes_equals_one_in_a_cluster_of_them(share, monkeypatch):
+    """The order of the nodes is the cluster's; the sample size and the next start are the list's own."""
     monkeypatch.setattr(sampling, "LEAST_FEASIBLE", 2)
 
     @examples(60)

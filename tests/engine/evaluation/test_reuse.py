@@ -1,7 +1,7 @@
 """Reuse for equal pods is exact: it decides, filters and scores as a full evaluation of the same state does.
 
-Random clusters change in random ways while pods of a few shapes are placed one after the other. After every step the
-evaluation that equal pods share must say the same as one made from nothing.
+Random clusters change randomly while pods of a few shapes are placed one after the other. After every step the shared
+evaluation of equal pods must equal a fresh one.
 """
 
 import numpy as np
@@ -49,7 +49,7 @@ from support.scheduling.worlds import (
 
 
 class EvenPods(NodeFilterPlugin, ShapeSigned):
-    """Refuses a node by what is on it; says nothing of what it reads."""
+    """Refuses a node by its pods; does not declare what it reads."""
 
     name = "EvenPods"
 
@@ -58,7 +58,7 @@ class EvenPods(NodeFilterPlugin, ShapeSigned):
 
 
 class FirstLetters(NodeFilterPlugin, ShapeSigned):
-    """Reads nothing but the node object."""
+    """Reads only the node object."""
 
     name = "FirstLetters"
     reads = Reads.NODES
@@ -68,7 +68,7 @@ class FirstLetters(NodeFilterPlugin, ShapeSigned):
 
 
 class FewPods(NodeFilterPlugin, NodeScorePlugin, ShapeSigned):
-    """Reads the pods of the node in question."""
+    """Reads the pods of its node."""
 
     name = "FewPods"
     reads = Reads.NODE_PODS
@@ -89,7 +89,7 @@ class ByName(NodeScorePlugin, ShapeSigned):
 
 
 class Crowd(NodeScorePlugin, ShapeSigned):
-    """Counts the pods of the whole cluster, and says only that it might."""
+    """Counts the pods of the whole cluster; declares only that it might."""
 
     name = "Crowd"
     normalizes = True
@@ -102,7 +102,7 @@ class Crowd(NodeScorePlugin, ShapeSigned):
 
 
 class CrowdUnsaid(NodeFilterPlugin, ShapeSigned):
-    """Counts pods anywhere, but does not say when what it said no longer holds."""
+    """Counts pods anywhere, without declaring when its rejections become invalid."""
 
     name = "CrowdUnsaid"
     reads = Reads.CLUSTER_PODS
@@ -136,14 +136,14 @@ class Picky(NodeFilterPlugin, SignPlugin):
 
 
 class Unsigned(NodeFilterPlugin):
-    """Reads an annotation without telling."""
+    """Reads an annotation without signing it."""
 
     name = "Unsigned"
     filter_node = Picky.filter_node
 
 
 class Raises(NodeFilterPlugin, ShapeSigned):
-    """Fails on a node that is full enough."""
+    """Raises on a node with many pods."""
 
     name = "Raises"
     reads = Reads.NODE_PODS
@@ -170,7 +170,7 @@ USERS = (EvenPods, FirstLetters, FewPods, ByName, Crowd, CrowdUnsaid, Narrow, Pi
 
 
 def findings(framework, evaluation, pod):
-    """Everything that an evaluation says of a pod, as plain data."""
+    """All results of an evaluation for a pod, as plain data."""
     table = framework.handle.cluster.table
     outcome = evaluation.filter(pod)
     if outcome.error is not None:
@@ -188,7 +188,7 @@ def findings(framework, evaluation, pod):
         return found | {"error": str(scored.error)}
     found["totals"] = scored.ranked[feasible].tolist()
     scores = {name: part[feasible].tolist() for name, part in scored.by_plugin().items()}
-    # A plugin that skips and one that gives nothing are the same.
+    # A plugin that skips and one that scores 0 are equivalent.
     found["scores"] = {name: part for name, part in scores.items() if any(part)}
     return found
 
@@ -199,7 +199,7 @@ def decided(decision):
 
 
 class World:
-    """A state, a scheduler that reuses, and the pods' shapes."""
+    """A state, a scheduler with reuse, and the pods' shapes."""
 
     def __init__(self, cluster, shapes, plugins=(), *, first=False):
         self.state = ClusterState()
@@ -225,7 +225,7 @@ class World:
         return self.state.pod_info(struct({**shape, "metadata": metadata}))
 
     def check(self, pod):
-        """Both schedulers decide alike; the shared evaluation says what a fresh one says."""
+        """Both schedulers decide alike; the shared evaluation equals a fresh one."""
         want = decided(self.plain.schedule(self.framework, pod))
         got = decided(self.reusing.schedule(self.framework, pod))
         assert got == want
@@ -239,7 +239,7 @@ class World:
         return want[0]
 
     def check_standing(self, standing, found):
-        """What is left of the decision is what a fresh evaluation finds."""
+        """What remains of the decision equals a fresh evaluation."""
         if standing is not None:
             feasible = [name for name, fits in zip(self.state.table.names, standing.feasible, strict=False) if fits]
             assert (feasible, standing.feasible_count) == (found["feasible"], len(feasible))
@@ -313,9 +313,9 @@ WAYS = [
 
 @pytest.fixture(params=WAYS)
 def rows_at_once(request, monkeypatch):
-    """On a small table one changed row is already too many to be told apart, unless the share is raised.
+    """On a small table a single changed row exceeds the maximum share for updates, unless that is raised.
 
-    And all that can change are few.
+    There are few columns that can change at all.
     """
     if request.param != "as it is":
         monkeypatch.setattr(evaluation_module, "MAX_CHANGED_SHARE", 1.0)
@@ -370,7 +370,7 @@ COUNTING = {
 
 @pytest.mark.usefixtures("rows_at_once")
 def test_single_scores_that_change_while_their_sum_does_not():
-    """A pod more or less moves NodeResourcesFit by one, and NodeResourcesBalancedAllocation by one the other way."""
+    """One more pod moves NodeResourcesFit by one, and NodeResourcesBalancedAllocation by one in the other direction."""
     cluster = [a_node(f"n{i}").zone("abc"[i % 3]).obj() for i in range(7)]
     shapes = [COUNTING[name].obj() for name in ("another that avoids", "another")]
     steps = [("place", 1), ("delete", 0), ("place", 0), ("place", 1), ("place", 0)]
@@ -379,7 +379,7 @@ def test_single_scores_that_change_while_their_sum_does_not():
 
 @pytest.mark.usefixtures("rows_at_once")
 def test_reuse_of_pods_that_count_others():
-    """Workloads of the usual kinds on a cluster with room, so that counters move and nothing else does."""
+    """Common workloads on a cluster with free room, so that only counters change."""
 
     @examples(60)
     @given(
@@ -445,7 +445,7 @@ def test_equal_pods_spread_as_they_fill_the_cluster():
 
 
 @pytest.mark.parametrize("plugin", [FirstLetters, FewPods, CrowdUnsaid])
-def test_a_node_that_becomes_possible_is_shown_to_filters_that_were_not_asked_before(plugin):
+def test_a_newly_feasible_node_is_passed_to_filters_that_were_not_called_before(plugin):
     world = world_of(plugin)
     world.state.add_pod(filler("n3"))
     world.check(world.next_pod(0))
@@ -453,7 +453,7 @@ def test_a_node_that_becomes_possible_is_shown_to_filters_that_were_not_asked_be
     world.check(world.next_pod(0))
 
 
-def test_a_node_that_becomes_possible_is_scored_by_plugins_that_read_nodes_only():
+def test_a_newly_feasible_node_is_scored_by_plugins_that_read_nodes_only():
     world = world_of(ByName)
     world.state.add_pod(filler("n3"))
     assert world.check(world.next_pod(0)) != "n3"
@@ -461,7 +461,7 @@ def test_a_node_that_becomes_possible_is_scored_by_plugins_that_read_nodes_only(
     world.check(world.next_pod(0))
 
 
-def test_a_plugin_that_narrowed_the_nodes_may_widen_them_again():
+def test_pre_filter_may_widen_the_nodes_again():
     world = world_of(Narrow)
     world.state.add_pod(filler("n3", "1"))
     world.check(world.next_pod(0))
@@ -469,8 +469,8 @@ def test_a_plugin_that_narrowed_the_nodes_may_widen_them_again():
     world.check(world.next_pod(0))
 
 
-def test_a_filter_that_no_longer_takes_part_is_not_in_the_diagnosis():
-    """InterPodAffinity skips once the pod that kept others away has left; the last plugin refuses everything."""
+def test_a_filter_that_starts_to_skip_is_not_in_the_diagnosis():
+    """InterPodAffinity skips once the pod with anti-affinity has left; the last plugin refuses everything."""
 
     class Never(NodeFilterPlugin, ShapeSigned):
         name = "Never"
@@ -489,8 +489,8 @@ def test_a_filter_that_no_longer_takes_part_is_not_in_the_diagnosis():
     world.check(world.next_pod(0))
 
 
-def test_a_refusal_asks_those_again_whose_reasons_may_be_others():
-    """Rows changed, and masks were brought up to date without reasons; what hangs on node objects has its own still."""
+def test_filters_whose_reasons_may_have_changed_are_called_again_for_a_rejection():
+    """After rows changed, masks were updated without reasons; filters on node objects keep their reasons."""
 
     class Never(FilterPlugin, ShapeSigned, ReadsNoObjects):
         name = "Never"
@@ -512,8 +512,8 @@ def test_a_refusal_asks_those_again_whose_reasons_may_be_others():
     assert got == decided(world.plain.schedule(world.framework, world.next_pod(0)))
 
 
-def test_for_equal_pods_only_rows_that_changed_are_looked_at(monkeypatch):
-    """Also where one of them is full from now on, or has room again."""
+def test_only_changed_rows_are_evaluated_for_equal_pods(monkeypatch):
+    """Also when one of them becomes full, or has room again."""
     world = world_of(sizes=(3,) * 40)
     for _ in range(2):
         pod = world.next_pod(0)
@@ -541,7 +541,7 @@ def test_an_evaluation_from_inside_a_transaction_is_not_used_afterwards():
     assert world.check(world.next_pod(0)) == "n0"
 
 
-def test_preemption_knows_of_terms_whose_only_holder_was_away_in_a_transaction():
+def test_preemption_sees_terms_whose_only_pod_was_removed_in_a_transaction():
     world = world_of(shape=a_pod().labels(app="web").priority(10), sizes=(4,))
     avoider = a_pod("avoider").uid("avoider").avoids_pods(ZONE, {"matchLabels": {"app": "web"}}).on("n0")
     avoider = world.state.add_pod(struct(avoider))
@@ -551,21 +551,21 @@ def test_preemption_knows_of_terms_whose_only_holder_was_away_in_a_transaction()
     world.check(world.next_pod(0))
 
 
-def test_a_nominated_pod_asks_for_a_resource_that_nobody_has_heard_of():
+def test_a_nominated_pod_may_request_a_new_resource_name():
     world = world_of()
     pod = world.state.pod_info(struct(a_pod("nominated").uid("nominated").requests({"example.com/new": 1}, cpu="4")))
     world.state.nominator.add(pod, "n0")
     assert world.check(world.next_pod(0)) != "n0"
 
 
-def test_pods_that_differ_only_in_what_a_plugin_signs_are_not_taken_for_each_other():
+def test_pods_that_differ_in_a_plugins_signature_share_nothing():
     world = world_of(Picky)
     for wants in ("n2", "n1", "n2", ""):
         pod = world.next_pod(0, wants=wants)
         assert wants in world.check(pod)
 
 
-def test_a_plugin_that_cannot_sign_ends_all_sharing():
+def test_a_plugin_that_cannot_sign_disables_sharing():
     world = world_of(Unsigned)
     pod = world.next_pod(0, wants="n2")
     assert world.framework.signature(pod) is None
@@ -584,7 +584,7 @@ def test_services_that_appear_change_the_default_spread():
 
 
 def test_a_score_that_skips_just_as_the_feasible_nodes_change_is_dropped(monkeypatch):
-    """The pod that wanted it near leaves in the same moment in which a node fills up."""
+    """The pod with the preferred affinity is deleted in the moment in which a node fills up."""
     monkeypatch.setattr(evaluation_module, "MAX_CHANGED_SHARE", 1.0)
     state = ClusterState()
     for node in (a_node("n0").zone("a"), a_node("n1").zone("a"), a_node("n2").allocatable(pods="1")):

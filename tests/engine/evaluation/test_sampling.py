@@ -1,4 +1,4 @@
-"""percentageOfNodesToScore: what a search that stops early finds, held to a plain loop over the nodes."""
+"""percentageOfNodesToScore: the result of a search that stops early, compared with a plain loop over the nodes."""
 
 from collections import Counter
 from random import Random
@@ -44,7 +44,7 @@ from support.scheduling.worlds import PLACEABLE, clusters, pods, struct
         pytest.param(50, 0, 0, id="no nodes"),
     ],
 )
-def test_how_many_feasible_nodes_are_enough(percentage, nodes, wanted):
+def test_number_of_feasible_nodes_to_find(percentage, nodes, wanted):
     assert nodes_to_find(percentage, nodes) == wanted
 
 
@@ -52,7 +52,7 @@ def test_how_many_feasible_nodes_are_enough(percentage, nodes, wanted):
 
 
 class EvenPods(NodeFilterPlugin, ShapeSigned):
-    """Looks at nodes one by one, and says nothing of what it reads."""
+    """Evaluates nodes one by one, and does not declare what it reads."""
 
     name = "EvenPods"
 
@@ -61,7 +61,7 @@ class EvenPods(NodeFilterPlugin, ShapeSigned):
 
 
 class Narrow(PreFilterPlugin, ShapeSigned):
-    """Leaves some nodes only, now and then."""
+    """Sometimes narrows the nodes."""
 
     name = "Narrow"
 
@@ -82,7 +82,7 @@ class ByName(NodeScorePlugin, ShapeSigned):
 
 
 def framework_on(state, *plugins, percentage=None, without=()):
-    """The default profile with users' plugins in front of all others, and some points empty."""
+    """The default profile with users' plugins before all others, and some points empty."""
     registry = in_tree_registry()
     for plugin in plugins:
         registry.register(plugin)
@@ -103,7 +103,7 @@ _POINTS = {"filter": (EvenPods,), "preFilter": (Narrow,), "score": (ByName,)}
 
 
 class Plain:
-    """Node after node, as the rule says."""
+    """The plain rule: node by node."""
 
     def __init__(self, state, framework, *, share, least):
         self.state, self.framework, self.share, self.least = state, framework, share, least
@@ -146,7 +146,7 @@ class Plain:
         return found, seen
 
     def best(self, pod, found):
-        """The names with the highest total, had only these been found."""
+        """The names with the highest total among these nodes only."""
         if len(found) == 1:
             return set(found)
         evaluation = Evaluation(self.framework)
@@ -208,7 +208,7 @@ steps = st.lists(
 
 
 @pytest.mark.parametrize("reuse", [True, False], ids=["equal pods share", "each by itself"])
-def test_a_search_finds_what_a_plain_loop_finds(reuse, monkeypatch):
+def test_a_search_agrees_with_a_plain_loop(reuse, monkeypatch):
     monkeypatch.setattr(sampling, "LEAST_FEASIBLE", 2)
     monkeypatch.setattr(sampling, "_AT_ONCE", 2)
 
@@ -254,12 +254,12 @@ def schedule(scheduler, profile, name="p", **spec):
         pytest.param(100, None, 300, id="hundred"),
     ],
 )
-def test_which_percentage_counts(general, own, feasible):
+def test_precedence_of_percentages(general, own, feasible):
     decision = schedule(*a_scheduler(300, percentage=general, own=own))
     assert decision.feasible == decision.evaluated == feasible
 
 
-def test_searches_go_round_all_nodes():
+def test_searches_continue_where_the_last_one_ended():
     scheduler, profile = a_scheduler(300, percentage=40)
     starts = []
     for i in range(6):
@@ -268,12 +268,12 @@ def test_searches_go_round_all_nodes():
     assert starts == [0, 120, 240, 60, 180, 0]
 
 
-def test_without_scores_the_first_that_fits_is_taken():
+def test_without_scores_the_first_feasible_node_is_chosen():
     scheduler, profile = a_scheduler(5, without=("preScore", "score"), zones="ab")
     assert [schedule(scheduler, profile).node_name for _ in range(7)] == ["n0", "n1", "n2", "n3", "n4", "n0", "n1"]
 
 
-def test_two_profiles_share_the_place_where_searches_begin():
+def test_profiles_share_the_start_of_searches():
     scheduler, profile = a_scheduler(300, percentage=40)
     other = framework_on(scheduler.cluster, percentage=50)
     scheduler.frameworks["other"] = other
@@ -285,7 +285,7 @@ def test_two_profiles_share_the_place_where_searches_begin():
 
 
 class Counts(NodeFilterPlugin, ShapeSigned):
-    """Counts how often it is asked about which node, and cannot stand one."""
+    """Counts its calls per node, and fails on one node."""
 
     name = "Counts"
     bad = ""
@@ -314,7 +314,7 @@ def counting(monkeypatch):
 
 
 @pytest.mark.usefixtures("counting")
-def test_plugins_that_look_at_nodes_one_by_one_are_not_asked_about_those_beyond_the_end():
+def test_per_node_plugins_are_not_called_for_nodes_after_the_end_of_the_search():
     scheduler, profile = a_scheduler(1000, Counts, CountsScores, percentage=10)
     decision = schedule(scheduler, profile)
     assert decision.feasible == 100
@@ -326,7 +326,7 @@ def test_plugins_that_look_at_nodes_one_by_one_are_not_asked_about_those_beyond_
 
 
 @pytest.mark.usefixtures("counting")
-def test_a_node_that_a_plugin_cannot_stand_ends_only_the_searches_that_meet_it(monkeypatch):
+def test_a_node_on_which_a_plugin_fails_fails_only_the_searches_that_reach_it(monkeypatch):
     monkeypatch.setattr(Counts, "bad", "n700")
     scheduler, profile = a_scheduler(1000, Counts, percentage=10, zones="a")
     messages = [in_short(schedule(scheduler, profile).message) for _ in range(12)]
@@ -337,7 +337,7 @@ def test_a_node_that_a_plugin_cannot_stand_ends_only_the_searches_that_meet_it(m
 
 
 @pytest.mark.usefixtures("counting")
-def test_a_pod_that_fits_nowhere_learns_of_every_node():
+def test_an_unschedulable_pods_diagnosis_has_every_node():
     scheduler, profile = a_scheduler(200, Counts, percentage=10)
     for i in range(1, 200, 2):
         scheduler.cluster.add_node(struct(a_node(f"n{i}").zone("abc"[i % 3]).unschedulable()))

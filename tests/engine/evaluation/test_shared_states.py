@@ -1,4 +1,4 @@
-"""Pods of one template that share an evaluation, though their labels set them apart in a corner."""
+"""Pods of one template that share an evaluation although their labels distinguish them in rare cases."""
 
 import pytest
 
@@ -29,8 +29,8 @@ def placed(cluster, *pods):
 
 
 @pytest.mark.parametrize("reuse", [True, False])
-def test_whether_a_pod_matches_the_default_selector_itself(reuse):
-    """Its controller selects other labels than it has, so it does not count where it goes."""
+def test_a_pod_that_does_not_match_its_own_default_selector(reuse):
+    """Its controller's selector does not match its labels, so the pod itself does not count."""
     nodes = [a_node("x").zone("1"), a_node("y").zone("2").unschedulable()]
     there = a_pod("there").labels(app="web").on("x")
     objects = [*(o.obj() for o in (*nodes, there)), replica_set("rs", WEB)]
@@ -40,8 +40,8 @@ def test_whether_a_pod_matches_the_default_selector_itself(reuse):
 
 
 @pytest.mark.parametrize("reuse", [True, False])
-def test_what_a_nominated_pod_holds_against_one_of_them(reuse):
-    """Nobody on a node holds that term, so it does not tell the two pods apart."""
+def test_anti_affinity_of_a_nominated_pod_against_one_of_them(reuse):
+    """No placed pod has that term, so it does not distinguish the two pods."""
     objects = (
         a_node("x"),
         a_node("y").unschedulable(),

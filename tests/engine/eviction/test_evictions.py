@@ -1,7 +1,6 @@
-"""Carrying a preemption out: who is evicted, how, in which order, and when it is called off.
+"""Carrying out a preemption: which pods are evicted, how, in which order, and when it is cancelled.
 
-The API server is the embedded one. What the scheduler knows of it is what a test has let it hear, so every lag can be
-played through.
+The API server is the embedded one. Tests decide when the scheduler sees its changes, so every lag can be tested.
 """
 
 import pytest
@@ -30,10 +29,10 @@ def world():
 # -- one victim -------------------------------------------------------------------------------------------------------
 
 
-def test_a_victim_is_told_why_then_deleted(world):
+def test_a_victims_condition_is_written_before_it_is_deleted(world):
     boss, (victim,) = world.pending("boss"), world.placed("v")
     world.preempt(boss, victim)
-    assert world.calls.log == [], "nothing is asked within the scheduling cycle"
+    assert world.calls.log == [], "no request is sent within the scheduling cycle"
     world.settle()
     assert world.calls.log == [("patch", "v"), ("delete", "v", victim.uid)]
     left = world.cluster.get("pods", "default", "v")
@@ -48,10 +47,10 @@ def test_a_victim_is_told_why_then_deleted(world):
     assert left["metadata"]["deletionGracePeriodSeconds"] == 30, "the victim's own grace period applies"
     note = f"Preempted by pod {boss.uid} on node n1"
     assert world.recorder.events == [("v", "Normal", "Preempted", "Preempting", note, "boss")]
-    assert (world.activated, world.reports) == ([], []), "the victim's end will wake the preemptor"
+    assert (world.activated, world.reports) == ([], []), "the victim's deletion wakes the preemptor"
 
 
-def test_without_a_recorder_nothing_is_told(world):
+def test_without_a_recorder_no_event_is_sent(world):
     world.recorder = None
     world.preempt(world.pending("boss"), *world.placed("v"))
     world.settle()
@@ -76,7 +75,7 @@ def is_through_pre_bind(world, victim):
     is_in_pre_bind(world, victim).mark_prebound()
 
 
-def test_a_pod_that_waits_on_permit_is_turned_back(world):
+def test_a_victim_that_waits_on_permit_is_rejected(world):
     boss, victim = world.pending("boss"), world.assumed("v")
     waiting = waits_on_permit(world, victim)
     world.preempt(boss, victim)
@@ -86,10 +85,10 @@ def test_a_pod_that_waits_on_permit_is_turned_back(world):
     assert world.calls.log == []
     note = f"Preempted by pod {boss.uid} on node n1 (in kube-scheduler memory)."
     assert world.recorder.events == [("v", "Normal", "Preempted", "Preempting", note, "boss")]
-    assert len(world.evictions) == 0, "nothing is left to be seen"
+    assert len(world.evictions) == 0, "no trace of it is left"
 
 
-def test_a_pod_in_pre_bind_is_stopped(world):
+def test_a_victim_in_pre_bind_is_cancelled(world):
     boss, victim = world.pending("boss"), world.assumed("v")
     is_in_pre_bind(world, victim)
     world.preempt(boss, victim)
@@ -102,7 +101,7 @@ def test_a_pod_in_pre_bind_is_stopped(world):
 @pytest.mark.parametrize(
     "state", [pytest.param(is_allowed_already, id="allowed"), pytest.param(is_through_pre_bind, id="through PreBind")]
 )
-def test_a_pod_that_cannot_be_turned_back_any_more_is_deleted(world, state):
+def test_a_victim_past_pre_bind_is_deleted(world, state):
     boss, victim = world.pending("boss"), world.assumed("v")
     state(world, victim)
     world.preempt(boss, victim)
@@ -111,7 +110,7 @@ def test_a_pod_that_cannot_be_turned_back_any_more_is_deleted(world, state):
     assert world.recorder.events[0][4] == f"Preempted by pod {boss.uid} on node n1"
 
 
-# -- what the log says ------------------------------------------------------------------------------------------------
+# -- log --------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -128,7 +127,7 @@ def test_a_pod_that_cannot_be_turned_back_any_more_is_deleted(world, state):
         ),
     ],
 )
-def test_the_log_says_how_a_pod_was_turned_back(world, state, level, text, who):
+def test_rejecting_a_victim_is_logged(world, state, level, text, who):
     boss, victim = world.pending("boss"), world.assumed("v")
     state(world, victim)
     with logged() as found:
@@ -139,7 +138,7 @@ def test_the_log_says_how_a_pod_was_turned_back(world, state, level, text, who):
     assert (level, text, keys) in found.of("victim_evictions")
 
 
-def test_the_log_says_who_is_spared(world):
+def test_spared_victims_are_logged(world):
     boss, victims = world.pending("boss"), world.placed("a", "b")
     world.delete("b", grace=30)
     world.deliver_changes()
@@ -182,10 +181,11 @@ def test_when_a_victim_cannot_be_evicted(world, refusals):
     assert numbers(world.metrics.preemption_goroutines_duration_seconds) == {"error": 1}
 
 
-@pytest.mark.parametrize("heard", [False, True], ids=["of which we hear later", "of which we have heard"])
+@pytest.mark.parametrize("heard", [False, True], ids=["deletion seen later", "deletion seen before"])
 @pytest.mark.parametrize("request_", ["patch", "delete"])
 def test_a_victim_that_is_gone(world, request_, heard):
-    """Its deletion wakes the preemptor; if that news came while the preemptor was held back, nothing else would."""
+    """Its deletion wakes the preemptor; if the event arrived while the preemptor was held back, no later event
+    would."""
     boss, (victim,) = world.pending("boss"), world.placed("v")
     world.calls.held.add((request_, "v"))
     world.preempt(boss, victim)
@@ -200,17 +200,17 @@ def test_a_victim_that_is_gone(world, request_, heard):
     assert not world.evictions.under_way(boss)
 
 
-def test_a_deletion_whose_answer_was_lost_counts_if_it_happened(world):
+def test_a_deletion_whose_answer_was_lost_counts_if_it_was_carried_out(world):
     boss, (victim,) = world.pending("boss"), world.placed("v")
     world.calls.lost_answers = {("delete", "v"): LOST}
     world.preempt(boss, victim)
     world.settle()
     assert world.calls.log[-1] == ("get", "v")
     assert (world.recorder.victims, world.activated, world.reports) == (["v"], [], [])
-    assert world.evictions.under_way(boss), "the deletion is still to be heard of"
+    assert world.evictions.under_way(boss), "the deletion is not seen yet"
 
 
-def test_another_pod_of_the_victims_name_is_spared(world):
+def test_a_new_pod_with_the_victims_name_is_spared(world):
     boss, (victim,) = world.pending("boss"), world.placed("v")
     world.calls.then["patch", "v"] = lambda: (
         world.delete("v"),
@@ -233,7 +233,7 @@ def terminates_by_itself(world):
     world.deliver_changes()
 
 
-def is_forgotten(world):
+def binding_failed(world):
     world.state.forget(world.info("v"))
 
 
@@ -248,7 +248,7 @@ def went_elsewhere(world):
     [
         pytest.param(World.placed, is_gone, True, id="gone"),
         pytest.param(World.placed, terminates_by_itself, False, id="terminates by itself"),
-        pytest.param(World.assumed, is_forgotten, True, id="its binding failed"),
+        pytest.param(World.assumed, binding_failed, True, id="its binding failed"),
         pytest.param(World.assumed, went_elsewhere, True, id="went to another node"),
     ],
 )
@@ -259,7 +259,9 @@ def test_a_pod_that_left_the_node_meanwhile_is_spared(world, made, meanwhile, ac
     meanwhile(world)
     world.settle()
     assert (world.calls.log, world.recorder.events) == ([], [])
-    assert world.activated == (["default/boss"] if activated else []), "news of its end came while it was held back"
+    assert world.activated == (["default/boss"] if activated else []), (
+        "its end was seen while the preemptor was held back"
+    )
 
 
 # -- several victims --------------------------------------------------------------------------------------------------
@@ -279,7 +281,7 @@ def test_the_last_victim_waits_for_all_others(world):
     assert world.activated == []
 
 
-def test_victims_whose_deletion_has_begun_are_left_alone(world):
+def test_terminating_victims_are_not_deleted_again(world):
     boss, victims = world.pending("boss"), world.placed("a", "b")
     world.delete("b", grace=30)
     world.deliver_changes()
@@ -298,7 +300,7 @@ def test_with_all_victims_terminating_there_is_nothing_to_do(world):
     assert (world.calls.log, len(world.evictions), world.evictions.under_way(boss)) == ([], 0, False)
 
 
-def test_the_first_failure_spares_who_has_not_begun(world):
+def test_after_a_failure_no_further_eviction_starts(world):
     names = [f"v{i:02}" for i in range(MAX_CONCURRENT_EVICTIONS + 5)]
     boss, victims = world.pending("boss"), world.placed(*names)
     world.calls.refusals = {("patch", "v00"): REFUSED}
@@ -309,7 +311,7 @@ def test_the_first_failure_spares_who_has_not_begun(world):
     world.settle()
     begun = {call[1] for call in world.calls.log}
     assert begun == set(names[:MAX_CONCURRENT_EVICTIONS])
-    assert numbers(world.metrics.goroutines) == {PLUGIN: 1}, "the one behind the door"
+    assert numbers(world.metrics.goroutines) == {PLUGIN: 1}, "the one in progress"
     world.calls.held.clear()
     world.settle()
     assert {call[1] for call in world.calls.log} == begun
@@ -318,12 +320,12 @@ def test_the_first_failure_spares_who_has_not_begun(world):
         "Preemption for pod default/boss on node n1: cannot evict pod default/v00: no",
     ]
     dead = {name for name in names if world.terminating(name)}
-    assert dead == {"v02"}, "its deletion had begun"
-    assert set(world.recorder.victims) == dead, "who was told to go gets an event"
+    assert dead == {"v02"}, "its deletion had started"
+    assert set(world.recorder.victims) == dead, "a victim whose condition was written gets an event"
     assert names[-1] not in begun
 
 
-def test_at_most_so_many_evictions_at_once_of_all_preemptions_together(world):
+def test_concurrent_evictions_are_limited_across_all_preemptions(world):
     for i in range(MAX_CONCURRENT_EVICTIONS + 3):
         world.preempt(world.pending(f"boss{i}"), *world.placed(f"v{i}"))
     world.settle()
@@ -340,25 +342,25 @@ def lesser_pod(world, name="lesser", *, priority="low", told=True):
     return info
 
 
-def test_lesser_pods_lose_the_node_before_anybody_is_evicted(world):
+def test_nominations_of_lesser_pods_are_cleared_before_any_eviction(world):
     lesser_pod(world)
     boss, (victim,) = world.pending("boss"), world.placed("v")
     world.preempt(boss, victim)
-    assert world.calls.log == [], "nothing is asked within the scheduling cycle"
+    assert world.calls.log == [], "no request is sent within the scheduling cycle"
     world.settle()
     assert world.calls.log == [("patch", "lesser"), ("patch", "v"), ("delete", "v", victim.uid)]
     assert "nominatedNodeName" not in world.cluster.get("pods", "default", "lesser")["status"]
 
 
-def test_a_nomination_that_the_api_server_does_not_know_of_is_taken_back_in_memory(world):
+def test_an_unwritten_nomination_is_removed_in_memory(world):
     lesser = lesser_pod(world, told=False)
     world.preempt(world.pending("boss"), *world.placed("v"))
     world.settle()
     assert world.state.nominator.node_of(lesser.uid) == ""
-    assert world.calls.log[0] == ("write", "lesser", ""), "what is on its way is overtaken"
+    assert world.calls.log[0] == ("write", "lesser", ""), "the pending patch is replaced"
 
 
-def test_other_nominations_stay(world):
+def test_other_nominations_are_kept(world):
     lesser_pod(world, "equal", priority="high")
     elsewhere = world.pending("elsewhere", priority="low", nominated="n2")
     world.state.nominator.add(elsewhere, "n2")
@@ -368,7 +370,7 @@ def test_other_nominations_stay(world):
     world.preempt(world.pending("boss"), *world.placed("v"))
     world.settle()
     assert [call[1] for call in world.calls.log] == ["v", "v"]
-    assert world.state.nominator.node_of(gone.uid) == "n1", "the queue's to forget"
+    assert world.state.nominator.node_of(gone.uid) == "n1", "left to the queue"
 
 
 @pytest.mark.parametrize(
@@ -385,7 +387,7 @@ def test_other_nominations_stay(world):
         ),
     ],
 )
-def test_a_nomination_that_cannot_be_cleared_does_not_save_the_victims(world, refusal, activated, reports):
+def test_victims_are_evicted_even_if_a_nomination_cannot_be_cleared(world, refusal, activated, reports):
     lesser_pod(world)
     world.calls.refusals = {("patch", "lesser"): refusal}
     world.preempt(world.pending("boss"), *world.placed("v"))
@@ -393,8 +395,8 @@ def test_a_nomination_that_cannot_be_cleared_does_not_save_the_victims(world, re
     assert (world.evicted(), world.activated, world.reports) == (["v"], activated, reports)
 
 
-def test_with_the_real_statuses_what_is_on_its_way_is_overtaken():
-    """A lesser pod's failed attempt is still to be written when a more important one takes the node from it."""
+def test_clearing_a_nomination_replaces_a_pending_status_patch():
+    """A patch for a lesser pod's failed attempt is queued when a pod of higher priority takes its node."""
     world = World(real_statuses=True)
     lesser = lesser_pod(world, told=False)
     boss, (victim,) = world.pending("boss"), world.placed("v")
@@ -413,39 +415,39 @@ def test_with_the_real_statuses_what_is_on_its_way_is_overtaken():
 # -- the gate ---------------------------------------------------------------------------------------------------------
 
 
-def test_the_preemptor_is_held_back_until_its_last_victim_is_seen_to_leave(world):
+def test_the_preemptor_is_gated_until_its_last_victims_deletion_is_seen(world):
     boss, victims = world.pending("boss"), world.placed("a", "b")
     other = world.pending("other")
     assert not world.evictions.under_way(boss)
     world.calls.held.add(("delete", "b"))
     world.preempt(boss, *victims)
-    assert world.evictions.under_way(boss), "not begun"
+    assert world.evictions.under_way(boss), "not started"
     assert not world.evictions.under_way(other)
     world.run_until("delete", "b", victims[1].uid)
     world.deliver_changes()
     assert world.evictions.under_way(boss), "the last victim is being deleted"
     world.delete("b", grace=30)
     world.deliver_changes()
-    assert not world.evictions.under_way(boss), "somebody else was quicker"
+    assert not world.evictions.under_way(boss), "another client deleted it first"
     world.calls.held.clear()
     world.settle()
     assert not world.evictions.under_way(boss)
 
 
-def test_news_of_the_last_victim_may_come_before_news_of_the_others(world):
+def test_the_last_victims_deletion_may_be_seen_before_the_others(world):
     boss, victims = world.pending("boss"), world.placed("a", "b")
     world.calls.held.add(("delete", "b"))
     world.preempt(boss, *victims)
     world.run_until("delete", "b", victims[1].uid)
     world.delete("b")
     world.state.remove_pod(victims[1].uid)
-    assert world.evictions.under_way(boss), "the first is not seen to leave"
+    assert world.evictions.under_way(boss), "the first victim's end is not seen yet"
     world.deliver_changes()
     assert not world.evictions.under_way(boss)
 
 
-def test_what_is_only_deleted_but_not_seen_to_leave_still_holds_back(world):
-    """Woken by some other pod's end, the preemptor would find its victims where they were, and evict others."""
+def test_a_deleted_victim_whose_end_is_not_seen_keeps_the_preemptor_gated(world):
+    """Woken by another pod's end, the preemptor would find its victims still there, and evict others."""
     boss, victims = world.pending("boss"), world.placed("a", "b")
     world.preempt(boss, *victims)
     world.settle()
@@ -467,7 +469,7 @@ def test_the_gate_opens_when_the_last_victim_is_gone_for_good(world):
     assert world.activated == ["default/boss"]
 
 
-def test_the_gate_opens_when_something_is_wrong_with_the_scheduler(world):
+def test_the_gate_opens_after_an_internal_error(world):
     boss, (victim,) = world.pending("boss"), world.placed("v")
     world.calls.refusals = {("patch", "v"): Refused(ZeroDivisionError("a bug"))}
     world.preempt(boss, victim)
@@ -476,7 +478,7 @@ def test_the_gate_opens_when_something_is_wrong_with_the_scheduler(world):
     assert world.reports == ["Preemption for pod default/boss on node n1: cannot evict pod default/v: a bug"]
 
 
-def test_a_new_preemption_of_the_same_pod_outlives_the_end_of_the_old_one(world):
+def test_a_pods_new_preemption_is_kept_when_its_old_one_ends(world):
     boss, (first, second) = world.pending("boss"), world.placed("a", "b")
     world.calls.held.add(("patch", "a"))
     world.preempt(boss, first)
@@ -487,13 +489,13 @@ def test_a_new_preemption_of_the_same_pod_outlives_the_end_of_the_old_one(world)
     world.preempt(boss, second)
     world.calls.held.remove(("patch", "a"))
     world.settle()
-    assert world.activated == ["default/boss"], "the old one is over"
+    assert world.activated == ["default/boss"], "the old one has ended"
     assert world.evictions.under_way(boss)
     world.calls.held.clear()
     world.settle()
 
 
-def test_a_preemption_is_forgotten_as_soon_as_its_victims_are_seen_to_leave(world):
+def test_a_preemption_is_forgotten_once_its_victims_are_gone(world):
     plans = [(world.pending(f"boss{i}"), world.placed(f"v{i}", f"w{i}")) for i in range(3)]
     for boss, victims in plans:
         world.preempt(boss, *victims)
@@ -501,11 +503,11 @@ def test_a_preemption_is_forgotten_as_soon_as_its_victims_are_seen_to_leave(worl
     assert len(world.evictions) == 3
     assert len(list(world.leaving.listeners)) == 6
     world.deliver_changes()
-    assert len(world.evictions) == 0, "nobody had to ask"
+    assert len(world.evictions) == 0, "without another call"
     assert not list(world.leaving.listeners)
 
 
-# -- no victim dies in vain -------------------------------------------------------------------------------------------
+# -- cancelled preemptions --------------------------------------------------------------------------------------------
 
 
 def boss_is_gone(world):
@@ -546,7 +548,7 @@ def node_is_gone(world):
     world.state.remove_node("n1")
 
 
-def somebody_bids_more(world):
+def a_higher_priority_pod_takes_the_node(world):
     world.preempt(world.pending("top", priority="top"), *world.placed("other"))
 
 
@@ -557,12 +559,12 @@ MEANWHILE = [
     pytest.param(boss_is_bound, id="the preemptor is bound"),
     pytest.param(boss_is_assumed, id="the preemptor has found a node"),
     pytest.param(node_is_gone, id="the node is gone"),
-    pytest.param(somebody_bids_more, id="a more important pod takes the node"),
+    pytest.param(a_higher_priority_pod_takes_the_node, id="a more important pod takes the node"),
 ]
 
 
 @pytest.mark.parametrize("meanwhile", MEANWHILE)
-def test_nobody_is_evicted_for_nothing(world, meanwhile):
+def test_a_preemption_that_became_pointless_evicts_no_pod(world, meanwhile):
     boss, victims = world.pending("boss"), world.placed("a", "b")
     world.preempt(boss, *victims)
     meanwhile(world)
@@ -574,7 +576,7 @@ def test_nobody_is_evicted_for_nothing(world, meanwhile):
 
 
 @pytest.mark.parametrize("meanwhile", MEANWHILE)
-def test_a_preemption_is_called_off_between_condition_and_deletion(world, meanwhile):
+def test_a_preemption_can_be_cancelled_between_condition_and_deletion(world, meanwhile):
     boss, (victim,) = world.pending("boss"), world.placed("v")
     world.calls.held.add(("patch", "v"))
     world.preempt(boss, victim)
@@ -587,7 +589,7 @@ def test_a_preemption_is_called_off_between_condition_and_deletion(world, meanwh
 
 
 @pytest.mark.parametrize("meanwhile", MEANWHILE)
-def test_a_preemption_is_called_off_before_the_last_victim(world, meanwhile):
+def test_a_preemption_can_be_cancelled_before_the_last_victim(world, meanwhile):
     boss, victims = world.pending("boss"), world.placed("a", "b", "c")
     world.calls.held.add(("delete", "b"))
     world.preempt(boss, *victims)
@@ -599,7 +601,7 @@ def test_a_preemption_is_called_off_before_the_last_victim(world, meanwhile):
     assert ("patch", "c") not in world.calls.log
 
 
-def test_who_bids_for_another_node_takes_nothing_away(world):
+def test_a_preemptor_of_another_node_does_not_cancel_it(world):
     boss, victims = world.pending("boss"), world.placed("a")
     world.preempt(boss, *victims)
     top, others = world.pending("top", priority="top"), world.placed("b", node="n2")
@@ -617,7 +619,7 @@ def test_of_two_preemptions_with_a_common_victim_only_one_evicts_it(world):
     assert world.activated == ["default/boss"]
 
 
-# -- refused again and again ------------------------------------------------------------------------------------------
+# -- repeated refusals ------------------------------------------------------------------------------------------------
 
 
 def refused(world, boss, victims, times):
@@ -626,15 +628,15 @@ def refused(world, boss, victims, times):
         world.settle()
 
 
-def test_who_is_refused_again_and_again_is_tried_less_and_less_often(world):
+def test_repeated_refusals_are_retried_with_growing_delays(world):
     boss, victims = world.pending("boss"), world.placed("a")
     world.calls.refusals["delete", "a"] = REFUSED
     refused(world, boss, victims, 7)
-    assert world.delays == [1, 2, 4, 8, 10, 10], "the first time it may just have been a moment of weakness"
+    assert world.delays == [1, 2, 4, 8, 10, 10], "no backoff after the first refusal"
     assert world.activated == ["default/boss"] * 7
 
 
-def test_a_preemption_that_succeeds_is_a_new_beginning(world):
+def test_a_successful_preemption_resets_the_delay(world):
     boss, victims = world.pending("boss"), world.placed("a")
     world.calls.refusals["delete", "a"] = REFUSED
     refused(world, boss, victims, 2)
@@ -645,7 +647,7 @@ def test_a_preemption_that_succeeds_is_a_new_beginning(world):
     assert world.delays == [1]
 
 
-def test_what_is_known_of_refusals_goes_with_the_pod(world):
+def test_refusals_are_forgotten_with_the_pod(world):
     boss, victims = world.pending("boss"), world.placed("a")
     world.calls.refusals["delete", "a"] = REFUSED
     refused(world, boss, victims, 1)

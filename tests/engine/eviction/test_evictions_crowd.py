@@ -1,7 +1,7 @@
-"""Many preemptors at once: decided one after the other before the first victim is evicted, each gets a node of its own.
+"""Many preemptors at once: all are decided before the first victim is evicted, and each gets a node of its own.
 
-Evictions, deletions and the news of them are played in random order; whatever the order, as many victims die as there
-are preemptors that came to a node, and none that nobody replaced.
+Evictions, deletions and their events arrive in random order; in any order, there are as many victims as preemptors that
+were placed, and no node is left empty.
 """
 
 from functools import partial
@@ -23,12 +23,12 @@ from support.observing.metrics import scheduler_metrics
 from support.plugins.profiles import framework
 from support.scheduling.worlds import struct
 
-#: What a preemptor asks for; two is a whole node.
+#: A preemptor's request; two fill a node.
 CPU = st.sampled_from((1, 2))
 
 
 class Draw:
-    """Chance for decisions, drawn by the test."""
+    """The random source of decisions, drawn by the test."""
 
     def __init__(self, random):
         self._random = random
@@ -46,7 +46,7 @@ class Crowd:
         self.profile = framework(self.state)
         self.scheduler = SchedulingAlgorithm(self.state, {"default-scheduler": self.profile}, random=Draw(random))
         self.pods, self.pending, self.died, self.calls = {}, [], [], []
-        #: Nominations that may come to nothing because a more important pod went there, or was nominated the same node.
+        #: Nominations that may be lost because a pod of higher priority took the node or was nominated to it.
         self.overridden = 0
         self.outbox = Outbox()
         parts = SimpleNamespace(
@@ -87,7 +87,7 @@ class Crowd:
         self.calls.append(lambda: listener.status_written(None))
 
     def write(self, pod, *, nominated_node_name):
-        """Nothing here reads the API's nominations."""
+        """No-op: nominations are not read from the API here."""
 
     def delete(self, effect):
         request = effect.action
@@ -101,7 +101,7 @@ class Crowd:
     # Steps
 
     def step(self):
-        """One of: a pod is tried, a request is answered, news is heard."""
+        """One of: a pod is tried, a request is answered, an event is delivered."""
         steps = [(self.hear, self.news), (self.attempt, self.pending), (self.let_through, self.calls)]
         possible = [step for step, work in steps if work]
         self.random.choice(possible)()
@@ -113,7 +113,7 @@ class Crowd:
         self.calls.pop(self.random.randrange(len(self.calls)))()
 
     def hear(self):
-        """News come in the order of a watch."""
+        """Events arrive in the order of a watch."""
         what, uid = self.news.pop(0)
         pod = self.state.placed(uid).pod
         if what == "gone":
@@ -151,21 +151,21 @@ def preemptors_of(share, nodes, cpu):
     return max(1, round(share * nodes * 2 / cpu))
 
 
-# Of a preemption's two victims the last one left, by another's hand, before it was seen that the first did.
+# Of a preemption's two victims, the last was deleted by another client before the first was seen to be gone.
 @example(seed=5, nodes=5, cpu=1, share=0.6875)
 @given(seed=st.integers(0, 1 << 32), nodes=st.integers(1, 5), cpu=CPU, share=st.floats(0, 1))
-def test_no_victim_dies_in_vain(seed, nodes, cpu, share):
+def test_no_pod_is_evicted_in_vain(seed, nodes, cpu, share):
     preemptors = preemptors_of(share, nodes, cpu)
     crowd = play(Random(seed), nodes, preemptors, cpu, priorities=(10,))
-    assert crowd.pending == [], "everybody has come to a node"
+    assert crowd.pending == [], "every preemptor is placed"
     assert len(crowd.died) == preemptors * cpu
 
 
 @given(seed=st.integers(0, 1 << 32), nodes=st.integers(1, 5), cpu=CPU, share=st.floats(0, 1))
-def test_more_die_only_when_more_important_pods_take_what_was_nominated_to_lesser_ones(seed, nodes, cpu, share):
+def test_extra_evictions_only_where_higher_priority_pods_take_nominated_room(seed, nodes, cpu, share):
     preemptors = preemptors_of(share, nodes, cpu)
     crowd = play(Random(seed), nodes, preemptors, cpu, priorities=(10, 20, 30))
-    assert crowd.pending == [], "everybody has come to a node"
+    assert crowd.pending == [], "every preemptor is placed"
     assert preemptors * cpu <= len(crowd.died) <= (preemptors + crowd.overridden) * cpu
 
 

@@ -1,8 +1,8 @@
-"""Evictions among everything that can happen meanwhile: no pod dies in vain, every plan ends, nobody is forgotten.
+"""Random histories of evictions: no pod is evicted in vain, every plan ends, and no preemptor is forgotten.
 
-Plans compete for victims. The API server answers when it is asked to and as it likes (done, refused, lost with and
-without effect), the scheduler hears of it later, and others delete, replace and bind pods or take nodes away. What is
-asked of the API server is compared with the plain rule at that moment.
+Plans compete for victims. The API server answers in random order and with random outcomes (done, refused, lost with and
+without effect), the scheduler sees changes later, and other clients delete, replace and bind pods and delete nodes.
+Each request to the API server is compared with the plain rule at that moment.
 """
 
 from types import MappingProxyType
@@ -25,7 +25,7 @@ PREEMPTORS = tuple(f"{priority}-{i}" for priority in ("low", "high", "top") for 
 
 FINALIZER = "example.com/wait"
 
-#: What may become of a request, beside that it is carried out.
+#: Outcomes of a request, besides success.
 FATES = {
     "refused": {"refusals": Forbidden("no")},
     "a conflict": {"refusals": Conflict("webhook")},
@@ -37,7 +37,7 @@ FATES = {
 
 ASSUMED = ("waiting", "allowed", "in PreBind", "through PreBind")
 
-#: What happens next, and how often in comparison.
+#: Weights of the next action.
 STEPS = {"plan": 4, "answer": 4, "carry_out": 3, "time_passes": 1, "news_come": 3, "something_else": 4}
 
 ELSE = (
@@ -54,16 +54,16 @@ ANSWERS = st.tuples(st.integers(0, 15), st.sampled_from(("done", *FATES)))
 
 
 class Planned:
-    """A plan, and what the plain rule says of it."""
+    """A plan, and the plain rule for it."""
 
     def __init__(self, plan, preemption):
         self.plan, self.preemption = plan, preemption
         self.preemptor, self.node = plan.preemptor, plan.node_name
         self.victims = [victim.uid for victim in plan.victims if not victim.terminating]
         self.superseded = False
-        #: Victims that were said to be deleted.
+        #: Victims reported as deleted.
         self.deleted = set()
-        #: Whether the preemptor was activated since, or a victim's end has woken it.
+        #: Whether the preemptor was activated, or a victim's end has woken it.
         self.woken = False
 
     def is_wanted(self, state):
@@ -79,21 +79,21 @@ class Planned:
 
 
 class History:
-    """What happens, one thing after the other, as it is drawn."""
+    """A random history, drawn action by action."""
 
     def __init__(self, draw):
         self.draw = draw
         self.world = World(real_statuses=True)
         self.state, self.cluster, self.calls = self.world.state, self.world.cluster, self.world.calls
         self.evictions = self.world.evictions
-        #: By the preemptor's UID: its last plan; and those before.
+        #: Preemptor's UID -> its last plan; and earlier ones.
         self.plans, self.earlier = {}, []
-        #: Assumed pods whose bindings were broken off and are still to be undone.
+        #: Assumed pods whose bindings were cancelled and are not undone yet.
         self.turned_back = []
-        #: Their UIDs, those included whose bindings were undone.
+        #: Their UIDs, including those whose bindings were undone.
         self.ever_turned_back = set()
         self.seen_calls = self.seen_events = 0
-        #: Evictions at work, and the stages that they were in after the last step.
+        #: Evictions in progress, and their stages after the last step.
         self.seen_stages = set()
 
     def run(self, length):
@@ -101,7 +101,7 @@ class History:
         for _ in range(length):
             possible = [what for what, weight in STEPS.items() for _ in range(weight if self.can(what) else 0)]
             getattr(self, self.draw(st.sampled_from(possible)))()
-            self.look_at_everything()
+            self.check_all()
         self.everything_ends()
 
     def can(self, what):
@@ -114,7 +114,7 @@ class History:
                 return any(self.world.outbox.alarms)
         return True
 
-    # -- what there is ------------------------------------------------------------------------------------------------
+    # -- the cluster --------------------------------------------------------------------------------------------------
 
     def a_cluster(self):
         for node in NODES:
@@ -155,12 +155,12 @@ class History:
         return [*self.plans.values(), *self.earlier]
 
     def step(self):
-        """The end of a step: what was asked for in it is judged."""
+        """The end of a step: checks the requests that it made."""
         self.world.end_step()
-        self.look_at_requests()
-        self.look_at_stages()
-        self.look_at_events()
-        self.look_at_activations()
+        self.check_requests()
+        self.check_stages()
+        self.check_events()
+        self.check_activations()
 
     # -- preemptions --------------------------------------------------------------------------------------------------
 
@@ -174,7 +174,7 @@ class History:
         return not (info.terminating or placed or self.evictions.under_way(info))
 
     def lesser_pods(self):
-        """Whom preemptors may evict, by node."""
+        """Pods that preemptors may evict, by node."""
         found = {}
         for info in self.state.placed_pods():
             if info.priority < 10 and info.node_name in self.state.table.row_of:
@@ -198,7 +198,7 @@ class History:
         self.step()
         name = preemptor.pod.metadata.name
         if self.draw(st.booleans()) and name in self.names() and not self.node_of(name):
-            # The API server knows of the nomination.
+            # The nomination was written to the API server.
             status = {"status": {"nominatedNodeName": node}}
             self.cluster.patch("pods", "default", name, status, subresource="status")
 
@@ -215,7 +215,7 @@ class History:
             self.complete(call)
 
     def complete(self, call, fate=MappingProxyType({})):
-        """Let a call through, or not; of what the server itself says of pods that are gone nobody complains."""
+        """Complete a call or let it fail; errors about pods that are gone are expected."""
         for outcomes, error in fate.items():
             getattr(self.calls, outcomes)[call.key] = error
         outcome = self.calls.carry_out(call)
@@ -238,7 +238,7 @@ class History:
         self.step()
 
     def left(self, uids):
-        """These pods have left their nodes, which wakes who waits for that and is not held back."""
+        """These pods have left their nodes, which wakes pods that wait for that and are not gated."""
         for uid in uids:
             self.world.waiting_pods.remove(uid)
             self.world.pods_in_pre_bind.remove(uid)
@@ -246,13 +246,13 @@ class History:
             if uids.intersection(planned.victims) and not self.evictions.under_way(planned.preemptor):
                 planned.woken = True
 
-    # -- others -------------------------------------------------------------------------------------------------------
+    # -- other clients ------------------------------------------------------------------------------------------------
 
     def something_else(self):
         getattr(self, self.draw(st.sampled_from(ELSE)))()
 
     def somebody_deletes(self):
-        """A pod, and maybe makes another of its name."""
+        """Deletes a pod, and may create another with its name."""
         names = self.names()
         if preemptors := [name for name in PREEMPTORS if name in names]:
             names = self.draw(st.sampled_from((names, preemptors)))
@@ -269,7 +269,7 @@ class History:
             self.cluster.create("pods", a_manifest(name, **({"nodeName": node} if node else {})))
 
     def victims_are_deleted(self):
-        """A plan's, all together."""
+        """All victims of a plan at once."""
         victims = set(self.draw(st.sampled_from(self.all_plans())).victims) if self.plans else set()
         for stored in self.cluster.store.list("pods", ""):
             if stored.uid in victims:
@@ -289,7 +289,7 @@ class History:
             self.world.delete(name)
 
     def a_preemptor_finds_a_node(self):
-        """In a scheduling cycle: it may come back from there. Or somebody else binds it."""
+        """In a scheduling cycle, which may fail later; or bound by another client."""
         if not (candidates := self.candidates()):
             return
         info, node = self.draw(st.sampled_from(candidates)), self.draw(NODE)
@@ -303,7 +303,7 @@ class History:
             self.cluster.registry.bind("default", name, {"apiVersion": "v1", "kind": "Binding", **binding})
 
     def bindings_are_undone(self):
-        """Of who was turned back, and of preemptors whose bindings failed."""
+        """Bindings of pods that were rejected, and of preemptors whose bindings failed."""
         known = {stored.uid for stored in self.cluster.store.list("pods", "")}
         turned_back = {info.uid for info in self.turned_back}
         self.turned_back.clear()
@@ -321,46 +321,46 @@ class History:
 
     # -- what must hold -----------------------------------------------------------------------------------------------
 
-    def look_at_everything(self):
-        """Not too many at once; and who has victims that seem to stay is held back."""
+    def check_all(self):
+        """The number of evictions is limited; preemptors whose victims are still running are gated."""
         assert len(self.evictions._victims._at_work) <= MAX_CONCURRENT_EVICTIONS
         assert sum(call.verb in ("delete", "get") for call in self.calls.under_way) <= MAX_CONCURRENT_EVICTIONS
         for planned in self.plans.values():
             if any(map(self.stays, planned.deleted)):
                 assert self.evictions.under_way(planned.preemptor)
 
-    def look_at_requests(self):
-        """Nobody is deleted but a victim of a plan that is wanted."""
+    def check_requests(self):
+        """Only victims of wanted plans are deleted."""
         new, self.seen_calls = self.calls.log[self.seen_calls :], len(self.calls.log)
         wanted = {uid for planned in self.all_plans() if planned.is_wanted(self.state) for uid in planned.victims}
-        assert {call[2] for call in new if call[0] == "delete"} <= wanted, "deleted in vain"
+        assert {call[2] for call in new if call[0] == "delete"} <= wanted, "deleted for a plan that is not wanted"
 
-    def look_at_stages(self):
+    def check_stages(self):
         stages = {(eviction, eviction.stage) for eviction in self.evictions._victims._at_work}
         for eviction, stage in stages - self.seen_stages:
-            self.look_at_stage(eviction, stage)
+            self.check_stage(eviction, stage)
         self.seen_stages = stages
 
-    def look_at_stage(self, eviction, stage):
-        """Each step is taken for a plan that is wanted, and the last victim's when all others are through."""
+    def check_stage(self, eviction, stage):
+        """Each stage starts for a wanted plan, and the last victim's once all others are done."""
         preemption, victim = eviction.preemption, eviction.victim
         planned = next(one for one in self.all_plans() if one.preemption is preemption)
-        assert stage is EvictionStage.READING or planned.is_wanted(self.state), "begun in vain"
+        assert stage is EvictionStage.READING or planned.is_wanted(self.state), "started for a plan that is not wanted"
         if stage is EvictionStage.ANNOUNCING:
             here = self.state.placed(victim.uid)
             assert here is not None
             assert (here.node_name, here.terminating) == (planned.node, False)
         if victim.uid == planned.victims[-1]:
             others = [other for other in self.under_way() if other.preemption is preemption]
-            assert others == [eviction], "the last one comes last"
+            assert others == [eviction], "the last victim is evicted last"
         elif planned in self.plans.values():
             assert self.evictions.under_way(planned.preemptor)
 
     def under_way(self):
         return [*self.evictions._victims._at_work, *self.evictions._victims._waiting]
 
-    def look_at_events(self):
-        """Who is said to be preempted is on its way, for a plan that had it for a victim."""
+    def check_events(self):
+        """Pods with a preemption event are being deleted, for a plan in which they are victims."""
         recorder = self.world.recorder
         new = list(zip(recorder.events, recorder.uids, strict=True))[self.seen_events :]
         self.seen_events = len(recorder.events)
@@ -369,25 +369,25 @@ class History:
             assert told
             if note.endswith("(in kube-scheduler memory)."):
                 assert uid in {info.uid for info in self.turned_back}
-                assert any(one.is_wanted(self.state) for one in told), "turned back in vain"
+                assert any(one.is_wanted(self.state) for one in told), "rejected for a plan that is not wanted"
                 self.ever_turned_back.add(uid)
             else:
                 assert not self.stands(uid)
-                # Of several plans of one pod with one victim nobody can tell whose it was.
+                # If several plans of one pod have a common victim, the event may be of any of them.
                 if len(told) == 1:
                     told[0].deleted.add(uid)
 
     def stands(self, uid):
-        """Whether the pod is on the API server, and nobody is deleting it."""
+        """Whether the pod exists on the API server, and is not terminating."""
         found = [stored.name for stored in self.cluster.store.list("pods", "") if stored.uid == uid]
         return bool(found) and not self.world.terminating(found[0])
 
     def stays(self, uid):
-        """Whether the pod stands, as far as the scheduler has heard."""
+        """Whether the pod is running, as far as the scheduler has seen."""
         here = self.state.placed(uid)
         return here is not None and not here.terminating
 
-    def look_at_activations(self):
+    def check_activations(self):
         for planned in self.plans.values():
             if planned.preemptor.key in self.world.activated:
                 planned.woken = True
@@ -396,7 +396,8 @@ class History:
     # -- the end ------------------------------------------------------------------------------------------------------
 
     def everything_ends(self):
-        """Once the API server answers and the news come, nothing is left, and no preemptor sleeps for ever."""
+        """Once the API server has answered and events are delivered, nothing is left, and no preemptor waits
+        forever."""
         for _ in range(2000):
             if self.calls.under_way:
                 self.complete(self.calls.under_way[0])
@@ -408,7 +409,7 @@ class History:
         for planned in self.all_plans():
             if not planned.preemption.stopped:
                 left = [uid for uid in planned.victims if self.stands(uid) and uid not in self.ever_turned_back]
-                assert left == [], "these were to be evicted"
+                assert left == [], "these should have been evicted"
         self.terminated_pods_end()
         self.bindings_are_undone()
         self.news_come()
@@ -416,12 +417,12 @@ class History:
             pending = self.state.pending.by_uid(planned.preemptor.uid)
             if pending is not None:
                 assert not self.evictions.under_way(pending)
-                assert planned.woken or self.state.placed(pending.uid) is not None, "it sleeps for ever"
+                assert planned.woken or self.state.placed(pending.uid) is not None, "it waits forever"
 
 
 @examples(60)
 @given(data=st.data(), length=st.integers(1, 60))
-def test_evictions_among_everything_that_can_happen(data, length):
+def test_random_histories_of_evictions(data, length):
     history = History(data.draw)
     try:
         history.run(length)

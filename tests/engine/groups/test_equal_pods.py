@@ -1,6 +1,6 @@
-"""A group's trial in which equal pods are decided together ends as one in which each is tried by itself.
+"""A group's trial that decides equal pods together has the same result as one that tries each pod separately.
 
-Every placement's outcome, nodes, words and victims must be the same, and so must what becomes of the pods afterwards.
+Nodes, messages and victims of every placement must be the same, and so must the pods' final state.
 """
 
 import random
@@ -13,7 +13,7 @@ import stowplan
 from stowplan.engine.decision.algorithm import SchedulingAlgorithm
 from stowplan.engine.evaluation import sampling
 from stowplan.engine.groups import equal_pods as equal_pods_module
-from stowplan.engine.groups.equal_pods import EqualPods, Together
+from stowplan.engine.groups.equal_pods import EqualPods, JointDecisions
 from stowplan.framework.interface import PermitPlugin, ReservePlugin
 from stowplan.framework.status import Code, Status, error
 from stowplan.testing import a_node, a_pod
@@ -120,7 +120,7 @@ def members(runs, *, indexed):
 
 
 def there(fillers, nodes):
-    """Pods that are on nodes already, of low priority."""
+    """Low-priority pods that are already placed."""
     for i, (kind, at) in enumerate(fillers):
         pod = a_pod(f"f{i}").uid(f"f{i}").on(f"n{at % nodes}").requests(cpu="1").labels(app="db" if kind else "x")
         if kind == 2:
@@ -173,7 +173,7 @@ def scheduled(cluster):
 
 
 def one_by_one(patch):
-    patch.setattr(EqualPods, "decided", lambda *_: Together())
+    patch.setattr(EqualPods, "decided", lambda *_: JointDecisions())
     patch.setattr(SchedulingAlgorithm, "refused", lambda *_, **__: [])
 
 
@@ -183,7 +183,7 @@ def _few_are_enough(monkeypatch):
 
 
 @pytest.mark.usefixtures("_few_are_enough")
-def test_together_as_one_by_one():
+def test_together_has_the_same_result_as_one_by_one():
     @examples(150)
     @given(scenarios)
     def agrees(drawn):
@@ -206,7 +206,7 @@ def test_together_as_one_by_one():
 
 @pytest.fixture
 def together(monkeypatch):
-    """How many pods were decided together, each time that it was tried."""
+    """The number of pods of each decision that was made together."""
     found = []
     real = EqualPods.decided
 
@@ -239,12 +239,12 @@ def test_equal_pods_are_decided_together_in_each_rack(together):
     assert [len(domain.placed) for domain in domains] == [6, 6]
 
 
-def test_so_are_pods_of_an_indexed_job(together):
+def test_pods_of_an_indexed_job_are_decided_together(together):
     judged(a_gang(("plain", 6), indexed=True))
     assert together == [6, 6]
 
 
-def test_those_that_do_not_fit_are_tried_by_themselves(together):
+def test_pods_that_do_not_fit_are_tried_separately(together):
     found = judged(a_gang(("plain", 12), gang=12, sizes=(4, 4, 1, 1)))
     assert together == [5, 5]
     assert [(len(placed), len(refused)) for *_, placed, refused in found[2]] == [(5, 7), (5, 7)]
@@ -257,7 +257,7 @@ def test_a_launcher_and_its_workers(together):
 
 
 class Refuses(ReservePlugin):
-    """Fails over one pod."""
+    """Fails for one pod."""
 
     name = "Refuses"
 
@@ -276,7 +276,7 @@ class RefusesInPermit(PermitPlugin):
 
 
 @pytest.mark.parametrize("plugin", [Refuses, RefusesInPermit])
-def test_plugins_that_do_not_say_are_asked_about_every_pod(plugin, together):
+def test_plugins_without_declarations_are_called_for_every_pod(plugin, together):
     found = judged(a_gang(("plain", 6), plugins=(plugin,)))
     assert set(together) == {0}
     with pytest.MonkeyPatch.context() as patch:
@@ -285,7 +285,7 @@ def test_plugins_that_do_not_say_are_asked_about_every_pod(plugin, together):
 
 
 def counted(gang, *, alone):
-    """How often each extension point is said to have run, and how many attempts reused what others had left."""
+    """The number of runs of each extension point, and of attempts that reused results of earlier ones."""
     cluster = a_gang(("plain", 12), gang=gang, sizes=(4, 4, 1, 1))
     framework = next(iter(cluster.engine.algorithm.frameworks.values()))
     metrics = framework_metrics()
@@ -311,7 +311,7 @@ def test_metrics_count_each_pod(gang):
     assert hints[used] == plain_hints[used] == 8
 
 
-def test_those_that_do_not_fit_are_refused_at_once_where_plugins_would_say_the_same():
+def test_equal_pods_that_do_not_fit_are_rejected_at_once_if_plugins_allow():
     asked = []
     real = SchedulingAlgorithm.refused
 

@@ -1,4 +1,4 @@
-"""Volumes of pods on trial: claims that wait for a consumer, claims that pods share, and what undoing leaves."""
+"""Volumes of pods in trials: unbound claims, shared claims, and what undoing restores."""
 
 import pytest
 
@@ -60,15 +60,15 @@ def with_claim(name, of):
     return made
 
 
-def test_members_take_volumes_one_after_the_other():
-    """On trial, the second does not get the first one's volume; nothing is kept of a trial that fails."""
+def test_members_get_different_volumes():
+    """In a trial, the second pod does not get the first one's volume; a failed trial keeps nothing."""
     objects = [*HOSTS, storage_class(), a_group(gang=2), claim("c1"), claim("c2")]
     with live_cluster(*objects, volume("v1", "n1"), feature_gates=GATES) as cluster:
         cluster.create(with_claim("a", "c1"), with_claim("b", "c2"))
         assert nodes_of(cluster, "a", "b") == ["", ""]
         assert condition(cluster) == [("False", "Unschedulable", "pod group is unschedulable")]
         assert any("didn't find available persistent volumes to bind" in cluster.why_pending(name) for name in "ab")
-        # Nothing of it is set aside.
+        # No volume is reserved.
         assert cluster.get("persistentvolumes", "v1")["spec"].get("claimRef") is None
         assert cluster.engine.state.sizes()["assumed_pods"] == 0
         cluster.engine.validate()
@@ -78,11 +78,11 @@ def test_members_take_volumes_one_after_the_other():
         assert sorted(placed.values()) == ["n1", "n2"]
 
 
-def test_members_that_share_a_claim_go_to_its_volume():
+def test_members_that_share_a_claim_go_to_its_volumes_node():
     objects = [*HOSTS, storage_class(), a_group(gang=2), claim("c")]
     with live_cluster(*objects, volume("v2", "n2"), feature_gates=GATES) as cluster:
         cluster.create(with_claim("a", "c"), with_claim("b", "c"))
-        # Both decided to write the volume: the second write meets a conflict, and would have said the same.
+        # Both pods write the volume: the second write meets a conflict with the same content.
         assert not cluster.events(reason="FailedScheduling")
         placed = {info.key: info.node_name for info in cluster.engine.state.pod_groups.placed("default/g")}
         assert placed == {"default/a": "n2", "default/b": "n2"}
@@ -90,7 +90,7 @@ def test_members_that_share_a_claim_go_to_its_volume():
 
 
 @pytest.mark.parametrize("mode", ["ReadWriteOncePod"])
-def test_a_claim_of_a_single_pod_is_not_for_two(mode):
+def test_a_read_write_once_pod_claim_is_not_shared_by_two_members(mode):
     objects = [*HOSTS, storage_class(), a_group(gang=2), claim("c", mode)]
     with live_cluster(*objects, volume("v1", "n1"), feature_gates=GATES) as cluster:
         cluster.create(with_claim("a", "c"), with_claim("b", "c"))

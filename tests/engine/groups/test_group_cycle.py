@@ -1,4 +1,4 @@
-"""Pods of groups are scheduled together: a gang all or not at all, on one state of the cluster."""
+"""Pods of groups are scheduled together: a gang completely or not at all, on one state of the cluster."""
 
 import pytest
 from hypothesis import given, settings
@@ -31,7 +31,7 @@ def gang_of(count, **options):
 
 
 class TestGangs:
-    def test_nobody_is_tried_before_the_gang_is_there(self):
+    def test_no_pod_is_tried_before_the_gang_is_complete(self):
         with gang_of(3) as cluster:
             cluster.create(member("a"), member("b"))
             assert nodes_of(cluster, "a", "b") == ["", ""]
@@ -63,23 +63,23 @@ class TestGangs:
             assert all(nodes_of(cluster, "a", "b", "c"))
             assert condition(cluster) == [("True", "Scheduled", "")]
 
-    def test_two_gangs_never_hold_half_of_the_cluster_each(self):
+    def test_two_gangs_never_block_each_other_with_half_of_the_cluster(self):
         with live_cluster(node("n1"), node("n2"), a_group("g", gang=3), a_group("h", gang=3), feature_gates=GATES) as c:
-            # They come by turns, and the cluster has room for four.
+            # They alternate, and the cluster has room for four.
             for i in range(3):
                 c.create(member(f"g{i}", "g"), member(f"h{i}", "h"))
             placed = {group: [c.node_of(f"{group}{i}") for i in range(3)] for group in "gh"}
             assert sorted(all(nodes) for nodes in placed.values()) == [False, True]
             assert [""] * 3 in placed.values()
 
-    def test_who_comes_later_needs_no_quorum(self):
+    def test_later_members_need_no_quorum(self):
         with gang_of(2) as cluster:
             cluster.create(member("a"), member("b"))
             cluster.create(member("c"))
             assert cluster.node_of("c")
             cluster.create(member("d", cpu="2"))
             assert cluster.node_of("d") == ""
-            # The group was scheduled, and stays so.
+            # The group was scheduled, and stays scheduled.
             assert condition(cluster) == [("True", "Scheduled", "")]
 
     def test_members_are_tried_by_priority(self):
@@ -88,7 +88,7 @@ class TestGangs:
             assert set(nodes_of(cluster, "low", "high")) == {"n1", "n2"}
 
     def test_a_pod_that_is_not_tried_with_the_others(self):
-        """Another member is being deleted, or waits for a gate of its own."""
+        """Another member is terminating, or has a scheduling gate."""
         with gang_of(2) as cluster:
             cluster.create(member("a"), member("b", schedulingGates=[{"name": "x"}]))
             assert cluster.node_of("a") == ""
@@ -117,7 +117,7 @@ class TestPreemption:
             assert len(cluster.events(reason="Preempted")) == 2
             cluster.engine.validate()
 
-    def test_nobody_is_evicted_twice_while_victims_take_their_time(self):
+    def test_no_further_evictions_while_victims_terminate(self):
         latency = Latency(deletions=lambda pod: 30.0)
         with gang_of(2, latency=latency) as cluster:
             cluster.create(*(a_pod(f"low{i}").requests(cpu="1").spec(priority=1).obj() for i in range(4)))
@@ -139,7 +139,7 @@ class TestFailures:
         }
         return live_cluster(*objects, config=config, plugins=[plugin], feature_gates=gates)
 
-    def test_an_error_of_one_is_told_to_all(self):
+    def test_an_error_of_one_member_is_reported_for_all(self):
         class Breaks(ReservePlugin):
             name = "Breaks"
 
@@ -157,7 +157,7 @@ class TestFailures:
             told = f"failed to schedule other pod from a pod group: {own}"
             assert [cluster.why_pending("a"), cluster.why_pending("c")] == [told, told]
             assert condition(cluster) == [("False", "SchedulerError", told)]
-            # All that was reserved on trial was given back.
+            # Every reservation of the trial was undone.
             assert sorted(set(given_back)) == ["a", "b", "c"]
             assert cluster.engine.state.sizes()["assumed_pods"] == 0
 
@@ -187,7 +187,7 @@ class TestFailures:
             assert cluster.why_pending("a") == HELD_BACK
 
     def test_a_group_that_backs_off_is_activated_as_a_whole(self):
-        """No event, no time and no idle moment wakes it here."""
+        """No event, timeout or idle flush wakes it here."""
 
         class RefusesOnce(PermitPlugin):
             name = "RefusesOnce"
@@ -241,7 +241,7 @@ class TestPlacements:
             assert placed
             assert placed <= {"n1", "n2"} or placed <= {"n0"}
 
-    def test_those_that_come_later_go_where_the_others_are(self):
+    def test_later_members_go_to_the_domain_of_the_others(self):
         with self.rack(("r1", 2), ("r2", 9)) as cluster:
             cluster.create(member("a", nodeSelector={"rack": "r1"}), member("b", nodeSelector={"rack": "r1"}))
             assert nodes_of(cluster, "a", "b") == ["n0", "n0"]
@@ -258,7 +258,7 @@ class TestPlacements:
 
 
 class Refuses(ReservePlugin):
-    """Refuses one pod, but on the group's trial."""
+    """Refuses one pod, but not in the group's trial."""
 
     name = "Refuses"
 
@@ -288,7 +288,7 @@ class Writing(DrivenEngine):
 
 
 @pytest.mark.parametrize(("plugins", "waits"), [((), []), ((Refuses,), ["a", "b"])])
-def test_only_who_waits_longer_than_the_cycle_is_nominated_first(plugins, waits):
+def test_only_members_that_wait_beyond_the_cycle_are_nominated(plugins, waits):
     config = configuration(profile(reserve=plugins)) if plugins else None
     features = with_chosen(GATES)
     engine = Writing(node("n1"), node("n2"), struct(a_group(gang=3)), config=config, plugins=plugins, features=features)
@@ -297,14 +297,14 @@ def test_only_who_waits_longer_than_the_cycle_is_nominated_first(plugins, waits)
     assert sorted(engine.bound) == ["a", "b", "c"]
 
 
-def test_without_the_gates_groups_are_not_known():
+def test_without_the_gates_groups_are_ignored():
     with live_cluster(node("n1")) as cluster:
         cluster.create(member("a"))
         assert cluster.node_of("a") == "n1"
 
 
 def test_a_gang_as_large_as_the_cluster_leaves_the_state_as_it_was():
-    """What a trial did is undone to the last count."""
+    """A trial is undone completely, down to counters."""
     nodes = [node(f"n{i}", 2) for i in range(10)]
     with live_cluster(*nodes, a_group(gang=21), feature_gates=GATES) as cluster:
         cluster.create(*(member(f"p{i:02}") for i in range(20)))
@@ -316,7 +316,7 @@ def test_a_gang_as_large_as_the_cluster_leaves_the_state_as_it_was():
 
 
 @pytest.mark.parametrize("count", [1, 7])
-def test_the_same_run_twice(count):
+def test_runs_are_deterministic(count):
     def run():
         with gang_of(count) as cluster:
             cluster.create(*(member(f"p{i}") for i in range(8)))
@@ -332,8 +332,9 @@ def test_the_same_run_twice(count):
     order=st.randoms(use_true_random=False),
     bound_to_rack=st.booleans(),
 )
-def test_never_a_part_of_a_gang(sizes, gangs, order, bound_to_rack):
-    """(minCount, pods, cpu of each): at every rest a gang has no node, or enough of them; nobody is overbooked."""
+def test_a_gang_is_never_placed_in_part(sizes, gangs, order, bound_to_rack):
+    """(minCount, pods, cpu of each): at every rest a gang has either no node or enough of them; no node is
+    overcommitted."""
     nodes = [node(f"n{i}", cpu, rack=f"r{i % 2}") for i, cpu in enumerate(sizes)]
     groups = [
         a_group(f"g{g}", gang=least, topology="rack" if bound_to_rack else None)

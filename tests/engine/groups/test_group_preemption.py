@@ -1,4 +1,4 @@
-"""Preemption for a pod group as a whole: its victims are workloads, and nobody is evicted in vain."""
+"""Preemption for a pod group as a whole: victims are workloads, and no pod is evicted in vain."""
 
 from operator import itemgetter
 
@@ -24,7 +24,7 @@ def low(name, cpu="1", priority=1, **options):
 
 
 def running(name, on, started=None, labels=None, **options):
-    """A member of a group, or a plain pod, on a node."""
+    """A placed pod, possibly a member of a group."""
     group = options.pop("group", None)
     made = member(name, group, **options) if group else a_pod(name).requests(cpu="1").spec(**options).obj()
     made["spec"]["nodeName"] = on
@@ -42,12 +42,12 @@ def preempted(cluster):
     return sorted(event["regarding"]["name"] for event in cluster.events(reason="Preempted"))
 
 
-class TestAGangComes:
+class TestAGangPreempts:
     def test_it_evicts_as_many_as_it_needs_and_runs_whole(self):
         with cluster_of(node("n1"), node("n2"), a_group(gang=3, priority=10)) as cluster:
             cluster.create(*(low(f"low{i}") for i in range(4)))
             cluster.create(*(member(name, priority=10) for name in "abc"))
-            # Said of the trial before; nothing is added to it.
+            # The message of the earlier trial; nothing is added to it.
             assert condition(cluster) == [("False", "Unschedulable", "pod group is unschedulable")]
             assert len(preempted(cluster)) == 3
             cluster.advance(30)
@@ -57,7 +57,7 @@ class TestAGangComes:
             cluster.engine.validate()
 
     def test_single_pods_do_not_preempt_for_themselves(self):
-        """One of two fits with preemption; without it the gang cannot run, so nobody is evicted."""
+        """One of two fits with preemption; without it the gang cannot run, so nothing is evicted."""
         with cluster_of(node("n1", 1), a_group(gang=2, priority=10)) as cluster:
             cluster.create(low("victim"))
             cluster.create(member("a", priority=10), member("b", priority=10))
@@ -84,7 +84,7 @@ class TestAGangComes:
             nominated = [cluster.get("pods", name)["status"].get("nominatedNodeName", "") for name in "ab"]
             assert sorted(nominated) == ["", *free]
 
-    def test_nobody_is_evicted_twice_while_victims_take_their_time(self):
+    def test_no_further_evictions_while_victims_terminate(self):
         latency = Latency(deletions=lambda pod: 30.0)
         with cluster_of(node("n1"), node("n2"), a_group(gang=2, priority=10), latency=latency) as cluster:
             cluster.create(*(low(f"low{i}") for i in range(4)))
@@ -97,7 +97,7 @@ class TestAGangComes:
             assert all(nodes_of(cluster, "a", "b"))
             assert len(preempted(cluster)) == 2
 
-    def test_pods_that_wait_for_it_are_held_back(self):
+    def test_its_pods_are_gated_while_victims_terminate(self):
         latency = Latency(requests={Delete: 5.0})
         with cluster_of(node("n1"), a_group(gang=2, priority=10), latency=latency) as cluster:
             cluster.create(low("low0"), low("low1"))
@@ -111,7 +111,7 @@ class TestAGangComes:
             assert attempts == 1
             assert len(preempted(cluster)) == 2
 
-    def test_what_it_is_told(self):
+    def test_the_condition_of_a_preempting_group(self):
         with cluster_of(node("n1", 1), a_group(gang=1, priority=10)) as cluster:
             uid = cluster.get("podgroups.scheduling.k8s.io", "g")["metadata"].get("uid", "")
             cluster.create(low("victim"))
@@ -121,7 +121,7 @@ class TestAGangComes:
             assert told["related"]["kind"] == "PodGroup"
 
 
-class TestWhoIsNotHelped:
+class TestNoPreemption:
     @pytest.mark.parametrize(
         ("group", "pods", "message"),
         [
@@ -179,8 +179,8 @@ class TestWhoIsNotHelped:
 
 
 class TestVictims:
-    def test_a_gang_leaves_whole_for_a_gang(self):
-        """Its group's priority counts, although its pods are important."""
+    def test_a_gang_is_evicted_as_a_whole_for_a_gang(self):
+        """Its group's priority counts, although its pods have high priorities."""
         objects = [
             node("n1", 1),
             node("n2", 1),
@@ -195,7 +195,7 @@ class TestVictims:
             cluster.advance(30)
             assert cluster.node_of("a")
 
-    def test_pods_of_a_group_whose_pods_may_go_one_by_one(self):
+    def test_pods_of_a_group_in_pod_disruption_mode_are_evicted_one_by_one(self):
         objects = [
             node("n1", 1),
             node("n2", 1),
@@ -208,13 +208,13 @@ class TestVictims:
             cluster.create(member("a", "new"))
             assert preempted(cluster) == ["old0"]
 
-    def test_who_runs_longer_stays(self):
+    def test_longer_running_pods_are_spared(self):
         objects = [node("n1", 1), node("n2", 1), a_group(gang=1, priority=10)]
         with cluster_of(*objects, running("young", "n1", 30), running("old", "n2", 1)) as cluster:
             cluster.create(member("a"))
             assert preempted(cluster) == ["young"]
 
-    def test_a_gang_stays_where_a_single_pod_can_go(self):
+    def test_a_single_pod_is_evicted_rather_than_a_gang(self):
         objects = [
             *(node(f"n{i}", 1) for i in range(3)),
             a_group("old", gang=2, mode="PodGroup"),
@@ -227,7 +227,7 @@ class TestVictims:
             cluster.create(member("a", "new"))
             assert preempted(cluster) == ["alone"]
 
-    def test_budgets_are_kept_where_they_can_be(self):
+    def test_disruption_budgets_are_respected_where_possible(self):
         budget = {
             "apiVersion": "policy/v1",
             "kind": "PodDisruptionBudget",
@@ -241,8 +241,8 @@ class TestVictims:
             cluster.create(member("a"))
             assert preempted(cluster) == ["other"]
 
-    def test_own_members_stay(self):
-        """One of them going for another helps nobody."""
+    def test_its_own_members_are_not_victims(self):
+        """Evicting one of its members for another is pointless."""
         objects = [node("n1", 1), a_group(gang=1, priority=10), running("mine", "n1", group="g", priority=1)]
         with cluster_of(*objects) as cluster:
             cluster.create(member("a", priority=10))
@@ -251,10 +251,10 @@ class TestVictims:
             assert condition(cluster) == [("False", "Unschedulable", text)]
 
 
-class TestInVain:
+class TestPointlessEvictions:
     @pytest.mark.parametrize("gone", ["a member", "the group"])
-    def test_a_gang_that_cannot_run_any_more_evicts_nobody_else(self, gone):
-        """Its evictions take turns; those whose turn has not come are called off."""
+    def test_a_gang_that_became_unschedulable_evicts_no_further_pod(self, gone):
+        """Its evictions take turns; those that have not started are cancelled."""
         count = MAX_CONCURRENT_EVICTIONS + 4
         latency = Latency(requests={Delete: 5.0})
         with cluster_of(node("n1", count), a_group(gang=count, priority=10), latency=latency) as cluster:
@@ -274,7 +274,8 @@ class TestInVain:
 @st.composite
 def worlds(draw):
     """CPUs of nodes; groups: (priority, mode); pods: (node, group or -1, priority, start or None, guarded by a budget);
-    what the gang wants: (pods, CPUs of each, priority); what the budget allows."""
+    what the gang wants: (pods, CPUs of each, priority); what the budget allows.
+    """
     nodes = draw(st.lists(st.integers(1, 4), min_size=1, max_size=4))
     groups = draw(st.lists(st.tuples(st.integers(0, 3), st.sampled_from(("Pod", "PodGroup"))), max_size=3))
     free = list(nodes)
@@ -357,7 +358,7 @@ def world_of(nodes, groups, pods, wanted, allowed):
 
 
 class Unknown(PermitPlugin):
-    """Of whom nothing is known, so that victims are spared one by one."""
+    """Declares nothing, so that victims are spared one by one."""
 
     name = "Unknown"
 
@@ -376,7 +377,7 @@ ONE_BY_ONE = {
 
 
 def trials_of(cluster):
-    """How often the group is tried while it is asked about, and the victims."""
+    """The number of trials for a question about the group, and the victims."""
     trials, tried = cluster.engine.groups.trials, []
     run = trials.run
     trials.run = lambda *args, **options: tried.append(options) or run(*args, **options)
@@ -386,7 +387,7 @@ def trials_of(cluster):
 
 
 @pytest.mark.parametrize(("options", "most"), [({}, 40), (ONE_BY_ONE, 202)])
-def test_few_trials_are_enough_for_equal_pods(options, most):
+def test_equal_victims_need_few_trials(options, most):
     objects = [
         *(node(f"n{i}", 20) for i in range(10)),
         *(running(f"low{i}", f"n{i % 10}", priority=1) for i in range(200)),
@@ -430,8 +431,9 @@ def test_victims_are_those_of_the_plain_rule(options, world):
     order=st.randoms(use_true_random=False),
     grace=st.sampled_from((0.0, 7.0)),
 )
-def test_gangs_that_preempt_each_other_come_to_rest(sizes, gangs, alone, order, grace):
-    """(pods, CPUs of each, priority, mode). Nobody runs in part, nobody waits who could have room, and all say why."""
+def test_gangs_that_preempt_each_other_settle(sizes, gangs, alone, order, grace):
+    """(pods, CPUs of each, priority, mode). No gang runs in part, none waits that could have room, and all have a
+    message."""
     nodes = [node(f"n{i}", cpu) for i, cpu in enumerate(sizes)]
     groups = [a_group(f"g{g}", gang=n, priority=rank, mode=mode) for g, (n, _, rank, mode) in enumerate(gangs)]
     pods = [
@@ -444,7 +446,7 @@ def test_gangs_that_preempt_each_other_come_to_rest(sizes, gangs, alone, order, 
     with check_exact_undo(), cluster_of(*nodes, *groups, latency=Latency(deletions=lambda pod: grace)) as cluster:
         for pod in pods:
             cluster.create(pod)
-        # Time for backoffs, victims' ends, and those that follow.
+        # Time for backoffs, victims' termination, and what follows.
         for _ in range(20):
             cluster.advance(60)
             cluster.engine.validate()

@@ -1,4 +1,4 @@
-"""Pod groups with work that takes long: their trials wait between portions, and come to what they would come to."""
+"""Pod groups with long work: their trials pause between portions, and have the same result as without pauses."""
 
 from random import Random
 
@@ -25,7 +25,7 @@ PLACED = FEATURES.with_gates({"TopologyAwareWorkloadScheduling": True})
 
 
 class Slow:
-    """An engine with a Filter that needs so many portions for each pod that is labelled `slow`."""
+    """An engine with a Filter that needs several portions for each pod labelled `slow`."""
 
     def __init__(self, portions, *objects, allowed=100, gang=2, features=FEATURES, topology=None, **options):
         self.portions, self.allowed = portions, allowed
@@ -67,7 +67,7 @@ class Slow:
         self.driven.answer_number(pause, Done())
 
     def through(self, *, between=None):
-        """Answer everything that is waited for; how many pauses that took."""
+        """Answers until nothing waits; returns the number of pauses."""
         taken = 0
         while self.driven.under_way:
             if self.pauses:
@@ -95,14 +95,14 @@ def nodes(*cpus, **labels):
     return [a_node(f"n{i}").allocatable(cpu=cpu, pods=110).labels(rack=f"r{i % 2}") for i, cpu in enumerate(cpus)]
 
 
-def test_a_group_waits_between_portions_and_others_are_tried():
+def test_other_pods_are_tried_while_a_group_pauses():
     slow = Slow(5, *nodes(4, 4))
     slow.driven.create(member("a"), member("b", slow="x"))
     for i in range(5):
         assert slow.driven.bound.keys() == {f"q{j}" for j in range(i)}
         before = slow.calls
         slow.driven.create(a_pod(f"q{i}").requests(cpu="100m"))
-        assert slow.calls == before, "what others wait for does not depend on the group"
+        assert slow.calls == before, "other pods' waits do not depend on the group"
         slow.go_on()
         assert slow.calls <= before + 2
     assert slow.driven.bound.keys() >= {"a", "b"}
@@ -117,7 +117,7 @@ def test_groups_and_pods_take_turns():
     assert slow.driven.bound.keys() == {"single", "a", "b"}
 
 
-def test_an_attempt_ends_after_as_many_portions_as_it_may_take_and_the_next_goes_on():
+def test_an_attempt_ends_after_its_allowed_portions_and_the_next_continues():
     slow = Slow(7, *nodes(4), allowed=4)
     slow.driven.create(member("a"), member("b", slow="x"))
     assert slow.through() == 4
@@ -139,7 +139,7 @@ def test_a_pod_that_is_deleted_ends_the_trial():
     assert slow.driven.bound.keys() == {"a", "c"}
 
 
-def test_who_took_a_place_meanwhile_keeps_it():
+def test_a_pod_placed_during_a_pause_keeps_its_node():
     slow = Slow(2, *nodes(1, 1))
     slow.driven.create(member("a"), member("b", slow="x"))
     assert slow.pauses
@@ -166,7 +166,7 @@ def outcome(portions, cpus, wanted, *, seed, **options):
     variant=st.sampled_from(["plain", "placements", "preemption", "extender"]),
 )
 def test_portions_change_nothing(portions, cpus, wanted, least, seed, variant):
-    """A trial that is undone and begun anew between portions decides as one that is through at once."""
+    """A trial that is undone and restarted between portions decides as one without pauses."""
     options = {"gang": min(least, len(wanted)), "seed": seed}
     if variant == "placements":
         options |= {"features": PLACED, "topology": "rack"}

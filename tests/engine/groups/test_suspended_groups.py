@@ -1,4 +1,4 @@
-"""Pod groups in profiles with extenders: their trials wait, and nothing is held meanwhile."""
+"""Pod groups in profiles with extenders: their trials are suspended for answers, and hold no resources meanwhile."""
 
 from random import Random
 
@@ -27,7 +27,7 @@ PLACED = FEATURES.with_gates({"TopologyAwareWorkloadScheduling": True})
 
 
 def member(name, group="g", cpu=1):
-    """Who comes first in the alphabet is tried first."""
+    """Members are tried in alphabetical order."""
     return a_pod(name).requests(cpu=cpu).priority(200 - ord(name[0])).spec(schedulingGroup={"podGroupName": group})
 
 
@@ -42,7 +42,7 @@ def driven(*objects, extenders=None, gang=2, features=FEATURES, topology=None, *
 
 
 def settled(engine):
-    """Nothing of a trial is left in the cluster while it waits."""
+    """Checks that a suspended trial leaves nothing in the cluster."""
     state = engine.engine.state
     assert state.transactions.depth == 0
     assert not state.pod_groups.on_trial
@@ -51,7 +51,7 @@ def settled(engine):
 
 
 def answered(engine, choose=lambda names: names):
-    """Answer every question until there is none."""
+    """Answer questions until there are none."""
     while questions := engine.questions():
         engine.answer_number(questions[0], choose(engine.under_way[questions[0]].question["nodes"]))
         if engine.questions():
@@ -59,7 +59,7 @@ def answered(engine, choose=lambda names: names):
 
 
 def evicted(engine):
-    """Who is evicted; the last of them only after the others."""
+    """Evicted pods; the last victim is evicted after the others."""
     gone = []
     while deletes := [number for number, effect in engine.under_way.items() if isinstance(effect, Delete)]:
         for number in deletes:
@@ -68,7 +68,7 @@ def evicted(engine):
     return sorted(gone)
 
 
-def test_each_pod_sees_those_before_it_where_the_extender_let_them_go():
+def test_each_pod_sees_the_earlier_members_on_the_extenders_nodes():
     engine = driven(*nodes("n1", "n2", "n3"))
     engine.create(member("a"), member("b"))
     settled(engine)
@@ -106,7 +106,7 @@ def test_an_extender_that_fails_fails_the_group():
     settled(engine)
 
 
-def test_nobody_else_is_tried_while_a_group_asks():
+def test_no_other_pod_is_tried_while_a_group_waits_for_an_extender():
     engine = driven(*nodes("n1", "n2"), extenders=[FakeExtender("e", filters=True, only="slow")])
     engine.create(member("a").labels(slow="yes"), member("b").labels(slow="yes"), a_pod("p").requests(cpu=1))
     assert engine.suspended() == []
@@ -117,14 +117,14 @@ def test_nobody_else_is_tried_while_a_group_asks():
     assert engine.notes()[0].startswith("0/2 nodes are available: 2 Insufficient cpu.")
 
 
-def test_where_no_extender_is_interested_nothing_waits():
+def test_a_group_does_not_wait_if_no_extender_is_interested():
     engine = driven(*nodes("n1", "n2"), extenders=[FakeExtender("e", filters=True, only="slow")])
     engine.create(member("a"), member("b"))
     assert sorted(engine.bound) == ["a", "b"]
 
 
 @pytest.mark.parametrize("how", ["its node goes", "its node is filled"])
-def test_a_pod_that_lost_its_node_meanwhile_is_placed_anew(how):
+def test_a_member_whose_node_filled_up_meanwhile_is_placed_again(how):
     engine = driven(*nodes("n1", "n2", "n3"))
     engine.create(member("a"), member("b"))
     engine.answer("e", ["n1"])
@@ -139,7 +139,7 @@ def test_a_pod_that_lost_its_node_meanwhile_is_placed_anew(how):
     assert sorted(engine.bound.values()) == ["n2", "n3"]
 
 
-def test_what_does_not_matter_does_not_begin_it_anew():
+def test_irrelevant_changes_do_not_restart_the_trial():
     engine = driven(*nodes("n1", "n2"))
     engine.create(member("a"), member("b"))
     engine.answer("e", ["n1"])
@@ -148,7 +148,7 @@ def test_what_does_not_matter_does_not_begin_it_anew():
     assert engine.bound == {"a": "n1", "b": "n2"}
 
 
-class TestBrokenOff:
+class TestCancelled:
     def asking(self, *more, **options):
         engine = driven(*nodes("n1", "n2", "n3"), **options)
         engine.create(member("a"), member("b"), *more)
@@ -161,7 +161,7 @@ class TestBrokenOff:
         engine.delete(engine.pod("a"))
         assert number in engine.withdrawn
         settled(engine)
-        # The gang is too small for now.
+        # The gang is too small now.
         assert engine.bound == {}
         engine.create(member("c"))
         answered(engine)
@@ -222,7 +222,7 @@ def test_preemption_asks_extenders_for_each_pod():
 
 
 class TestPreemptionAsAWhole:
-    """Its trials ask the extenders to filter and to prioritize as any other does; nobody is asked about the victims."""
+    """Its trials ask the extenders to filter and to prioritize like any other; no extender is asked about victims."""
 
     def full(self, *names, extenders=None, **options):
         pods = [a_pod(f"v-{name}").requests(cpu=1).on(name).priority(1) for name in names]
@@ -232,7 +232,7 @@ class TestPreemptionAsAWhole:
         engine.create(member("a"), member("b"))
         return engine
 
-    def test_each_trial_asks_and_nothing_is_held_meanwhile(self):
+    def test_each_trial_asks_extenders_and_holds_nothing_meanwhile(self):
         engine = self.full("n1", "n2", "n3")
         asked = []
         while questions := engine.questions():
@@ -241,7 +241,7 @@ class TestPreemptionAsAWhole:
             assert question.verb == "filter"
             asked.append((question.question["pod"], question.question["nodes"]))
             engine.answer_number(questions[0], question.question["nodes"])
-        # With all three away; then one after the other is put back, and the last two cannot be.
+        # Once with all three removed; then they are put back one by one, and the last two cannot be.
         assert [(pod, len(names)) for pod, names in asked] == [
             ("default/a", 3),
             ("default/b", 2),
@@ -254,19 +254,19 @@ class TestPreemptionAsAWhole:
         assert evicted(engine) == sorted({"v-n1", "v-n2", "v-n3"} - {f"v-{name}" for name in spared})
         settled(engine)
 
-    def test_nobody_is_evicted_from_a_node_that_the_extender_refuses(self):
+    def test_no_pod_is_evicted_from_a_node_that_the_extender_refuses(self):
         engine = self.full("n1", "n2", "n3")
         answered(engine, lambda names: [name for name in names if name != "n2"])
         assert evicted(engine) == ["v-n1", "v-n3"]
 
-    def test_nobody_is_evicted_for_a_gang_that_the_extender_refuses(self):
+    def test_no_pod_is_evicted_for_a_gang_that_the_extender_refuses(self):
         engine = self.full("n1", "n2")
         answered(engine, lambda names: [name for name in names if name != "n2"])
         assert evicted(engine) == []
         assert engine.bound == {}
 
     @pytest.mark.parametrize("how", ["a victim goes", "room comes"])
-    def test_a_cluster_that_moved_on_is_judged_anew(self, how):
+    def test_the_search_restarts_when_the_cluster_has_changed(self, how):
         engine = self.full("n1", "n2")
         (number,) = engine.questions()
         if how == "a victim goes":
@@ -284,7 +284,7 @@ class TestPreemptionAsAWhole:
         answered(engine)
         assert evicted(engine) == ["v-n1", "v-n2"]
 
-    def test_a_member_that_goes_breaks_the_search_off(self):
+    def test_a_deleted_member_cancels_the_search(self):
         engine = self.full("n1", "n2")
         (number,) = engine.questions()
         engine.delete(engine.pod("a"))
@@ -299,7 +299,7 @@ class TestPreemptionAsAWhole:
     wanted=st.integers(1, 4),
     victims=st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3)), max_size=6),
 )
-def test_victims_are_the_same_where_an_extender_leaves_every_node(cpus, wanted, victims):
+def test_victims_are_the_same_if_an_extender_accepts_every_node(cpus, wanted, victims):
     """(node, priority) of the pods that run."""
     made = [one for i, cpu in enumerate(cpus) for one in nodes(f"n{i}", cpu=cpu)]
     free = list(cpus)
@@ -343,8 +343,8 @@ def test_placements_are_tried_one_after_the_other():
     seed=st.integers(0, 9),
     overlaps=st.booleans(),
 )
-def test_an_extender_that_leaves_every_node_changes_nothing(cpus, wanted, least, seed, overlaps):
-    """Waiting with each pod, all undone and played again, comes to what the trial in one go comes to."""
+def test_an_extender_that_accepts_every_node_changes_nothing(cpus, wanted, least, seed, overlaps):
+    """Suspending after each pod, with undo and replay, has the same result as a trial in one go."""
     made = [one for i, cpu in enumerate(cpus) for one in nodes(f"n{i}", cpu=cpu)]
     pods = [member(f"p{i}", cpu=cpu) for i, cpu in enumerate(wanted)]
     least = min(least, len(wanted))

@@ -1,4 +1,4 @@
-"""Recordings: each input is read as it was written; a file may end within a line; no secrets are kept."""
+"""Recordings: each input is read back as written; a file may end within a line; no secrets are recorded."""
 
 from typing import get_args
 
@@ -52,7 +52,7 @@ from stowplan.engine.inputs import (
 )
 from stowplan.engine.written_objects import LAST_APPLIED
 from stowplan.framework.requests import Done, Refused, Unknown
-from stowplan.framework.runtime.binding import PluginGaveUpError
+from stowplan.framework.runtime.binding import PluginCancelledItselfError
 from stowplan.framework.status import Code, Status, error, unschedulable
 from stowplan.in_tree.registry import in_tree_registry
 from stowplan.testing import a_node, a_pod
@@ -77,7 +77,7 @@ def read(lines):
 
 
 def repeated(input_):
-    """As it is read."""
+    """The input as read back."""
     (entry,) = read(Lines((input_, 7.25)))
     assert (entry.now, entry.interrupted) == (7.25, ())
     assert type(entry.input) is type(input_)
@@ -149,7 +149,7 @@ def test_an_input_is_read_as_it_was_written(input_):
     assert repeated(input_) == input_
 
 
-def test_no_input_is_forgotten():
+def test_every_input_type_is_covered():
     kinds = {kind for part in get_args(Input) for kind in (get_args(part) or (part,))}
     assert {type(input_) for input_ in (*PLAIN, *CHANGED)} == kinds
 
@@ -163,7 +163,7 @@ def test_custom_kinds_are_the_same_types(kind):
 
 
 @pytest.mark.parametrize("kind", [Pod, QUEUE, TOPOLOGY])
-def test_what_changed_and_what_is_gone_are_the_objects_of_before(kind):
+def test_old_objects_of_changes_are_the_ones_recorded_before(kind):
     def version(name, number):
         content = {"metadata": {"name": name, "namespace": "default", "resourceVersion": str(number)}}
         return convert(content, kind)
@@ -186,7 +186,7 @@ def test_the_same_name_of_another_kind_is_another_object():
     assert [entry.input for entry in read(Lines(*((input_, 1.0) for input_ in wanted)))] == wanted
 
 
-def test_what_was_broken_off_comes_with_its_input():
+def test_interrupted_plugin_calls_are_recorded_with_their_input():
     calls = (InterruptedCall(2, "too long"), InterruptedCall(5, "too long, too"))
     assert read(Lines((Schedule(), 1.0, list(calls)))) == [Entry(1.0, Schedule(), calls)]
 
@@ -211,13 +211,13 @@ def described(problem):
         Conflict("it says no", code=418),
         Unreachable("no route"),
         DecodeError(field="spec.nodeName", message="expected a string"),
-        PluginGaveUpError(),
+        PluginCancelledItselfError(),
         RuntimeError("bug"),
     ],
     ids=repr,
 )
 @pytest.mark.parametrize("kind", [Refused, Unknown])
-def test_what_went_wrong_says_the_same(problem, kind):
+def test_errors_are_read_back_with_their_message(problem, kind):
     found = repeated(Answer(3, kind(problem)))
     assert type(found.outcome) is kind
     assert described(found.outcome.error) == described(problem)
@@ -236,7 +236,7 @@ def test_what_went_wrong_says_the_same(problem, kind):
     ],
     ids=repr,
 )
-def test_of_other_errors_the_engine_knows_what_they_derive_from(problem, known_as):
+def test_other_errors_keep_their_known_base_class(problem, known_as):
     found = repeated(Answer(3, Refused(problem))).outcome.error
     assert (type(found), str(found)) == (known_as, str(problem))
 
@@ -245,17 +245,17 @@ def test_of_other_errors_the_engine_knows_what_they_derive_from(problem, known_a
 
 
 def test_a_file_may_end_within_a_line():
-    """The process was killed while it wrote: what came before counts."""
+    """The process was killed while writing: complete lines count."""
     lines = Lines((Changes(Pod, [Change(None, pod("käse"))]), 1.0), (Tick(), 2.0))
     whole = b"".join(lines)
     first, last = lines[0], lines[1]
     for end in range(len(first), len(whole) + 1):
         found = read(whole[:end].splitlines(keepends=True))
-        # A line that lacks nothing but its end is whole.
+        # A line that lacks only its newline is complete.
         assert len(found) == sum(end >= at for at in (len(first + last) - 1, len(whole) - 1))
 
 
-def test_lines_in_the_middle_have_to_be_whole():
+def test_an_incomplete_line_in_the_middle_is_an_error():
     lines = Lines((Tick(), 1.0), (Tick(), 2.0))
     lines[1] = lines[1][:5] + b"\n"
     with pytest.raises(RecordingError, match=r"^line 2: "):
@@ -272,7 +272,7 @@ def test_lines_in_the_middle_have_to_be_whole():
         (b"[1.0]\n", "line 2: not enough values"),
     ],
 )
-def test_a_line_that_means_nothing_is_named(line, said):
+def test_an_invalid_line_is_reported_with_its_number(line, said):
     with pytest.raises(RecordingError, match=said):
         read([*Lines(), line])
 
@@ -300,7 +300,7 @@ def test_a_recording_without_inputs():
     assert replay.engine.now() == 5.0
 
 
-def test_lines_are_written_some_at_a_time():
+def test_lines_are_written_in_batches():
     written = []
     recording = Recording(written.append, HEADER)
     assert len(written) == 1, "the header, at once"
@@ -312,7 +312,7 @@ def test_lines_are_written_some_at_a_time():
         recording.add(Tick(), HEADER.now)
     assert counts() == [LINES_AT_A_TIME, LINES_AT_A_TIME]
     recording.add(Tick(), HEADER.now + SECONDS_AT_A_TIME)
-    assert counts()[2:] == [2], "those that have waited long"
+    assert counts()[2:] == [2], "those that are older than the flush interval"
     recording.add(Tick(), HEADER.now + SECONDS_AT_A_TIME)
     assert len(counts()) == 3
     recording.flush()
@@ -325,7 +325,7 @@ def test_lines_are_written_some_at_a_time():
 SECRET = "hunter2"
 
 
-def test_the_environment_of_containers_is_not_kept():
+def test_environment_variables_of_containers_are_not_recorded():
     content = a_pod("p").obj()
     container = {"name": "c", "image": "i", "env": [{"name": "PASSWORD", "value": SECRET}], "args": [SECRET]}
     content["spec"]["containers"] = [container]
@@ -339,11 +339,11 @@ def test_the_environment_of_containers_is_not_kept():
     [lambda obj: Changes(type(obj), [Change(None, obj)]), lambda obj: Answer(1, Done(obj))],
     ids=["change", "answer"],
 )
-def test_what_kubectl_applied_is_not_kept(kind, wrapped):
+def test_the_last_applied_annotation_is_not_recorded(kind, wrapped):
     annotations = {LAST_APPLIED: f'{{"env": "{SECRET}"}}', "team": "blue"}
     content = {"metadata": {"name": "p", "namespace": "default", "annotations": annotations}, "spec": {}}
     obj = convert(content, kind)
     lines = Lines((wrapped(obj), 1.0))
     assert SECRET.encode() not in b"".join(lines)
     assert b"blue" in lines[1]
-    assert obj.metadata.annotations == annotations, "the object itself stays as it is"
+    assert obj.metadata.annotations == annotations, "the object itself is not changed"

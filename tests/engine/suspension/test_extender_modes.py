@@ -18,7 +18,7 @@ def rooms(*names, pods=110, cpu=4):
 
 
 def asked(extender="e", **points):
-    """An extender that pods with the label `asks` interest."""
+    """An extender that is interested in pods with the label `asks`."""
     return FakeExtender(extender, only="asks", **points)
 
 
@@ -41,7 +41,7 @@ def test_no_other_pod_is_decided_while_one_waits():
     assert engine.bound == {"before": "n1", "p": "n1", "after": "n1"}
 
 
-def test_prioritize_and_preempt_hold_up_others_too():
+def test_prioritize_and_preempt_block_other_pods_too():
     extender = asked(filters=True, prioritizes=True, preempts=True)
     engine = serial(*rooms("n1", "n2", pods=1), a_pod("v").on("n1").priority(1), extenders=[extender])
     engine.create(asking("p").priority(9), a_pod("q"))
@@ -55,7 +55,7 @@ def test_prioritize_and_preempt_hold_up_others_too():
 
 
 @pytest.mark.parametrize("ends", ["deleted", "bound elsewhere", "fails", "answers badly"])
-def test_others_go_on_whatever_becomes_of_the_one_that_waits(ends):
+def test_other_pods_continue_however_the_wait_ends(ends):
     engine = serial(*rooms("n1"), extenders=[asked(filters=True)])
     engine.create(asking("p"), a_pod("q"))
     if ends == "deleted":
@@ -68,7 +68,7 @@ def test_others_go_on_whatever_becomes_of_the_one_that_waits(ends):
     assert engine.bound == {"q": "n1"}
 
 
-def test_nothing_is_kept_for_a_pod_that_nobody_can_overtake():
+def test_no_room_is_reserved_for_a_pod_that_cannot_be_overtaken():
     engine = serial(*rooms("n1"), extenders=[asked(filters=True)])
     engine.create(asking("p"))
     assert not engine.engine.state.nominator
@@ -76,7 +76,7 @@ def test_nothing_is_kept_for_a_pod_that_nobody_can_overtake():
     assert engine.bound == {"p": "n1"}
 
 
-# -- room that is kept for those that wait ----------------------------------------------------------------------------
+# -- reserved room ----------------------------------------------------------------------------------------------------
 
 
 def overlapping(*objects, **options):
@@ -84,7 +84,7 @@ def overlapping(*objects, **options):
 
 
 @pytest.mark.parametrize("point", ["filters", "prioritizes"])
-def test_less_important_pods_do_not_take_the_room_of_one_that_waits(point):
+def test_lower_priority_pods_do_not_take_the_room_of_a_waiting_pod(point):
     engine = overlapping(*rooms("n1", "n2", pods=1), extenders=[asked(**{point: True})])
     engine.create(asking("p").priority(5), a_pod("low").priority(1), a_pod("lower"))
     assert list(engine.bound) == ["low"]
@@ -94,14 +94,14 @@ def test_less_important_pods_do_not_take_the_room_of_one_that_waits(point):
     assert engine.bound["p"] == left
 
 
-def test_equally_important_pods_do_not_wait():
+def test_pods_of_equal_priority_do_not_wait():
     engine = overlapping(*rooms("n1", pods=1), extenders=[asked(filters=True)])
     engine.create(asking("p").priority(5), a_pod("q").priority(5))
     assert engine.bound == {"q": "n1"}
 
 
 @pytest.mark.parametrize("ends", ["nowhere", "fails", "deleted"])
-def test_room_that_was_kept_in_vain_is_there_for_others(ends):
+def test_unused_reserved_room_is_released(ends):
     engine = overlapping(
         *rooms("n1", pods=1), a_node("big").allocatable(cpu=1, pods=1), extenders=[asked(filters=True)]
     )
@@ -120,7 +120,7 @@ def test_room_that_was_kept_in_vain_is_there_for_others(ends):
     assert "low" in engine.bound
 
 
-def test_a_nomination_that_a_pod_has_stays():
+def test_an_existing_nomination_is_kept():
     engine = overlapping(*rooms("n1", "n2"), extenders=[asked(filters=True)])
     engine.create(asking("p").obj() | {"status": {"nominatedNodeName": "n2"}})
     uid = engine.pod("p").metadata.uid or "default/p"
@@ -130,10 +130,10 @@ def test_a_nomination_that_a_pod_has_stays():
     assert engine.engine.state.nominator.node_of(uid) == "n2"
 
 
-# -- how many may ask -------------------------------------------------------------------------------------------------
+# -- concurrency limits -----------------------------------------------------------------------------------------------
 
 
-def test_so_many_cycles_ask_an_extender_and_no_more():
+def test_concurrent_questions_to_an_extender_are_limited():
     engine = overlapping(*rooms("n1", pods=1000, cpu=1000), extenders=[asked(filters=True)])
     engine.create(*(asking(f"p{i}") for i in range(MAX_CYCLES + 3)), a_pod("free"))
     assert len(engine.questions()) == MAX_CYCLES
@@ -144,7 +144,7 @@ def test_so_many_cycles_ask_an_extender_and_no_more():
     assert len(engine.bound) == MAX_CYCLES + 4
 
 
-def test_the_most_important_of_those_that_line_up_is_next():
+def test_the_waiting_pod_with_the_highest_priority_is_next():
     engine = overlapping(*rooms("n1", pods=1000, cpu=1000), extenders=[asked(filters=True)])
     engine.create(*(asking(f"p{i}") for i in range(MAX_CYCLES)))
     engine.create(asking("low").priority(1), asking("high").priority(9), asking("also-low").priority(1))
@@ -155,7 +155,7 @@ def test_the_most_important_of_those_that_line_up_is_next():
     assert last == ["default/high", "default/low", "default/also-low"]
 
 
-def test_a_full_extender_is_no_matter_to_the_pods_of_another_one():
+def test_the_limit_of_one_extender_does_not_affect_pods_of_another():
     other = FakeExtender("other", filters=True, only="other")
     engine = overlapping(*rooms("n1", pods=1000, cpu=1000), extenders=[asked(filters=True), other])
     engine.create(*(asking(f"p{i}") for i in range(MAX_CYCLES + 1)))
@@ -165,14 +165,14 @@ def test_a_full_extender_is_no_matter_to_the_pods_of_another_one():
     assert engine.bound == {"q": "n1"}
 
 
-def test_pods_that_line_up_may_change_or_go():
+def test_waiting_pods_may_change_or_be_deleted():
     engine = overlapping(*rooms("n1", pods=1000, cpu=1000), extenders=[asked(filters=True)])
     engine.create(*(asking(f"p{i}") for i in range(MAX_CYCLES)))
     engine.create(asking("gone"), asking("changed"), asking("waits"))
     engine.delete(engine.pod("gone"))
     engine.change(struct(a_pod("changed")))
     engine.run()
-    assert engine.bound == {"changed": "n1"}, "it does not interest the extender any more"
+    assert engine.bound == {"changed": "n1"}, "the extender is no longer interested in it"
     engine.answer("e", Unreachable("gone"))
     assert engine.question("e", -1)["pod"] == "default/waits"
 
@@ -189,7 +189,7 @@ def test_an_extender_binds_in_place_of_the_plugins(overlaps):
     engine = DrivenEngine(*rooms("n1"), extenders=[asked(binds=True)], overlaps=overlaps)
     engine.create(asking("p"), a_pod("q"))
     assert engine.question("e") == {"pod": "default/p", "node": "n1"}
-    assert engine.bound == {"q": "n1"}, "a binding holds nobody up"
+    assert engine.bound == {"q": "n1"}, "a binding blocks no other pod"
     engine.answer("e", "bound")
     assert engine.bound == {"q": "n1"}
     assert engine.engine.under_way == 0
@@ -210,7 +210,7 @@ def test_a_binder_that_fails(answer, text):
 
 
 @pytest.mark.parametrize("answer", [Unreachable("gone"), "it cannot"], ids=["no answer", "refused"])
-def test_where_a_binder_that_may_fail_does_the_next_one_binds(answer):
+def test_after_an_ignorable_binder_fails_the_next_one_binds(answer):
     engine = DrivenEngine(
         *rooms("n1"),
         extenders=[asked("first", binds=True, ignorable=True), asked("second", binds=True, ignorable=True)],
@@ -222,14 +222,14 @@ def test_where_a_binder_that_may_fail_does_the_next_one_binds(answer):
 
 
 @pytest.mark.slow
-def test_extenders_that_do_not_bind_keep_nobody_else_from_being_bound():
+def test_extenders_that_do_not_bind_do_not_block_bindings():
     engine = DrivenEngine(*rooms("n1", pods=1000, cpu=1000), extenders=[asked(binds=True)])
     engine.create(*(asking(f"p{i}") for i in range(300)), a_pod("q"))
     assert len(engine.questions()) == 300
     assert engine.bound == {"q": "n1"}
 
 
-def test_other_profiles_are_not_held_up():
+def test_other_profiles_are_not_blocked():
     engine = overlapping(
         *rooms("n1"),
         config=configuration(profile("default-scheduler"), profile("other")),

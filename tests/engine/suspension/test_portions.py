@@ -1,4 +1,4 @@
-"""Plugins with more work to do than one turn should take: they go on in portions, and others are tried in between."""
+"""Plugins with more work than fits in one turn: they continue in portions, and other pods are tried in between."""
 
 import numpy as np
 import pytest
@@ -20,7 +20,7 @@ NO = Rejections(np.ones(1, np.bool_), (Entry(np.ones(1, np.bool_), Code.Unschedu
 
 
 class Slow:
-    """A Filter that needs so many portions for each pod that is labelled `slow`; equal labels share the work."""
+    """A Filter that needs several portions for each pod labelled `slow`; equal labels share the work."""
 
     def __init__(self, portions, *, outcome=None, allowed=10, **engine):
         self.portions, self.outcome, self.allowed = portions, outcome, allowed
@@ -64,7 +64,7 @@ class Slow:
         self.driven.answer_number(pause, Done())
 
 
-def test_a_pod_goes_on_until_its_work_is_done():
+def test_a_pod_continues_until_its_work_is_done():
     slow = Slow(3)
     slow.create("p")
     for _ in range(3):
@@ -86,7 +86,7 @@ def test_other_pods_are_tried_in_between():
     assert sorted(slow.driven.bound) == ["q", "r"]
 
 
-def test_an_attempt_ends_after_as_many_portions_as_it_may_take_and_the_next_goes_on():
+def test_an_attempt_ends_after_its_allowed_portions_and_the_next_continues():
     slow = Slow(6, allowed=4)
     slow.create("p")
     for _ in range(4):
@@ -100,7 +100,7 @@ def test_an_attempt_ends_after_as_many_portions_as_it_may_take_and_the_next_goes
     assert slow.driven.bound == {"p": "n"}
 
 
-def test_all_work_together_takes_one_portion_per_pause():
+def test_all_pending_work_shares_one_portion_per_pause():
     slow = Slow(3)
     slow.create("p", "q", "r")
     assert len(slow.pauses) == 1
@@ -117,7 +117,7 @@ def test_all_work_together_takes_one_portion_per_pause():
 def test_equal_pods_wait_for_the_first_of_them(outcome):
     slow = Slow(3, outcome=outcome)
     slow.create(*(f"p{i}" for i in range(5)), work="same")
-    assert slow.calls == ["p0"], "the others line up without a portion of their own"
+    assert slow.calls == ["p0"], "the others wait without a portion of their own"
     for _ in range(3):
         slow.go_on()
     assert slow.pauses == []
@@ -126,7 +126,7 @@ def test_equal_pods_wait_for_the_first_of_them(outcome):
     assert len(slow.driven.notes()) == (0 if outcome is None else 5)
 
 
-def test_a_rejection_after_several_portions_is_one_like_any_other():
+def test_a_rejection_after_several_portions_is_a_normal_rejection():
     slow = Slow(2, outcome=NO)
     slow.create("p")
     slow.go_on()
@@ -136,7 +136,7 @@ def test_a_rejection_after_several_portions_is_one_like_any_other():
 
 
 @pytest.mark.parametrize("equals", [0, 2])
-def test_a_pod_that_is_deleted_leaves_the_line(equals):
+def test_a_deleted_pod_no_longer_waits(equals):
     slow = Slow(3)
     slow.create("p", *(f"q{i}" for i in range(equals)), work="same")
     slow.driven.delete(slow.driven.pod("p"))
@@ -146,7 +146,7 @@ def test_a_pod_that_is_deleted_leaves_the_line(equals):
     assert len(slow.driven.bound) == equals
 
 
-def test_when_pods_are_tried_no_more_the_work_ends():
+def test_the_work_ends_when_scheduling_stops():
     slow = Slow(3)
     slow.create("p")
     slow.driven.step(Stopped())
@@ -165,7 +165,7 @@ def test_profiles_with_extenders_work_in_portions_too():
     assert slow.driven.bound == {"p": "n"}
 
 
-def test_whatever_is_put_before_the_word_it_is_found():
+def test_an_unfinished_status_is_recognized():
     status = unfinished("late", 7)
     assert unfinished_of(status).portions == 7
     assert unfinished_of(error("late")) is None

@@ -1,6 +1,6 @@
-"""Scheduling cycles that wait: for extenders at each of the three points, and for PostFilter plugins in steps.
+"""Suspended scheduling cycles: for extenders at each of the three points, and for PostFilter plugins in steps.
 
-What breaks them off is what the module's docstring lists; there are real steps of an engine, and no driver.
+The module's docstring lists what cancels them. The tests run real steps of an engine, without a driver.
 """
 
 from random import Random
@@ -80,7 +80,7 @@ def test_extenders_are_asked_one_after_the_other_about_what_is_left():
     engine.answer("e1", ["n3", "n2"])
     assert engine.question("e2")["nodes"] == ["n2", "n3"]
     engine.answer("e2", {"failed": {"n2": "no", "n3": "no"}})
-    assert engine.questions() == [], "the third has nothing to be asked about"
+    assert engine.questions() == [], "the third extender is not asked"
     assert engine.notes()[0].startswith("0/3 nodes are available: 2 no.")
 
 
@@ -100,7 +100,7 @@ def test_answers_may_come_in_any_order():
     assert engine.bound == {"p3": "n1", "p1": "n2", "p0": "n1", "p2": "n2"}
 
 
-def test_refused_nodes_have_reasons_and_dropped_ones_have_none():
+def test_failed_nodes_have_reasons_and_omitted_ones_have_none():
     engine = driven(*rooms("n1", "n2", "n3", "n4"), filters=["e"])
     engine.create(a_pod("p"))
     engine.answer("e", {"failed": {"n1": "ext says no", "n2": "both"}, "unresolvable": {"n2": "never", "n3": "never"}})
@@ -109,16 +109,16 @@ def test_refused_nodes_have_reasons_and_dropped_ones_have_none():
     assert engine.engine.queue.get("default/p").unschedulable_plugins == {"Extender"}
     engine.create(*rooms("n5"))
     engine.advance(10)
-    assert engine.question("e")["nodes"] == ["n1", "n2", "n3", "n4", "n5"], "any event wakes it"
+    assert engine.question("e")["nodes"] == ["n1", "n2", "n3", "n4", "n5"], "any event requeues it"
 
 
-def test_only_nodes_that_may_be_helped_are_candidates_of_preemption():
+def test_only_resolvable_nodes_are_preemption_candidates():
     engine = driven(*rooms("n1", "n2", "n3", pods=3), filters=["e"])
     for name in ("n1", "n2", "n3"):
         engine.create(a_pod(f"on-{name}").on(name))
     engine.create(a_pod("p").priority(10))
     engine.answer("e", {"failed": {"n1": "no"}, "unresolvable": {"n2": "never"}})
-    # Extenders are not asked in the dry run, where the pod fits: upstream takes that for an error.
+    # Extenders are not asked in the dry run, where the pod fits. Parity: upstream reports an error for that.
     text = 'preemption: expected at least one victim pod on node "n1"'
     assert engine.notes() == [f"0/3 nodes are available: 1 never, 1 no. {text}"]
 
@@ -143,7 +143,7 @@ def test_an_ignorable_filter_that_fails_is_skipped(answer, text):
     assert engine.bound == {"p": "n1"}
 
 
-def test_a_node_that_is_tried_first_is_asked_about_alone():
+def test_the_nominated_node_is_asked_about_first_and_alone():
     engine = driven(*rooms("n1", "n2"), filters=["e"])
     engine.create(nominated("p", "n2"))
     assert engine.question("e")["nodes"] == ["n2"]
@@ -153,7 +153,7 @@ def test_a_node_that_is_tried_first_is_asked_about_alone():
     assert engine.bound == {"p": "n1"}
 
 
-def test_a_failing_question_about_that_node_is_followed_by_a_search():
+def test_after_a_failure_about_the_nominated_node_all_nodes_are_searched():
     engine = driven(*rooms("n1", "n2"), filters=["e"])
     engine.create(nominated("p", "n2"))
     engine.answer("e", Unreachable("gone"))
@@ -162,23 +162,23 @@ def test_a_failing_question_about_that_node_is_followed_by_a_search():
     assert engine.bound == {"p": "n2"}
 
 
-# -- who is faster ----------------------------------------------------------------------------------------------------
+# -- races ------------------------------------------------------------------------------------------------------------
 
 
-def test_two_pods_want_the_last_room():
+def test_two_suspended_pods_compete_for_the_last_room():
     engine = driven(*rooms("n1", pods=1), filters=["e"])
     engine.create(a_pod("p1"), a_pod("p2"))
     assert engine.suspended() == ["p1", "p2"]
     engine.answer("e", ["n1"], 1)
     engine.answer("e", ["n1"])
     assert engine.bound == {"p2": "n1"}
-    # The cycle has begun anew, and the filters left nothing to ask about.
+    # The cycle has restarted, and the filters left no node to ask about.
     assert engine.questions() == []
     assert engine.place("p1") is Place.UNSCHEDULABLE
     assert "1 Too many pods" in engine.notes()[0]
 
 
-def test_a_cycle_goes_elsewhere_when_another_pod_was_faster():
+def test_a_cycle_chooses_another_node_when_another_pod_was_faster():
     engine = driven(*rooms("n1", "n2", pods=1), filters=["e"])
     engine.create(a_pod("p1"), a_pod("p2"))
     engine.answer("e", ["n1"], 1)
@@ -188,7 +188,7 @@ def test_a_cycle_goes_elsewhere_when_another_pod_was_faster():
     assert engine.bound == {"p2": "n1", "p1": "n2"}
 
 
-def test_a_cycle_that_is_always_too_late_fails_with_an_error():
+def test_a_cycle_that_loses_every_race_fails_with_an_error():
     engine = driven(*rooms(*(f"n{i}" for i in range(10)), pods=1), filters=["e"])
     engine.create(a_pod("late"))
     for i in range(MAX_TRIES):
@@ -199,7 +199,7 @@ def test_a_cycle_that_is_always_too_late_fails_with_an_error():
     assert engine.notes()[0].startswith(f"given up after {MAX_TRIES} tries")
 
 
-def test_the_node_of_an_answer_may_be_gone_and_another_one_have_its_row():
+def test_an_answers_node_may_be_deleted_and_its_row_reused():
     engine = driven(*rooms("n1", "n2"), filters=["e"])
     engine.create(a_pod("p"))
     engine.delete(engine.node("n1"))
@@ -218,7 +218,7 @@ def test_points_are_added_to_the_scores():
     assert engine.bound == {"p": "n3"}
 
 
-def test_extenders_are_asked_side_by_side_and_weighed():
+def test_extenders_prioritize_in_parallel_with_weights():
     engine = DrivenEngine(
         *rooms("n1", "n2"),
         extenders=[FakeExtender("e1", prioritizes=True, weight=3), FakeExtender("e2", prioritizes=True, weight=1)],
@@ -232,7 +232,7 @@ def test_extenders_are_asked_side_by_side_and_weighed():
 
 
 @pytest.mark.parametrize("answer", [Unreachable("gone"), LOST, 7], ids=["refused", "unknown", "no answer"])
-def test_a_prioritize_that_fails_gives_no_points(answer):
+def test_a_failed_prioritize_adds_no_score(answer):
     engine = driven(*rooms("n1", "n2"), prioritizes=["e1", "e2"])
     engine.create(a_pod("p"))
     engine.answer("e1", answer)
@@ -246,7 +246,7 @@ def test_a_single_node_is_not_prioritized():
     assert engine.bound == {"p": "n1"}
 
 
-def test_a_node_that_was_taken_while_it_got_points_is_not_chosen():
+def test_a_node_that_filled_up_during_prioritize_is_not_chosen():
     engine = driven(*rooms("n1", "n2", "n3", pods=1), prioritizes=["e"])
     engine.create(a_pod("p1"), a_pod("p2"))
     engine.answer("e", {"n2": 10}, 1)
@@ -254,7 +254,7 @@ def test_a_node_that_was_taken_while_it_got_points_is_not_chosen():
     assert engine.bound == {"p2": "n2", "p1": "n3"}
 
 
-def test_all_nodes_taken_meanwhile_begin_the_cycle_anew():
+def test_the_cycle_restarts_if_all_nodes_filled_up_meanwhile():
     engine = driven(*rooms("n1", "n2", pods=1), prioritizes=["e"])
     engine.create(a_pod("p"))
     engine.create(a_pod("a").on("n1"), a_pod("b").on("n2"))
@@ -267,7 +267,7 @@ def test_all_nodes_taken_meanwhile_begin_the_cycle_anew():
 
 
 def full(*names):
-    """Nodes with room for one pod, and a pod of low priority on each."""
+    """Nodes with room for one pod, and a low-priority pod on each."""
     return [*rooms(*names, pods=1), *(a_pod(f"v-{name}").on(name).priority(1) for name in names)]
 
 
@@ -308,7 +308,7 @@ def test_no_candidate_is_left():
         ),
     ],
 )
-def test_a_preempt_that_fails_evicts_nobody(answer, text):
+def test_a_failed_preempt_evicts_no_pod(answer, text):
     engine = driven(*full("n1", "n2"), preempts=["e"])
     engine.create(a_pod("p").priority(10))
     engine.answer("e", answer)
@@ -323,19 +323,19 @@ def test_an_ignorable_preempt_that_fails_leaves_the_candidates():
     assert deletions(engine) == ["v-n1"]
 
 
-def test_two_preemptors_want_the_same_victim():
+def test_two_preemptors_with_the_same_victim():
     engine = driven(*full("n1"), preempts=["e"])
     engine.create(a_pod("p1").priority(10), a_pod("p2").priority(10))
     assert engine.suspended() == ["p1", "p2"]
     engine.answer("e", {"n1": [uid("v-n1")]}, 1)
     assert engine.engine.state.nominator.node_of(uid("p2")) == "n1"
     engine.answer("e", {"n1": [uid("v-n1")]})
-    assert deletions(engine) == ["v-n1"], "nobody is evicted twice"
+    assert deletions(engine) == ["v-n1"], "no pod is evicted twice"
     assert engine.engine.state.nominator.node_of(uid("p1")) == ""
     assert engine.questions() == []
 
 
-def test_nobody_is_evicted_for_a_pod_that_has_room_by_now():
+def test_no_pod_is_evicted_for_a_pod_that_fits_by_now():
     engine = driven(*full("n1", "n2"), preempts=["e"])
     engine.create(a_pod("p").priority(10))
     engine.delete(engine.pod("v-n1"))
@@ -353,7 +353,7 @@ def test_a_candidate_whose_pods_changed_does_not_count():
     assert deletions(engine) == ["v-n2"]
 
 
-def test_whoever_only_asks_does_not_ask_outside():
+def test_questions_do_not_ask_extenders():
     engine = driven(*full("n1"), filters=["f"], preempts=["e"])
     pod = engine.engine.state.pod_info(struct(a_pod("p").priority(10).obj()))
     verdict = judged(engine.engine, pod)
@@ -366,7 +366,7 @@ def test_whoever_only_asks_does_not_ask_outside():
 
 
 class Makes(PostFilterPlugin):
-    """Creates an object, waits for what becomes of it, and then says so."""
+    """Creates an object, waits for a change of it, and then succeeds."""
 
     name = "Makes"
 
@@ -399,7 +399,7 @@ def test_a_post_filter_writes_before_it_answers():
     assert engine.place("p") is Place.UNSCHEDULABLE
 
 
-def test_it_goes_on_when_the_object_changes():
+def test_a_post_filter_continues_when_the_object_changes():
     engine, number = makes()
     engine.answer_number(number)
     node = engine.node("n1")
@@ -407,13 +407,13 @@ def test_it_goes_on_when_the_object_changes():
     assert engine.suspended() == []
 
 
-def test_a_write_that_fails_is_the_plugins_matter():
+def test_a_failed_write_is_returned_to_the_plugin():
     engine, number = makes()
     engine.answer_number(number, Unreachable("gone"))
     assert engine.notes()[0].endswith("gone")
 
 
-# -- what breaks a cycle off ------------------------------------------------------------------------------------------
+# -- cancellation -----------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -445,7 +445,7 @@ def test_a_pod_that_somebody_bound_ends_its_cycle(waiting):
     late_answer_is_ignored(waiting)
 
 
-def test_a_changed_pod_begins_anew_as_it_is_now(waiting):
+def test_a_changed_pods_cycle_restarts_with_the_new_version(waiting):
     pod = waiting.pod("p")
     waiting.change(replace(pod, metadata=replace(pod.metadata, labels={"new": "label"})))
     assert waiting.withdrawn == [waiting.first]
@@ -457,7 +457,7 @@ def test_a_changed_pod_begins_anew_as_it_is_now(waiting):
     assert waiting.bound == {"p": "n1"}
 
 
-def test_a_pod_whose_status_changed_goes_on(waiting):
+def test_a_status_change_does_not_restart_the_cycle(waiting):
     pod = waiting.pod("p")
     waiting.change(
         replace(pod, metadata=replace(pod.metadata, resource_version="7"), status=replace(pod.status, reason="r"))
@@ -467,7 +467,7 @@ def test_a_pod_whose_status_changed_goes_on(waiting):
     assert waiting.bound == {"p": "n1"}
 
 
-def test_a_pod_that_is_going_is_not_begun_anew(waiting):
+def test_a_terminating_pods_cycle_is_not_restarted(waiting):
     pod = waiting.pod("p")
     waiting.change(replace(pod, metadata=replace(pod.metadata, deletion_timestamp="2026-01-01T00:00:00Z")))
     assert waiting.withdrawn == [waiting.first]
@@ -476,7 +476,7 @@ def test_a_pod_that_is_going_is_not_begun_anew(waiting):
 
 
 @pytest.mark.parametrize("served", [False, True])
-def test_other_plugins_begin_the_cycle_anew(served):
+def test_enabling_or_disabling_plugins_restarts_the_cycle(served):
     engine = driven(*rooms("n1"), filters=["e"])
     if served:
         engine.step(Served(frozenset({"NodeAffinity"}), served=False))
@@ -489,7 +489,7 @@ def test_other_plugins_begin_the_cycle_anew(served):
     assert engine.bound == {"p": "n1"}
 
 
-def test_plugins_of_others_do_not_matter(waiting):
+def test_plugins_of_other_profiles_do_not_matter(waiting):
     waiting.step(Served(frozenset({"Unknown"}), served=False))
     assert waiting.withdrawn == []
 
@@ -503,7 +503,7 @@ def test_a_scheduler_that_stops_leaves_the_pod_pending(waiting):
     late_answer_is_ignored(waiting)
 
 
-def test_steps_are_closed_and_their_alarms_and_watches_are_gone():
+def test_cancelled_steps_are_closed_with_their_alarms_and_watches():
     engine, number = makes()
     engine.answer_number(number)
     engine.delete(engine.pod("p"))
@@ -513,7 +513,7 @@ def test_steps_are_closed_and_their_alarms_and_watches_are_gone():
     assert engine.notes() == []
 
 
-def test_what_came_meanwhile_wakes_a_pod_that_failed():
+def test_events_during_a_suspension_requeue_a_failed_pod():
     engine = driven(*rooms("n1"), filters=["e"])
     engine.create(a_pod("p"))
     engine.create(*rooms("n2"))
@@ -522,7 +522,7 @@ def test_what_came_meanwhile_wakes_a_pod_that_failed():
     assert engine.question("e")["nodes"] == ["n1", "n2"]
 
 
-def test_a_question_that_cannot_be_made_fails_the_attempt(monkeypatch):
+def test_an_exception_while_building_a_question_fails_the_attempt(monkeypatch):
     def no(self, pod, nodes):
         raise ValueError("no question")
 
@@ -532,7 +532,7 @@ def test_a_question_that_cannot_be_made_fails_the_attempt(monkeypatch):
     assert engine.notes() == ["no question"]
 
 
-def test_interest_that_cannot_be_told_fails_the_attempt(monkeypatch):
+def test_an_exception_in_is_interested_fails_the_attempt(monkeypatch):
     def no(self, pod):
         raise ValueError("no idea")
 
@@ -545,7 +545,7 @@ def test_interest_that_cannot_be_told_fails_the_attempt(monkeypatch):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(5))
-def test_a_crowd_with_answers_in_any_order_takes_no_room_twice(seed):
+def test_answers_in_any_order_never_overcommit_a_node(seed):
     random = Random(seed)
     engine = driven(*rooms(*(f"n{i}" for i in range(6)), pods=4), filters=["f"], prioritizes=["s"], random=Random(seed))
     engine.create(*(a_pod(f"p{i}") for i in range(30)))

@@ -7,7 +7,7 @@ from stowplan import Cluster
 from stowplan.engine.decision.algorithm import SchedulingAlgorithm
 from stowplan.framework.interface import EXTENSION_POINTS
 from stowplan.framework.runtime.framework import Framework
-from stowplan.framework.runtime.line_up import PluginInitError
+from stowplan.framework.runtime.profile_plugins import PluginInitError
 from stowplan.framework.status import SKIP, Code, Status, error, unresolvable, unschedulable
 from stowplan.plugins import PreFilterResult, SignPlugin
 from stowplan.testing import a_node, a_pod

@@ -9,7 +9,7 @@ from stowplan.api.device_claims import AllocationResult, ResourceClaimConsumerRe
 from stowplan.cluster.state import ClusterState
 from stowplan.framework.requests import Done, Patch, Read, Refused, Wait
 from stowplan.in_tree.dynamic_resources.binding_conditions import Readiness
-from stowplan.in_tree.dynamic_resources.writing import FINALIZER, ClaimWriter, Waited, WriteError, observe_wait
+from stowplan.in_tree.dynamic_resources.writing import FINALIZER, ClaimWriter, WaitResult, WriteError, observe_wait
 from stowplan.testing import a_pod
 from support.observing.metrics import numbers, scheduler_metrics
 from support.plugins.devices import DRIVER, a_claim, allocation, exactly
@@ -140,7 +140,7 @@ def test_a_claim_that_is_gone_ends_the_wait():
 def test_what_was_waited_for_is_counted():
     metrics = scheduler_metrics()
     plain = decode_object(a_claim("d", exactly(), status=allocation("g1", "g2")))
-    observe_wait(metrics, "default-scheduler", [waiting_claim(), plain, CLAIM], Waited(7.0))
+    observe_wait(metrics, "default-scheduler", [waiting_claim(), plain, CLAIM], WaitResult(7.0))
     labels = ("default-scheduler", DRIVER, "success")
     assert numbers(metrics.dra_bindingconditions_allocations_total) == {labels: 1}
     assert numbers(metrics.dra_bindingconditions_wait_duration_seconds) == {labels: 3}

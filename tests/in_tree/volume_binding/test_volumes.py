@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from stowplan.api import types as t
 from stowplan.api.selectors import compile_label_selector
 from stowplan.in_tree.volume_binding import volumes as module
-from stowplan.in_tree.volume_binding.claims import Wanted
+from stowplan.in_tree.volume_binding.claims import ClaimRequirements
 from stowplan.in_tree.volume_binding.node_sets import NodeSets
 from stowplan.in_tree.volume_binding.plugin import VolumeBinding
 from stowplan.in_tree.volume_binding.volumes import NONE, Volumes
@@ -17,7 +17,7 @@ from support.plugins.claims import HOST, ZONE, a_class, volume
 NODES = [f"n{i}" for i in range(6)]
 SELECTOR = compile_label_selector(t.LabelSelector(match_labels={"x": "y"}))
 WANTED = [
-    Wanted("local", size, frozenset({"ReadWriteOnce"}), "Filesystem", "", selector)
+    ClaimRequirements("local", size, frozenset({"ReadWriteOnce"}), "Filesystem", "", selector)
     for size, selector in ((None, None), (2 * 10**9 * 2**30, None), (10**9 * 2**30, SELECTOR))
 ]
 

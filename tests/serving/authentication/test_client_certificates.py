@@ -26,7 +26,7 @@ from stowplan.serving.authentication.client_certificates import (
     ClientCertificates,
     parsed,
     verify,
-    verify_aside,
+    verify_in_thread,
 )
 from stowplan.serving.user import Peer, Rejected
 from stowplan.timing.manual_time import START
@@ -395,8 +395,8 @@ async def test_signatures_are_checked_beside_the_event_loop(monkeypatch):
         return chain(*args)
 
     monkeypatch.setattr(client_certificates, "_chain", noted)
-    await verify_aside([client(ROOT).der], [ROOT.certificate], now=START)
+    await verify_in_thread([client(ROOT).der], [ROOT.certificate], now=START)
     with pytest.raises(Rejected, match=UNKNOWN_AUTHORITY):
-        await verify_aside([client(OTHER_ROOT).der], [ROOT.certificate], now=START)
+        await verify_in_thread([client(OTHER_ROOT).der], [ROOT.certificate], now=START)
     assert len(threads) == 2
     assert threading.main_thread() not in threads

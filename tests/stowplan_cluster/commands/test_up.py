@@ -12,7 +12,7 @@ from urllib.error import HTTPError
 import pytest
 import yaml
 
-from stowplan_cluster.front.kubeconfig_file import server_at_work
+from stowplan_cluster.front.kubeconfig_file import running_server_url
 from support.api import manifests
 from support.processes import cluster_commands as commands
 from support.processes.cluster_commands import serving
@@ -302,4 +302,4 @@ def test_the_kubeconfig_of_a_running_cluster_is_not_overwritten(tmp_path):
         assert client.names("/api/v1/nodes")
         process.kill()
         process.wait(20)
-    assert not server_at_work(tmp_path / "kubeconfig"), "the kubeconfig of a killed cluster is not reused"
+    assert not running_server_url(tmp_path / "kubeconfig"), "the kubeconfig of a killed cluster is not reused"

@@ -20,7 +20,7 @@ import yaml
 from stowplan.api.types import Pod
 from stowplan.client.connection import connect_from_flags
 from stowplan.client.http_api import HttpApi
-from stowplan.command_line.event_loop import beside
+from stowplan.command_line.event_loop import run_in_background
 from stowplan.config import DEFAULT_FEATURES
 from stowplan.engine.engine import TICK
 from stowplan.live.scheduler import SchedulerSettings
@@ -424,7 +424,7 @@ async def scheduled(
         async with HttpApi.open(connection, client_settings=UNLIMITED, agent=AGENT) as http, AsyncExitStack() as stack:
             tracking = TrackingApi(http, objects.created_versions)
             api = tracking if wrap is None else wrap(tracking)
-            async with asyncio.timeout(PATIENCE), beside(_retried(time)):
+            async with asyncio.timeout(PATIENCE), run_in_background(_retried(time)):
                 parts = await stack.enter_async_context(opened(api, time, **options))
             found = Scheduled(server, objects, tracking, api, *parts)
             await found.settle()

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 from stowplan.api.api_errors import not_found
 from stowplan.api.port import Listing
 from stowplan.client.election.leader_election import LeadershipLost
-from stowplan.daemon.process import Election, Reached
+from stowplan.daemon.process import ConnectedCluster, Election
 
 
 class FakeScheduler:
@@ -106,7 +106,7 @@ class FakeOpener:
         if job.config.leader_election.leader_elect:
             self.elector = FakeElector([])
             election = Election(self.elector, None)
-        yield Reached(self._api, self._make, election)
+        yield ConnectedCluster(self._api, self._make, election)
 
     def _make(self):
         self.schedulers.append(self._scheduler())

@@ -4,7 +4,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from stowplan.engine.groups.on_trial import OnTrial
+from stowplan.engine.groups.placement_trial import PlacementTrial
 from stowplan.testing import a_node, a_pod
 
 
@@ -32,7 +32,7 @@ def a_group(name="g", *, gang=None, topology=None, mode=None, priority=None):
 @contextmanager
 def check_exact_undo():
     """Checks that every trial restores the whole cluster exactly, in each placement and around each wait."""
-    opened, undone = OnTrial.open, OnTrial.undo
+    opened, undone = PlacementTrial.open, PlacementTrial.undo
     before = {}
 
     def opening(trial):
@@ -45,8 +45,8 @@ def check_exact_undo():
             assert trial.state.dump() == before.pop(trial)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(OnTrial, "open", opening)
-        patch.setattr(OnTrial, "undo", undoing)
+        patch.setattr(PlacementTrial, "open", opening)
+        patch.setattr(PlacementTrial, "undo", undoing)
         yield
 
 

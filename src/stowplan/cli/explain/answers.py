@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from stowplan.cli.data_output import write_data
-from stowplan.explain.detailed_record import detailed, in_short
+from stowplan.explain.detailed_record import detailed, summarized
 from stowplan.explain.kinds import kinds_of
 from stowplan.explain.node_view import NodeView, node_view
 from stowplan.explain.text.group_text import group_page
@@ -85,7 +85,7 @@ def about_pods(about: ClusterSource, selection: Selection, output: str) -> Answe
             return document(
                 replace(_record(detailed, engine, groups[0], reported[0]), pod_group=_group_of(about, pods))
             )
-        found = tuple(_record(in_short, engine, *one) for one in zip(groups, reported, strict=True))
+        found = tuple(_record(summarized, engine, *one) for one in zip(groups, reported, strict=True))
         told = summary(groups, relief(about.cluster, groups))
         return document(VerdictListRecord(kind="ExplainList", summary=told, verdicts=found))
 
@@ -158,7 +158,7 @@ def _record(
 ) -> VerdictRecord:
     # The record includes advice that was requested.
     _ = group.verdict.advice
-    record = made(engine, group.verdict, group.alike) if made is in_short else made(engine, group.verdict)
+    record = made(engine, group.verdict, group.alike) if made is summarized else made(engine, group.verdict)
     return replace(record, scheduler=None if reported is None else reported.record())
 
 

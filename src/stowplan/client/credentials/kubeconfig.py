@@ -221,7 +221,7 @@ def select(config: Kubeconfig, context: str | None = None) -> Selection:
 
 def known_contexts(config: Kubeconfig) -> str:
     names = ", ".join(go_quote(name) for name in sorted(config.contexts))
-    return f"the contexts are {names}" if names else "it has no contexts"
+    return f"the contexts are {names}" if names else "the kubeconfig has no contexts"
 
 
 def _no_such_context(config: Kubeconfig, name: str, *, asked_for: bool) -> str:

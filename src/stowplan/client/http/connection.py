@@ -9,8 +9,8 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, cast
 
-from stowplan.client.http.failures import CUT_OFF, INCOMPLETE, NO_ANSWER, SILENT, broken, no_http, os_words
-from stowplan.client.http.http1 import AnswerReader, CutOff
+from stowplan.client.http.failures import CUT_OFF, INCOMPLETE, NO_ANSWER, SILENT, broken, not_http, os_error_message
+from stowplan.client.http.http1 import AnswerReader, ConnectionLost
 from stowplan.client.http.http1_bodies import NotHttp
 
 if TYPE_CHECKING:
@@ -96,7 +96,7 @@ class HttpConnection(asyncio.Protocol):
         try:
             answer = reader.feed(data)
         except NotHttp as error:
-            self.give_up(no_http(str(error)))
+            self.give_up(not_http(str(error)))
             return
         if answer is not None:
             self._complete(answer, keep=reader.keep)
@@ -113,13 +113,13 @@ class HttpConnection(asyncio.Protocol):
         if reader is None:
             return
         if error is not None:
-            self.give_up(os_words(error))
+            self.give_up(os_error_message(error))
             return
         try:
             self._complete(reader.end(), keep=False)
         except NotHttp as wrong:
-            self.give_up(no_http(str(wrong)))
-        except CutOff:
+            self.give_up(not_http(str(wrong)))
+        except ConnectionLost:
             self.give_up(CUT_OFF if reader.begun else NO_ANSWER)
 
     def _complete(self, answer: Answer, *, keep: bool) -> None:

@@ -43,7 +43,7 @@ def broken(why: str, *, lasting: bool = False) -> NotAnswered:
     return NotAnswered(Failure(why, sent=True, lasting=lasting))
 
 
-def no_http(why: str) -> str:
+def not_http(why: str) -> str:
     return f"the response is not HTTP: {why}"
 
 
@@ -56,13 +56,13 @@ def not_connected(error: Exception) -> Failure:
     if isinstance(error, ssl.SSLError):
         return Failure(_tls_problem(error), sent=False, lasting=True)
     if isinstance(error, socket.gaierror | UnicodeError):
-        return Failure(f"the host name does not resolve: {os_words(error)}", sent=False)
+        return Failure(f"the host name does not resolve: {os_error_message(error)}", sent=False)
     if isinstance(error, TimeoutError):
         return Failure("no connection within the time limit", sent=False)
-    return Failure(os_words(error), sent=False)
+    return Failure(os_error_message(error), sent=False)
 
 
-def os_words(error: Exception) -> str:
+def os_error_message(error: Exception) -> str:
     if isinstance(error, ConnectionRefusedError):
         return "connection refused"
     if isinstance(error, ConnectionResetError):
@@ -98,9 +98,9 @@ def _not_sent(error: Exception) -> Failure | None:
     if isinstance(error, aiohttp.ClientHttpProxyError):
         return Failure(f"the proxy refused to connect: {error.status} {error.message}", sent=False)
     if isinstance(error, aiohttp.ClientProxyConnectionError):
-        return Failure(f"the proxy cannot be reached: {os_words(error.os_error)}", sent=False)
+        return Failure(f"the proxy cannot be reached: {os_error_message(error.os_error)}", sent=False)
     if isinstance(error, aiohttp.ClientConnectorDNSError):
-        return Failure(f"the host name does not resolve: {os_words(error.os_error)}", sent=False)
+        return Failure(f"the host name does not resolve: {os_error_message(error.os_error)}", sent=False)
     if isinstance(error, aiohttp.ClientConnectorError):
         return not_connected(error.os_error)
     if isinstance(error, aiohttp.ConnectionTimeoutError):
@@ -114,7 +114,7 @@ def _broken(error: Exception) -> str:
     if isinstance(error, aiohttp.ClientPayloadError):
         return CUT_OFF
     if isinstance(error, aiohttp.ClientResponseError):
-        return no_http(error.message.splitlines()[0] if error.message else "no status line")
+        return not_http(error.message.splitlines()[0] if error.message else "no status line")
     if isinstance(error, aiohttp.SocketTimeoutError):
         return SILENT
-    return INCOMPLETE if isinstance(error, TimeoutError) else os_words(error)
+    return INCOMPLETE if isinstance(error, TimeoutError) else os_error_message(error)

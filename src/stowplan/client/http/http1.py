@@ -19,11 +19,11 @@ from stowplan.client.http.answers import Answer
 from stowplan.client.http.http1_bodies import (
     LONGEST_HEAD,
     QUOTED,
-    Chunked,
+    ChunkedBody,
+    CloseDelimitedBody,
     Content,
-    Counted,
+    ContentLengthBody,
     NotHttp,
-    UntilTheEnd,
     content_of,
 )
 
@@ -44,7 +44,7 @@ _NAME = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
 _TEXT = bytes(byte for byte in range(256) if byte == 9 or (byte >= 32 and byte != 127))
 
 
-class CutOff(Exception):
+class ConnectionLost(Exception):
     """The connection ended before the response was complete."""
 
 
@@ -128,9 +128,9 @@ class AnswerReader:
         return Answer(self._code, self._headers, body.content())
 
     def end(self) -> Answer:
-        """The response, if the end of the connection completes it; raises CutOff otherwise."""
-        if not isinstance(self._body, UntilTheEnd):
-            raise CutOff
+        """The response, if the end of the connection completes it; raises ConnectionLost otherwise."""
+        if not isinstance(self._body, CloseDelimitedBody):
+            raise ConnectionLost
         return Answer(self._code, self._headers, self._body.content())
 
     def _begin(self, data: bytes) -> tuple[Body | None, bytes]:
@@ -172,7 +172,7 @@ class AnswerReader:
         options = headers.get("connection", "").lower()
         self.keep = "close" not in options if version != "0" else "keep-alive" in options
         if self._to_head or self._code in (204, 304):
-            return Counted(0, Content())
+            return ContentLengthBody(0, Content())
         content = content_of(headers)
         length, coding = headers.get("content-length"), headers.get("transfer-encoding")
         if coding is not None:
@@ -181,11 +181,11 @@ class AnswerReader:
                 raise NotHttp(f"its Transfer-Encoding is {go_quote(coding[:QUOTED])}{beside}")
             # HTTP/1.0 has no chunks: an intermediary may have forwarded what it did not understand.
             self.keep = self.keep and version != "0"
-            return Chunked(content)
+            return ChunkedBody(content)
         if length is not None:
-            return Counted(_length_of(length), content)
+            return ContentLengthBody(_length_of(length), content)
         self.keep = False
-        return UntilTheEnd(content)
+        return CloseDelimitedBody(content)
 
 
 def _beginning(data: bytes) -> bytes:

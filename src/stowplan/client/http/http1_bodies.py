@@ -81,7 +81,7 @@ def content_of(headers: Mapping[str, str]) -> Content:
     raise NotHttp(f"its Content-Encoding is {go_quote(encoding[:QUOTED])}, which was not requested")
 
 
-class Counted:
+class ContentLengthBody:
     """A body with a Content-Length."""
 
     __slots__ = ("_content", "_left")
@@ -104,7 +104,7 @@ class Counted:
         return self._content.whole()
 
 
-class UntilTheEnd:
+class CloseDelimitedBody:
     """A body that ends with the connection."""
 
     __slots__ = ("_content",)
@@ -119,7 +119,7 @@ class UntilTheEnd:
         return self._content.whole()
 
 
-class Chunked:
+class ChunkedBody:
     """A body in chunks, each after a line that says how long it is; one of no length ends it, trailers follow."""
 
     def __init__(self, content: Content) -> None:

@@ -18,8 +18,8 @@ from stowplan.config.schema import (
     Slice,
     Struct,
     Type,
+    documented,
     struct,
-    told,
 )
 
 #: Oldest first.
@@ -96,8 +96,8 @@ _V1BETA3 = _inside(
 _PORTS = "Today both are on the secure port: --secure-port and --bind-address."
 _V1BETA2 = _changed(
     _V1BETA3,
-    healthzBindAddress=told(Pointer(STRING), f"Where health was served, without TLS. {_PORTS}"),
-    metricsBindAddress=told(Pointer(STRING), f"Where metrics were served, without TLS. {_PORTS}"),
+    healthzBindAddress=documented(Pointer(STRING), f"Where health was served, without TLS. {_PORTS}"),
+    metricsBindAddress=documented(Pointer(STRING), f"Where metrics were served, without TLS. {_PORTS}"),
 )
 _V1BETA1 = _inside(_V1BETA2, "profiles", "plugins", without=("multiPoint", "preEnqueue"))
 _PLUGIN_SET = _item(_V1BETA1, "profiles", "plugins", "filter")
@@ -106,39 +106,42 @@ _V1ALPHA2 = _inside(
         _changed(
             _V1BETA1,
             without=("parallelism",),
-            disablePreemption=told(Pointer(BOOL), "Disables preemption. Now: disable DefaultPreemption at postFilter."),
-            bindTimeoutSeconds=told(
+            disablePreemption=documented(
+                Pointer(BOOL), "Disables preemption. Now: disable DefaultPreemption at postFilter."
+            ),
+            bindTimeoutSeconds=documented(
                 Pointer(INT64), "How long a pod waits for its volumes. Today: an argument of VolumeBinding."
             ),
         ),
         "profiles",
         "plugins",
         without=("postFilter",),
-        unreserve=told(_PLUGIN_SET, "Undo reserve. Today the plugins of reserve do both."),
+        unreserve=documented(_PLUGIN_SET, "Undo reserve. Today the plugins of reserve do both."),
     ),
     "leaderElection",
-    lockObjectName=told(STRING, "Name of the lock. Today: resourceName."),
-    lockObjectNamespace=told(STRING, "Namespace of the lock. Today: resourceNamespace."),
+    lockObjectName=documented(STRING, "Name of the lock. Today: resourceName."),
+    lockObjectNamespace=documented(STRING, "Namespace of the lock. Today: resourceNamespace."),
 )
-_POST_FILTER = told(_PLUGIN_SET, "Once for a pod, before nodes are scored. Today: preScore.")
+_POST_FILTER = documented(_PLUGIN_SET, "Once for a pod, before nodes are scored. Today: preScore.")
 _ALGORITHM_SOURCE = struct(
     "SchedulerAlgorithmSource",
-    provider=told(
+    provider=documented(
         Pointer(STRING), "A set of plugins with a name.", choices=("DefaultProvider", "ClusterAutoscalerProvider")
     ),
-    policy=told(
+    policy=documented(
         Pointer(
             struct(
                 "SchedulerPolicySource",
-                file=told(
-                    Pointer(struct("SchedulerPolicyFileSource", path=told(STRING, "The file."))), "A policy in a file."
+                file=documented(
+                    Pointer(struct("SchedulerPolicyFileSource", path=documented(STRING, "The file."))),
+                    "A policy in a file.",
                 ),
-                configMap=told(
+                configMap=documented(
                     Pointer(
                         struct(
                             "SchedulerPolicyConfigMapSource",
-                            namespace=told(STRING, "Namespace of the ConfigMap."),
-                            name=told(STRING, "Name of the ConfigMap."),
+                            namespace=documented(STRING, "Namespace of the ConfigMap."),
+                            name=documented(STRING, "Name of the ConfigMap."),
                         )
                     ),
                     "A policy in the key policy.cfg of a ConfigMap.",
@@ -151,9 +154,9 @@ _ALGORITHM_SOURCE = struct(
 _V1ALPHA1 = _changed(
     _V1ALPHA2,
     without=("profiles", "extenders"),
-    schedulerName=told(Pointer(STRING), "Pods with this spec.schedulerName. Today: profiles[].schedulerName."),
-    algorithmSource=told(_ALGORITHM_SOURCE, "Where the plugins come from. Today: profiles[].plugins."),
-    hardPodAffinitySymmetricWeight=told(
+    schedulerName=documented(Pointer(STRING), "Pods with this spec.schedulerName. Today: profiles[].schedulerName."),
+    algorithmSource=documented(_ALGORITHM_SOURCE, "Where the plugins come from. Today: profiles[].plugins."),
+    hardPodAffinitySymmetricWeight=documented(
         Pointer(INT32),
         "What required affinities of pods that run count. Today: hardPodAffinityWeight of InterPodAffinityArgs.",
         least=0,

@@ -25,7 +25,7 @@ from stowplan.engine.cycle.scheduling_cycle import failure_of
 from stowplan.engine.decision.attempt import Failure, on_node
 from stowplan.engine.effects import RunPlugin
 from stowplan.framework.events import ASSIGNED_POD_DELETE
-from stowplan.framework.requests import Ask, Bind, Done, OddStepError, Request, Wait, problem_of
+from stowplan.framework.requests import Ask, Bind, Done, InvalidStepError, Request, Wait, problem_of
 from stowplan.framework.runtime.binding import (
     OTHER_PRE_BIND_FAILED,
     PreFlight,
@@ -384,7 +384,7 @@ class Bindings:
             if type(asked) is Bind or (call.is_extenders and isinstance(asked, Ask)):
                 odd = None
             else:
-                odd = problem_of(asked) if isinstance(asked, Request) else OddStepError(asked)
+                odd = problem_of(asked) if isinstance(asked, Request) else InvalidStepError(asked)
             if odd is None:
                 call.number = self.outbox.ask(asked, call)
                 # An extender that does not answer must not block other bindings.

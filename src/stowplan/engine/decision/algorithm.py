@@ -16,13 +16,13 @@ import numpy as np
 
 from stowplan.engine.decision.decision import Decision, without_nodes
 from stowplan.engine.decision.extender_results import refuse
-from stowplan.engine.decision.post_filters import post_filtered, unheard, unhelped
+from stowplan.engine.decision.post_filters import post_filtered, post_filters_not_run, without_post_filter
 from stowplan.engine.evaluation.evaluation import Evaluation
 from stowplan.engine.evaluation.node_sums import NodeSums
 from stowplan.engine.evaluation.sampling import Found, Sampling
 from stowplan.engine.evaluation.scoring import INFEASIBLE
 from stowplan.framework.runtime.metrics import ended
-from stowplan.framework.status import Code, Status, promised
+from stowplan.framework.status import Code, Status, declares
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -66,7 +66,7 @@ class Judged:
     #: Extender -> its addition to the scores.
     points: dict[str, npt.NDArray[np.int64]] = field(default_factory=dict)
     #: Results of further PostFilter plugins that were not run because an earlier one failed.
-    unheard: tuple[tuple[str, PostFilterResult], ...] = ()
+    post_filters_not_run: tuple[tuple[str, PostFilterResult], ...] = ()
 
 
 class SchedulingAlgorithm:
@@ -128,7 +128,7 @@ class SchedulingAlgorithm:
             return Decision(pod, status=found, state=outcome.state)
         if outcome.diagnosis is not None:
             if not helped:
-                return unhelped(outcome.state, pod, outcome.diagnosis)
+                return without_post_filter(outcome.state, pod, outcome.diagnosis)
             return post_filtered(framework, outcome.state, pod, outcome.diagnosis)
         return self._chosen(framework, evaluation, outcome.state, pod, found)
 
@@ -177,7 +177,7 @@ class SchedulingAlgorithm:
         outcome = self.evaluation(framework, like.pod).stands(like.diagnosis, pods)
         plugins = {plugin.name: plugin for plugin in framework.post_filter}
         answers = [(plugins[name], result) for name, result in like.post_filter]
-        if outcome is None or not all(promised(lambda p=p, r=r: p.repeats(r, pods)) for p, r in answers):  # type: ignore[misc]
+        if outcome is None or not all(declares(lambda p=p, r=r: p.repeats(r, pods)) for p, r in answers):  # type: ignore[misc]
             return []
         for plugin, result in answers:
             plugin.repeated(result, pods)
@@ -331,8 +331,8 @@ class SchedulingAlgorithm:
             return Judged(Decision(pod, status=outcome.error, state=state))
         if outcome.diagnosis is not None:
             decision = post_filtered(framework, state, pod, outcome.diagnosis)
-            missing = unheard(framework, state, pod, outcome.diagnosis, decision)
-            return Judged(decision, outcome.diagnosis, outcome.feasible, unheard=missing)
+            missing = post_filters_not_run(framework, state, pod, outcome.diagnosis, decision)
+            return Judged(decision, outcome.diagnosis, outcome.feasible, post_filters_not_run=missing)
         diagnosis, feasible = evaluation.diagnosis(outcome.refused), outcome.feasible
         if extenders is not None:
             feasible = self._left(extenders, diagnosis, feasible)

@@ -22,7 +22,13 @@ NO_NODES = "no nodes available to schedule pods"
 # Not frozen: one is created per attempt, and creating a frozen one takes four times as long.
 @dataclass(slots=True, eq=False, repr=False)
 class Decision:
-    """The result of one attempt; read-only."""
+    """The result of one attempt; read-only.
+
+    Examples:
+        >>> [decision] = cluster.schedule(["ml/notebook"])
+        >>> decision.node_name, decision.message[:44]
+        ('', '0/9 nodes are available: 1 node(s) were unsc')
+    """
 
     pod: PodInfo
     #: The chosen node; "" if there is none.

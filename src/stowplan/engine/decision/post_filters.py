@@ -31,13 +31,13 @@ def post_filtered(framework: Framework, state: CycleState, pod: PodInfo, diagnos
     return run(framework, plugins, state, pod, diagnosis).decision(state, pod, diagnosis)
 
 
-def unhelped(state: CycleState, pod: PodInfo, diagnosis: Diagnosis) -> Decision:
+def without_post_filter(state: CycleState, pod: PodInfo, diagnosis: Diagnosis) -> Decision:
     """The decision for an unschedulable pod without PostFilter."""
     status = Status(Code.Unschedulable, (diagnosis.message(POST_FILTERS_SKIPPED),))
     return Decision(pod, "", status, diagnosis, (), state, diagnosis.evaluated)
 
 
-def unheard(
+def post_filters_not_run(
     framework: Framework, state: CycleState, pod: PodInfo, diagnosis: Diagnosis, decision: Decision
 ) -> tuple[tuple[str, PostFilterResult], ...]:
     """Results of the PostFilter plugins after the last one that ran; those that might succeed are not called."""

@@ -140,7 +140,7 @@ class Question:
             found.scores |= judged.points
         elif decision.diagnosis is not None:
             found.message, found.full_message = decision.diagnosis.message(), decision.message
-            found.post_filter = (*decision.post_filter, *judged.unheard)
+            found.post_filter = (*decision.post_filter, *judged.post_filters_not_run)
         else:
             found.error = decision.status
             return

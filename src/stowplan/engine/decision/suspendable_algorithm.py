@@ -31,11 +31,11 @@ from stowplan.cluster.pod_info import PodInfo
 from stowplan.engine.decision.algorithm import row_tried_first, scored_nodes
 from stowplan.engine.decision.decision import Decision, without_nodes
 from stowplan.engine.decision.extender_results import SCORE_FACTOR, refusals_of, refuse
-from stowplan.engine.decision.post_filters import PostFilterAnswers, unhelped
+from stowplan.engine.decision.post_filters import PostFilterAnswers, without_post_filter
 from stowplan.engine.evaluation.evaluation import Evaluation
 from stowplan.engine.evaluation.scoring import INFEASIBLE
-from stowplan.framework.extender import OvertakenError, answer_of
-from stowplan.framework.requests import Ask, Done, OddStepError, Outcome, Request, Wait, problem_of
+from stowplan.framework.extender import ClusterChangedError, answer_of
+from stowplan.framework.requests import Ask, Done, InvalidStepError, Outcome, Request, Wait, problem_of
 from stowplan.framework.status import Status, error
 from stowplan.framework.unfinished import UnfinishedError, unfinished_of
 from stowplan.klog import get_logger
@@ -98,13 +98,13 @@ class SuspendableAlgorithm:
         while tries < MAX_TRIES:
             try:
                 return (yield from _Try(self._algorithm, framework, pod, held, within, helped=helped).decide())
-            except OvertakenError:
+            except ClusterChangedError:
                 tries += 1
                 _log.v(4).info("Scheduling cycle restarts, as other pods were faster", pod=pod)
             except _FailedError as failed:
                 if not (yield from _may_go_on(failed.status)):
                     return Decision(pod, status=failed.status)
-        return Decision(pod, status=error(f"given up after {MAX_TRIES} tries: {OvertakenError()}"))
+        return Decision(pod, status=error(f"given up after {MAX_TRIES} tries: {ClusterChangedError()}"))
 
 
 def _may_go_on(status: Status) -> Generator[Needs, tuple[Outcome, ...], bool]:
@@ -220,7 +220,7 @@ class _Try:
                 raise _FailedError(passed)
             rows = rows[passed]
         if not len(rows):
-            raise OvertakenError
+            raise ClusterChangedError
         self._names = [table.names[row] for row in rows.tolist()]
 
     def _nodes(self) -> list[Node]:
@@ -266,7 +266,7 @@ class _Try:
         except _FailedError as failed:
             _log.unhandled(failed.status.cause, "Evaluation failed on nominated node", pod=self._pod)
             return False
-        except OvertakenError:
+        except ClusterChangedError:
             return False
         return bool(self._names)
 
@@ -384,7 +384,7 @@ class _Try:
 
     def _post_filtered(self, diagnosis: Diagnosis) -> Cycle:
         if not self._helped:
-            return unhelped(self._state, self._pod, diagnosis)
+            return without_post_filter(self._state, self._pod, diagnosis)
         framework, pod, answers = self._framework, self._pod, PostFilterAnswers()
         state, diagnosis = self._state.clone(), _own(diagnosis)
         started = framework.now()
@@ -422,7 +422,7 @@ def _stepwise(steps: PostFilterSteps) -> Generator[Needs, tuple[Outcome, ...], A
                     raise odd
                 (outcome,) = yield (needed,)
             else:
-                raise OddStepError(needed)
+                raise InvalidStepError(needed)
     except StopIteration as end:
         return end.value
     finally:

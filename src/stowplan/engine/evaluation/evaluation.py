@@ -25,14 +25,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from stowplan.engine.evaluation.filling import Filling, Ground, unmoved
+from stowplan.engine.evaluation.filling import Filling, FillingStart, affects_only_own_node
 from stowplan.engine.evaluation.filtering import Filtering
 from stowplan.engine.evaluation.node_sums import NodeSums
 from stowplan.engine.evaluation.nominated_nodes import NominatedNodes
 from stowplan.engine.evaluation.object_watches import ObjectWatches
 from stowplan.engine.evaluation.scoring import Scoring
 from stowplan.framework.interface import Reads
-from stowplan.framework.status import Status, promised
+from stowplan.framework.status import Status, declares
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -77,7 +77,7 @@ class Outcome:
     preparing: float = 0.0
 
 
-class Standing(NamedTuple):
+class IncrementalResults(NamedTuple):
     """Results that are updated for one equal pod after the other; valid until the next use."""
 
     state: CycleState
@@ -115,12 +115,12 @@ class Evaluation:
         #: The last results if the pod was unschedulable, and what they depend on.
         self._kept: tuple[tuple[Any, ...], Rows | None, Outcome] | None = None
         #: The last results if all nodes were filtered and some were scored.
-        self._standing: Standing | None = None
+        self._standing: IncrementalResults | None = None
 
     # -- incremental fast path
     # --------------------------------------------------------------------------------------------
 
-    def standing(self, pod: PodInfo) -> Standing | None:
+    def standing(self, pod: PodInfo) -> IncrementalResults | None:
         """What `filter` of all nodes and `score` would return, if little changed since an equal pod; None if not.
 
         If updating the scores is not limited to a few rows, they are left to `score`.
@@ -147,25 +147,25 @@ class Evaluation:
         # A single feasible node is taken without scoring.
         if count > 1 and scoring.follow(filtering.state, pod, feasible):
             if feasible is not found.feasible or scoring.ranked is not found.ranked:
-                found = Standing(found.state, found.seen, feasible, count, scoring.ranked)
+                found = IncrementalResults(found.state, found.seen, feasible, count, scoring.ranked)
             self._standing, self._position = found, cluster.changes.position
             return found
         scoring.outdate(self._changed_rows())
         self._standing, self._position = None, cluster.changes.position
-        return Standing(found.state, found.seen, feasible, count, None) if count > 1 else None
+        return IncrementalResults(found.state, found.seen, feasible, count, None) if count > 1 else None
 
     @property
     def preparing(self) -> float:
         """Seconds that PreFilter took for the last pod; 0.0 without metrics."""
         return self._filtering.preparing
 
-    def _complete(self) -> Standing | None:
+    def _complete(self) -> IncrementalResults | None:
         """The last results if all nodes were filtered, and all feasible ones scored."""
         filtering = self._filtering
         feasible = filtering.feasible
         if not filtering.judged_all or not self._scoring.current(feasible):
             return None
-        return Standing(filtering.state, filtering.seen, feasible, int(np.count_nonzero(feasible)), None)
+        return IncrementalResults(filtering.state, filtering.seen, feasible, int(np.count_nonzero(feasible)), None)
 
     # -- filtering ----------------------------------------------------------------------------------------------------
 
@@ -237,7 +237,7 @@ class Evaluation:
         for plugin in self._framework.moving_pre_filters:
             counter = counters.get(plugin.name)
             if counter is None:
-                holds = promised(lambda plugin=plugin: all(plugin.skips(shape) for shape in shapes))  # type: ignore[misc]
+                holds = declares(lambda plugin=plugin: all(plugin.skips(shape) for shape in shapes))  # type: ignore[misc]
             else:
                 holds = counter.filter_holds(filtering.state, pod)
             if not holds:
@@ -319,8 +319,14 @@ class Evaluation:
         """
         state, framework = self._filtering.state, self._framework
         scored = self.score(pod, feasible)
-        if scored.error is not None or self._cluster.nominator or not unmoved(framework, state, pod, shapes):
+        if (
+            scored.error is not None
+            or self._cluster.nominator
+            or not affects_only_own_node(framework, state, pod, shapes)
+        ):
             return None
         filters = [plugin for plugin in framework.active_filters(state) if plugin.reads is Reads.NODE_SUMS]
-        ground = Ground(framework=framework, state=state, pod=pod, feasible=feasible, scored=scored, filters=filters)
+        ground = FillingStart(
+            framework=framework, state=state, pod=pod, feasible=feasible, scored=scored, filters=filters
+        )
         return Filling(ground)

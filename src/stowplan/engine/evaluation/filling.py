@@ -20,7 +20,7 @@ import numpy as np
 from stowplan.cluster.hypothetical import HypotheticalNodes
 from stowplan.engine.evaluation.scoring import INFEASIBLE
 from stowplan.framework.interface import Reads
-from stowplan.framework.status import Status, promised
+from stowplan.framework.status import Status, declares
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
@@ -54,7 +54,7 @@ class Pick(NamedTuple):
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
-class Ground:
+class FillingStart:
     """The starting point of a filling: the evaluation of the first pod."""
 
     framework: Framework
@@ -78,7 +78,7 @@ class _Levels:
 class Filling:
     """Works on *places*: positions among the rows that are feasible at the start."""
 
-    def __init__(self, ground: Ground) -> None:
+    def __init__(self, ground: FillingStart) -> None:
         self._ground = ground
         scores = ground.scored.parts.values()
         self._by_sums = [score for score in scores if score.plugin.reads is _SUMS]
@@ -170,7 +170,7 @@ class Filling:
         return True
 
 
-def unmoved(framework: Framework, state: CycleState, pod: PodInfo, shapes: Collection[PodShape]) -> bool:
+def affects_only_own_node(framework: Framework, state: CycleState, pod: PodInfo, shapes: Collection[PodShape]) -> bool:
     """Whether pods of these shapes change nothing for an equal pod but the sums of the nodes that they go to.
 
     Called after the pod was filtered and scored.
@@ -178,7 +178,7 @@ def unmoved(framework: Framework, state: CycleState, pod: PodInfo, shapes: Colle
     counters = framework.pod_counters
     for plugin in framework.moving_pre_filters:
         counter = counters.get(plugin.name)
-        if counter is None and not promised(lambda plugin=plugin: all(plugin.skips(shape) for shape in shapes)):  # type: ignore[misc]
+        if counter is None and not declares(lambda plugin=plugin: all(plugin.skips(shape) for shape in shapes)):  # type: ignore[misc]
             return False
     if any(plugin.name not in counters for plugin in framework.moving_pre_scores):
         return False
@@ -187,4 +187,4 @@ def unmoved(framework: Framework, state: CycleState, pod: PodInfo, shapes: Colle
     scores = framework.active_scores(state)
     if any(plugin.reads in _OTHERWISE or (plugin.reads is _SUMS and plugin.normalizes) for plugin in scores):
         return False
-    return promised(lambda: all(counter.untouched_by(state, pod, shapes) for counter in counters.values()))
+    return declares(lambda: all(counter.untouched_by(state, pod, shapes) for counter in counters.values()))

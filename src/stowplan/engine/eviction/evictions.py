@@ -21,7 +21,7 @@ from stowplan.engine.dumped import DumpedEvictions, DumpedPreemption
 from stowplan.engine.eviction.eviction_metrics import EvictionMetrics
 from stowplan.engine.eviction.eviction_records import PlanStage, Preemption, Result
 from stowplan.engine.eviction.preemptors import preemptor_of
-from stowplan.engine.eviction.victim_evictions import VictimEvictions, log_spared
+from stowplan.engine.eviction.victim_evictions import VictimEvictions, log_reprieved
 from stowplan.engine.written_objects import as_written
 from stowplan.framework.eviction_plan import EvictionPlan, GroupEvictionPlan
 from stowplan.klog import get_logger
@@ -72,7 +72,7 @@ class Evictions:
         if len(victims) < len(plan.victims):
             for victim in plan.victims:
                 if victim.terminating:
-                    log_spared(preemptor, victim)
+                    log_reprieved(preemptor, victim)
         if not victims:
             return
         self._metrics.planned(len(plan.victims))
@@ -222,7 +222,7 @@ class Evictions:
 
     def _evict(self, preemption: Preemption, victims: tuple[PodInfo, ...]) -> None:
         preemption.unfinished = len(victims)
-        self._victims.line_up(preemption, victims)
+        self._victims.enqueue(preemption, victims)
 
     def eviction_over(self, preemption: Preemption, victim: PodInfo, result: Result | None) -> None:
         if result is Result.DELETED:

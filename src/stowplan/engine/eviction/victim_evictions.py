@@ -78,7 +78,7 @@ class VictimEvictions:
     # -- concurrency
     # ------------------------------------------------------------------------------------------------------
 
-    def line_up(self, preemption: Preemption, victims: Iterable[PodInfo]) -> None:
+    def enqueue(self, preemption: Preemption, victims: Iterable[PodInfo]) -> None:
         self._waiting.extend(Eviction(self, preemption, victim) for victim in victims)
         self._outbox.soon(self)
 
@@ -119,7 +119,7 @@ class VictimEvictions:
         if here is None or not preemption.preemptor.takes_from(here.node_name):
             self._over(eviction, Result.GONE)
         elif here.terminating:
-            log_spared(preemption.preemptor, victim)
+            log_reprieved(preemption.preemptor, victim)
             self._over(eviction, Result.LEAVING)
         elif self._reject_binding(preemption, victim):
             self._record(preemption, here.pod, Result.BINDING_REJECTED)
@@ -301,6 +301,6 @@ def _is_there(pod: Pod, found: Pod) -> bool:
     return found.metadata.uid == pod.metadata.uid and found.metadata.deletion_timestamp is None
 
 
-def log_spared(preemptor: Preemptor, victim: PodInfo) -> None:
+def log_reprieved(preemptor: Preemptor, victim: PodInfo) -> None:
     text = "Victim Pod is already being deleted, skipping the API call for it"
     _log.v(2).info(text, preemptor=preemptor, node=preemptor.node_name, victim=victim)

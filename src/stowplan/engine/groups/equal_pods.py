@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from stowplan.cluster.pod_info import group_key
 from stowplan.framework.runtime.binding import run_permit
-from stowplan.framework.status import Code, Status, promised
+from stowplan.framework.status import Code, Status, declares
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(slots=True, eq=False)
-class Together:
+class JointDecisions:
     """Decisions for the first of some equal pods, all of which get a node."""
 
     decisions: list[Decision] = field(default_factory=list)
@@ -61,15 +61,15 @@ class EqualPods:
             end = self._ends[key] = end_of_run(framework, [queued.pod for queued in pods], first)
         return end
 
-    def decided(self, framework: Framework, pods: Sequence[PodInfo], within: Rows | None) -> Together:
+    def decided(self, framework: Framework, pods: Sequence[PodInfo], within: Rows | None) -> JointDecisions:
         """Decide for as many of these equal pods of a group as possible together, or for none."""
         if len(pods) < 2 or not reserves_nothing(framework, pods):
-            return Together()
+            return JointDecisions()
         quorum = quorum_of(framework, pods[0])
         if quorum is None:
-            return Together()
+            return JointDecisions()
         placed = self._cluster.pod_groups.scheduled(group_key(pods[0].pod))
-        result = Together(self._algorithm.filled(framework, pods, within=within))
+        result = JointDecisions(self._algorithm.filled(framework, pods, within=within))
         result.waiting = max(0, min(len(result.decisions), quorum - placed - 1))
         if result.waiting:
             first = result.decisions[0]
@@ -79,7 +79,7 @@ class EqualPods:
         return result
 
     @staticmethod
-    def _observe(framework: Framework, result: Together) -> None:
+    def _observe(framework: Framework, result: JointDecisions) -> None:
         """Count plugins that did not run per pod as if they had."""
         if framework.metrics is None:
             return
@@ -103,7 +103,7 @@ def end_of_run(framework: Framework, pods: Sequence[PodInfo], first: int) -> int
 def reserves_nothing(framework: Framework, pods: Sequence[PodInfo]) -> bool:
     """Whether Reserve has nothing to do for any of these pods."""
     shapes = {pod.shape for pod in pods}
-    return promised(lambda: all(plugin.reserves_nothing(shape) for plugin in framework.reserve for shape in shapes))
+    return declares(lambda: all(plugin.reserves_nothing(shape) for plugin in framework.reserve for shape in shapes))
 
 
 def quorum_of(framework: Framework, pod: PodInfo) -> int | None:
@@ -111,7 +111,7 @@ def quorum_of(framework: Framework, pod: PodInfo) -> int | None:
     found = 0
     for plugin in framework.permit:
         quorum: list[int | None] = []
-        if not promised(lambda plugin=plugin, quorum=quorum: quorum.append(plugin.quorum(pod)) is None):  # type: ignore[misc]
+        if not declares(lambda plugin=plugin, quorum=quorum: quorum.append(plugin.quorum(pod)) is None):  # type: ignore[misc]
             return None
         if quorum[0] is None or (quorum[0] and found):
             # With two plugins the status changes when the first one approves.

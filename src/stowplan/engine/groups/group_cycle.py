@@ -18,8 +18,8 @@ from stowplan.engine.decision.suspendable_algorithm import MAX_TRIES
 from stowplan.engine.groups.group_stories import tell
 from stowplan.engine.groups.group_trial import UNSCHEDULABLE, GroupTrial, TriedPod
 from stowplan.engine.groups.suspendable_trial import GIVEN_UP, SuspendableTrials
-from stowplan.engine.groups.suspended_groups import GroupOnTrial
-from stowplan.framework.extender import OvertakenError
+from stowplan.engine.groups.suspended_groups import SuspendableGroup
+from stowplan.framework.extender import ClusterChangedError
 from stowplan.framework.status import Code, Status, error
 from stowplan.framework.unfinished import UnfinishedError
 from stowplan.klog import get_logger
@@ -111,7 +111,7 @@ class GroupCycle:
                 self._conclude(framework, group, tried, trial, started)
                 return
         steps, suspended = self._in_steps(framework, group, tried, started, more), self._suspended
-        suspended.begin(GroupOnTrial(suspended, framework, group, tried, steps, concluder=self, started=started))
+        suspended.begin(SuspendableGroup(suspended, framework, group, tried, steps, concluder=self, started=started))
 
     def _at_once(self, framework: Framework, group: str, tried: Sequence[QueuedPod], started: float) -> GroupTrial:
         """Try a group that has nothing to wait for; raises UnfinishedError if a plugin has too much to do."""
@@ -138,12 +138,12 @@ class GroupCycle:
             try:
                 if self._preemption is not None:
                     yield from self._preemption.help_in_steps(framework, group, tried, trial)
-            except OvertakenError:
+            except ClusterChangedError:
                 continue
             return trial
         return GroupTrial(error(GIVEN_UP))
 
-    def conclude(self, trial: GroupOnTrial, outcome: GroupTrial | Status) -> None:
+    def conclude(self, trial: SuspendableGroup, outcome: GroupTrial | Status) -> None:
         """Handle the outcome of a trial that may have been suspended."""
         found = outcome if isinstance(outcome, GroupTrial) else GroupTrial(outcome)
         self._conclude(trial.framework, trial.group, trial.members, found, trial.started)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from stowplan.api.types import PodGroup
 from stowplan.engine.groups.group_trials import MAX_PORTIONS
 from stowplan.engine.groups.suspendable_trial import SuspendableTrials
-from stowplan.framework.extender import OvertakenError
+from stowplan.framework.extender import ClusterChangedError
 from stowplan.framework.interface import PodGroupPostFilterPlugin, PodGroupPostFilterResult, Reads
 from stowplan.framework.status import PROPAGATED, Code, Status, error, raised, unschedulable
 
@@ -63,7 +63,7 @@ class GroupPreemption:
     def help_in_steps(
         self, framework: Framework, group: str, pods: Sequence[QueuedPod], trial: GroupTrial
     ) -> Steps[None]:
-        """`help` with trials that may wait. Raises OvertakenError if the group has to be retried."""
+        """`help` with trials that may wait. Raises ClusterChangedError if the group has to be retried."""
         search = self._search(framework, group, pods, trial)
         if search is not None:
             _say(trial, search if isinstance(search, Status) else (yield from self._in_steps(search)))
@@ -122,17 +122,17 @@ class GroupPreemption:
     def _confirm(self, search: _Search, victims: Sequence[PodInfo]) -> None:
         """Check a result against the changed cluster.
 
-        Raises OvertakenError if the group fits without evictions by now, or not even with these. Extenders are not
+        Raises ClusterChangedError if the group fits without evictions by now, or not even with these. Extenders are not
         called again.
         """
         if any(self._state.placed(victim.uid) is None for victim in victims):
-            raise OvertakenError
+            raise ClusterChangedError
         with self._state.transaction():
             if self._fits(search).code == Code.Success:
-                raise OvertakenError
+                raise ClusterChangedError
             _Off(self._state).become(victims)
             if self._fits(search).code != Code.Success:
-                raise OvertakenError
+                raise ClusterChangedError
 
 
 class _Search:

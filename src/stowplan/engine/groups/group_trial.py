@@ -95,7 +95,7 @@ class GroupTrial:
         return tuple(ProposedAssignment(pod.queued.pod, pod.host) for pod in self.pods if pod.placed)
 
 
-class InPlacements:
+class PlacementTrials:
     """The trials of a group, one per placement, and the best of them."""
 
     def __init__(

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 from stowplan.cluster.pod_info import PodInfo
 from stowplan.engine.decision.decision import Decision
 from stowplan.engine.groups.equal_pods import EqualPods
-from stowplan.engine.groups.group_trial import GroupTrial, InPlacements, TriedPod, rejected
-from stowplan.engine.groups.on_trial import OnTrial
+from stowplan.engine.groups.group_trial import GroupTrial, PlacementTrials, TriedPod, rejected
+from stowplan.engine.groups.placement_trial import PlacementTrial
 from stowplan.framework.cycle_state import CycleState
 from stowplan.framework.runtime.placements import PodGroupInfo, run_placement_generate, whole_cluster
 from stowplan.framework.status import Status, error
@@ -70,21 +70,21 @@ class GroupTrials:
         if isinstance(placements, GroupTrial):
             return placements
         for placement in placements.todo:
-            one = OnTrial(self.algorithm, framework, pods, self.reporter)
+            one = PlacementTrial(self.algorithm, framework, pods, self.reporter)
             trial = _Trial(self.algorithm, self._equal_pods, one, self.restriction(placement), helped, max_portions)
             if not placements.tried(placement, trial.run(pods)):
                 break
         return placements.concluded()
 
-    def placements(self, framework: Framework, group: str, pods: Sequence[QueuedPod]) -> InPlacements | GroupTrial:
+    def placements(self, framework: Framework, group: str, pods: Sequence[QueuedPod]) -> PlacementTrials | GroupTrial:
         """The placements to try, or the result if there are none."""
         if not self._placements:
-            return InPlacements(framework)
+            return PlacementTrials(framework)
         namespace, _, name = group.partition("/")
         info = PodGroupInfo(namespace, name, tuple(queued.pod for queued in pods))
         group_state, parent = CycleState(), whole_cluster(self._state)
         found = run_placement_generate(framework, group_state, info, parent)
-        return GroupTrial(found) if isinstance(found, Status) else InPlacements(framework, found, group_state, info)
+        return GroupTrial(found) if isinstance(found, Status) else PlacementTrials(framework, found, group_state, info)
 
     def restriction(self, placement: Placement | None) -> Rows | None:
         """The placement's rows; None if it has all nodes."""
@@ -100,7 +100,7 @@ class _Trial:
         self,
         algorithm: SchedulingAlgorithm,
         equal_pods: EqualPods,
-        on_trial: OnTrial,
+        on_trial: PlacementTrial,
         within: Rows | None,
         helped: bool,
         max_portions: int,

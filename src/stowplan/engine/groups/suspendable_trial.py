@@ -20,8 +20,8 @@ from stowplan.engine.cycle.reservation import reserve
 from stowplan.engine.decision.decision import Decision
 from stowplan.engine.decision.suspendable_algorithm import MAX_TRIES, Needs, SuspendableAlgorithm
 from stowplan.engine.groups.group_trial import GroupTrial, TriedPod, rejected
-from stowplan.engine.groups.on_trial import OnTrial
-from stowplan.framework.extender import OvertakenError
+from stowplan.engine.groups.placement_trial import PlacementTrial
+from stowplan.framework.extender import ClusterChangedError
 from stowplan.framework.requests import Outcome
 from stowplan.framework.status import Status, error
 
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
     Rows = npt.NDArray[np.intp]
 
-GIVEN_UP = f"given up after {MAX_TRIES} tries: {OvertakenError()}"
+GIVEN_UP = f"given up after {MAX_TRIES} tries: {ClusterChangedError()}"
 
 T = TypeVar("T")
 #: Resumed like a `Cycle`.
@@ -76,7 +76,7 @@ class SuspendableTrials:
             rows = self._trials.restriction(placement)
             # Rows may be reassigned to other nodes while the trial waits.
             names = None if rows is None else [table.names[row] for row in rows.tolist()]
-            one = OnTrial(algorithm, framework, pods, reporter)
+            one = PlacementTrial(algorithm, framework, pods, reporter)
             trial = _Trial(algorithm, one, names, without, helped=helped)
             if not placements.tried(placement, (yield from trial.run(pods))):
                 break
@@ -89,7 +89,7 @@ class _Trial:
     def __init__(
         self,
         algorithm: SchedulingAlgorithm,
-        on_trial: OnTrial,
+        on_trial: PlacementTrial,
         names: Sequence[str] | None,
         without: Sequence[PodInfo],
         *,
@@ -110,7 +110,7 @@ class _Trial:
         for _ in range(MAX_TRIES):
             try:
                 return (yield from self._run(pods))
-            except OvertakenError:
+            except ClusterChangedError:
                 self._on_trial.placed.clear()
                 self._before.clear()
         return GroupTrial(error(GIVEN_UP))
@@ -144,7 +144,7 @@ class _Trial:
         )
         try:
             return (yield from self._through(cycle))
-        except OvertakenError:
+        except ClusterChangedError:
             raise
         except Exception as e:
             return Decision(queued.pod, status=error(e))
@@ -193,22 +193,22 @@ class _Trial:
             self._state.remove_pod(info.uid)
 
     def _play_again(self, *, moved: bool) -> None:
-        """Place the pods again; raise OvertakenError if one no longer fits."""
+        """Place the pods again; raise ClusterChangedError if one no longer fits."""
         placed = self._on_trial.placed
         for i, (tried, info, _) in enumerate(placed):
             if moved and not self._still_takes(tried, info):
-                raise OvertakenError
+                raise ClusterChangedError
             state = self._before[i].clone()
             try:
                 reservation = reserve(self._framework, state, info, tried.host)
             except ValueError:
                 # Another client has bound it.
-                raise OvertakenError from None
+                raise ClusterChangedError from None
             if reservation is not None:
                 for problem in reservation.problems:
                     self._on_trial.reporter.report(problem)
                 if reservation.failed is not None:
-                    raise OvertakenError
+                    raise ClusterChangedError
             tried.decision.state = state
             placed[i] = (tried, info, state)
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
-from stowplan.engine.suspension.suspended import Stage, Suspended, asks_the_same, closed
+from stowplan.engine.suspension.suspended import Stage, Suspended, closed, has_same_requirements
 from stowplan.framework.events import PROFILE_SWAPPED
 from stowplan.framework.requests import Done
 from stowplan.framework.status import raised
@@ -39,14 +39,14 @@ if TYPE_CHECKING:
 _log = get_logger(__name__)
 
 
-class Concluder(Protocol):
+class TrialOutcomeHandler(Protocol):
     """Handles the outcome of a trial."""
 
-    def conclude(self, trial: GroupOnTrial, outcome: GroupTrial | Status, /) -> None:
+    def conclude(self, trial: SuspendableGroup, outcome: GroupTrial | Status, /) -> None:
         """`outcome` of Status: the trial failed."""
 
 
-class GroupOnTrial(Suspended):
+class SuspendableGroup(Suspended):
     """A pod group whose trial may be suspended."""
 
     __slots__ = (
@@ -69,7 +69,7 @@ class GroupOnTrial(Suspended):
         members: Sequence[QueuedPod],
         steps: TrialSteps,
         *,
-        concluder: Concluder,
+        concluder: TrialOutcomeHandler,
         started: float,
     ) -> None:
         super().__init__(owner, owner.outbox)
@@ -102,10 +102,10 @@ class SuspendedGroups:
         self.portions = portions
         self._state = parts.state
         #: Waiting trials, by the UIDs of their pods.
-        self.under_way: dict[str, GroupOnTrial] = {}
+        self.under_way: dict[str, SuspendableGroup] = {}
 
     @property
-    def trials(self) -> list[GroupOnTrial]:
+    def trials(self) -> list[SuspendableGroup]:
         return list(dict.fromkeys(self.under_way.values()))
 
     @property
@@ -118,11 +118,11 @@ class SuspendedGroups:
         """Trials that only time, or a change of some object, can advance."""
         return sum(trial.stage is Stage.ASLEEP for trial in self.trials)
 
-    def begin(self, trial: GroupOnTrial) -> None:
+    def begin(self, trial: SuspendableGroup) -> None:
         """Run a group's trial until it ends or waits."""
         self._go_on(trial, None)
 
-    def _go_on(self, trial: GroupOnTrial, outcomes: tuple[Outcome, ...] | None) -> None:
+    def _go_on(self, trial: SuspendableGroup, outcomes: tuple[Outcome, ...] | None) -> None:
         trial.stage, trial.asks = Stage.RUNNING, False
         outcome: GroupTrial | Status
         try:
@@ -140,14 +140,14 @@ class SuspendedGroups:
         self._over(trial)
         trial.concluder.conclude(trial, outcome)
 
-    def _over(self, trial: GroupOnTrial) -> None:
+    def _over(self, trial: SuspendableGroup) -> None:
         trial.stage = Stage.OVER
         for queued in trial.members:
             self.under_way.pop(queued.pod.uid, None)
 
     # -- waiting ------------------------------------------------------------------------------------------------------
 
-    def _wait(self, trial: GroupOnTrial, needed: Needs) -> None:
+    def _wait(self, trial: SuspendableGroup, needed: Needs) -> None:
         self.under_way |= dict.fromkeys((queued.pod.uid for queued in trial.members), trial)
         if isinstance(needed, UnfinishedError):
             trial.stage = Stage.PORTIONS
@@ -155,30 +155,30 @@ class SuspendedGroups:
         else:
             trial.asks = trial.wait_for(needed)
 
-    def answered(self, trial: GroupOnTrial) -> None:
+    def answered(self, trial: SuspendableGroup) -> None:
         """Continue a trial if all its answers have arrived."""
         if (outcomes := trial.take_outcomes()) is not None:
             self._go_on(trial, outcomes)
 
-    def woken(self, trial: GroupOnTrial) -> None:
+    def woken(self, trial: SuspendableGroup) -> None:
         if trial.stage is Stage.ASLEEP:
             self._go_on(trial, trial.rise())
 
     # -- work in portions ---------------------------------------------------------------------------------------------
 
-    def _may_go_on(self, trial: GroupOnTrial, work: UnfinishedError) -> bool:
+    def _may_go_on(self, trial: SuspendableGroup, work: UnfinishedError) -> bool:
         return work.portions is None or self.portions.taken - trial.portions_before < work.portions
 
-    def take_portion(self, trial: GroupOnTrial) -> None:
+    def take_portion(self, trial: SuspendableGroup) -> None:
         self._go_on(trial, (Done(True),))
 
-    def put_back(self, trial: GroupOnTrial) -> None:
+    def put_back(self, trial: SuspendableGroup) -> None:
         self._break_off(trial, "an equal group was decided")
 
     # -- aborting
     # ---------------------------------------------------------------------------------------------------------
 
-    def _break_off(self, trial: GroupOnTrial, why: str, *, give_back: bool = True) -> None:
+    def _break_off(self, trial: SuspendableGroup, why: str, *, give_back: bool = True) -> None:
         """Abort a waiting trial; its pods return to the queue in their current version, unless others handle them."""
         _log.v(4).info("Aborted the suspended trial of a pod group", podGroup=trial.group, reason=why)
         trial.stop_waiting()
@@ -205,7 +205,7 @@ class SuspendedGroups:
             uid = pod.metadata.uid
             tried = next(queued.pod for queued in trial.members if queued.pod.uid == uid)
             bound = change.new is not None and bool(change.new.spec.node_name)
-            if bound or not asks_the_same(tried, self._state.pending.by_uid(uid)):
+            if bound or not has_same_requirements(tried, self._state.pending.by_uid(uid)):
                 self._break_off(trial, f"pod {tried.key} has changed")
 
     def plugins_switched(self) -> None:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from stowplan.engine.input_log.recorded_annotations import RecordedAnnotations
     from stowplan.engine.input_log.recording import InterruptedCall
     from stowplan.engine.inputs import Input
-    from stowplan.engine.settings import Chance, EngineSettings
+    from stowplan.engine.settings import EngineSettings, RandomSource
 
 _log = get_logger(__name__)
 
@@ -71,7 +71,7 @@ class Recorder:
         self.failure: Exception | None = None
         #: The constant part of the header.
         self._header: Header | None = None
-        self._random: Chance | None = None
+        self._random: RandomSource | None = None
 
     def begin(
         self,
@@ -80,7 +80,7 @@ class Recorder:
         now: float,
         features: FeatureGates,
         settings: EngineSettings,
-        random: Chance | None,
+        random: RandomSource | None,
         decides: bool = True,
     ) -> None:
         """Record the construction of the engine. `decides`: whether to record the outcomes of steps as well."""

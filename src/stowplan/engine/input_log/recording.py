@@ -65,7 +65,7 @@ from stowplan.engine.inputs import (
 from stowplan.engine.settings import EngineSettings
 from stowplan.engine.written_objects import kind_named, name_of, read_object, with_name, writer_of
 from stowplan.framework.requests import Bind, Delete, Done, Outcome, Refused, Unknown
-from stowplan.framework.runtime.binding import PluginGaveUpError
+from stowplan.framework.runtime.binding import PluginCancelledItselfError
 from stowplan.framework.status import Code, Status
 from stowplan.metrics.registry import MetricsRegistry
 from stowplan.metrics.scheduler import SchedulerMetrics
@@ -458,7 +458,7 @@ def _refused_by_api(kind: type[ApiError]) -> Callable[[str, int], Exception]:
 _ERRORS: dict[str, Callable[[str, int], Exception]] = {
     "Unreachable": lambda text, code: Unreachable(text),
     "DecodeError": lambda text, code: DecodeError(field="", message=text),
-    "PluginGaveUpError": lambda text, code: PluginGaveUpError(),
+    "PluginCancelledItselfError": lambda text, code: PluginCancelledItselfError(),
     **{kind.__name__: _refused_by_api(kind) for kind in _refusals()},
 }
 

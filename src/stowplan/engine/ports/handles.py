@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from stowplan.engine.eviction.evictions import Evictions
     from stowplan.engine.parts import Parts
     from stowplan.engine.ports.plugin_inputs import PluginInputs
-    from stowplan.engine.settings import Chance, Meter
+    from stowplan.engine.settings import Meter, RandomSource
     from stowplan.framework.extender import Extender
     from stowplan.framework.requests import Request
     from stowplan.metrics.scheduler import SchedulerMetrics
@@ -30,7 +30,7 @@ class Handles:
         *,
         evictions: Evictions,
         features: FeatureGates,
-        random: Chance | None,
+        random: RandomSource | None,
         api: Api | None,
         meter: Meter,
         metrics: SchedulerMetrics | None,

@@ -36,7 +36,7 @@ class Stage(Enum):
     OVER = "over"
 
 
-class Need:
+class AwaitedRequest:
     """A request in progress, or its outcome."""
 
     __slots__ = ("number", "outcome", "work")
@@ -80,7 +80,7 @@ class Suspended:
         self._outbox = outbox
         self.stage = Stage.RUNNING
         #: What it waits for, in order; answers are collected until all have arrived.
-        self.needs: tuple[Need, ...] = ()
+        self.needs: tuple[AwaitedRequest, ...] = ()
         self.alarm: Alarm | None = None
         #: When it started to wait for objects or a time.
         self.asleep_since = 0.0
@@ -104,7 +104,7 @@ class Suspended:
                 self._outbox.watch(key, self)
             return False
         self.stage = Stage.ASKING
-        self.needs = tuple(Need(self) for _ in needed)
+        self.needs = tuple(AwaitedRequest(self) for _ in needed)
         for need, action in zip(self.needs, needed, strict=True):
             need.number = self._outbox.ask(action, need)
         return any(isinstance(action, Ask) for action in needed)
@@ -156,7 +156,7 @@ def closed(steps: Generator[Any, Any, Any]) -> Exception | None:
     return None
 
 
-def asks_the_same(old: PodInfo, new: PodInfo | None) -> bool:
+def has_same_requirements(old: PodInfo, new: PodInfo | None) -> bool:
     """Whether a pod has changed in nothing that a decision may depend on, that is, at most in its status."""
     if new is None:
         return False

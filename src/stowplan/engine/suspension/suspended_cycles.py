@@ -34,7 +34,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from stowplan.engine.decision.attempt import on_node
 from stowplan.engine.suspension.portions import key_of
-from stowplan.engine.suspension.suspended import Need, Stage, Suspended, asks_the_same, closed
+from stowplan.engine.suspension.suspended import AwaitedRequest, Stage, Suspended, closed, has_same_requirements
 from stowplan.framework.events import ASSIGNED_POD_DELETE, EQUAL_POD_DECIDED, PROFILE_SWAPPED
 from stowplan.framework.requests import Done
 from stowplan.framework.unfinished import UnfinishedError
@@ -63,7 +63,7 @@ MAX_CYCLES = 64
 _log = get_logger(__name__)
 
 
-class Settler(Protocol):
+class CycleOutcomeHandler(Protocol):
     """Handles the outcomes of cycles, and decides which pods to skip."""
 
     def skips(self, framework: Framework, pod: PodInfo) -> bool: ...
@@ -132,7 +132,7 @@ class SuspendedCycles:
         *,
         algorithm: SuspendableAlgorithm,
         cycle: SchedulingCycle,
-        settler: Settler,
+        settler: CycleOutcomeHandler,
         portions: Portions,
         overlaps: bool = False,
     ) -> None:
@@ -369,7 +369,7 @@ class SuspendedCycles:
                 self._end(cycle, "the pod was deleted")
             elif change.new.spec.node_name:
                 self._end(cycle, "the pod was bound by another client")
-            elif not asks_the_same(cycle.queued.pod, self._state.pending.by_uid(cycle.uid)):
+            elif not has_same_requirements(cycle.queued.pod, self._state.pending.by_uid(cycle.uid)):
                 self._abort_to_restart(cycle, "the pod has changed")
 
     def plugins_switched(self) -> None:
@@ -419,7 +419,7 @@ class SuspendedCycles:
             newest = self._state.pending.by_uid(uid)
             if newest is None:
                 yield f"{whose}: the pod is not pending"
-            elif not asks_the_same(cycle.queued.pod, newest):
+            elif not has_same_requirements(cycle.queued.pod, newest):
                 yield f"{whose}: the pod has changed"
             if cycle.switched_off != cycle.framework.switched_off:
                 yield f"{whose}: plugins were switched off or on"
@@ -431,7 +431,7 @@ class SuspendedCycles:
         yield from self._problems_of_turns()
         yield from self.portions.problems()
         for number, waiter in self.outbox.awaited.items():
-            if isinstance(waiter, Need) and waiter not in waiter.work.needs:
+            if isinstance(waiter, AwaitedRequest) and waiter not in waiter.work.needs:
                 yield f"{waiter}: does not wait for effect {number}"
 
     def _problems_of_turns(self) -> Iterator[str]:

@@ -105,7 +105,7 @@ class _Page:
             found = answer.help(self._view.row)
             who = ((f"{answer.keys[0]}: ", "name"),)
             shown = found if self._wide else found[:1]
-            lines += [Line((*who, *_deed(suggestion)), 2) for suggestion in shown]
+            lines += [Line((*who, *_action_text(suggestion)), 2) for suggestion in shown]
             if not found and answer.eviction is None:
                 lines.append(Line((*who, ("no small change would do", "dim")), 2))
             if answer.eviction is not None:
@@ -141,7 +141,7 @@ def _refused(answer: Answer) -> list[Cell]:
     return [_who(answer.keys), ((answer.plugin, "bad"),), answer.reason, detail]
 
 
-def _deed(suggestion: Suggestion) -> tuple[Span, ...]:
+def _action_text(suggestion: Suggestion) -> tuple[Span, ...]:
     note = ((f" — {suggestion.note}", "dim"),) if suggestion.note else ()
     return ((suggestion.deed, ""), *note)
 

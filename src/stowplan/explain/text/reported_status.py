@@ -48,7 +48,7 @@ class ReportedStatus:
         cls, pod: Pod, events: Sequence[Event] | None = None, known: SchedulerRecord | None = None
     ) -> ReportedStatus:
         found = next((c for c in pod.status.conditions if c.type == "PodScheduled"), None)
-        newest = None if events is None else tuple(sorted(events, key=last_seen, reverse=True))
+        newest = None if events is None else tuple(sorted(events, key=last_reported_time, reverse=True))
         return cls(found, newest, known)
 
     @property
@@ -73,7 +73,7 @@ class ReportedStatus:
         """`among_others`: on a page about many pods, only the newest Event is shown."""
         blocks: list[Block] = [Line(), Line((("What the scheduler said", "head"),)), Line(self._spoken(verdict), 2)]
         if self.events is not None and (self.events or not among_others):
-            said = {_our_words(verdict), self.condition.message if self.condition is not None else ""}
+            said = {_computed_message(verdict), self.condition.message if self.condition is not None else ""}
             shown = len(self.events) if wide else 1 if among_others else _EVENTS
             blocks += _listed(self.events, said, shown)
         if verdict.current_node:
@@ -94,18 +94,18 @@ class ReportedStatus:
         style = "good" if condition.status == "True" else "pending"
         spans: list[Span] = [(f"PodScheduled={condition.status}", style), (f"{reason}{since}", "dim")]
         if condition.message:
-            same = condition.message == _our_words(verdict)
+            same = condition.message == _computed_message(verdict)
             spans.append((": the same" if same else f": {condition.message}", ""))
         if condition.status == "False" and verdict.node_name and not verdict.current_node:
             spans.append((f"; as things are now, {verdict.node_name} would take it", "good"))
         return tuple(spans)
 
 
-def _our_words(verdict: Verdict) -> str:
+def _computed_message(verdict: Verdict) -> str:
     return verdict.full_message if verdict.gated is None else verdict.gated.message
 
 
-def last_seen(event: Event) -> str:
+def last_reported_time(event: Event) -> str:
     """When it last happened, in the API's time format."""
     series = event.series.last_observed_time if event.series is not None else None
     return series or event.event_time or event.metadata.creation_timestamp or ""
@@ -124,7 +124,7 @@ def _listed(events: Sequence[Event], said: Collection[str], most: int) -> list[B
     for event in shown:
         style = "bad" if event.type == "Warning" else ""
         number = f" ×{_times(event)}" if _times(event) > 1 else ""
-        head: tuple[Span, ...] = ((f"{last_seen(event)} ", "dim"), (f"{event.reason}{number}", style))
+        head: tuple[Span, ...] = ((f"{last_reported_time(event)} ", "dim"), (f"{event.reason}{number}", style))
         if event.note in said:
             blocks.append(Line((*head, (": the same", "")), 2))
         elif len(event.note) <= _SHORT:
@@ -147,7 +147,7 @@ def _condition(condition: PodCondition) -> ConditionRecord:
 
 def _event(event: Event) -> EventRecord:
     return EventRecord(
-        time=last_seen(event),
+        time=last_reported_time(event),
         type=event.type,
         reason=event.reason,
         note=event.note,

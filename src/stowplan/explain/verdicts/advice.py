@@ -13,9 +13,14 @@ if TYPE_CHECKING:
     from stowplan.framework.explanations.changes import Change
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Suggestion:
-    """A verified change, and what it gains."""
+    """A verified change, and what it gains.
+
+    Examples:
+        >>> cluster.explain("ml/notebook").suggestions()[0]
+        <Suggestion: tolerate nvidia.com/gpu:NoSchedule to gain 2 nodes (gpu-a1, gpu-b1)>
+    """
 
     changes: tuple[Change, ...]
     #: The number of nodes that become feasible.
@@ -23,6 +28,9 @@ class Suggestion:
     #: The first of them.
     nodes: tuple[str, ...]
     note: str = ""
+
+    def __repr__(self) -> str:
+        return f"<Suggestion: {self.text}>"
 
     @property
     def kinds(self) -> tuple[str, ...]:
@@ -34,10 +42,12 @@ class Suggestion:
 
     @property
     def deed(self) -> str:
+        """The changes in words, without what they gain."""
         return joined([change.text for change in self.changes])
 
     @property
     def text(self) -> str:
+        """The suggestion in words."""
         if not self.gain:
             return f"{self.deed} (no node takes the pod even then)"
         named = listed(self.nodes) if self.gain <= len(self.nodes) else f"{', '.join(self.nodes[:3])}, …"
@@ -52,6 +62,7 @@ class Suggestion:
 
     @property
     def changes_data(self) -> tuple[dict[str, Any], ...]:
+        """The changes as JSON-able data."""
         return tuple({"kind": change.kind, **change.data} for change in self.changes)
 
     def record(self) -> SuggestionRecord:

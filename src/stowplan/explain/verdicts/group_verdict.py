@@ -24,7 +24,13 @@ from stowplan.inspection.records import (
 
 @dataclass(kw_only=True, repr=False)
 class GroupVerdict(GroupJudgement):
-    """The scheduler's view of one group."""
+    """The scheduler's verdict on one pod group.
+
+    Examples:
+        >>> verdict = groups.explain_group("too-large")
+        >>> verdict.fits, verdict.best.name, verdict.lacking(verdict.best)
+        (False, 'b', 2)
+    """
 
     @property
     def min_count(self) -> int | None:

@@ -44,6 +44,13 @@ class Verdict(Judgement):
     """The scheduler's verdict on one pod for every node.
 
     Notebooks show it as tables. `to_dict` and `to_frame` return the data, `suggestions` what would help.
+
+    Examples:
+        >>> verdict = cluster.explain("shop/db-0")
+        >>> verdict.node_name, verdict.to_dict()["scores"]["node-a1"]["TaintToleration"]
+        ('node-a1', 300)
+        >>> cluster.explain("ml/notebook").suggestions()[0].text
+        'tolerate nvidia.com/gpu:NoSchedule to gain 2 nodes (gpu-a1, gpu-b1)'
     """
 
     #: The result of preemption; None if it was not evaluated.

@@ -241,7 +241,7 @@ def pre_bind_groups(results: Sequence[PreFlight]) -> Groups:
 # -- PreBind, Bind and PostBind ---------------------------------------------------------------------------------------
 
 
-class PluginGaveUpError(Exception):
+class PluginCancelledItselfError(Exception):
     """A plugin cancelled its own task; nobody cancelled the call."""
 
     def __str__(self) -> str:

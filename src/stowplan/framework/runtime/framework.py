@@ -19,7 +19,7 @@ import numpy as np
 from stowplan.cluster.object_dependencies import ANY_OBJECT, ObjectDependency
 from stowplan.cluster.objects import ObjectWatch
 from stowplan.framework.events import EVERYTHING, ClusterEventWithHint, with_implied
-from stowplan.framework.extender import OvertakenError
+from stowplan.framework.extender import ClusterChangedError
 from stowplan.framework.interface import (
     MAX_SCORE,
     MIN_SCORE,
@@ -38,8 +38,8 @@ from stowplan.framework.interface import (
 )
 from stowplan.framework.rejections import Rejections
 from stowplan.framework.runtime.answers import checked_scores, failed_post_filter, out_of_range, post_filter_result
-from stowplan.framework.runtime.line_up import LineUp, PluginInitError
 from stowplan.framework.runtime.metrics import timed, watched
+from stowplan.framework.runtime.profile_plugins import PluginInitError, ProfilePlugins
 from stowplan.framework.status import (
     PROPAGATED,
     SKIP,
@@ -67,7 +67,7 @@ if TYPE_CHECKING:
     from stowplan.framework.handle import Handle
     from stowplan.framework.interface import PostFilterSteps, SignPlugin
     from stowplan.framework.pod_shift import PodShift
-    from stowplan.framework.runtime.concerned import Concerned
+    from stowplan.framework.runtime.applicable_plugins import ApplicablePlugins
     from stowplan.framework.runtime.registry import Registry
 
 #: Attribute access on an Enum is slow.
@@ -86,7 +86,7 @@ class PreFiltered:
     narrowed_by: tuple[str, ...] = ()
 
 
-class Framework(LineUp):
+class Framework(ProfilePlugins):
     """The plugins of a profile, and the methods to run them."""
 
     def __init__(self, profile: Profile, registry: Registry, handle: Handle) -> None:
@@ -149,12 +149,12 @@ class Framework(LineUp):
     # -- plugins to call
     # --------------------------------------------------------------------------------------------------
 
-    def concerned(self, shape: PodShape) -> Concerned:
+    def concerned(self, shape: PodShape) -> ApplicablePlugins:
         """The plugins that apply to pods of the shape."""
-        found: Concerned | None = shape.memo("concerned", self._arrangement)
+        found: ApplicablePlugins | None = shape.memo("concerned", self._arrangement)
         return found or shape.remember("concerned", self._arrangement, self.everyone.by(shape))
 
-    def asked(self, state: CycleState, pod: PodInfo) -> Concerned:
+    def asked(self, state: CycleState, pod: PodInfo) -> ApplicablePlugins:
         """The plugins to call for a pod; all of them in a sampled cycle, whose calls are timed."""
         return self.concerned(pod.shape) if state.plugin_times is None else self.everyone
 
@@ -317,7 +317,7 @@ class Framework(LineUp):
             if isgenerator(answer):
                 answer = yield from answer
             result = post_filter_result(answer, pod)
-        except (*PROPAGATED, OvertakenError):
+        except (*PROPAGATED, ClusterChangedError):
             raise
         except BaseException as e:
             result = failed_post_filter(plugin, e)

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from stowplan.api.field_errors import child
 from stowplan.api.labels import label_key_errors
 from stowplan.config.errors import invalid, required
-from stowplan.config.schema import INT32, INT64, STRING, always, struct, told
+from stowplan.config.schema import INT32, INT64, STRING, documented, not_omitted, struct
 
 #: The maximum score of a utilization shape point; plugins scale it to their own maximum.
 MAX_CUSTOM_PRIORITY_SCORE = 10
@@ -29,13 +29,15 @@ class UtilizationShapePoint(msgspec.Struct, frozen=True, rename="camel"):
 
 RESOURCE_SPEC = struct(
     "ResourceSpec",
-    name=told(always(STRING), "A resource: cpu, memory, or an extended one."),
-    weight=told(INT64, "Its weight among the resources; 0 means 1.", least=0, most=100, default="1"),
+    name=documented(not_omitted(STRING), "A resource: cpu, memory, or an extended one."),
+    weight=documented(INT64, "Its weight among the resources; 0 means 1.", least=0, most=100, default="1"),
 )
 SHAPE_POINT = struct(
     "UtilizationShapePoint",
-    utilization=told(always(INT32), "Percent of the resource in use; in ascending order.", least=0, most=100),
-    score=told(always(INT32), "The score there; between two points, on the line.", least=0, most=10),
+    utilization=documented(
+        not_omitted(INT32), "Percent of the resource in use; in ascending order.", least=0, most=100
+    ),
+    score=documented(not_omitted(INT32), "The score there; between two points, on the line.", least=0, most=10),
 )
 
 #: Default resources of the resource plugins.

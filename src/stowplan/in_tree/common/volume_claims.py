@@ -48,10 +48,10 @@ def names_claim(pod: PodInfo, claim: PersistentVolumeClaim) -> bool:
     return same_namespace(pod, claim) and claim.metadata.name in pod.shape.claim_names
 
 
-def stands_on_claim(pod: PodInfo, claim: PersistentVolumeClaim) -> bool:
+def uses_claim(pod: PodInfo, claim: PersistentVolumeClaim) -> bool:
     """Whether any volume of the pod refers to the claim, including generic ephemeral ones."""
     return same_namespace(pod, claim) and claim.metadata.name in claim_names(pod.pod)
 
 
 def after_claim_change(pod: PodInfo, old: PersistentVolumeClaim | None, new: PersistentVolumeClaim) -> Hint:
-    return queue_if(stands_on_claim(pod, new))
+    return queue_if(uses_claim(pod, new))

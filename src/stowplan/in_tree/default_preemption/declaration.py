@@ -8,16 +8,16 @@ from stowplan.api.types import PodDisruptionBudget
 from stowplan.config.declaration import Args, EnabledByDefault, PluginDeclaration
 from stowplan.config.errors import invalid
 from stowplan.config.features import FeatureGates
-from stowplan.config.schema import INT32, Pointer, Struct, kind, told
+from stowplan.config.schema import INT32, Pointer, Struct, documented, kind
 
 
 class DefaultPreemptionArgs(Args, frozen=True):
     schema: ClassVar[Struct] = kind(
         "DefaultPreemptionArgs",
-        minCandidateNodesPercentage=told(
+        minCandidateNodesPercentage=documented(
             Pointer(INT32), "Share of nodes on which a dry run looks for victims, at least.", least=0, most=100
         ),
-        minCandidateNodesAbsolute=told(
+        minCandidateNodesAbsolute=documented(
             Pointer(INT32), "Number of nodes on which a dry run looks for victims, at least; not 0 as well.", least=0
         ),
     )

@@ -11,7 +11,7 @@ from stowplan.api.types import DeviceClass, ResourceClaim, ResourceSlice
 from stowplan.config.declaration import Args, EnabledByDefault, PluginDeclaration
 from stowplan.config.errors import forbidden, invalid
 from stowplan.config.features import FeatureGates
-from stowplan.config.schema import DURATION, Pointer, Struct, always, kind, told
+from stowplan.config.schema import DURATION, Pointer, Struct, documented, kind, not_omitted
 
 _FILTER_TIMEOUT = Duration.of_seconds(10)
 _BINDING_TIMEOUT = Duration.of_seconds(600)
@@ -21,12 +21,12 @@ _MIN_BINDING_TIMEOUT = Duration.of_seconds(1)
 class DynamicResourcesArgs(Args, frozen=True):
     schema: ClassVar[Struct] = kind(
         "DynamicResourcesArgs",
-        filterTimeout=told(
-            always(Pointer(DURATION)),
+        filterTimeout=documented(
+            not_omitted(Pointer(DURATION)),
             "How long the allocation of devices may take for one pod on one node; 0s is for no limit.",
         ),
-        bindingTimeout=told(
-            always(Pointer(DURATION)), "How long a pod waits for its devices to be ready to bind; 1s at least."
+        bindingTimeout=documented(
+            not_omitted(Pointer(DURATION)), "How long a pod waits for its devices to be ready to bind; 1s at least."
         ),
     )
 

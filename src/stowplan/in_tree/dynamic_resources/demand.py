@@ -27,7 +27,7 @@ from stowplan.in_tree.common.resource_claims import (
 from stowplan.in_tree.dynamic_resources.allocator.claims import ClaimProblem, compile_claim
 from stowplan.in_tree.dynamic_resources.extended_resources import extended_demand
 from stowplan.in_tree.dynamic_resources.group_claims import consumer_of
-from stowplan.in_tree.dynamic_resources.node_allocatable import AskedClaim
+from stowplan.in_tree.dynamic_resources.node_allocatable import NamedClaim
 
 if TYPE_CHECKING:
     from stowplan.api.device_claims import AllocationResult, ResourceClaimConsumerReference
@@ -148,11 +148,11 @@ class Demands:
             claim for claim in self.claims(pod) if claim.status.allocation is None and self.shared(pod, claim) is None
         ]
 
-    def waiting_by_entry(self, pod: PodInfo) -> list[AskedClaim]:
+    def waiting_by_entry(self, pod: PodInfo) -> list[NamedClaim]:
         """The pod's unallocated claims with the pod's names for them."""
         entries = resource_claims_by_entry(pod, self._cluster, of_groups=self._features.group_claims)
         waiting = {claim_key(claim) for claim in self.waiting(pod)}
-        return [AskedClaim(claim, entry.name) for entry, claim in entries if claim_key(claim) in waiting]
+        return [NamedClaim(claim, entry.name) for entry, claim in entries if claim_key(claim) in waiting]
 
     # -- pod groups ---------------------------------------------------------------------------------------------------
 

@@ -27,7 +27,14 @@ from stowplan.in_tree.dynamic_resources.answers import NODE_STEPS
 from stowplan.in_tree.dynamic_resources.demand import RefusedError, claim_key
 from stowplan.in_tree.dynamic_resources.extended_resources import in_memory_claim
 from stowplan.in_tree.dynamic_resources.plugin import NOT_ALLOCATABLE
-from stowplan.in_tree.dynamic_resources.request_problems import Kind, Lacking, RequestProblem, distinct, some, together
+from stowplan.in_tree.dynamic_resources.request_problems import (
+    Insufficient,
+    Kind,
+    RequestProblem,
+    distinct,
+    some,
+    together,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -233,9 +240,9 @@ class DynamicResourcesExplanation(Explanation):
         holders = self._plugin.inventory.holders
         return distinct(h for view, d in matching for h in holders((view.driver, view.name), d.name))
 
-    def _spent(self, world: World, matching: list[PooledDevice]) -> tuple[Lacking, ...]:
+    def _spent(self, world: World, matching: list[PooledDevice]) -> tuple[Insufficient, ...]:
         """Counters that do not suffice for any matching device: by the smallest consumption."""
-        found: dict[str, Lacking] = {}
+        found: dict[str, Insufficient] = {}
         contents = {device.content for device in matching}
         for view, usage in world.pools:
             left = dict(usage.counters)
@@ -243,10 +250,10 @@ class DynamicResourcesExplanation(Explanation):
                 for counter, amount in device.content.consumes if device.content in contents else ():
                     name, rest = "/".join(counter), left.get(counter, 0)
                     if rest < amount and (name not in found or amount < found[name].wanted):
-                        found[name] = Lacking(name, amount, rest)
+                        found[name] = Insufficient(name, amount, rest)
         return tuple(found.values())
 
-    def _without_capacity(self, wanted: Wanted, world: World) -> tuple[Lacking, ...]:
+    def _without_capacity(self, wanted: Wanted, world: World) -> tuple[Insufficient, ...]:
         """Capacities of which the request needs more than any matching device has left."""
         most: dict[str, int] = {}
         for view, usage in world.pools:
@@ -259,7 +266,7 @@ class DynamicResourcesExplanation(Explanation):
                     most[name] = max(most.get(name, 0), left)
         asked = dict(wanted.capacity)
         return tuple(
-            Lacking(name, asked[name], left) for name, left in sorted(most.items()) if asked.get(name, 0) > left
+            Insufficient(name, asked[name], left) for name, left in sorted(most.items()) if asked.get(name, 0) > left
         )
 
     def _values(self, wanted: Wanted, devices: list[PooledDevice]) -> tuple[tuple[str, tuple[str, ...]], ...]:

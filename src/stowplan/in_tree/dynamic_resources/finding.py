@@ -17,7 +17,7 @@ from stowplan.in_tree.dynamic_resources.allocator.search import Verdict
 from stowplan.in_tree.dynamic_resources.answers import Answers
 from stowplan.in_tree.dynamic_resources.extended_resources import in_memory_claim, variant
 from stowplan.in_tree.dynamic_resources.inventory import Inventory
-from stowplan.in_tree.dynamic_resources.node_allocatable import AskedClaim, footprint
+from stowplan.in_tree.dynamic_resources.node_allocatable import NamedClaim, footprint
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -104,7 +104,7 @@ class Finding:
         answer = self.answers[asking].answer(asked_by(asked), row)
         claims = self._demands.waiting_by_entry(pod)
         if len(answer.picks) > len(claims):
-            claims.append(AskedClaim(in_memory_claim(pod, DeviceClaim()), ""))
+            claims.append(NamedClaim(in_memory_claim(pod, DeviceClaim()), ""))
         return footprint(pod, claims, answer.picks, self.inventory.world(row))
 
     def asked_on(self, pod: PodInfo, row: int) -> Iterator[tuple[CompiledClaim, ...]]:

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from stowplan.cluster.state import ClusterState
     from stowplan.in_tree.dynamic_resources.allocator.claims import Features
     from stowplan.in_tree.dynamic_resources.allocator.devices import ViewKind
-    from stowplan.in_tree.dynamic_resources.pools import Codes, PoolId, SliceView, Taken
+    from stowplan.in_tree.dynamic_resources.pools import Codes, DeviceUse, PoolId, SliceView
 
     Mask = npt.NDArray[np.bool_]
 
@@ -60,7 +60,7 @@ class Inventory:
         self.pools: dict[PoolId, Pool] = {}
         self._pool_of_slice: dict[str, PoolId] = {}
         #: Claim -> its allocated devices.
-        self._allocations: dict[str, tuple[Taken, ...]] = {}
+        self._allocations: dict[str, tuple[DeviceUse, ...]] = {}
         #: Node -> the pools that only it reaches.
         self._local: dict[str, set[PoolId]] = {}
         #: Pools that several nodes reach, and their names by driver in order.
@@ -203,7 +203,7 @@ class Inventory:
             else:
                 del self._allocations[key]
 
-    def _count(self, taken: Taken, sign: int) -> None:
+    def _count(self, taken: DeviceUse, sign: int) -> None:
         pool = self.pools.setdefault(taken.pool, Pool())
         pool.usages.clear()
         count = pool.taken.get(taken, 0) + sign

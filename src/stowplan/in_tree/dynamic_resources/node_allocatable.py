@@ -72,7 +72,7 @@ class MappingError(Exception):
     """A device maps a capacity that the allocation has not consumed."""
 
 
-class AskedClaim(NamedTuple):
+class NamedClaim(NamedTuple):
     """A claim with allocated devices, and the pod's name for it."""
 
     claim: ResourceClaim
@@ -80,7 +80,7 @@ class AskedClaim(NamedTuple):
 
 
 def footprint(
-    pod: PodInfo, asked: Sequence[AskedClaim], picks: Sequence[tuple[Pick, ...]], world: World
+    pod: PodInfo, asked: Sequence[NamedClaim], picks: Sequence[tuple[Pick, ...]], world: World
 ) -> Footprint | None:
     """None: no device maps to resources of the node. Raises MappingError."""
     devices = devices_in(world)

@@ -64,7 +64,7 @@ def compiled(obj: ResourceSlice, devices: Sequence[Device], *, list_attributes: 
     )
 
 
-class Taken(NamedTuple):
+class DeviceUse(NamedTuple):
     """A device in an allocation, or a share of it."""
 
     pool: PoolId
@@ -88,7 +88,7 @@ class Pool:
     #: The views by group of nodes, for a pool that several nodes reach.
     views: list[PoolView | None] = field(default_factory=list)
     groups: Codes | None = None
-    taken: dict[Taken, int] = field(default_factory=dict)
+    taken: dict[DeviceUse, int] = field(default_factory=dict)
     #: Cached usage of each view, until an allocation changes.
     usages: dict[PoolView, Usage] = field(default_factory=dict)
 
@@ -106,7 +106,7 @@ class Pool:
         """The usage if all devices were free."""
         return self._usage_of(view, ())
 
-    def _usage_of(self, view: PoolView, all_taken: Collection[Taken]) -> Usage:
+    def _usage_of(self, view: PoolView, all_taken: Collection[DeviceUse]) -> Usage:
         positions = view.positions
         bits = 0
         shares: dict[int, dict[str, Amount]] = {}
@@ -123,7 +123,7 @@ class Pool:
         shared = tuple((place, tuple(sorted(total.items()))) for place, total in sorted(shares.items()))
         return Usage(bits, shared, self._counters(view, all_taken))
 
-    def _counters(self, view: PoolView, all_taken: Collection[Taken]) -> tuple[tuple[CounterId, Amount], ...]:
+    def _counters(self, view: PoolView, all_taken: Collection[DeviceUse]) -> tuple[tuple[CounterId, Amount], ...]:
         if not any(d.content.consumes for d in view.devices):
             return ()
         generation = view.devices[0].slice.spec.pool.generation
@@ -210,7 +210,7 @@ def _problem_of(relevant: list[SliceView], others: list[SliceView], *, partition
     return ""
 
 
-def taken_by(key: str, claim: ResourceClaim, *, shares: bool) -> tuple[Taken, ...]:
+def taken_by(key: str, claim: ResourceClaim, *, shares: bool) -> tuple[DeviceUse, ...]:
     """The devices in a claim's allocation; those with admin access remain available to others."""
     allocation = claim.status.allocation
     if allocation is None:
@@ -221,7 +221,7 @@ def taken_by(key: str, claim: ResourceClaim, *, shares: bool) -> tuple[Taken, ..
             continue
         consumed = result.consumed_capacity or {}
         found.append(
-            Taken(
+            DeviceUse(
                 (result.driver, result.pool),
                 result.device,
                 result.share_id if shares else None,

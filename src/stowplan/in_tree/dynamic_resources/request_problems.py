@@ -36,7 +36,7 @@ def amount_text(amount: int) -> str:
     return min((format_quantity(amount, format_) for format_ in (Format.DECIMAL_SI, Format.BINARY_SI)), key=len)
 
 
-class Lacking(NamedTuple):
+class Insufficient(NamedTuple):
     """An insufficient counter or capacity, in units of 10^-9."""
 
     name: str
@@ -68,7 +68,7 @@ class RequestProblem:
     names: tuple[str, ...] = ()
     taints: tuple[Taint, ...] = ()
     #: Insufficient counters or capacities.
-    lacking: tuple[Lacking, ...] = ()
+    lacking: tuple[Insufficient, ...] = ()
     #: For a prioritized list: the problems of the alternatives before this one, which is the last.
     earlier: tuple[RequestProblem, ...] = ()
 

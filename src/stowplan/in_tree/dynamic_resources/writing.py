@@ -49,7 +49,7 @@ class DeviceTimeoutError(WriteError):
     """Devices were not ready in time."""
 
 
-class Waited(NamedTuple):
+class WaitResult(NamedTuple):
     """The result of waiting for devices."""
 
     seconds: float
@@ -156,17 +156,17 @@ class ClaimWriter:
 
     # -- waiting ------------------------------------------------------------------------------------------------------
 
-    def wait(self, keys: list[str]) -> Generator[Request | Wait, Outcome, Waited]:
+    def wait(self, keys: list[str]) -> Generator[Request | Wait, Outcome, WaitResult]:
         """Wait until the devices of the claims are ready, or have failed."""
         waited, timeout = 0.0, self._readiness.timeout
         while True:
             try:
                 if self._all_ready(keys):
-                    return Waited(waited)
+                    return WaitResult(waited)
                 if waited >= timeout:
                     raise DeviceTimeoutError("device binding timeout: context deadline exceeded")
             except (DeviceFailedError, WriteError) as e:
-                return Waited(waited, e)
+                return WaitResult(waited, e)
             watched = frozenset(("ResourceClaim", key) for key in keys)
             outcome = yield Wait(keys=watched, seconds=min(_POLL, timeout - waited))
             assert isinstance(outcome, Done)
@@ -184,7 +184,7 @@ class ClaimWriter:
         return True
 
 
-def observe_wait(metrics: SchedulerMetrics, profile: str, claims: list[ResourceClaim], waited: Waited) -> None:
+def observe_wait(metrics: SchedulerMetrics, profile: str, claims: list[ResourceClaim], waited: WaitResult) -> None:
     """Record the devices that were waited for, and the duration."""
     for claim in claims:
         for result in results_of(claim):

@@ -7,17 +7,17 @@ from stowplan.api.field_errors import child
 from stowplan.config.declaration import Args, EnabledByDefault, PluginDeclaration
 from stowplan.config.errors import invalid
 from stowplan.config.features import FeatureGates
-from stowplan.config.schema import BOOL, INT32, Pointer, Struct, always, kind, told
+from stowplan.config.schema import BOOL, INT32, Pointer, Struct, documented, kind, not_omitted
 
 
 class InterPodAffinityArgs(Args, frozen=True):
     schema: ClassVar[Struct] = kind(
         "InterPodAffinityArgs",
-        hardPodAffinityWeight=told(
+        hardPodAffinityWeight=documented(
             Pointer(INT32), "What required affinities of pods that run count in the score of others.", least=0, most=100
         ),
-        ignorePreferredTermsOfExistingPods=told(
-            always(BOOL),
+        ignorePreferredTermsOfExistingPods=documented(
+            not_omitted(BOOL),
             "Ignore preferred affinities of existing pods in scores, unless the incoming pod has preferences itself: "
             "reduces work.",
         ),

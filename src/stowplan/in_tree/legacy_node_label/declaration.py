@@ -6,16 +6,16 @@ from typing import ClassVar
 from stowplan.config.declaration import Args, PluginDeclaration
 from stowplan.config.errors import invalid
 from stowplan.config.features import FeatureGates
-from stowplan.config.schema import STRING, Slice, Struct, kind, told
+from stowplan.config.schema import STRING, Slice, Struct, documented, kind
 
 
 class LegacyNodeLabelArgs(Args, frozen=True):
     schema: ClassVar[Struct] = kind(
         "LegacyNodeLabelArgs",
-        presentLabels=told(Slice(STRING), "Keys that a node must have, with whatever value."),
-        absentLabels=told(Slice(STRING), "Keys that a node must not have."),
-        presentLabelsPreference=told(Slice(STRING), "Keys that make a node better."),
-        absentLabelsPreference=told(Slice(STRING), "Keys that make a node worse."),
+        presentLabels=documented(Slice(STRING), "Keys that a node must have, with whatever value."),
+        absentLabels=documented(Slice(STRING), "Keys that a node must not have."),
+        presentLabelsPreference=documented(Slice(STRING), "Keys that make a node better."),
+        absentLabelsPreference=documented(Slice(STRING), "Keys that make a node worse."),
     )
 
     #: Keys that a node must have, and those that it must not have.

@@ -4,16 +4,16 @@ from typing import ClassVar
 
 from stowplan.api.types import Service
 from stowplan.config.declaration import Args, PluginDeclaration
-from stowplan.config.schema import STRING, Slice, Struct, kind, told
+from stowplan.config.schema import STRING, Slice, Struct, documented, kind
 
 
 class LegacyServiceAffinityArgs(Args, frozen=True):
     schema: ClassVar[Struct] = kind(
         "LegacyServiceAffinityArgs",
-        affinityLabels=told(
+        affinityLabels=documented(
             Slice(STRING), "Keys of labels whose values must be equal for all nodes with pods of one service."
         ),
-        antiAffinityLabelsPreference=told(
+        antiAffinityLabelsPreference=documented(
             Slice(STRING), "Keys of labels over whose values the pods of one service are spread."
         ),
     )

@@ -8,42 +8,56 @@ from stowplan.api.node_selectors import node_selector_errors, preferred_terms_er
 from stowplan.api.types import NodeAffinity
 from stowplan.config.declaration import Args, EnabledByDefault, PluginDeclaration
 from stowplan.config.features import FeatureGates
-from stowplan.config.schema import INT32, STRING, Pointer, Slice, Struct, always, kind, named_string, struct, told
+from stowplan.config.schema import (
+    INT32,
+    STRING,
+    Pointer,
+    Slice,
+    Struct,
+    documented,
+    kind,
+    named_string,
+    not_omitted,
+    struct,
+)
 
 _REQUIREMENT = struct(
     "NodeSelectorRequirement",
-    key=told(always(STRING), "A label's key; in matchFields, metadata.name."),
-    operator=told(
-        always(named_string("v1.NodeSelectorOperator")),
+    key=documented(not_omitted(STRING), "A label's key; in matchFields, metadata.name."),
+    operator=documented(
+        not_omitted(named_string("v1.NodeSelectorOperator")),
         "How the label's value has to do with `values`.",
         choices=("In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt"),
     ),
-    values=told(Slice(STRING), "One value or several, as the operator has it."),
+    values=documented(Slice(STRING), "One value or several, as the operator has it."),
 )
 _TERM = struct(
     "NodeSelectorTerm",
-    matchExpressions=told(Slice(_REQUIREMENT), "Labels of the node; all must hold."),
-    matchFields=told(Slice(_REQUIREMENT), "Fields of the node; all must hold."),
+    matchExpressions=documented(Slice(_REQUIREMENT), "Labels of the node; all must hold."),
+    matchFields=documented(Slice(_REQUIREMENT), "Fields of the node; all must hold."),
 )
 _NODE_SELECTOR = struct(
-    "NodeSelector", nodeSelectorTerms=told(always(Slice(_TERM)), "One of these must hold; none matches no node.")
+    "NodeSelector",
+    nodeSelectorTerms=documented(not_omitted(Slice(_TERM)), "One of these must hold; none matches no node."),
 )
 _PREFERRED_TERM = struct(
     "PreferredSchedulingTerm",
-    weight=told(always(INT32), "What nodes get for which the preference holds; 0 leaves it out."),
-    preference=told(always(_TERM), "Which nodes are preferred."),
+    weight=documented(not_omitted(INT32), "What nodes get for which the preference holds; 0 leaves it out."),
+    preference=documented(not_omitted(_TERM), "Which nodes are preferred."),
 )
 _NODE_AFFINITY = struct(
     "NodeAffinity",
-    requiredDuringSchedulingIgnoredDuringExecution=told(Pointer(_NODE_SELECTOR), "Nodes that pods can run on."),
-    preferredDuringSchedulingIgnoredDuringExecution=told(Slice(_PREFERRED_TERM), "Nodes that are better than others."),
+    requiredDuringSchedulingIgnoredDuringExecution=documented(Pointer(_NODE_SELECTOR), "Nodes that pods can run on."),
+    preferredDuringSchedulingIgnoredDuringExecution=documented(
+        Slice(_PREFERRED_TERM), "Nodes that are better than others."
+    ),
 )
 
 
 class NodeAffinityArgs(Args, frozen=True):
     schema: ClassVar[Struct] = kind(
         "NodeAffinityArgs",
-        addedAffinity=told(
+        addedAffinity=documented(
             Pointer(_NODE_AFFINITY), "Applies to all pods of the profile, in addition to their own affinity."
         ),
     )

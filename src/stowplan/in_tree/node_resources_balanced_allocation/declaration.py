@@ -9,14 +9,14 @@ from stowplan.api.field_errors import child
 from stowplan.config.declaration import Args, EnabledByDefault, PluginDeclaration
 from stowplan.config.errors import duplicate, invalid
 from stowplan.config.features import FeatureGates
-from stowplan.config.schema import Slice, Struct, kind, told
+from stowplan.config.schema import Slice, Struct, documented, kind
 from stowplan.in_tree.common.args import RESOURCE_SPEC, ResourceSpec, completed_resources
 
 
 class NodeResourcesBalancedAllocationArgs(Args, frozen=True):
     schema: ClassVar[Struct] = kind(
         "NodeResourcesBalancedAllocationArgs",
-        resources=told(
+        resources=documented(
             Slice(RESOURCE_SPEC), "Resources that should be used alike on a node, each once and with weight 1."
         ),
     )

@@ -10,7 +10,7 @@ from stowplan.api.field_errors import child, not_supported
 from stowplan.config.declaration import Args, EnabledByDefault, PluginDeclaration
 from stowplan.config.errors import forbidden, invalid, required
 from stowplan.config.features import FeatureGates
-from stowplan.config.schema import STRING, Pointer, Slice, Struct, kind, named_string, struct, told
+from stowplan.config.schema import STRING, Pointer, Slice, Struct, documented, kind, named_string, struct
 from stowplan.in_tree.common.args import (
     DEFAULT_RESOURCES,
     RESOURCE_SPEC,
@@ -42,31 +42,31 @@ class ScoringStrategy(msgspec.Struct, frozen=True, rename="camel"):
 
 _CAPACITY_RATIO = struct(
     "RequestedToCapacityRatioParam",
-    shape=told(Slice(SHAPE_POINT), "The score of a node by how full it would be, as points of a line."),
+    shape=documented(Slice(SHAPE_POINT), "The score of a node by how full it would be, as points of a line."),
 )
 _SCORING_STRATEGY = struct(
     "ScoringStrategy",
-    type=told(
+    type=documented(
         named_string("v1.ScoringStrategyType"),
         "LeastAllocated prefers nodes with low utilization, MostAllocated nodes with high utilization, "
         "RequestedToCapacityRatio scores by its shape. Required in scoringStrategy.",
         choices=_STRATEGIES,
     ),
-    resources=told(Slice(RESOURCE_SPEC), "Resources that count."),
-    requestedToCapacityRatio=told(Pointer(_CAPACITY_RATIO), "Required with the strategy of that name."),
+    resources=documented(Slice(RESOURCE_SPEC), "Resources that count."),
+    requestedToCapacityRatio=documented(Pointer(_CAPACITY_RATIO), "Required with the strategy of that name."),
 )
 
 
 class NodeResourcesFitArgs(Args, frozen=True):
     schema: ClassVar[Struct] = kind(
         "NodeResourcesFitArgs",
-        ignoredResources=told(
+        ignoredResources=documented(
             Slice(STRING), "Extended resources that the filter leaves out; an extender may count them."
         ),
-        ignoredResourceGroups=told(
+        ignoredResourceGroups=documented(
             Slice(STRING), "Groups of such resources: example.com is for example.com/gpu and all others of it."
         ),
-        scoringStrategy=told(Pointer(_SCORING_STRATEGY), "Which nodes are better by what is requested on them."),
+        scoringStrategy=documented(Pointer(_SCORING_STRATEGY), "Which nodes are better by what is requested on them."),
     )
 
     ignored_resources: tuple[str, ...] = ()

@@ -23,11 +23,11 @@ from stowplan.config.schema import (
     Slice,
     StringMap,
     Struct,
-    always,
+    documented,
     kind,
     named_string,
+    not_omitted,
     struct,
-    told,
 )
 from stowplan.in_tree.common.args import label_name_errors
 
@@ -41,49 +41,53 @@ _OWNERS = (Service, ReplicationController, ReplicaSet, StatefulSet)
 
 _REQUIREMENT = struct(
     "LabelSelectorRequirement",
-    key=told(always(STRING), "A label's key."),
-    operator=told(
-        always(named_string("v1.LabelSelectorOperator")),
+    key=documented(not_omitted(STRING), "A label's key."),
+    operator=documented(
+        not_omitted(named_string("v1.LabelSelectorOperator")),
         "How the label's value has to do with `values`.",
         choices=("In", "NotIn", "Exists", "DoesNotExist"),
     ),
-    values=told(Slice(STRING), "Values, as the operator has it."),
+    values=documented(Slice(STRING), "Values, as the operator has it."),
 )
 _LABEL_SELECTOR = struct(
     "LabelSelector",
-    matchLabels=told(StringMap(), "Labels and their values; all must hold."),
-    matchExpressions=told(Slice(_REQUIREMENT), "Requirements of labels; all must hold."),
+    matchLabels=documented(StringMap(), "Labels and their values; all must hold."),
+    matchExpressions=documented(Slice(_REQUIREMENT), "Requirements of labels; all must hold."),
 )
 _POLICIES = ("Honor", "Ignore")
 _INCLUSION_POLICY = named_string("v1.NodeInclusionPolicy")
 _CONSTRAINT = struct(
     "TopologySpreadConstraint",
-    maxSkew=told(always(INT32), "How many more pods one domain may have than the one with the fewest.", least=1),
-    topologyKey=told(always(STRING), "Label whose values are the domains, such as topology.kubernetes.io/zone."),
-    whenUnsatisfiable=told(
-        always(named_string("v1.UnsatisfiableConstraintAction")),
+    maxSkew=documented(
+        not_omitted(INT32), "How many more pods one domain may have than the one with the fewest.", least=1
+    ),
+    topologyKey=documented(
+        not_omitted(STRING), "Label whose values are the domains, such as topology.kubernetes.io/zone."
+    ),
+    whenUnsatisfiable=documented(
+        not_omitted(named_string("v1.UnsatisfiableConstraintAction")),
         "Whether such nodes are refused or only worse.",
         choices=_ACTIONS,
     ),
-    labelSelector=told(Pointer(_LABEL_SELECTOR), "Must not be given: it follows from the pod's workload."),
-    minDomains=told(Pointer(INT32), "With fewer domains, the fewest pods count as 0."),
-    nodeAffinityPolicy=told(
+    labelSelector=documented(Pointer(_LABEL_SELECTOR), "Must not be given: it follows from the pod's workload."),
+    minDomains=documented(Pointer(INT32), "With fewer domains, the fewest pods count as 0."),
+    nodeAffinityPolicy=documented(
         Pointer(_INCLUSION_POLICY), "Whether nodes that the pod's affinity rules out count.", choices=_POLICIES
     ),
-    nodeTaintsPolicy=told(
+    nodeTaintsPolicy=documented(
         Pointer(_INCLUSION_POLICY), "Whether nodes with taints that the pod does not tolerate count.", choices=_POLICIES
     ),
-    matchLabelKeys=told(Slice(STRING), "Only pods with the pod's own values of these labels count."),
+    matchLabelKeys=documented(Slice(STRING), "Only pods with the pod's own values of these labels count."),
 )
 
 
 class PodTopologySpreadArgs(Args, frozen=True):
     schema: ClassVar[Struct] = kind(
         "PodTopologySpreadArgs",
-        defaultConstraints=told(
+        defaultConstraints=documented(
             Slice(_CONSTRAINT), "For pods without constraints of their own that belong to a workload or a service."
         ),
-        defaultingType=told(
+        defaultingType=documented(
             named_string("v1.PodTopologySpreadConstraintsDefaulting"),
             "System: over hosts with a skew of 3, over zones with a skew of 5, preferred. List: defaultConstraints.",
             choices=(SYSTEM_DEFAULTING, LIST_DEFAULTING),

@@ -59,7 +59,7 @@ class ClaimUse(NamedTuple):
     ephemeral: bool
 
 
-class Wanted(NamedTuple):
+class ClaimRequirements(NamedTuple):
     """What a claim requires of a volume."""
 
     class_name: str
@@ -89,7 +89,7 @@ class BoundVolume(NamedTuple):
 class DelayedClaim(NamedTuple):
     """A claim that is bound once the pod has a node."""
 
-    wanted: Wanted
+    wanted: ClaimRequirements
     #: The class in the claim's spec, which is used for scores.
     spec_class: str
     #: The node for which a volume is already being provisioned; None: no node.
@@ -237,7 +237,7 @@ def _delayed_claim(claim: PersistentVolumeClaim, volumes: Volumes) -> DelayedCla
     )
 
 
-def wanted_by(claim: PersistentVolumeClaim) -> Wanted:
+def wanted_by(claim: PersistentVolumeClaim) -> ClaimRequirements:
     spec = claim.spec
     selector, problem = None, ""
     if spec.selector is not None:
@@ -246,7 +246,7 @@ def wanted_by(claim: PersistentVolumeClaim) -> Wanted:
         except SelectorError as e:
             key = f"{claim.metadata.namespace}/{claim.metadata.name}"
             problem = f"error creating internal label selector for claim: {key}: {e}"
-    return Wanted(
+    return ClaimRequirements(
         class_name=class_name_of(claim),
         size=size_in(spec.resources.requests),
         access_modes=frozenset(spec.access_modes),

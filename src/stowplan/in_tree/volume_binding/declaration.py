@@ -17,7 +17,7 @@ from stowplan.api.types import (
 from stowplan.config.declaration import Args, EnabledByDefault, PluginDeclaration
 from stowplan.config.errors import invalid
 from stowplan.config.features import FeatureGates
-from stowplan.config.schema import INT64, Pointer, Slice, Struct, kind, told
+from stowplan.config.schema import INT64, Pointer, Slice, Struct, documented, kind
 from stowplan.in_tree.common.annotations import (
     AZURE_RESOURCE_GROUP,
     BIND_COMPLETED,
@@ -39,8 +39,8 @@ _DEFAULT_SHAPE = (UtilizationShapePoint(0, MAX_CUSTOM_PRIORITY_SCORE), Utilizati
 class VolumeBindingArgs(Args, frozen=True):
     schema: ClassVar[Struct] = kind(
         "VolumeBindingArgs",
-        bindTimeoutSeconds=told(Pointer(INT64), "How long a pod waits for its volumes to be bound.", least=0),
-        shape=told(
+        bindTimeoutSeconds=documented(Pointer(INT64), "How long a pod waits for its volumes to be bound.", least=0),
+        shape=documented(
             Slice(SHAPE_POINT),
             "The score of a node by how full its storage would be; only with the feature gate StorageCapacityScoring.",
         ),

@@ -55,7 +55,7 @@ if TYPE_CHECKING:
     from stowplan.framework.explanations.explanation import Mask, Rows
     from stowplan.framework.explanations.inspection import Inspection
     from stowplan.framework.status import Reason
-    from stowplan.in_tree.volume_binding.claims import Claim, Wanted
+    from stowplan.in_tree.volume_binding.claims import Claim, ClaimRequirements
     from stowplan.in_tree.volume_binding.plugin import VolumeBinding
     from stowplan.in_tree.volume_binding.volumes import Volume
 
@@ -121,7 +121,7 @@ class VolumeBindingExplanation(Explanation):
         wanted = state.wanted
         return f"claim {_name(claim)} wants {_wanted_text(wanted)}: {self._tried(wanted)}, and {self._made(wanted)}"
 
-    def _made(self, wanted: Wanted) -> str:
+    def _made(self, wanted: ClaimRequirements) -> str:
         storage_class = self._objects.get(StorageClass, wanted.class_name)
         if storage_class is None or not self._plugin.provisioning.makes(storage_class):
             return "none is made for the class"
@@ -129,7 +129,7 @@ class VolumeBindingExplanation(Explanation):
             return f"volumes are made on nodes with {_where(topology_of(storage_class.allowed_topologies))} only"
         return "none is made here"
 
-    def _tried(self, wanted: Wanted) -> str:
+    def _tried(self, wanted: ClaimRequirements) -> str:
         """Free volumes of the class, and why each does not match."""
         found = Counter(_mismatch(wanted, volume) for volume in self._plugin.volumes.free(wanted.class_name))
         if not found:
@@ -307,7 +307,7 @@ def _bound_to_each_other(
     )
 
 
-def _mismatch(wanted: Wanted, volume: Volume) -> str:
+def _mismatch(wanted: ClaimRequirements, volume: Volume) -> str:
     if volume.size < (wanted.size or 0):
         return "too small"
     if volume.volume_mode != wanted.volume_mode:
@@ -334,7 +334,7 @@ def _where(affinity: NodeSelectorMatcher) -> str:
     return shown if len(terms) <= _SHOWN_TERMS else f"{shown}, …"
 
 
-def _wanted_text(wanted: Wanted) -> str:
+def _wanted_text(wanted: ClaimRequirements) -> str:
     size = "" if wanted.size is None else f" of {_size(wanted.size)}"
     of_class = f" of class {wanted.class_name}" if wanted.class_name else ""
     return f"a volume{size}{of_class}"

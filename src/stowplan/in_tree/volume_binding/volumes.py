@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from stowplan.api.selectors import NodeSelectorMatcher
     from stowplan.api.types import PersistentVolumeClaim
     from stowplan.cluster.state import ClusterState
-    from stowplan.in_tree.volume_binding.claims import Wanted
+    from stowplan.in_tree.volume_binding.claims import ClaimRequirements
     from stowplan.in_tree.volume_binding.node_sets import NodeSets
 
     Ids = npt.NDArray[np.int64]
@@ -91,7 +91,7 @@ class Volume(NamedTuple):
     def group(self) -> _Group:
         return self.volume_mode, self.attributes_class, self.access_modes
 
-    def serves(self, wanted: Wanted) -> bool:
+    def serves(self, wanted: ClaimRequirements) -> bool:
         """Whether size, class and mode match a claim that the volume is reserved for."""
         return (
             self.class_name == wanted.class_name
@@ -180,7 +180,7 @@ class Volumes:
         self._classes: dict[str, _Class] = defaultdict(_Class)
         #: Claim -> volumes reserved for a claim of this name.
         self._held: dict[str, dict[str, Volume]] = {}
-        self._best: OrderedDict[tuple[Wanted, int], tuple[tuple[int, int], Ids]] = OrderedDict()
+        self._best: OrderedDict[tuple[ClaimRequirements, int], tuple[tuple[int, int], Ids]] = OrderedDict()
 
     # -- updates
     # ----------------------------------------------------------------------------------------------------------
@@ -247,7 +247,7 @@ class Volumes:
     # -- queries
     # ----------------------------------------------------------------------------------------------------------
 
-    def held_for(self, claim: PersistentVolumeClaim, wanted: Wanted) -> tuple[int, ...]:
+    def held_for(self, claim: PersistentVolumeClaim, wanted: ClaimRequirements) -> tuple[int, ...]:
         """Volumes that are reserved for this claim, and match it."""
         held = self._held.get(f"{claim.metadata.namespace or 'default'}/{claim.metadata.name}")
         if held is None:
@@ -267,7 +267,7 @@ class Volumes:
             for queue in queues.values():
                 yield from (self.known[id] for _, _, id in queue.places)
 
-    def best(self, wanted: Wanted, number: int) -> Ids:
+    def best(self, wanted: ClaimRequirements, number: int) -> Ids:
         """The first `number` free volumes for a claim on each row, smallest first; shape (number, rows)."""
         of_class = self._classes.get(wanted.class_name)
         stamp = 0 if of_class is None else of_class.version, self._node_sets.version
@@ -288,7 +288,9 @@ class Volumes:
             self._best.popitem(last=False)
         return ids
 
-    def _patched(self, of_class: _Class, stamp: tuple[int, int], ids: Ids, wanted: Wanted, number: int) -> Ids | None:
+    def _patched(
+        self, of_class: _Class, stamp: tuple[int, int], ids: Ids, wanted: ClaimRequirements, number: int
+    ) -> Ids | None:
         """The updated result; None: too much has changed."""
         sets, n = self._node_sets, self._cluster.table.n
         changed = of_class.changed_since(stamp[0])
@@ -330,7 +332,9 @@ class Volumes:
             found |= dict.fromkeys(by_row.queues.get(row, ()))
         return [queue for queue in found if queue.places]
 
-    def _candidates(self, queues: Iterable[_Queue], wanted: Wanted, number: int) -> list[tuple[_Place, _Queue]]:
+    def _candidates(
+        self, queues: Iterable[_Queue], wanted: ClaimRequirements, number: int
+    ) -> list[tuple[_Place, _Queue]]:
         """The first matching volumes of each of these queues, smallest first."""
         found: list[tuple[_Place, _Queue]] = []
         mode = wanted.volume_mode, wanted.attributes_class
@@ -342,7 +346,7 @@ class Volumes:
         found.sort(key=_place)
         return found
 
-    def _fitting(self, places: list[_Place], wanted: Wanted) -> Iterable[_Place]:
+    def _fitting(self, places: list[_Place], wanted: ClaimRequirements) -> Iterable[_Place]:
         start = bisect_left(places, (wanted.size or 0, ""))
         rest = islice(places, start, None)
         selector = wanted.selector

@@ -48,7 +48,7 @@ class _Budget:
         return max(0, self.healthy - self.desired)
 
 
-class BudgetKeeper:
+class BudgetController:
     """A `simulate.cluster.Watcher`."""
 
     def __init__(self, world: World) -> None:

@@ -18,7 +18,7 @@ from stowplan.what_if.pods import Fate, fate_of
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from stowplan.scenarios.nodes.budgets import BudgetKeeper
+    from stowplan.scenarios.nodes.budgets import BudgetController
     from stowplan.scenarios.nodes.fleet import Fleet
     from stowplan.scenarios.world import World
 
@@ -37,7 +37,7 @@ class _Drain:
 
 
 class Drains:
-    def __init__(self, world: World, fleet: Fleet, budgets: BudgetKeeper) -> None:
+    def __init__(self, world: World, fleet: Fleet, budgets: BudgetController) -> None:
         self._world = world
         self._fleet = fleet
         self._budgets = budgets

@@ -58,7 +58,7 @@ class _Axes:
 
     def __init__(self, last: float, top: float) -> None:
         self._last = last or 1.0
-        self.step = nice_step(top)
+        self.step = round_step(top)
         self.top = self.step * max(1, ceil(top / self.step - 1e-9))
 
     def x(self, time: float) -> float:
@@ -82,7 +82,7 @@ class _Axes:
             yield f'<text class="time"{anchor} x="{x}" y="{HEIGHT - 10}">{escape(time_text(number * step))}</text>'
 
 
-def nice_step(top: float) -> float:
+def round_step(top: float) -> float:
     """The distance of grid lines: 1, 2 or 5 times a power of ten."""
     if top <= 0:
         return 1.0
@@ -200,7 +200,7 @@ class _Scale:
 
     def __init__(self, values: Sequence[float], start: float, end: float) -> None:
         low, high = min(values, default=0.0), max(values, default=1.0)
-        self._step = nice_step((high - low) or abs(high) or 1.0)
+        self._step = round_step((high - low) or abs(high) or 1.0)
         self._low = self._step * floor(low / self._step)
         self._high = self._step * ceil(high / self._step)
         if self._high <= self._low:

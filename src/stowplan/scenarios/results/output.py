@@ -41,12 +41,12 @@ class Kept:
         self.rows.append(row)
 
 
-class Nowhere:
+class DiscardRows:
     def decision(self, row: DecisionRow, line: bytes) -> None:
         """Discard the row."""
 
 
-class _Early:
+class _BufferedRows:
     """Buffers rows until their sink is known."""
 
     def __init__(self) -> None:
@@ -60,7 +60,7 @@ class Digest:
     """Forwards rows, and computes a digest of all of them."""
 
     def __init__(self) -> None:
-        self._early = _Early()
+        self._early = _BufferedRows()
         self._sink: Sink = self._early
         self._digest = hashlib.sha256()
         self._encode = msgspec.json.Encoder(order="deterministic").encode

@@ -35,7 +35,7 @@ NODE_GONE = "deleted"
 _AGAIN = 1.0
 
 
-class DaemonKeeper:
+class DaemonSetController:
     """A `simulate.cluster.Watcher`."""
 
     def __init__(self, world: World, template: Template) -> None:

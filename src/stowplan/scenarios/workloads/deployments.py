@@ -18,7 +18,7 @@ from msgspec.structs import replace
 
 from stowplan.api.api_errors import ApiError
 from stowplan.framework.requests import Create
-from stowplan.scenarios.workloads.owners import UPDATED, Keeper, named_pod
+from stowplan.scenarios.workloads.owners import UPDATED, WorkloadController, named_pod
 from stowplan.scenarios.workloads.revisions import HASH, Revisions
 from stowplan.scenarios.workloads.strategies import RECREATE
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 _AGAIN = 1.0
 
 
-class DeploymentKeeper(Keeper):
+class DeploymentController(WorkloadController):
     """A Deployment that is rolled out at some time."""
 
     def __init__(self, world: World, template: Template, name: str, chance: Random) -> None:

@@ -13,9 +13,9 @@ from stowplan.scenarios.definition.times import expected_count, times_of
 from stowplan.scenarios.errors import ScenarioError
 from stowplan.scenarios.results.ledger import Origin
 from stowplan.scenarios.start import trace_of
-from stowplan.scenarios.workloads.deployments import DeploymentKeeper
-from stowplan.scenarios.workloads.owners import Keeper, named_pod
-from stowplan.scenarios.workloads.stateful import StatefulKeeper
+from stowplan.scenarios.workloads.deployments import DeploymentController
+from stowplan.scenarios.workloads.owners import WorkloadController, named_pod
+from stowplan.scenarios.workloads.stateful import StatefulSetController
 from stowplan.simulate.driver import Call
 from stowplan.traces.trace import TraceError
 
@@ -41,7 +41,7 @@ def feed_of(
     folder: Path,
     duration: float | None,
     template: Template | None = None,
-    keepers: list[Keeper] | None = None,
+    keepers: list[WorkloadController] | None = None,
 ) -> Iterator[tuple[float, Request | Call]]:
     """The arrivals, in order; `keepers` gets the controllers that start."""
     if template is None or keepers is None:
@@ -66,7 +66,7 @@ def _pods(
 
 
 def _controllers(
-    world: World, spec: WorkloadSpec, template: Template, duration: float | None, keepers: list[Keeper]
+    world: World, spec: WorkloadSpec, template: Template, duration: float | None, keepers: list[WorkloadController]
 ) -> Iterator[tuple[float, Call]]:
     times, number = world.chance(f"times of {spec.name}"), 0
     several = spec.each > 1 or spec.at.listed or expected_count(spec, duration) != 1
@@ -78,13 +78,13 @@ def _controllers(
             yield world.start + at, Call(partial(_begin, keeper, keepers if template.kind != "Job" else None))
 
 
-def _keeper(template: Template) -> type[Keeper]:
+def _keeper(template: Template) -> type[WorkloadController]:
     if template.kind == "StatefulSet":
-        return StatefulKeeper
-    return DeploymentKeeper if template.kind == "Deployment" and template.update is not None else Keeper
+        return StatefulSetController
+    return DeploymentController if template.kind == "Deployment" and template.update is not None else WorkloadController
 
 
-def _begin(keeper: Keeper, keepers: list[Keeper] | None) -> None:
+def _begin(keeper: WorkloadController, keepers: list[WorkloadController] | None) -> None:
     if keepers is not None:
         keepers.append(keeper)
     keeper.begin()

@@ -75,7 +75,7 @@ def named_pod(template: Pod, workload: str, name: str, *, owner: OwnerReference 
     return replace(template, metadata=replace(metadata, name=name, uid=uid, owner_references=owners))
 
 
-class Keeper:
+class WorkloadController:
     """One Deployment, ReplicaSet, StatefulSet or Job: it creates pods until there are enough."""
 
     def __init__(self, world: World, template: Template, name: str, chance: Random) -> None:
@@ -168,7 +168,7 @@ class Keeper:
             self._world.later(models.controller_delay, self._reconcile)
 
 
-class Adopted:
+class ExistingOwners:
     """The controllers of pods in the initial cluster: they recreate lost ones."""
 
     def __init__(self, world: World) -> None:

@@ -26,7 +26,7 @@ from stowplan.api.api_errors import AlreadyExists, ApiError, NotFound
 from stowplan.api.types import Pod
 from stowplan.api.volumes import PersistentVolumeClaimVolumeSource, Volume
 from stowplan.framework.requests import Create
-from stowplan.scenarios.workloads.owners import UPDATED, Keeper, named_pod
+from stowplan.scenarios.workloads.owners import UPDATED, WorkloadController, named_pod
 from stowplan.scenarios.workloads.revisions import REVISION, Revisions
 from stowplan.scenarios.workloads.strategies import ON_DELETE
 
@@ -43,7 +43,7 @@ _POD_NAME, _INDEX = "statefulset.kubernetes.io/pod-name", "apps.kubernetes.io/po
 _AGAIN = 1.0
 
 
-class StatefulKeeper(Keeper):
+class StatefulSetController(WorkloadController):
     def __init__(self, world: World, template: Template, name: str, chance: Random) -> None:
         super().__init__(world, template, name, chance)
         #: Name -> number of its pods so far.

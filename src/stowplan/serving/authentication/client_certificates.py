@@ -96,7 +96,7 @@ class ClientCertificates:
         if self._expiration is not None:
             self._expiration.observe(leaf.not_valid_after_utc.timestamp() - now)
         try:
-            await verify_aside(presented, authorities, now=now)
+            await verify_in_thread(presented, authorities, now=now)
         except Rejected as error:
             raise Rejected(f"verifying certificate {_described(leaf)} failed: {error}") from None
         return user_of(leaf, uid_allowed=self._uid_allowed)
@@ -164,7 +164,7 @@ def verify(presented: Sequence[bytes], authorities: Sequence[x509.Certificate], 
     _find_chain(certificates, authorities, moment)
 
 
-async def verify_aside(presented: Sequence[bytes], authorities: Sequence[x509.Certificate], *, now: float) -> None:
+async def verify_in_thread(presented: Sequence[bytes], authorities: Sequence[x509.Certificate], *, now: float) -> None:
     """Like `verify`, with signatures checked in a thread, because the event loop has to renew the lease."""
     # Not in the thread: suppressing warnings affects the whole process.
     certificates, moment = _looked_at(presented, now)

@@ -16,7 +16,7 @@ from urllib.parse import unquote_to_bytes
 from multidict import CIMultiDict, CIMultiDictProxy
 
 from stowplan.api.users import UserInfo
-from stowplan.serving.authentication.client_certificates import common_name, parsed, verify_aside
+from stowplan.serving.authentication.client_certificates import common_name, parsed, verify_in_thread
 from stowplan.serving.turns import Turns
 from stowplan.serving.user import Rejected, readable
 
@@ -70,7 +70,7 @@ class FrontProxy:
             return None
         # As client certificates are: one at a time.
         with await self._turns.take(""):
-            await verify_aside(peer.certificates, authorities, now=self._wall_clock())
+            await verify_in_thread(peer.certificates, authorities, now=self._wall_clock())
         names = self.headers()
         proxy = common_name(parsed(peer.certificates[0]))
         if names.allowed_names and proxy not in names.allowed_names:

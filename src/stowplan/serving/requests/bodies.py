@@ -35,7 +35,7 @@ async def read_body(request: BaseRequest, *, limit: int, seconds: float, sleep: 
         if len(body) > limit:
             raise _too_large(limit)
         return body
-    _invite_body(request)
+    _send_continue(request)
     try:
         return await within(seconds, _read_chunks(request, limit), sleep=sleep)
     except RequestPayloadError:
@@ -52,7 +52,7 @@ async def _read_chunks(request: BaseRequest, limit: int) -> bytes:
     return b"".join(chunks)
 
 
-def _invite_body(request: BaseRequest) -> None:
+def _send_continue(request: BaseRequest) -> None:
     """Respond to a client that sent Expect: 100-continue."""
     if request.transport is not None and request.headers.get("Expect", "").lower() == "100-continue":
         request.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")

@@ -177,7 +177,7 @@ class TlsConnection(asyncio.Protocol):
             return
         # It signs, which is slow and can be triggered by anyone. The connection is not used otherwise meanwhile.
         self._tcp.pause_reading()
-        self._step = asyncio.get_running_loop().run_in_executor(_shaker(), _shake, self._tls)
+        self._step = asyncio.get_running_loop().run_in_executor(_handshake_executor(), _handshake_step, self._tls)
         self._step.add_done_callback(self._stepped)
 
     def _stepped(self, step: asyncio.Future[SSL.Error | None]) -> None:
@@ -347,12 +347,12 @@ class TlsTransport(asyncio.Transport):
 
 
 @cache
-def _shaker() -> ThreadPoolExecutor:
+def _handshake_executor() -> ThreadPoolExecutor:
     """One thread for all handshakes, so that many of them delay neither the lease nor responses."""
     return ThreadPoolExecutor(1, "TLS handshakes")
 
 
-def _shake(tls: SSL.Connection) -> SSL.Error | None:
+def _handshake_step(tls: SSL.Connection) -> SSL.Error | None:
     """One step of the handshake.
 
     A raised error would stay in the future, and refer to the connection through its traceback: a cycle that keeps all

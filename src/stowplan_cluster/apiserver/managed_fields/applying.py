@@ -48,7 +48,7 @@ from stowplan_cluster.apiserver.managed_fields.owned_fields import (
     with_named_fields,
 )
 from stowplan_cluster.apiserver.managed_fields.path_elements import BadElementError
-from stowplan_cluster.apiserver.managed_fields.updates import after_update, others_after, owned_changes
+from stowplan_cluster.apiserver.managed_fields.updates import after_update, owned_changes, remaining_managers
 from stowplan_cluster.apiserver.objects import metadata_of
 from stowplan_cluster.apiserver.patches.nesting import bounded
 
@@ -194,7 +194,7 @@ def _attempted(application: _Application) -> _Outcome:
         for other in sorted(others)
         for path in paths(intersection(others[other].fields, changes.changed))
     ]
-    managers = others_after(others, changes)
+    managers = remaining_managers(others, changes)
     managers[key] = ManagedEntry(application.api_version, owned, before.time if before is not None else "")
     return _Outcome(merged, managers, conflicts)
 

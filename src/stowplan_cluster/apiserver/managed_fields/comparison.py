@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from stowplan_cluster.apiserver.managed_fields.path_elements import MEMBER, element_of, in_order
-from stowplan_cluster.apiserver.managed_fields.presence import always_there
+from stowplan_cluster.apiserver.managed_fields.presence import never_absent
 from stowplan_cluster.apiserver.schema.types import ATOMIC, ListType, MapType, Scalar, Struct
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ def everything(value: Any, type: Type) -> FieldSet:
 
 def _all_fields(value: JsonObject, type: Struct | MapType) -> FieldSet:
     if isinstance(type, Struct):
-        always = always_there(type)
+        always = never_absent(type)
         if always and not always.keys() <= value.keys():
             value = {**always, **value}
     if not value:
@@ -98,7 +98,7 @@ def _by_element(value: list[Any], type: ListType) -> dict[str, list[Any]]:
 def _compare_fields(old: JsonObject, new: JsonObject, type: Struct | MapType, into: Changes) -> None:
     names = [name for name, value in new.items() if name not in old or old[name] != value]
     names += [name for name in old if name not in new]
-    always = always_there(type) if isinstance(type, Struct) else {}
+    always = never_absent(type) if isinstance(type, Struct) else {}
     for name in sorted(names):
         absent = always.get(name, _ABSENT)
         before, after = old.get(name, absent), new.get(name, absent)

@@ -46,7 +46,7 @@ _OPTIONAL = frozenset({("CustomResourceSubresources", "status")})
 
 
 @lru_cache(maxsize=4096)
-def always_there(type: Struct) -> dict[str, Any]:
+def never_absent(type: Struct) -> dict[str, Any]:
     """The fields of a type that are never absent, with their empty values."""
     kind = type.name.rpartition(".")[2]
     found: dict[str, Any] = {}

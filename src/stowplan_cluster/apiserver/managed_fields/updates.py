@@ -105,7 +105,7 @@ def owned_changes(old: JsonObject, new: JsonObject, type: Struct, reset: FieldSe
 
 def after_update(managers: Managers, changes: Changes, *, key: ManagerKey, api_version: str, time: str) -> Managers:
     """The managers after an update by one of them."""
-    managers = others_after(managers, changes)
+    managers = remaining_managers(managers, changes)
     taken = difference(changes.changed, SERVERS_OWN)
     if taken:
         before = managers.get(key)
@@ -114,7 +114,7 @@ def after_update(managers: Managers, changes: Changes, *, key: ManagerKey, api_v
     return managers
 
 
-def others_after(managers: Managers, changes: Changes) -> Managers:
+def remaining_managers(managers: Managers, changes: Changes) -> Managers:
     """The managers without the fields that another manager changed or removed."""
     touched = union(changes.changed, changes.removed)
     if not touched:

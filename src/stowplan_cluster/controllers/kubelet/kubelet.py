@@ -38,7 +38,11 @@ from stowplan_cluster.apiserver.deletion import DeleteOptions
 from stowplan_cluster.controllers.events import NORMAL, WARNING, EventRecorder
 from stowplan_cluster.controllers.kubelet import kubelet_node, kubelet_status
 from stowplan_cluster.controllers.kubelet.kubelet_admission import Refusal, affinity_refusal, requests_of
-from stowplan_cluster.controllers.kubelet.kubelet_annotations import InvalidAnnotation, Wishes, wishes_of
+from stowplan_cluster.controllers.kubelet.kubelet_annotations import (
+    InvalidAnnotation,
+    KubeletAnnotations,
+    kubelet_annotations_of,
+)
 from stowplan_cluster.controllers.kubelet.kubelet_hosts import Host, Hosts
 from stowplan_cluster.controllers.pods import PODS
 from stowplan_cluster.controllers.pods_by_node import NODES, NodeKey, node_of
@@ -137,7 +141,7 @@ class Kubelet:
         after = self._progress(stored, pod, host, wishes)
         return min((seconds for seconds in (deadline, after) if seconds is not None), default=None)
 
-    def _accept(self, stored: Stored, pod: JsonObject, host: Host, wishes: Wishes) -> None:
+    def _accept(self, stored: Stored, pod: JsonObject, host: Host, wishes: KubeletAnnotations) -> None:
         now = self._now
         name = node_of(stored)
         typed = decode_json(stored.data, Pod)
@@ -159,7 +163,7 @@ class Kubelet:
         self._write(pod)
         self._events.record(pod, WARNING, refusal.reason, refusal.message)
 
-    def _progress(self, stored: Stored, pod: JsonObject, host: Host, wishes: Wishes) -> float | None:
+    def _progress(self, stored: Stored, pod: JsonObject, host: Host, wishes: KubeletAnnotations) -> float | None:
         """Do what is due for an accepted pod; return the seconds until its next step."""
         state = kubelet_status.state_of(pod)
         if "running" in state:
@@ -199,7 +203,7 @@ class Kubelet:
         if pod["status"] != stored.to_dict()["status"]:
             self._registry.replace(self._registry.of_storage(PODS), pod)
 
-    def _exit(self, pod: JsonObject, wishes: Wishes) -> None:
+    def _exit(self, pod: JsonObject, wishes: KubeletAnnotations) -> None:
         policy, code = pod["spec"].get("restartPolicy"), wishes.exit_code
         seconds = _back_off_seconds(pod)
         if policy == "Never" or (policy == "OnFailure" and not code):
@@ -227,7 +231,7 @@ class Kubelet:
         self._write(pod)
         self._events.record(pod, NORMAL, DEADLINE_EXCEEDED, _DEADLINE_MESSAGE)
 
-    def _stop(self, pod: JsonObject, wishes: Wishes) -> float | None:
+    def _stop(self, pod: JsonObject, wishes: KubeletAnnotations) -> float | None:
         metadata, status = pod["metadata"], pod["status"]
         grace = metadata.get("deletionGracePeriodSeconds") or 0
         end = parse_timestamp(metadata["deletionTimestamp"])
@@ -266,12 +270,12 @@ class Kubelet:
         begin = self._since.get(pod["metadata"]["uid"]) or (parse_timestamp(since) if since else now)
         return begin + seconds - now
 
-    def _wishes(self, pod: JsonObject) -> Wishes:
+    def _wishes(self, pod: JsonObject) -> KubeletAnnotations:
         try:
-            return wishes_of(pod)
+            return kubelet_annotations_of(pod)
         except InvalidAnnotation as error:
             self._events.record(pod, WARNING, "InvalidAnnotation", str(error))
-            return Wishes()
+            return KubeletAnnotations()
 
 
 def _back_off_seconds(pod: JsonObject) -> int:
@@ -282,7 +286,7 @@ def _back_off_seconds(pod: JsonObject) -> int:
     return int(min(BACK_OFF_SECONDS * 2 ** min(restarts - 1, 16), BACK_OFF_LIMIT_SECONDS))
 
 
-def _exit_code_of_stopping(pod: JsonObject, wishes: Wishes, grace: int) -> int:
+def _exit_code_of_stopping(pod: JsonObject, wishes: KubeletAnnotations, grace: int) -> int:
     """The exit code on deletion: 0 or 143 when stopped in time, 137 when killed."""
     if wishes.stop_after > grace:
         return kubelet_status.EXIT_CODE_KILLED

@@ -32,7 +32,7 @@ class InvalidAnnotation(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Wishes:
+class KubeletAnnotations:
     start_after: float = 0.0
     #: None: until deleted.
     run_for: float | None = None
@@ -44,10 +44,10 @@ def is_stopped(node: JsonObject) -> bool:
     return (node["metadata"].get("annotations") or {}).get(KUBELET) == STOPPED
 
 
-def wishes_of(pod: JsonObject) -> Wishes:
+def kubelet_annotations_of(pod: JsonObject) -> KubeletAnnotations:
     annotations = pod["metadata"].get("annotations") or {}
     run_for = JOB_SECONDS if _is_of_job(pod) else None
-    return Wishes(
+    return KubeletAnnotations(
         start_after=_seconds(annotations, START_AFTER) or 0.0,
         run_for=_seconds(annotations, RUN_FOR) if RUN_FOR in annotations else run_for,
         exit_code=_exit_code(annotations),

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from stowplan.cel import values as v
 from stowplan.cel.errors import ValueProblem
 from stowplan.cel.times import read_timestamp
-from stowplan.cel.values import OwnList, OwnMap, Value
+from stowplan.cel.values import CustomList, CustomMap, Value
 from stowplan_cluster.apiserver.custom.formats import duration_of
 from stowplan_cluster.apiserver.custom.rules.declared_types import as_resource, escaped
 from stowplan_cluster.apiserver.json_values import equal
@@ -53,7 +53,7 @@ def value_of(schema: JsonObject, value: Any) -> Value:
 # -- objects and maps -------------------------------------------------------------------------------------------------
 
 
-class _Object(OwnMap):
+class _Object(CustomMap):
     """An object with fields, by the names that expressions use; one that is null is as good as absent."""
 
     __slots__ = ("_raw",)
@@ -100,7 +100,7 @@ def _is_known(schema: JsonObject) -> bool:
 # -- lists ------------------------------------------------------------------------------------------------------------
 
 
-class _SetList(OwnList):
+class _SetList(CustomList):
     __slots__ = ()
 
     def equals(self, other: Value) -> bool:
@@ -114,7 +114,7 @@ class _SetList(OwnList):
         return found
 
 
-class _MapList(OwnList):
+class _MapList(CustomList):
     """A list of objects that are told apart by some of their fields."""
 
     __slots__ = ("_keys",)

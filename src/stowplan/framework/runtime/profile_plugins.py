@@ -37,7 +37,7 @@ from stowplan.framework.interface import (
     TemplateSigned,
     trusted_reads,
 )
-from stowplan.framework.runtime.concerned import Concerned
+from stowplan.framework.runtime.applicable_plugins import ApplicablePlugins
 from stowplan.framework.status import PROPAGATED, described
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ class PluginInitError(ValueError):
     """A plugin could not be built; the text is upstream's."""
 
 
-class LineUp:
+class ProfilePlugins:
     """A profile's plugins, per extension point, in the profile's order."""
 
     def __init__(self, profile: Profile, registry: Registry, handle: Handle) -> None:
@@ -135,7 +135,9 @@ class LineUp:
         self.moving_pre_filters = _moving(self.pre_filter)
         self.moving_pre_scores = _moving(self.pre_score)
         #: Plugins that are called for every pod.
-        self.everyone = Concerned.all_of(self._signers or (), self.moving_pre_filters, self.reserve, self.pre_bind)
+        self.everyone = ApplicablePlugins.all_of(
+            self._signers or (), self.moving_pre_filters, self.reserve, self.pre_bind
+        )
 
     def _regard_extenders(self) -> None:
         extenders = self.handle.extenders()

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from stowplan.queue.queued_pod import QueuedPod
 
 
-class OnTrial:
+class PlacementTrial:
     """The pods of a group in one placement, from `open` to `undo`."""
 
     def __init__(

@@ -10,14 +10,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from stowplan.framework.interface import ReservePlugin
-from stowplan.framework.status import promised
+from stowplan.framework.status import declares
 
 if TYPE_CHECKING:
     from stowplan.cluster.pod_info import PodShape
     from stowplan.framework.interface import Plugin, PreBindPlugin, PreFilterPlugin, SignPlugin
 
 
-class Concerned(NamedTuple):
+class ApplicablePlugins(NamedTuple):
     signers: tuple[SignPlugin, ...]
     #: The signing plugins as a bit mask.
     signing: int
@@ -33,20 +33,20 @@ class Concerned(NamedTuple):
         moving_pre_filters: tuple[PreFilterPlugin, ...],
         reserve: tuple[ReservePlugin, ...],
         pre_bind: tuple[PreBindPlugin, ...],
-    ) -> Concerned:
+    ) -> ApplicablePlugins:
         return cls(signers, (1 << len(signers)) - 1, moving_pre_filters, reserve, pre_bind)
 
-    def by(self, shape: PodShape) -> Concerned:
+    def by(self, shape: PodShape) -> ApplicablePlugins:
         """The subset of these plugins that applies to pods of the shape."""
-        signing = [not promised(lambda plugin=plugin: plugin.signs_nothing(shape)) for plugin in self.signers]  # type: ignore[misc]
-        return Concerned(
+        signing = [not declares(lambda plugin=plugin: plugin.signs_nothing(shape)) for plugin in self.signers]  # type: ignore[misc]
+        return ApplicablePlugins(
             tuple(plugin for plugin, signs in zip(self.signers, signing, strict=True) if signs),
             sum(1 << i for i, signs in enumerate(signing) if signs),
-            tuple(p for p in self.moving_pre_filters if not promised(lambda p=p: p.skips(shape))),  # type: ignore[misc]
+            tuple(p for p in self.moving_pre_filters if not declares(lambda p=p: p.skips(shape))),  # type: ignore[misc]
             tuple(p for p in self.reserve if not _reserves_nothing(p, shape)),
             tuple(p for p in self.pre_bind if not _reserves_nothing(p, shape)),
         )
 
 
 def _reserves_nothing(plugin: Plugin, shape: PodShape) -> bool:
-    return isinstance(plugin, ReservePlugin) and promised(lambda: plugin.reserves_nothing(shape))
+    return isinstance(plugin, ReservePlugin) and declares(lambda: plugin.reserves_nothing(shape))
