@@ -26,11 +26,15 @@ settings.register_profile("default", deadline=None, max_examples=times(100), sup
 settings.register_profile("ci", settings.get_profile("default"), derandomize=True, print_blob=True)
 settings.load_profile("ci" if os.environ.get("CI") else "default")
 
+# Where a scheduler on this machine would be found.
+os.environ.pop("XDG_RUNTIME_DIR", None)
+
 #: Folders and files of the whole suite alone: what starts processes, browsers and servers or talks through sockets,
 #: whole runs of a cluster, and long histories.
 SLOW = (
     "api/test_hostile_files.py",
     "chaos",
+    "cli/test_explain_local_scheduler.py",
     "cli/test_explain_from_scheduler.py",
     "cli/test_explain_live.py",
     "cli/test_recordings.py",
@@ -76,8 +80,10 @@ SLOW = (
     "serving/tls",
     "simulate/test_random_scenarios.py",
     "simulate/test_resuming.py",
+    "simulate/test_users_errors.py",
     "simulate/test_with_the_engine.py",
     "sources",
+    "stowplan_cluster/apiserver/validation/test_arbitrary.py",
     "stowplan_cluster/commands",
     "stowplan_cluster/front",
     "sweeps",

@@ -209,8 +209,8 @@ class TestWhatIsShown:
 
     def test_decisions_as_tables(self, cluster):
         pages = {decision.pod.name: decision._repr_html_() for decision in cluster.schedule()}
-        assert "<tr><th>node</th><td>big</td></tr>" in pages["web"]
-        assert "<tr><th>plugins</th><td>NodeResourcesFit, TaintToleration</td></tr>" in pages["huge"]
+        assert '<tr><th style="text-align:left">node</th><td style="text-align:left">big</td></tr>' in pages["web"]
+        assert '>plugins</th><td style="text-align:left">NodeResourcesFit, TaintToleration</td></tr>' in pages["huge"]
         assert "Insufficient cpu" in pages["huge"]
 
     def test_html_has_points_and_refusals(self, cluster):

@@ -1,5 +1,6 @@
 """Reading files as `kubectl -f` would, and saying all that is wrong with them."""
 
+import gzip
 import io
 import json
 
@@ -64,12 +65,13 @@ def test_yaml_scalars_read_as_kubectl_reads_them():
     assert obj.metadata.creation_timestamp == "2026-01-01T00:00:00Z"
     assert obj.metadata.labels == {"2": "1:30", "true": "5"}
     assert (obj.spec.host_network, obj.spec.priority) == (True, 8)
-    assert obj.spec.overhead == {"cpu": 0.5, "memory": "1e3", "x": 5}
+    assert obj.spec.overhead == {"cpu": 0.5, "memory": 1000, "x": 5}
 
 
 def test_unknown_kinds_are_skipped_with_a_note():
     deployment = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "d"}}
-    loaded = load(json.dumps({"kind": "List", "items": [deployment, deployment, POD]}))
+    other = {**deployment, "metadata": {"name": "e"}}
+    loaded = load(json.dumps({"kind": "List", "items": [deployment, other, POD]}))
     assert names(loaded) == ["web-0"]
     assert loaded.notes == ("skipped 2 objects of kind Deployment (apps/v1), which the scheduler does not read",)
 
@@ -99,7 +101,27 @@ def test_wrong_fields_are_told_with_their_place():
             "{apiVersion: v1, kind: Pod, metadata: []}",
             "stdin: document 1: Pod: metadata: expected an object, got a list",
         ),
-        (b"\xff\xfe\x00", "stdin: not UTF-8 text (byte 0)"),
+        (b"\xff\xfe\x00", "stdin: not UTF-16 text (byte 2)"),
+        (b"a: \xe4", "stdin: not UTF-8 text (byte 3)"),
+        (
+            "{apiVersion: v1, kind: Pod, metadata: {name: web-0, labels: {app: y}}}",
+            "stdin: document 1: Pod default/web-0: metadata.labels[app]: expected a string, got true or false; "
+            "quote it, as y, n, yes, no, on and off are booleans in YAML",
+        ),
+        ("a: b\nc: d\x01", "stdin: line 2: character '\\x01' is not allowed"),
+        (
+            gzip.compress(b"a: b", mtime=0),
+            "stdin: compressed: unpack it first, or pass it on: gunzip -c FILE | stowplan ... -f -",
+        ),
+        (
+            "name: {{ .Release.Name }}",
+            "stdin: line 1, column 8: found unhashable key; "
+            "it looks like a template: render it first, as `helm template` does",
+        ),
+        (
+            "<<<<<<< HEAD\na: b\n",
+            "stdin: line 2, column 2: mapping values are not allowed in this context; it has conflict markers of git",
+        ),
     ],
     ids=str,
 )
@@ -107,14 +129,57 @@ def test_unreadable_input(text, error):
     assert errors_of(text) == [error]
 
 
-def test_an_object_given_twice_names_both_places(tmp_path):
-    (tmp_path / "a.yaml").write_text(json.dumps(POD))
-    (tmp_path / "b.json").write_text(json.dumps({**POD, "metadata": {"name": "web-0", "namespace": "default"}}))
-    with pytest.raises(LoadError) as caught:
-        load_files([str(tmp_path / "a.yaml"), str(tmp_path / "b.json")])
-    assert str(caught.value) == (
-        f"{tmp_path}/b.json: document 1: Pod default/web-0: already given in {tmp_path}/a.yaml: document 1"
+def given_twice(folder, first, second):
+    (folder / "a.yaml").write_text(json.dumps(first))
+    (folder / "b.json").write_text(json.dumps(second))
+    return [str(folder / "a.yaml"), str(folder / "b.json")]
+
+
+NAMESPACED = {**POD, "metadata": {"name": "web-0", "namespace": "default", "labels": {"a": "b"}}}
+
+
+def test_of_objects_with_one_name_the_last_one_is_used(tmp_path):
+    files = given_twice(tmp_path, POD, NAMESPACED)
+    loaded = load_files(files)
+    assert loaded.raw == (NAMESPACED,)
+    assert loaded.notes == (
+        "given more than once, the last one is used, as with kubectl apply: "
+        f"Pod default/web-0 ({files[0]}: document 1, {files[1]}: document 1)",
     )
+
+
+def test_the_same_deployment_twice_is_told_of_too(tmp_path):
+    deployment = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web"}}
+    newer = {**deployment, "spec": {"replicas": 2}}
+    files = given_twice(tmp_path, deployment, newer)
+    loaded = load_files(files, others={"Deployment"})
+    assert loaded.others == (newer,)
+    assert "Deployment web (" in loaded.notes[0]
+    notes = []
+    assert [raw for _, raw in load_manifests(files, report=notes.append)] == [newer]
+    assert notes == [loaded.notes[0]]
+
+
+def test_the_same_object_twice_needs_no_note(tmp_path):
+    loaded = load_files(given_twice(tmp_path, POD, POD))
+    assert (names(loaded), loaded.notes) == (["web-0"], ())
+
+
+def test_objects_with_one_name_in_other_namespaces_and_groups_are_others():
+    other = {**POD, "metadata": {"name": "web-0", "namespace": "other"}}
+    events = [
+        {"apiVersion": version, "kind": "Event", "metadata": {"name": "x"}} for version in ("v1", "events.k8s.io/v1")
+    ]
+    found = load_manifests(["-"], io.BytesIO("\n".join(map(json.dumps, [POD, other, *events])).encode()))
+    assert len(found) == 4
+
+
+def test_names_are_made_as_kubectl_create_makes_them():
+    pod = {**POD, "metadata": {"generateName": "run-"}}
+    loaded = load(json.dumps({"kind": "List", "items": [pod, pod]}))
+    assert names(loaded) == ["run-1", "run-2"]
+    assert loaded.raw[0]["metadata"]["name"] == "run-1"
+    assert loaded.notes == ("made names from generateName, as kubectl create does: run-1, run-2",)
 
 
 def test_a_directory_is_read_without_its_subdirectories(tmp_path):
@@ -151,7 +216,8 @@ def test_a_configuration_among_the_objects_is_told_where_it_belongs():
 
 def test_skipped_kinds_are_told_together():
     others = [
-        {"apiVersion": "v1", "kind": kind, "metadata": {"name": "x"}} for kind in ("Secret", "ConfigMap", "Secret")
+        {"apiVersion": "v1", "kind": kind, "metadata": {"name": name}}
+        for kind, name in (("Secret", "x"), ("ConfigMap", "x"), ("Secret", "y"))
     ]
     loaded = load(json.dumps({"kind": "List", "items": [*others, POD]}))
     assert loaded.notes == ("skipped 3 objects of kinds that the scheduler does not read: 1 ConfigMap, 2 Secret",)
@@ -180,7 +246,9 @@ def test_folders_within_folders_are_read_if_asked_for(folder):
 
 def test_what_kustomize_reads_is_no_manifest(folder):
     notes = load_files([str(folder)]).notes
-    assert notes == (f"{folder}/kustomization.yaml: skipped, `kubectl kustomize {folder}` builds what it says",)
+    assert notes == (
+        f"skipped kustomizations, `kubectl kustomize DIRECTORY` builds what one says: {folder}/kustomization.yaml",
+    )
     with pytest.raises(LoadError, match="apiVersion: missing"):
         load_files([str(folder / "kustomization.yaml")])
 
@@ -211,4 +279,80 @@ def test_manifests_tell_what_was_skipped_too(folder):
     found = load_manifests([str(folder)], recursive=True, report=notes.append)
     assert [raw["kind"] for _, raw in found] == ["Pod", "Node"]
     assert len(notes) == 1
-    assert "kustomization.yaml: skipped" in notes[0]
+    assert "skipped kustomizations" in notes[0]
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-8-sig"])
+def test_files_as_windows_writes_them(encoding):
+    text = "apiVersion: v1\r\nkind: Pod\r\nmetadata:\r\n  name: web-0\r\n"
+    assert names(load(text.encode(encoding))) == ["web-0"]
+
+
+def test_a_url_says_what_to_do():
+    with pytest.raises(LoadError, match=r"curl -fsSL https://x.example/a.yaml \| stowplan"):
+        load_files(["https://x.example/a.yaml"])
+
+
+# --- input of other tools
+
+
+def test_patches_of_a_kustomization_are_no_manifests(folder):
+    patch = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "web-0"}, "spec": {"nodeName": "x"}}
+    for name in ("patch.yaml", "setup/strategic.yaml", "json6902.yaml"):
+        (folder / name).write_text(json.dumps(patch))
+    kustomization = {
+        "resources": ["pod.yaml"],
+        "patches": [{"path": "patch.yaml"}, {"patch": "- op: remove\n  path: a.yaml"}],
+        "patchesStrategicMerge": ["setup/strategic.yaml"],
+        "patchesJson6902": [{"path": "json6902.yaml", "target": {"kind": "Pod"}}],
+    }
+    (folder / "kustomization.yaml").write_text(json.dumps(kustomization))
+    found = load_files([str(folder)], recursive=True)
+    assert (names(found), found.raw[0]) == (["web-0", "n1"], POD)
+    patches = [f"{folder}/{name}" for name in ("json6902.yaml", "patch.yaml", "setup/strategic.yaml")]
+    assert found.notes[-1] == f"skipped what kustomizations change objects with: {', '.join(patches)}"
+
+
+@pytest.mark.parametrize("text", ["patches: 3", "[", "- a", "patches: [{path: 3}, x]", "\xff"])
+def test_a_broken_kustomization_is_skipped_too(folder, text):
+    (folder / "kustomization.yaml").write_bytes(text.encode("latin-1"))
+    assert names(load_files([str(folder)])) == ["web-0"]
+
+
+def test_a_kustomization_alone_is_an_error(tmp_path):
+    (tmp_path / "kustomization.yaml").write_text("resources: [../base]")
+    with pytest.raises(LoadError, match=r"`kubectl kustomize DIRECTORY` builds what one says"):
+        load_files([str(tmp_path)])
+
+
+def test_a_chart_is_skipped_whole(folder):
+    templates = folder / "chart" / "templates"
+    templates.mkdir(parents=True)
+    (folder / "chart" / "Chart.yaml").write_text("apiVersion: v2\nname: x\n")
+    (folder / "chart" / "values.yaml").write_text("a: b\n")
+    (templates / "pod.yaml").write_text("{{ .Values }}")
+    found = load_files([str(folder)], recursive=True)
+    assert names(found) == ["web-0", "n1"]
+    assert found.notes[-1] == f"skipped Helm charts, `helm template DIRECTORY` renders one: {folder}/chart"
+    with pytest.raises(LoadError, match="`helm template DIRECTORY` renders one"):
+        load_files([str(folder / "chart")])
+
+
+def test_what_is_no_object_in_a_folder_is_skipped(folder):
+    (folder / "a-values.yaml").write_text("image: nginx")
+    (folder / "b-patch.yaml").write_text("- op: remove")
+    (folder / "c.yaml").write_text("kind: Pod")
+    with pytest.raises(LoadError) as caught:
+        load_files([str(folder)])
+    assert caught.value.errors == (f"{folder}/c.yaml: document 1: Pod: apiVersion: missing",)
+    (folder / "c.yaml").unlink()
+    assert load_files([str(folder)]).notes[-1] == (
+        "skipped what has neither apiVersion nor kind: "
+        f"{folder}/a-values.yaml: document 1, {folder}/b-patch.yaml: document 1"
+    )
+
+
+def test_a_folder_without_any_object(tmp_path):
+    (tmp_path / "values.yaml").write_text("a: b")
+    with pytest.raises(LoadError, match="there is no object in its files"):
+        load_files([str(tmp_path)])

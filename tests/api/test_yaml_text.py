@@ -7,7 +7,15 @@ from hypothesis import strategies as st
 
 from stowplan import load_config
 from stowplan.api.load import LoadError, load_files, load_manifests
-from stowplan.api.yaml_text import MAX_DEPTH, KubernetesLoader, StrictLoader, TooDeepError, composed, with_string_keys
+from stowplan.api.yaml_text import (
+    MAX_DEPTH,
+    KubernetesLoader,
+    StrictLoader,
+    TooDeepError,
+    composed,
+    first_value,
+    with_string_keys,
+)
 from stowplan.config import ConfigError
 
 DEEP = [
@@ -73,9 +81,8 @@ def test_what_is_deep_but_not_too_deep_can_be_read(levels):
 
 # -- values, built in one pass or by PyYAML's constructors -----------------------------------------------------------
 
-TEXTS = st.sampled_from(
-    ["a", "yes", "0x1F", "010", "1_000", "1e3", ".5", "-.inf", "~", "null", "", "=", "<<", "2026-01-02", "1:30", "'1'"]
-)
+NUMBERS = ["0x1F", "010", "1_000", "1e3", "09", "2.0", ".5", "-.inf"]
+TEXTS = st.sampled_from([*NUMBERS, "a", "yes", "Y", "~", "null", "", "=", "<<", "2026-01-02", "1:30", "'1'"])
 DOCUMENTS = st.recursive(
     TEXTS | st.sampled_from(["!!str 1", "!!binary aGk=", "!!int x", "!!set {a, b}", "&x [1]"]),
     lambda inner: (
@@ -101,3 +108,39 @@ def test_both_ways_to_build_a_value_agree(text, loader_class):
         return [with_string_keys(loader.construct_document(node)) for loader, node in composed(text, loader_class)]
 
     assert outcome(lambda: [loader.value(node) for loader, node in composed(text, loader_class)]) == outcome(slowly)
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("0o644", 420),
+        ("-0O17", -15),
+        ("0644", 420),
+        ("09", 9),
+        ("0X1F", 31),
+        ("-0b1_1", -3),
+        ("1_000", 1000),
+        ("1e3", 1000),
+        ("1E-3", 0.001),
+        ("1e1_0", 10**10),
+        ("2.0", 2),
+        ("5.", 5),
+        ("123e", "123e"),
+        ("0x", "0x"),
+        ("0o9", "0o9"),
+        ("_1", "_1"),
+        ("1e400", float("inf")),
+        ("18446744073709551616", 2**64),
+        ("Y", True),
+        ("n", False),
+        ("On", True),
+        ("nULL", "nULL"),
+        ("1:30", "1:30"),
+        ("2026-01-01", "2026-01-01"),
+        ("=", "="),
+    ],
+)
+def test_scalars_are_those_of_kubectl(text, value):
+    """As `kubectl create --dry-run=client -o json` shows them."""
+    found = first_value(f"a: {text}")["a"]
+    assert (found, type(found)) == (value, type(value))

@@ -13,7 +13,7 @@ NODE, POD = a_node("a").obj(), a_pod("web").obj()
     ("text", "message"),
     [
         pytest.param(b"kind: [", "stdin: line 2, column 1: ", id="unreadable YAML"),
-        pytest.param(b"\xff\xfe\x00", "stdin: not UTF-8 text (byte 0)", id="not text"),
+        pytest.param(b"\xff\xfe\x00", "stdin: not UTF-16 text (byte 2)", id="not text"),
         pytest.param(b"", "stdin: empty, there is no object in it", id="empty"),
         pytest.param(b"# nothing\n---\n---\n", "stdin: empty, there is no object in it", id="only comments"),
         pytest.param(b"just words", "stdin: document 1: expected an object with apiVersion and kind", id="no object"),
@@ -28,11 +28,6 @@ NODE, POD = a_node("a").obj(), a_pod("web").obj()
             'stdin: document 1: Pod default/web: spec.containers[0].resources.requests[cpu]: "1x" is not a quantity',
             id="an impossible quantity",
         ),
-        pytest.param(
-            json.dumps(NODE).encode() + b"\n" + json.dumps(NODE).encode(),
-            "stdin: document 2: Node a: already given in stdin: document 1",
-            id="a duplicate object",
-        ),
         pytest.param(b"apiVersion: v1\nkind: Pod\n", "stdin: document 1: Pod: metadata.name: missing", id="no name"),
     ],
 )
@@ -43,9 +38,19 @@ def test_bad_objects(run, text, message):
     assert ran.err.startswith(f"error: {message}")
 
 
+def test_an_object_given_twice_is_told_of(run):
+    nodes = [a_node("a").obj(), a_node("a").allocatable(cpu="8").obj()]
+    ran = run("explain", "-f", "-", stdin="\n".join(map(json.dumps, nodes)).encode())
+    assert ran.code == 0
+    assert ran.err == (
+        "note: given more than once, the last one is used, as with kubectl apply: "
+        "Node a (stdin: document 1, stdin: document 2)\n"
+    )
+
+
 def test_all_problems_are_told_at_once(run, tmp_path):
     (tmp_path / "one.yaml").write_text("kind: [")
-    (tmp_path / "two.yaml").write_text("a: b")
+    (tmp_path / "two.yaml").write_text("kind: Pod")
     ran = run("explain", "-f", str(tmp_path))
     assert ran.code == 2
     assert [line.split(": ")[0] for line in ran.err.splitlines()] == ["error", "error"]

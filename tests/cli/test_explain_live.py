@@ -182,7 +182,7 @@ def test_a_pod_that_nobody_here_schedules(ask):
     ran = ask("pod", "shop/theirs", "--exit-code")
     assert ran.code == 3
     assert ran.out.startswith(
-        'shop/theirs cannot be judged\n  error: no profile schedules it: its schedulerName is "volcano", '
+        'shop/theirs is pending: nobody here schedules it\n  no profile schedules it: its schedulerName is "volcano", '
         "this configuration is for default-scheduler; --config FILE names one that has\n"
     )
 
@@ -242,7 +242,7 @@ def test_a_node(ask):
 
 def test_an_unknown_node(ask):
     ran = ask("node", "c")
-    assert (ran.code, ran.err) == (2, 'error: node "c" not found\n')
+    assert (ran.code, ran.err) == (2, 'error: node "c" not found in the cluster; nodes there: a, b\n')
 
 
 # -- what is asked of the server

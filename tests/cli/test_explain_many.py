@@ -74,6 +74,23 @@ def test_one_group_needs_no_summary(run, files):
     assert out.startswith("default/a and 1 more like it (default/b) are pending")
 
 
+@pytest.mark.parametrize(("replicas", "together"), [(9, 4), (4, 4)])
+def test_what_fits_alone_and_not_together(run, files, replicas, together):
+    path = files(NODE, deployment(replicas=replicas))
+    ran, told = run("explain", "-f", path, "--exit-code"), json.loads(run("explain", "-f", path, "-o", "json").out)
+    crowded = together < replicas
+    line = f"{replicas} pods: {replicas} would each get a node now, but only {together} of them together\n\n"
+    assert ran.out.startswith(line if crowded else "shop/web-0 and 3 more like it")
+    assert ran.code == (3 if crowded else 0)
+    assert (told["summary"]["placeable"], told["summary"]["together"]) == (replicas, together)
+
+
+def test_running_pods_have_their_room(run, files):
+    running = [a_pod(name).requests(cpu="2").on("a").obj() for name in ("x", "y")]
+    told = json.loads(run("explain", "-f", files(NODE, *running), "pod", "x", "y", "-o", "json").out)["summary"]
+    assert (told["placeable"], told["together"]) == (2, 2)
+
+
 def test_the_summary_as_data(run, shops):
     told = json.loads(run("explain", "-f", shops, "-o", "json").out)["summary"]
     counts = {name: told[name] for name in ("pods", "placeable", "refused", "gated", "unjudged")}

@@ -83,3 +83,20 @@ def test_what_the_scheduler_does_not_read_cannot_mislead(run, files):
     assert ran.code == 0
     problem = "Ingress i: spec: Invalid value: null: either `defaultBackend` or `rules` must be specified"
     assert f"{problem}; an API server would refuse it\n" in ran.err
+
+
+@pytest.mark.parametrize(
+    "named", [("v1", "Deployment"), ("extensions/v1beta1", "Deployment"), ("apps/v1", "deployment")]
+)
+def test_a_kind_that_no_server_has_is_told_with_the_one_that_was_meant(run, files, named):
+    template = {"metadata": {"labels": {"app": "w"}}, "spec": pod()["spec"]}
+    made = {"apiVersion": named[0], "kind": named[1], "metadata": {"name": "w"}, "spec": {"template": template}}
+    assert (
+        f"kind {named[1]!r} of apiVersion {named[0]!r} is not served here (did you mean Deployment of apps/v1?); "
+        "an API server would refuse it\n"
+    ) in run("explain", "-f", files(NODE, made)).err
+
+
+def test_custom_kinds_are_not_judged(run, files):
+    made = {"apiVersion": "example.com/v1", "kind": "Deployment", "metadata": {"name": "w"}}
+    assert "is not served" not in run("explain", "-f", files(NODE, made)).err

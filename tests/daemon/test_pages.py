@@ -223,7 +223,11 @@ async def test_one_that_is_gone_has_a_story_still():
 @pytest.mark.parametrize(
     ("path", "error", "words"),
     [
-        ("explain/default/nobody", NotFound, 'pod "default/nobody" not found: this scheduler has 0 without a node'),
+        (
+            "explain/default/nobody",
+            NotFound,
+            'pod "default/nobody" not found: this scheduler schedules for default-scheduler, has 0 pods',
+        ),
         ("stories/default/nobody", NotFound, 'no story of pod "default/nobody"'),
         ("explain/default", BadRequest, "/stowplan/explain/<namespace>/<pod>: which pod? got 'default'"),
         ("explain/a/b/c", BadRequest, "which pod"),

@@ -52,7 +52,7 @@ def test_the_api_page_has_the_docstrings_and_the_notebook_its_tables(site):
     api = (site / "api.html").read_text(encoding="utf-8")
     assert "stowplan.Cluster.from_kubeconfig" in api
     assert "selected as kubectl does" in api
-    assert "<th>TaintToleration</th>" in (site / "notebook.html").read_text(encoding="utf-8")
+    assert ">TaintToleration</th>" in (site / "notebook.html").read_text(encoding="utf-8")
 
 
 def test_linked_files_of_the_repository_are_served(site):

@@ -289,7 +289,7 @@ OUTBOX = [
         id="missed alarm",
     ),
     pytest.param(
-        lambda hand: setattr(hand.engine.parts.outbox, "_told", 1900000000.0),
+        lambda hand: setattr(hand.engine.parts.outbox, "_announced_wake", 1900000000.0),
         "the alarm of binding of pod default/waits rings at 1800000017.250, the driver knows of 1900000000.000",
         id="the driver does not know",
     ),

@@ -3,7 +3,6 @@
 import json
 
 import pytest
-import yaml
 
 from stowplan.api.annotated_devices import DEVICES
 from stowplan.api.load import LoadError
@@ -38,7 +37,7 @@ def annotated(*groups, name="n"):
 def load(tmp_path):
     def ask(*objects):
         path = tmp_path / "objects.yaml"
-        path.write_text(yaml.safe_dump_all(objects))
+        path.write_text("\n".join(map(json.dumps, objects)))
         return objects_of_files([str(path)])
 
     return ask

@@ -8,14 +8,10 @@ with a note, so that a whole `kubectl get -o yaml` dump works.
 from __future__ import annotations
 
 import json
-import os
 from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, NoReturn, cast
-
-import msgspec
-import yaml
+from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
 from stowplan.api.decode import (
     DecodeError,
@@ -25,17 +21,17 @@ from stowplan.api.decode import (
     namespace_of,
     validation_errors,
 )
-from stowplan.api.yaml_text import HostileYamlError, StrictLoader, composed
+from stowplan.api.file_documents import TOO_DEEP, UnreadableError, documents_of
+from stowplan.api.manifest_folders import SUFFIXES, first_of, manifest_files
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
     from stowplan.api.meta import ApiStruct
 
-_SUFFIXES = (".yaml", ".yml", ".json")
 _STDIN = "-"
-#: Input of `kubectl kustomize`, found in directories of manifests, but not a manifest.
-_KUSTOMIZATION = ("kustomization.yaml", "kustomization.yml")
+_URLS = ("http://", "https://")
+_DEFAULT_NAMESPACE = "default"
 
 
 class LoadError(ValueError):
@@ -84,10 +80,13 @@ def load_files(
 
     `others`: kinds to return unconverted.
     """
-    loader = _Loader(kept=others, recursive=recursive)
+    reader = _Reader(recursive=recursive)
     for path in paths:
-        loader.read(path, stdin)
-    loader.finish()
+        reader.read(path, stdin)
+    loader = _Loader(kept=others)
+    for source, raw in reader.found.values():
+        loader.add(raw, source)
+    _raise([*reader.errors, *loader.errors])
     return Loaded(
         tuple(loader.objects),
         tuple(loader.raw),
@@ -95,7 +94,7 @@ def load_files(
         others=tuple(loader.others),
         other_sources=tuple(loader.other_sources),
         unread=tuple(loader.unread),
-        notes=(*loader.skipped_files, *loader.notes()),
+        notes=(*reader.notes(), *loader.notes()),
     )
 
 
@@ -110,26 +109,46 @@ def load_manifests(
     reader = _Reader(recursive=recursive)
     for path in paths:
         reader.read(path, stdin)
-    reader.finish()
-    for note in reader.skipped_files:
+    found = list(reader.found.values())
+    without = [f"{at}: {_name_of(raw)}metadata: missing" for at, raw in found if not _has_metadata(raw)]
+    _raise([*reader.errors, *without])
+    for note in reader.notes():
         report(note)
-    return reader.found
+    return found
+
+
+def _raise(errors: Sequence[str]) -> None:
+    if errors:
+        raise LoadError(errors)
 
 
 @dataclass(slots=True, kw_only=True)
 class _Reader:
-    """Reads objects with an apiVersion and a kind from paths, without further checks."""
+    """Reads objects with an apiVersion and a kind from paths, without further checks.
+
+    Of objects with the same name the last one counts, as if `kubectl apply` had applied them in this order.
+    """
 
     recursive: bool = False
     errors: list[str] = field(default_factory=list)
-    #: Files of directories that are not manifests; one note each.
-    skipped_files: list[str] = field(default_factory=list)
-    found: list[tuple[Source, dict[str, Any]]] = field(default_factory=list)
+    #: Objects by their keys.
+    found: dict[object, tuple[Source, dict[str, Any]]] = field(default_factory=dict)
+    #: Parts of directories that are not manifests; one note each.
+    skipped: list[str] = field(default_factory=list)
+    #: Documents of directories that are not objects, such as the values of a chart.
+    not_objects: list[Source] = field(default_factory=list)
+    #: `Pod default/web-0 (a.yaml: document 1, b.yaml: document 1)` for objects with different contents.
+    replaced: list[str] = field(default_factory=list)
+    in_directory: bool = False
+    #: Number of objects, including replaced ones.
+    seen: int = 0
 
     def read(self, path: str, stdin: BinaryIO | None) -> None:
         try:
             if path == _STDIN:
                 self._read_text("stdin", stdin.read() if stdin is not None else b"")
+            elif path.startswith(_URLS):
+                self.errors.append(f"{path}: URLs are not read; pass it on: curl -fsSL {path} | stowplan ... -f -")
             elif Path(path).is_dir():
                 self._read_directory(Path(path))
             else:
@@ -137,39 +156,36 @@ class _Reader:
         except OSError as error:
             self.errors.append(f"{path}: {error.strerror or error}")
 
-    def finish(self) -> None:
-        if self.errors:
-            raise LoadError(self.errors)
+    def notes(self) -> Iterator[str]:
+        yield from self.skipped
+        if self.not_objects:
+            yield f"skipped what has neither apiVersion nor kind: {first_of(self.not_objects)}"
+        if self.replaced:
+            yield f"given more than once, the last one is used, as with kubectl apply: {first_of(self.replaced)}"
 
     def _read_directory(self, directory: Path) -> None:
-        files = [path for path in self._files_in(directory) if path.suffix in _SUFFIXES and path.is_file()]
-        if not files:
+        folder = manifest_files(directory, recursive=self.recursive)
+        if not folder.files:
             hint = "" if self.recursive or not any(map(Path.is_dir, directory.iterdir())) else "; -R reads its folders"
-            self.errors.append(f"{directory}: a directory without {', '.join('*' + s for s in _SUFFIXES)} files{hint}")
-        said_something = []
-        for path in files:
-            if path.name in _KUSTOMIZATION:
-                self.skipped_files.append(f"{path}: skipped, `kubectl kustomize {path.parent}` builds what it says")
-            else:
-                said_something.append(self._read_one_of_several(path))
-        if said_something and not any(said_something):
+            nothing = f"{directory}: a directory without {', '.join('*' + s for s in SUFFIXES)} files{hint}"
+            self.errors += [f"{directory}: {note}" for note in folder.skipped()] or [nothing]
+            return
+        self.skipped += folder.skipped()
+        before = self.seen, len(self.errors)
+        self.in_directory = True
+        for path in folder.files:
+            self._read_one_of_several(path)
+        self.in_directory = False
+        if before == (self.seen, len(self.errors)):
             self.errors.append(f"{directory}: there is no object in its files")
 
-    def _read_one_of_several(self, path: Path) -> bool:
-        """Like kubectl, skip a file of a directory that only contains comments; return whether it was read."""
+    def _read_one_of_several(self, path: Path) -> None:
+        """Like kubectl, skip a file of a directory that only contains comments."""
         try:
-            found = self._read_documents(str(path), path.read_bytes())
+            if not self._read_documents(str(path), path.read_bytes()):
+                self.skipped.append(f"{path}: skipped, there is no object in it")
         except OSError as error:
             self.errors.append(f"{path}: {error.strerror or error}")
-            return True
-        if not found:
-            self.skipped_files.append(f"{path}: skipped, there is no object in it")
-        return found
-
-    def _files_in(self, directory: Path) -> list[Path]:
-        if not self.recursive:
-            return sorted(directory.iterdir())
-        return sorted(Path(folder, name) for folder, _, names in os.walk(directory) for name in names)
 
     def _read_text(self, file: str, data: bytes) -> None:
         if not self._read_documents(file, data):
@@ -179,11 +195,11 @@ class _Reader:
         """Whether there were documents, valid or not."""
         found = False
         try:
-            for number, document in enumerate(_documents(data), start=1):
+            for number, document in enumerate(documents_of(data), start=1):
                 if document is not None:
                     found = True
                     self._add_whole(document, Source(file, number))
-        except _SyntaxError as error:
+        except UnreadableError as error:
             self.errors.append(f"{file}: {error}")
             return True
         return found
@@ -192,10 +208,12 @@ class _Reader:
         try:
             self._add(document, source)
         except RecursionError:
-            self.errors.append(f"{source}: {_TOO_DEEP}")
+            self.errors.append(f"{source}: {TOO_DEEP}")
 
     def _add(self, document: object, source: Source) -> None:
-        if not isinstance(document, dict):
+        if self.in_directory and _is_no_object(document):
+            self.not_objects.append(source)
+        elif not isinstance(document, dict):
             self.errors.append(f"{source}: expected an object with apiVersion and kind, got {_described(document)}")
         elif _is_list(document):
             for number, item in enumerate(document.get("items") or (), start=1):
@@ -205,15 +223,24 @@ class _Reader:
 
     def _add_object(self, raw: dict[str, Any], source: Source) -> None:
         missing = [name for name in ("apiVersion", "kind") if not isinstance(raw.get(name), str)]
-        if missing or not isinstance(raw.get("metadata"), dict):
-            self.errors.append(f"{source}: {_name_of(raw)}{(missing or ['metadata'])[0]}: missing")
-        else:
-            self.found.append((source, raw))
+        if missing:
+            self.errors.append(f"{source}: {_name_of(raw)}{missing[0]}: missing")
+            return
+        self.seen += 1
+        key = _key_of(raw, source)
+        if key in self.found:
+            first, before = self.found[key]
+            if raw != before:
+                self.replaced.append(f"{_name_of(raw).removesuffix(': ')} ({first}, {source})")
+        self.found[key] = (source, raw)
 
 
 @dataclass(slots=True, kw_only=True)
-class _Loader(_Reader):
+class _Loader:
+    """Converts the objects that were read."""
+
     kept: Collection[str]
+    errors: list[str] = field(default_factory=list)
     others: list[Mapping[str, Any]] = field(default_factory=list)
     other_sources: list[Source] = field(default_factory=list)
     objects: list[ApiStruct] = field(default_factory=list)
@@ -222,8 +249,9 @@ class _Loader(_Reader):
     unread: list[tuple[Mapping[str, Any], Source]] = field(default_factory=list)
     #: Number of skipped objects by (kind, apiVersion).
     skipped: Counter[tuple[str, str]] = field(default_factory=Counter)
-    #: Where each (group, kind, namespace, name) first appeared.
-    seen: dict[tuple[str, str, str, str], Source] = field(default_factory=dict)
+    #: Number of objects by generateName, and the names that were made of it.
+    prefixes: Counter[str] = field(default_factory=Counter)
+    named: list[str] = field(default_factory=list)
 
     def notes(self) -> Iterator[str]:
         total = self.skipped.total()
@@ -236,39 +264,77 @@ class _Loader(_Reader):
             yield f"skipped {objects} of kinds that the scheduler does not read: {kinds}"
         if any(kind == "KubeSchedulerConfiguration" for kind, _ in self.skipped):
             yield "a KubeSchedulerConfiguration is no object of a cluster: give it as the configuration, --config FILE"
+        if self.named:
+            yield f"made names from generateName, as kubectl create does: {first_of(self.named)}"
 
-    def _add_object(self, raw: dict[str, Any], source: Source) -> None:
+    def add(self, raw: Mapping[str, Any], source: Source) -> None:
+        try:
+            named = self._named(raw)
+            if self._add(named, source) and named is not raw:
+                self.named.append(named["metadata"]["name"])
+        except RecursionError:
+            self.errors.append(f"{source}: {TOO_DEEP}")
+
+    def _add(self, raw: Mapping[str, Any], source: Source) -> bool:
+        """Whether somebody reads it."""
         try:
             obj = decode_object(raw)
         except UnknownKindError as error:
             if error.kind in self.kept:
                 self.others.append(raw)
                 self.other_sources.append(source)
-                return
+                return True
             self.skipped[error.kind, error.api_version] += 1
-            metadata = raw.get("metadata")
-            if isinstance(metadata, dict) and not metadata.get("uid"):
+            if _has_metadata(raw) and not raw["metadata"].get("uid"):
                 self.unread.append((raw, source))
-            return
+            return False
         except DecodeError as error:
-            self.errors.append(f"{source}: {_name_of(raw)}{error}")
-            return
+            self.errors.append(f"{source}: {_name_of(raw)}{error}{_quoting(error)}")
+            return False
         self.errors += (f"{source}: {_name_of(raw)}{error}" for error in validation_errors(obj))
-        if self._is_new(raw, obj, source):
-            self.objects.append(obj)
-            self.raw.append(raw)
-            self.sources.append(source)
-
-    def _is_new(self, raw: Mapping[str, Any], obj: ApiStruct, source: Source) -> bool:
-        name: str = cast("Any", obj).metadata.name
-        if not name:
+        if not cast("Any", obj).metadata.name:
             self.errors.append(f"{source}: {raw['kind']}: metadata.name: missing")
             return False
-        key = (group_of(raw["apiVersion"]), raw["kind"], namespace_of(obj), name)
-        first = self.seen.setdefault(key, source)
-        if first is not source:
-            self.errors.append(f"{source}: {_name_of(raw)}already given in {first}")
-        return first is source
+        self.objects.append(obj)
+        self.raw.append(raw)
+        self.sources.append(source)
+        return True
+
+    def _named(self, raw: Mapping[str, Any]) -> Mapping[str, Any]:
+        """The object with a name if it only has a generateName."""
+        metadata = raw.get("metadata")
+        prefix = metadata.get("generateName") if isinstance(metadata, dict) and not metadata.get("name") else None
+        if not isinstance(prefix, str) or not prefix:
+            return raw
+        self.prefixes[prefix] += 1
+        return {**raw, "metadata": {**raw["metadata"], "name": f"{prefix}{self.prefixes[prefix]}"}}
+
+
+def _quoting(error: DecodeError) -> str:
+    """What to do about a text that YAML reads as something else."""
+    is_boolean = error.message == "expected a string, got true or false"
+    return "; quote it, as y, n, yes, no, on and off are booleans in YAML" if is_boolean else ""
+
+
+def _has_metadata(raw: Mapping[str, Any]) -> bool:
+    return isinstance(raw.get("metadata"), dict)
+
+
+def _key_of(raw: Mapping[str, Any], source: Source) -> object:
+    """What identifies an object in a cluster; the source of one without a name."""
+    metadata = raw.get("metadata")
+    name = metadata.get("name") if isinstance(metadata, dict) else None
+    if not name:
+        return source
+    namespace = raw["metadata"].get("namespace") or _DEFAULT_NAMESPACE
+    return json.dumps([group_of(raw["apiVersion"]), raw["kind"], namespace, name])
+
+
+def _is_no_object(document: object) -> bool:
+    """Whether it cannot be meant as an object: a list of patches, or values of a chart."""
+    if isinstance(document, dict):
+        return "apiVersion" not in document and "kind" not in document
+    return isinstance(document, list)
 
 
 def _is_list(document: Mapping[str, Any]) -> bool:
@@ -303,74 +369,3 @@ def _default_namespace(raw: Mapping[str, Any]) -> str:
 
 def _described(document: object) -> str:
     return "a list" if isinstance(document, list) else f"{document!r:.60}"
-
-
-class _SyntaxError(ValueError):
-    """Neither YAML nor JSON; the text has the location."""
-
-
-def _documents(data: bytes) -> Iterator[Any]:
-    try:
-        text = data.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise _SyntaxError(f"not UTF-8 text (byte {error.start})") from None
-    if text.lstrip()[:1] in ("{", "["):
-        documents = _json_documents(text)
-        if documents is not None:
-            return iter(documents)
-    return _yaml_documents(text)
-
-
-#: Limit for hand-written flow YAML; larger invalid JSON is a truncated file, which would be slow to parse again.
-_MAX_FLOW_YAML = 1 << 20
-
-
-def _json_documents(text: str) -> list[Any] | None:
-    """One or several consecutive JSON values; None if it is not JSON, such as flow YAML."""
-    try:
-        return [msgspec.json.decode(text)]
-    except (msgspec.DecodeError, UnicodeEncodeError):
-        pass
-    except RecursionError:
-        raise _SyntaxError(_TOO_DEEP) from None
-    documents, position = [], 0
-    while position < len(text):
-        try:
-            document, position = _JSON.raw_decode(text, position)
-            # The YAML parser accepts numbers and lone surrogates that JSON cannot represent.
-            msgspec.json.encode(document)
-        except json.JSONDecodeError as error:
-            if len(text) <= _MAX_FLOW_YAML:
-                return None
-            raise _SyntaxError(f"line {error.lineno}, column {error.colno}: {error.msg}") from None
-        except RecursionError:
-            raise _SyntaxError(_TOO_DEEP) from None
-        except (ValueError, OverflowError) as error:
-            raise _SyntaxError(f"unreadable JSON: {error}") from None
-        documents.append(document)
-        position += len(text[position:]) - len(text[position:].lstrip())
-    return documents
-
-
-_TOO_DEEP = "nested too deeply"
-
-
-def _refuse_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is not a JSON number")
-
-
-_JSON = json.JSONDecoder(parse_constant=_refuse_constant)
-
-
-def _yaml_documents(text: str) -> Iterator[Any]:
-    try:
-        for loader, node in composed(text, StrictLoader):
-            yield loader.value(node)
-    except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark or error.context_mark
-        place = f"line {mark.line + 1}, column {mark.column + 1}: " if mark is not None else ""
-        raise _SyntaxError(f"{place}{error.problem or error.context}") from None
-    except yaml.YAMLError as error:
-        raise _SyntaxError(str(error).replace("\n", " ")) from None
-    except HostileYamlError as error:
-        raise _SyntaxError(str(error)) from None

@@ -166,8 +166,9 @@ def _key(key: object) -> str:
 # --- loaders
 
 _LoaderBase: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_BOOLEANS = {**_LoaderBase.bool_values, "y": True, "n": False}
 _UNREADABLE = (ValueError, KeyError, IndexError, AttributeError, TypeError, ArithmeticError)
-_OCTAL = re.compile(r"([-+]?)0o?([0-7]+)")
+_OCTAL = re.compile(r"([-+]?)0[oO]?([0-7]+)")
 _DECIMAL = re.compile(r"[-+]?[0-9]+")
 _TEXT, _SEQUENCE, _MAPPING = (f"tag:yaml.org,2002:{name}" for name in ("str", "seq", "map"))
 _USUAL_SCALARS = frozenset(f"tag:yaml.org,2002:{name}" for name in ("null", "bool", "int", "float"))
@@ -182,6 +183,7 @@ class JsonValueLoader(_LoaderBase):  # type: ignore[misc]  # the base depends on
     """Constructs JSON values, like Go's library; base of loaders with their own resolvers."""
 
     max_depth: ClassVar[int] = MAX_DEPTH
+    bool_values: ClassVar[dict[str, bool]] = _BOOLEANS
 
     def __init__(self, text: str) -> None:
         super().__init__(text)
@@ -284,18 +286,30 @@ class JsonValueLoader(_LoaderBase):  # type: ignore[misc]  # the base depends on
         try:
             number = int(octal[1] + octal[2], 8) if octal else int(digits, 0)
         except ValueError:
-            text: str = node.value
-            return text
+            # Such as 09, which is not octal.
+            return self._beyond_integers(digits, node)
         return number if -(2**63) <= number < 2**64 else self._beyond_integers(digits, node)
 
-    def _beyond_integers(self, digits: str, node: yaml.ScalarNode) -> float | str:
-        """Parity: Go parses more than 64 bits as a float if decimal, else as a string."""
+    def _beyond_integers(self, digits: str, node: yaml.ScalarNode) -> float | int | str:
+        """Parity: Go parses as a float what is decimal and no integer of 64 bits, else as a string."""
         text: str = node.value
-        return float(digits) if _DECIMAL.fullmatch(digits) else text
+        return _whole(float(digits)) if _DECIMAL.fullmatch(digits) else text
+
+    def construct_yaml_float(self, node: yaml.ScalarNode) -> float | int:
+        """Parity: written as JSON, a whole number has no decimal point."""
+        return _whole(super().construct_yaml_float(node))
 
     def construct_yaml_binary(self, node: yaml.ScalarNode) -> str:
         data: bytes = super().construct_yaml_binary(node)
         return data.decode("utf-8", "replace")
+
+
+#: Larger ones are written with an exponent.
+_MAX_PLAIN_FLOAT = 1e21
+
+
+def _whole(number: float) -> float | int:
+    return int(number) if number.is_integer() and abs(number) < _MAX_PLAIN_FLOAT else number
 
 
 #: 64 bits in binary, with a sign and its prefix.
@@ -303,6 +317,7 @@ _LONGEST_INTEGER = 67
 
 for _tag, _constructor in (
     ("int", JsonValueLoader.construct_yaml_int),
+    ("float", JsonValueLoader.construct_yaml_float),
     ("binary", JsonValueLoader.construct_yaml_binary),
     ("timestamp", JsonValueLoader.construct_yaml_str),
     ("set", JsonValueLoader.construct_yaml_map),
@@ -312,25 +327,28 @@ for _tag, _constructor in (
     JsonValueLoader.add_constructor(f"tag:yaml.org,2002:{_tag}", _constructor)
 
 
-_INTEGER_RE = re.compile(r"[-+]?(?:0b[01_]+|0x[0-9a-fA-F_]+|0[0-7_]*|[1-9][0-9_]*)\Z")
-_FLOAT_RE = re.compile(
-    r"[-+]?(?:[0-9][0-9_]*\.[0-9_]*|\.[0-9][0-9_]*)(?:[eE][-+]?[0-9]+)?\Z"
-    r"|[-+]?\.(?:inf|Inf|INF)\Z|\.(?:nan|NaN|NAN)\Z"
+#: Tag of a plain scalar, and the characters that it can begin with. A `=` is text, and so are timestamps. Numbers are
+#: what Go parses once underscores are removed.
+_RESOLVERS = (
+    ("bool", r"y|Y|yes|Yes|YES|n|N|no|No|NO|true|True|TRUE|false|False|FALSE|on|On|ON|off|Off|OFF", "yYnNtTfFoO"),
+    ("null", r"~|null|Null|NULL|", ["~", "n", "N", ""]),
+    ("int", r"[-+]?(?:0[bB][01_]+|0[xX][0-9a-fA-F_]+|0[oO]?[0-7_]+|[0-9][0-9_]*)", "-+0123456789"),
+    (
+        "float",
+        r"[-+]?(?:\.[0-9][0-9_]*|[0-9][0-9_]*(?:\.[0-9_]*)?)(?:[eE][-+]?[0-9][0-9_]*)?"
+        r"|[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)",
+        "-+0123456789.",
+    ),
+    ("merge", r"<<", "<"),
 )
-_REPLACED = ("timestamp", "int", "float")
-#: A plain `=`, which PyYAML resolves to a tag without constructor. Go's library treats it as a string.
-_UNREAD = ("value",)
 
 
 class KubernetesLoader(JsonValueLoader):
-    yaml_implicit_resolvers: ClassVar[dict[str, list[tuple[str, re.Pattern[str]]]]] = {
-        first: [(tag, pattern) for tag, pattern in entries if tag.rpartition(":")[2] not in (*_REPLACED, *_UNREAD)]
-        for first, entries in _LoaderBase.yaml_implicit_resolvers.items()
-    }
+    yaml_implicit_resolvers: ClassVar[dict[str, list[tuple[str, re.Pattern[str]]]]] = {}
 
 
-KubernetesLoader.add_implicit_resolver("tag:yaml.org,2002:int", _INTEGER_RE, list("-+0123456789"))
-KubernetesLoader.add_implicit_resolver("tag:yaml.org,2002:float", _FLOAT_RE, list("-+0123456789."))
+for _tag, _pattern, _first in _RESOLVERS:
+    KubernetesLoader.add_implicit_resolver(f"tag:yaml.org,2002:{_tag}", re.compile(f"(?:{_pattern})\\Z"), list(_first))
 
 
 class StrictLoader(KubernetesLoader):

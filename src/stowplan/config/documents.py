@@ -12,12 +12,12 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from operator import itemgetter
-from typing import Any, ClassVar, NoReturn
+from typing import Any, NoReturn
 
 import yaml
 
 from stowplan.api.field_errors import go_quote
-from stowplan.api.yaml_text import MAX_DEPTH, HostileYamlError, JsonValueLoader, composed, repeated_keys
+from stowplan.api.yaml_text import MAX_DEPTH, HostileYamlError, composed, repeated_keys
 from stowplan.config.errors import ConfigError
 
 
@@ -142,37 +142,12 @@ def _after_value(error: json.JSONDecodeError) -> str:
 
 # --- YAML
 
-#: The type of a plain scalar, and the characters that it can begin with.
-_RESOLVERS = (
-    ("bool", r"y|Y|yes|Yes|YES|n|N|no|No|NO|true|True|TRUE|false|False|FALSE|on|On|ON|off|Off|OFF", "yYnNtTfFoO"),
-    ("null", r"~|null|Null|NULL|", ["~", "n", "N", ""]),
-    ("int", r"[-+]?(?:0b[01_]+|0x[0-9a-fA-F_]+|0o?[0-7_]+|0|[1-9][0-9_]*)", "-+0123456789"),
-    (
-        "float",
-        r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?|[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)",
-        "-+0123456789.",
-    ),
-    ("merge", r"<<", "<"),
-)
-
-
-class _Loader(JsonValueLoader):
-    yaml_implicit_resolvers: ClassVar[dict[str, list[tuple[str, re.Pattern[str]]]]] = {}
-
-    def construct_yaml_bool(self, node: yaml.ScalarNode) -> bool:
-        return node.value.lower() in {"y", "yes", "true", "on"}
-
-
-for _tag, _pattern, _first in _RESOLVERS:
-    _Loader.add_implicit_resolver(f"tag:yaml.org,2002:{_tag}", re.compile(f"(?:{_pattern})\\Z"), list(_first))
-_Loader.add_constructor("tag:yaml.org,2002:bool", _Loader.construct_yaml_bool)
-
 
 def _parse_yaml(text: str) -> Document:
     duplicates: tuple[str, ...] = ()
     value = None
     try:
-        for loader, node in composed(text, _Loader):
+        for loader, node in composed(text):
             duplicates = tuple(_duplicates(node))
             value = loader.construct_document(node)
             break

@@ -296,7 +296,7 @@ class Scheduler:
         self.submit(TICK)
 
     def _check_wall_clock(self) -> None:
-        """EmitEvent the engine if the wall clock was set."""
+        """Tell the engine if the wall clock was set."""
         ahead = self._times.wall_clock() - self.clock()
         if abs(ahead - self._ahead) > WALL_CLOCK_TOLERANCE:
             self._ahead = ahead

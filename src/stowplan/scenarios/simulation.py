@@ -435,13 +435,16 @@ class Simulation:
         return self._finish()
 
     def _advance(self, until: float, tell: Callable[[], None]) -> None:
-        """Advance to that time in parts, so that it can be stopped."""
-        begin = self._passed
-        for part in range(1, _PARTS + 1):
-            to = until if part == _PARTS else begin + (until - begin) * part / _PARTS
-            self._time.advance(max(0.0, self.world.start + to - self._time.now))
-            if part < _PARTS:
-                tell()
+        """Advance to that time in parts, so that it can be stopped. Where nothing is due, a part is longer."""
+        time, start = self._time, self.world.start
+        part = (until - self._passed) / _PARTS
+        for _ in range(_PARTS - 1):
+            to = max(self._passed + part, time.next - start)
+            if to >= until:
+                break
+            time.advance(max(0.0, start + to - time.now))
+            tell()
+        time.advance(max(0.0, start + until - time.now))
 
     def _rests(self, quiet_since: float) -> bool:
         return not self.ledger.pending or self._passed - quiet_since >= _QUIET

@@ -253,6 +253,11 @@ class VirtualTime:
             call.stop()
 
     @property
+    def next(self) -> float:
+        """The next time at which anything is due; infinity if there is none."""
+        return self._agenda.next
+
+    @property
     def idle(self) -> bool:
         """Whether nothing is due but wake-up times of the engine."""
         return self._agenda.only_wakes

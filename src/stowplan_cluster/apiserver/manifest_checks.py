@@ -41,9 +41,12 @@ _CATALOGUE = Catalogue(BUILT_IN)
 
 
 def findings(manifest: Mapping[str, Any]) -> Iterator[tuple[bool, str]]:
-    """Yield (whether it is an error, message) for each problem; unknown kinds have none."""
-    resource = _CATALOGUE.of_kind(manifest.get("apiVersion", ""), manifest.get("kind", ""))
+    """Yield (whether it is an error, message) for each problem; custom kinds have none."""
+    api_version, kind = manifest.get("apiVersion", ""), manifest.get("kind", "")
+    resource = _CATALOGUE.of_kind(api_version, kind)
     if resource is None:
+        if unserved := _CATALOGUE.unserved(api_version, kind):
+            yield False, unserved
         return
     # Copy through JSON: defaults modify their input, which belongs to the caller.
     obj = msgspec.json.decode(msgspec.json.encode(manifest))

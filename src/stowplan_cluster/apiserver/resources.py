@@ -8,6 +8,7 @@ definitions.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -17,6 +18,9 @@ ALL_VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "up
 CREATE_ONLY = ("create",)
 #: Namespaces cannot be deleted as a collection.
 NO_COLLECTIONS = tuple(verb for verb in ALL_VERBS if verb != "deletecollection")
+
+#: The group of Deployments and Ingresses before they got groups of their own.
+_FORMER_GROUP = "extensions"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,6 +109,17 @@ class Catalogue:
 
     def of_kind(self, api_version: str, kind: str) -> Resource | None:
         return next((known for known in self if known.kind == kind and known.api_version == api_version), None)
+
+    def unserved(self, api_version: str, kind: str) -> str:
+        """The problem with a misspelled built-in kind or an old version; "" if it is served, or unknown and custom."""
+        group = api_version.rpartition("/")[0]
+        own = [one for one in self if not one.custom]
+        if self.of_kind(api_version, kind) is not None or group not in (_FORMER_GROUP, *(one.group for one in own)):
+            return ""
+        known = {one.kind: one.api_version for one in own if one.kind == kind or one.group == group}
+        near = [kind] if kind in known else get_close_matches(kind, known, n=1)
+        hint = f" (did you mean {near[0]} of {known[near[0]]}?)" if near else ""
+        return f"kind {kind!r} of apiVersion {api_version!r} is not served here{hint}"
 
     def of_storage(self, storage: str) -> Resource | None:
         """The storage version: the first that was added."""

@@ -17,7 +17,6 @@ from __future__ import annotations
 
 from collections import Counter
 from contextlib import contextmanager
-from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -137,14 +136,9 @@ class Filling:
         """The resource; None for an unknown custom kind; raise ValueError for a misspelled built-in one."""
         api_version, kind = obj["apiVersion"], obj["kind"]
         catalogue = self._server.catalogue
-        found = catalogue.of_kind(api_version, kind)
-        group = api_version.rpartition("/")[0]
-        if found is not None or all(one.group != group or one.custom for one in catalogue):
-            return found
-        known = {one.kind: one.api_version for one in catalogue if one.group == group}
-        near = [kind] if kind in known else get_close_matches(kind, known, n=1)
-        hint = f"; did you mean {near[0]} of {known[near[0]]}?" if near else ""
-        raise ValueError(f"kind {kind!r} of apiVersion {api_version!r} is not served here{hint}")
+        if unserved := catalogue.unserved(api_version, kind):
+            raise ValueError(unserved)
+        return catalogue.of_kind(api_version, kind)
 
     def _make_namespace(self, name: str) -> None:
         if self._server.store.get("namespaces", "", name) is not None:

@@ -351,7 +351,7 @@ PLAIN_ANSWER = "answer(token='t')"
 async def test_an_answer_that_cannot_be_used(plugin):
     plugin.write(f"print(json.dumps(dict(kind='Pod', status=dict(token='{SECRET}'))))")
     text = await failure(plugin.credentials())
-    assert text.endswith(f'exec plugin {plugin.command}: the plugin returned kind "Pod", expected ExecCredential')
+    assert text.endswith(f"exec plugin {plugin.command}: the plugin returned another kind than ExecCredential")
 
 
 # --- terminals

@@ -3,7 +3,7 @@
 from random import Random
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from stowplan.config.features import with_chosen
@@ -13,6 +13,7 @@ from stowplan.framework.interface import Reads, SignPlugin
 from stowplan.framework.requests import Delete, Done
 from stowplan.framework.unfinished import unfinished
 from stowplan.testing import a_node, a_pod
+from support.examples import examples
 from support.plugins.answering_plugins import answering, configuration, profile
 from support.scheduling.engines import DrivenEngine
 from support.scheduling.fake_extender import FakeExtender
@@ -156,7 +157,7 @@ def outcome(portions, cpus, wanted, *, seed, **options):
     return slow.driven.bound, sorted(slow.driven.notes()), slow.driven.engine.algorithm.sampling.start
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(
     portions=st.integers(1, 5),
     cpus=st.lists(st.integers(1, 3), min_size=1, max_size=4),

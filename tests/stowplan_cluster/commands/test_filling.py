@@ -117,13 +117,16 @@ def test_kinds_without_a_definition_are_skipped(server):
 @pytest.mark.parametrize(
     ("api_version", "kind", "hint"),
     [
-        pytest.param("apps/v1", "Deploymnet", "did you mean Deployment of apps/v1?", id="misspelled"),
-        pytest.param("apps/v1beta1", "Deployment", "did you mean Deployment of apps/v1?", id="an old version"),
+        pytest.param("apps/v1", "Deploymnet", " (did you mean Deployment of apps/v1?)", id="misspelled"),
+        pytest.param("apps/v1beta1", "Deployment", " (did you mean Deployment of apps/v1?)", id="an old version"),
+        pytest.param("v1", "Deployment", " (did you mean Deployment of apps/v1?)", id="another group"),
+        pytest.param("extensions/v1beta1", "Ingress", " (did you mean Ingress of networking.k8s.io/v1?)", id="moved"),
+        pytest.param("policy/v1beta1", "PodSecurityPolicy", "", id="removed"),
     ],
 )
 def test_unknown_kinds_of_served_groups_are_errors(server, api_version, kind, hint):
     problems, _ = fill(server, an_object(api_version, kind, "web"))
-    assert problems == [f"file: document 1: kind {kind!r} of apiVersion {api_version!r} is not served here; {hint}"]
+    assert problems == [f"file: document 1: kind {kind!r} of apiVersion {api_version!r} is not served here{hint}"]
 
 
 # --- dumps

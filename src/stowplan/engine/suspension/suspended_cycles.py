@@ -212,7 +212,7 @@ class SuspendedCycles:
         self._free(cycle)
 
     def _free(self, cycle: SuspendedCycle) -> None:
-        """EmitEvent the queue that the room reserved for a pod is available again."""
+        """Tell the queue that the room reserved for a pod is available again."""
         pod, held = cycle.queued.pod, cycle.held or ()
         placed = self._state.placed(cycle.uid)
         for node_name in sorted(held):
