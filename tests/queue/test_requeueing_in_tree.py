@@ -44,8 +44,8 @@ def resource_claim(name="c", **status):
     return devices("ResourceClaim", name, metadata=metadata, spec={}, status=status)
 
 
-def self_pod():
-    """The sleeping pod itself."""
+def itself():
+    """The unschedulable pod itself."""
     return a_pod("self").uid("self")
 
 
@@ -68,8 +68,8 @@ ROWS = {
         ("a cordoned node comes", a_pod(), None, a_node().unschedulable(), NONE),
         ("a node is uncordoned", a_pod(), a_node().unschedulable(), a_node(), BOTH),
         ("a taint goes", a_pod(), a_node().tainted("t"), a_node(), NONE),
-        ("its toleration", a_pod(), self_pod(), self_pod().tolerates("node.kubernetes.io/unschedulable"), SELF),
-        ("another toleration of its", a_pod(), self_pod(), self_pod().tolerates("x"), NONE),
+        ("its toleration", a_pod(), itself(), itself().tolerates("node.kubernetes.io/unschedulable"), SELF),
+        ("another toleration of its", a_pod(), itself(), itself().tolerates("x"), NONE),
     ],
     "NodeName": [
         ("a node comes", a_pod(), None, a_node(), BOTH),
@@ -83,7 +83,7 @@ ROWS = {
         ("a taint goes", a_pod(), a_node().tainted("t"), a_node(), BOTH),
         ("a taint goes that was tolerated", a_pod().tolerates("t"), a_node().tainted("t"), a_node(), NONE),
         ("a taint comes", a_pod(), a_node(), a_node().tainted("t"), NONE),
-        ("its tolerations", a_pod(), self_pod(), self_pod().tolerates("x"), SELF),
+        ("its tolerations", a_pod(), itself(), itself().tolerates("x"), SELF),
     ],
     "NodeAffinity": [
         ("a node comes that matches", a_pod().node_selector(a="b"), None, a_node().labels(a="b"), BOTH),
@@ -108,7 +108,7 @@ ROWS = {
         ("a nominated pod goes", a_pod().requests(cpu="1"), other().nominated_to("n"), None, BOTH),
         ("a pending pod goes", a_pod().requests(cpu="1"), other(), None, NONE),
         ("a pod comes", a_pod().requests(cpu="1"), None, other().on("n"), NONE),
-        ("it asks for less", a_pod().requests(cpu="1"), self_pod().requests(cpu="2"), self_pod().requests(cpu="1"), SELF),
+        ("it asks for less", a_pod().requests(cpu="1"), itself().requests(cpu="2"), itself().requests(cpu="1"), SELF),
         (
             "a placed pod takes less", a_pod().requests(cpu="1"), other().requests(cpu="2").on("n"),
             other().requests(cpu="1").on("n"), BOTH,
@@ -226,13 +226,13 @@ ROWS = {
         ("a pending pod goes", SPREAD, other().labels(app="web"), None, NONE),
         ("of another namespace", SPREAD, a_pod("o", "else").uid("o").labels(app="web").on("n"), None, NONE),
         ("a pod starts to count", SPREAD, other().on("n"), other().labels(app="web").on("n"), BOTH),
-        ("its own labels", SPREAD, self_pod(), self_pod().labels(app="web"), SELF),
+        ("its own labels", SPREAD, itself(), itself().labels(app="web"), SELF),
         (
             "its own tolerations, taints honoured",
             a_pod().labels(app="web").spreads(ZONE, WEB, node_taints_policy="Honor"),
-            self_pod(), self_pod().tolerates("x"), SELF,
+            itself(), itself().tolerates("x"), SELF,
         ),
-        ("its own tolerations, taints ignored", SPREAD, self_pod(), self_pod().tolerates("x"), NONE),
+        ("its own tolerations, taints ignored", SPREAD, itself(), itself().tolerates("x"), NONE),
         ("a node with the key comes", SPREAD, None, IN_ZONE, BOTH),
         ("a node without it comes", SPREAD, None, a_node(), NONE),
         ("a node with it goes", SPREAD, IN_ZONE, None, BOTH),
@@ -246,7 +246,7 @@ ROWS = {
         ("another pod comes", NEAR, None, other().on("n"), NONE),
         ("a pending pod comes", NEAR, None, other().labels(app="web"), NONE),
         ("a pod becomes one to be near to", NEAR, other().on("n"), other().labels(app="web").on("n"), BOTH),
-        ("its own labels", NEAR, self_pod(), self_pod().labels(a="b"), SELF),
+        ("its own labels", NEAR, itself(), itself().labels(a="b"), SELF),
         ("a pod to be away from goes", AWAY, other().labels(app="web").on("n"), None, BOTH),
         ("a pod is no longer one", AWAY, other().labels(app="web").on("n"), other().on("n"), BOTH),
         (
@@ -273,8 +273,8 @@ ROWS = {
             resource_claim("d"), BOTH,
         ),
         (
-            "its claims are made", a_pod().claims_devices("c"), self_pod(),
-            self_pod().status(resourceClaimStatuses=[{"name": "c", "resourceClaimName": "c"}]), SELF,
+            "its claims are made", a_pod().claims_devices("c"), itself(),
+            itself().status(resourceClaimStatuses=[{"name": "c", "resourceClaimName": "c"}]), SELF,
         ),
         ("a device class comes", a_pod().claims_devices("c"), None, devices("DeviceClass", spec={}), BOTH),
         ("a slice comes", a_pod().claims_devices("c"), None, devices("ResourceSlice", spec={}), BOTH),
@@ -286,8 +286,8 @@ ROWS = {
         ("a node declares more", a_pod(), a_node(), a_node().declares("F"), BOTH),
         ("a taint goes", a_pod(), a_node().tainted("t"), a_node(), BOTH),
         (
-            "it needs something else", a_pod(), self_pod().spec(hostNetwork=True, hostUsers=False),
-            self_pod().spec(hostNetwork=True), SELF,
+            "it needs something else", a_pod(), itself().spec(hostNetwork=True, hostUsers=False),
+            itself().spec(hostNetwork=True), SELF,
         ),
     ],
     "DefaultPreemption": [("a pod goes", a_pod(), other().on("n"), None, NONE)],

@@ -12,7 +12,7 @@ WEB = selector(labels={"app": "web"})
 class DifferentReasons(NodeFilterPlugin):
     """Gives a different reason for every node."""
 
-    name = "Moody"
+    name = "DifferentReasons"
 
     def filter_node(self, state, pod, node):
         return unschedulable(f"not on {node.name}, not today")
@@ -347,7 +347,7 @@ def test_five_thousand_nodes_fit_a_screen(page, five_thousand_nodes, pod):
 
 def test_as_many_reasons_as_nodes_fit_a_screen(page):
     nodes = [a_node(f"n{i:03}").obj() for i in range(300)]
-    text = page(nodes, a_pod().obj(), config=profile("Moody"), plugins=[DifferentReasons])
+    text = page(nodes, a_pod().obj(), config=profile("DifferentReasons"), plugins=[DifferentReasons])
     assert "… and 288 more reasons that refuse 288 nodes; -o wide lists every node" in text
     # The reference's message lists each of them.
     assert len(text.splitlines()) <= 40
