@@ -43,7 +43,8 @@ class NominatedNodes:
         self._version = -1
         #: Row -> why it does not fit the pod; rows that do are absent.
         self._refused: dict[int, Status] = {}
-        #: The row that was judged for a pod that is nominated to it; equal pods get another result there.
+        #: The row of the evaluated pod's nominated node. Its result is not reused: the pod's own nomination does not count
+        #: against it there, but does for equal pods.
         self._own: set[int] = set()
 
     def forget(self) -> None:
