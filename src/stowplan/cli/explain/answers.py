@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from stowplan.cli.data_output import write_data
+from stowplan.command_line.errors import InputError
 from stowplan.explain.detailed_record import detailed, summarized
 from stowplan.explain.kinds import kinds_of
 from stowplan.explain.node_view import NodeView, node_view
@@ -57,10 +58,18 @@ class Answer:
 
 
 def watch(answer: Callable[[], Answer], interval: float, sleep: Callable[[float], object] = time.sleep) -> None:
-    """Answer repeatedly until interrupted; unchanged answers are not repeated."""
+    """Answer repeatedly until interrupted; unchanged answers are not repeated.
+
+    The first answer may fail; later ones are retried, as an API server restarts and pods are replaced.
+    """
     said = ""
     while True:
-        page = answer().page()
+        try:
+            page = answer().page()
+        except InputError as error:
+            if not said:
+                raise
+            page = [Line(((f"{error.message} (asking again)", "bad"),))]
         text = plain(page)
         if text != said:
             stamp = time.strftime("%H:%M:%S")
