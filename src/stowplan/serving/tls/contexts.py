@@ -118,7 +118,7 @@ class TlsContexts:
         context.set_alpn_select_callback(_select_protocol)
         context.set_verify(SSL.VERIFY_PEER, _is_cheap)
         # OpenSSL checks the signatures of a presented chain, whatever the callback says. `client_certificates.py` does
-        # so later, beside the handshakes.
+        # so later, outside of handshakes.
         context.set_verify_depth(0)
         return context
 
