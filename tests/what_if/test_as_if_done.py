@@ -1,6 +1,6 @@
-"""Counterfactuals against what they foretell: the change made to the objects, in a new cluster, and scheduled there.
+"""What-if answers compared with making the change in a new cluster and scheduling there.
 
-Everything is built anew for each step, so nothing of a transaction, of reuse or of equal pods can hide in it.
+Everything is rebuilt for each step, so errors in transactions, reuse or the handling of equal pods show.
 """
 
 from hypothesis import given
@@ -36,13 +36,13 @@ def with_claims(pod):
     yield replace(pod, status=replace(pod.status, resource_claim_statuses=names))
 
 
-def anew(pods):
-    """Pods as their controllers make them again, with the claims that are made for them."""
+def all_recreated(pods):
+    """Pods as their controllers recreate them, with the claims created for them."""
     for pod in map(recreated, pods):
         yield from with_claims(pod)
 
 
-def claims_gone(objects, pods):
+def without_claims_of(objects, pods):
     """The objects without those that go with pods; other claims are free once nobody uses them."""
     gone = {pod.metadata.uid for pod in pods}
     left = []
@@ -65,7 +65,7 @@ def in_order(cluster, pods):
 
 
 class Real:
-    """A cluster whose scheduler runs for real; everybody that it evicts comes back."""
+    """A cluster that really schedules; evicted pods are recreated."""
 
     def __init__(self, drawn, objects):
         self.drawn = drawn
@@ -73,10 +73,10 @@ class Real:
         self.moves, self.stranded, self.displaced = [], set(), []
 
     def places(self, pods):
-        """These look for a node, and whoever they push away."""
+        """Schedule these pods, and then the pods that they preempt."""
         pods = list(pods)
         while pods:
-            for obj in anew(pods):
+            for obj in all_recreated(pods):
                 self.cluster.add(obj)
             pods = self._placed(pods)
 
@@ -109,7 +109,7 @@ class Real:
             before = {info.uid: info.pod for info in self.cluster.state.placed_pods()}
             self.cluster.schedule()
             evicted = self._pushed_away(before)
-            for obj in anew(evicted):
+            for obj in all_recreated(evicted):
                 self.cluster.add(obj)
         return self
 
@@ -117,7 +117,7 @@ class Real:
         after = {info.uid for info in self.cluster.state.placed_pods()}
         gone = [pod for uid, pod in before.items() if uid not in after]
         self.displaced += [f"default/{pod.metadata.name}" for pod in gone]
-        self.cluster = self.drawn.cluster(claims_gone(self.cluster.state.everything(), gone))
+        self.cluster = self.drawn.cluster(without_claims_of(self.cluster.state.everything(), gone))
         return [pod for pod in gone if fate_of(pod) is Fate.RECREATED]
 
     def homes(self):
@@ -127,7 +127,9 @@ class Real:
 
 def without(objects, leaving):
     gone = {pod.metadata.name for pod in leaving}
-    return [obj for obj in claims_gone(objects, leaving) if not (isinstance(obj, Pod) and obj.metadata.name in gone)]
+    return [
+        obj for obj in without_claims_of(objects, leaving) if not (isinstance(obj, Pod) and obj.metadata.name in gone)
+    ]
 
 
 def on(objects, name):
@@ -152,7 +154,7 @@ def unschedulable(node):
 
 
 def more_nodes(objects, name, number):
-    """So many like it, with its DaemonSets' pods."""
+    """That many nodes like it, with pods of their DaemonSets."""
     (node,) = (obj for obj in objects if isinstance(obj, Node) and obj.metadata.name == name)
     daemons = [pod for pod in on(objects, name) if fate_of(pod) is Fate.BELONGS_TO_NODE]
     for i in range(number):
@@ -200,7 +202,7 @@ def test_what_if(random):
         case "scale":
             mine = [obj for obj in objects if isinstance(obj, Pod) and fate_of(obj) is Fate.RECREATED]
             change = Scale("Deployment", "default", "web", len(mine) + 1 if mine else 0)
-            # Whoever has a node comes first.
+            # Pods that lost their node are scheduled first.
             models = sorted(mine, key=lambda pod: not pod.spec.node_name)[:1]
             fresh = [named(recreated(pod), f"web-added-{len(mine)}") for pod in models]
             late = [obj for pod in fresh for obj in with_claims(pod)]
@@ -209,7 +211,7 @@ def test_what_if(random):
     assert cluster.state.dump() == before
     after = Real(drawn, real)
     # In the order in which they come.
-    for obj in (*anew(pod for pod in back if fate_of(pod) is Fate.RECREATED), *late):
+    for obj in (*all_recreated(pod for pod in back if fate_of(pod) is Fate.RECREATED), *late):
         after.cluster.add(obj)
     after.places_all()
     usual = Real(drawn, objects).places_all()
