@@ -24,7 +24,8 @@ def shown(page):
     for block in re.split(r"^::: ", (DOCS / page).read_text(encoding="utf-8"), flags=re.MULTILINE)[1:]:
         identifier, _, options = block.partition("\n")
         members = re.search(r"^ +members: \[(.*?)\]", options, re.MULTILINE | re.DOTALL)
-        yield identifier, [] if members is None else re.split(r",\s*", members[1])
+        # `on` has quotes: it is a boolean in YAML.
+        yield identifier, [] if members is None else re.split(r",\s*", members[1].replace('"', ""))
 
 
 def on_page(page):

@@ -240,7 +240,7 @@ class TestPages:
 
     def test_in_notebooks(self, racks):
         html = racks.explain_group("train")._repr_html_()
-        assert "<td>large</td>" in html
+        assert '<td style="text-align:left">large</td>' in html
         assert "0/3 nodes are available: 3 Insufficient cpu." in html
 
 

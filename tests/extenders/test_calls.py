@@ -1,5 +1,6 @@
 """Bodies of requests to HTTP extenders, field by field as kube-scheduler encodes them."""
 
+import base64
 import json
 
 import msgspec
@@ -11,6 +12,7 @@ from stowplan.api.documents import Documents
 from stowplan.api.types import Node, Pod
 from stowplan.extenders.calls import ANSWER_SLACK, CallError, Calls, kinds_wanted
 from stowplan.extenders.http_extender import configured_extenders
+from stowplan.extenders.questions import BindQuestion
 from stowplan.framework.eviction_plan import Candidate
 from stowplan.framework.requests import Ask
 from stowplan.testing import a_node, a_pod
@@ -239,3 +241,34 @@ def test_extenders_of_one_url_are_told_apart():
 def test_extenders_that_may_fail_come_last():
     config = load_config(configuration({"urlPrefix": "http://h", "ignorable": True}, {"urlPrefix": "http://i"}))
     assert [extender.name for extender in configured_extenders(config)] == ["http://i", "http://h"]
+
+
+SECRET = "s3cr3t"
+
+
+def b64(text):
+    return base64.b64encode(text.encode()).decode()
+
+
+def test_no_message_has_the_password_of_a_url():
+    asking = Asking(urlPrefix=f"https://scheduler:{SECRET}@extender.example/x")
+    call = asking.call("bind", BindQuestion(namespace="default", name="p", uid="1", node="n1"))
+    assert call.url == f"https://scheduler:{SECRET}@extender.example/x/b"
+    assert asking.extender.name == "https://scheduler:xxxxx@extender.example/x"
+    for status, body in ((500, b""), (200, b"[")):
+        with pytest.raises(CallError, match=r"https://scheduler:xxxxx@extender\.example/x/b") as said:
+            asking.calls.answer_of(call, status, body)
+        assert SECRET not in str(said.value)
+
+
+def test_what_is_shown_of_a_configuration_has_no_secrets():
+    """In the log, on pages and in recordings."""
+    data = {"certData": b64("-----BEGIN CERTIFICATE-----"), "keyData": b64(f"-----BEGIN PRIVATE KEY-----{SECRET}")}
+    extender = {"urlPrefix": f"https://me:{SECRET}@extender.example", "tlsConfig": {"serverName": "x", **data}}
+    config = load_config(configuration(extender))
+    (shown,) = config.shown()["extenders"]
+    assert (shown["urlPrefix"], shown["tlsConfig"]) == ("https://me:xxxxx@extender.example", {"serverName": "x"})
+    assert config.to_dict()["extenders"][0]["tlsConfig"]["keyData"] == data["keyData"]
+    # It can be loaded: recordings have it.
+    again = load_config(config.shown())
+    assert [one.name for one in configured_extenders(again)] == [one.name for one in configured_extenders(config)]

@@ -273,15 +273,6 @@ def keep_too_many(harness, flying):
     flying._needed = 600
 
 
-def part_of(harness, of):
-    parts = {
-        "places": harness.queue._places,
-        "asleep": harness.queue._places.unschedulable,
-        "flying": harness.queue._in_flight,
-    }
-    return parts[of]
-
-
 @pytest.mark.parametrize(("breaks", "text"), [*PLACES, *HEAPS])
 def test_places(breaks, text):
     harness = full_queue()

@@ -81,8 +81,8 @@ function columnsOf(members: Member[], pod: ShowPod): Column<Member>[] {
     { title: "Node", value: (member) => member.node, show: (member) => node(member.node) },
     { title: "Why it waits", value: (member) => member.why },
   ];
-  if (members.some(({ would }) => would)) columns.push({ title: "Has room on", value: ({ would }) => would?.node ?? "", show: ({ would }) => (would ? node(would.node) : "") });
-  if (members.some(({ would }) => would?.victims?.length)) columns.push({ title: "Victims there", value: ({ would }) => (would?.victims ?? []).join(" "), show: ({ would }) => (would?.victims ?? []).map(pod) });
+  if (members.some(({ would }) => would)) columns.push({ title: "Would fit on", value: ({ would }) => would?.node ?? "", show: ({ would }) => (would ? node(would.node) : "") });
+  if (members.some(({ would }) => would?.victims?.length)) columns.push({ title: "Victims", value: ({ would }) => (would?.victims ?? []).join(" "), show: ({ would }) => (would?.victims ?? []).map(pod) });
   return columns;
 }
 
@@ -94,8 +94,8 @@ function Verdict({ verdict, pod }: { verdict: GroupVerdict; pod: ShowPod }) {
     { title: verdict.topologyKey || "Domain", value: (domain) => domain.name || "all nodes" },
     { title: "Nodes", value: (domain) => domain.nodes },
     { title: "Pods placed", value: (domain) => domain.placed?.length ?? 0 },
-    { title: "Pods lacking", value: (domain) => domain.lacking ?? 0 },
-    { title: "What is lacking", value: (domain) => Object.entries(domain.lackingResources ?? {}).map(([name, amount]) => `${amount} ${name}`).join(", ") },
+    { title: "Pods missing", value: (domain) => domain.lacking ?? 0 },
+    { title: "Missing resources", value: (domain) => Object.entries(domain.lackingResources ?? {}).map(([name, amount]) => `${amount} ${name}`).join(", ") },
     { title: "Victims", value: (domain) => victimsOf(domain).length },
     { title: "Why", value: (domain) => (domain.refused ?? []).map(({ message }) => message).join("; ") },
   ];

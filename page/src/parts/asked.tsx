@@ -36,11 +36,11 @@ export function Answer<T>({ asked, children, what }: { asked: Asked<T>; what: st
         <p class="note" role="alert">
           {error}{" "}
           <button type="button" onClick={again}>
-            Ask again
+            Retry
           </button>
         </p>
       )}
-      {answer !== undefined ? children(answer) : !error && <p class="empty" role="status">Asking for {what} …</p>}
+      {answer !== undefined ? children(answer) : !error && <p class="empty" role="status">Loading {what} …</p>}
     </>
   );
 }

@@ -1,4 +1,4 @@
-/** What is chosen on the plan, in words and numbers. */
+/** Selection on the plan, in words and numbers. */
 import { amount, byName, count, percent, span } from "../parts/format";
 import { Swatch } from "../parts/swatch";
 import { nodeHref, podHref } from "../shell/address";
@@ -26,12 +26,12 @@ export function Panel(props: Props) {
   const pod = props.plan.pods.get(props.pod);
   const node = props.plan.nodes.get(pod ? pod.node : props.node);
   return (
-    <aside class="panel" aria-label="What is chosen">
+    <aside class="panel" aria-label="Selection">
       <button type="button" class="quiet close" aria-label="Close" onClick={() => props.onSelect("", "")}>
         ✕
       </button>
       {pod ? <AboutPod {...props} item={pod} /> : props.pod ? <p class="muted">{props.pod} is gone.</p> : null}
-      {node ? <AboutNode {...props} item={node} /> : !pod && props.node ? <p class="muted">Node {props.node} is not there.</p> : null}
+      {node ? <AboutNode {...props} item={node} /> : !pod && props.node ? <p class="muted">Node {props.node} does not exist.</p> : null}
     </aside>
   );
 }
@@ -56,7 +56,7 @@ function AboutPod({ item: pod, colours, queue, onSelect }: Props & { item: PodIt
           ) : (
             `none: ${reasonOf(queue.get(pod.key))}`
           )}
-          {pod.terminating && " (leaving)"}
+          {pod.terminating && " (terminating)"}
         </dd>
         {pod.nominatedNode && (
           <>
@@ -78,7 +78,7 @@ function AboutPod({ item: pod, colours, queue, onSelect }: Props & { item: PodIt
       </dl>
       <p>
         <a class="button" href={podHref(pod.key)}>
-          {pod.node ? "Why there?" : "Why nowhere?"}
+          {pod.node ? "Why this node?" : "Why pending?"}
         </a>
       </p>
       <Labels labels={pod.labels} />
@@ -104,7 +104,7 @@ function AboutNode({ item, plan, colours, resource, pod: chosen, tries, onSelect
       </h2>
       {item.unschedulable && <p class="note">Cordoned: it takes no pods.</p>}
       <table class="usage">
-        <caption class="visually-hidden">Requested of what node {item.name} has</caption>
+        <caption class="visually-hidden">Requested resources of node {item.name}</caption>
         <tbody>
           {Object.entries(item.allocatable).map(([name, whole]) => {
             const asked = used(pods, name);

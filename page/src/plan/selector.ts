@@ -10,7 +10,7 @@ export function parseSelector(text: string): Matches | string {
   const terms: Matches[] = [];
   for (const part of text.trim() ? split(text) : []) {
     const found = TERM.exec(part);
-    if (!found) return part.trim() ? `“${part.trim()}” is none of: key=value, key!=value, key in (a,b), key notin (a,b), key, !key` : "a term between commas is empty";
+    if (!found) return part.trim() ? `“${part.trim()}” is not one of: key=value, key!=value, key in (a,b), key notin (a,b), key, !key` : "a term between commas is empty";
     terms.push(term(found));
   }
   return (labels) => terms.every((matches) => matches(labels));

@@ -62,7 +62,7 @@ export function PlanView({ source, plan, address }: ViewProps) {
   const select = (nextNode: string, nextPod: string) => set({ select: nextPod ? `pod:${nextPod}` : nextNode ? `node:${nextNode}` : undefined });
   const totals = useMemo(() => totalsOf(plan, settings.resource), [plan, version, settings.resource]);
   const name = `stowplan-${source.about.title.replaceAll(/[^\w.-]+/g, "-")}`;
-  const sum = `${count(plan.nodes.size, "node")}, ${count(totals.stowed, "pod")} stowed, ${grouped(plan.pending.size)} pending; ${plan.loading ? "more are being read …" : `${settings.resource} ${percent(totals.asked, totals.whole)} requested`}`;
+  const sum = `${count(plan.nodes.size, "node")}, ${count(totals.stowed, "pod")} stowed, ${grouped(plan.pending.size)} pending; ${plan.loading ? "loading more …" : `${settings.resource} ${percent(totals.asked, totals.whole)} requested`}`;
   return (
     <div class="plan" data-chosen={!!(node || pod) || undefined}>
       <h1 class="visually-hidden">The plan of {source.about.title}</h1>
@@ -103,8 +103,8 @@ export function PlanView({ source, plan, address }: ViewProps) {
         {sum}
         {ghost && (
           <button type="button" class="small ghost" onClick={() => set({ ghost: undefined })}>
-            Outlined: where {ghost.split("@")[0]} would then fit <span aria-hidden="true">✕</span>
-            <span class="visually-hidden">: show no longer</span>
+            Outlined: where {ghost.split("@")[0]} would fit <span aria-hidden="true">✕</span>
+            <span class="visually-hidden">: hide</span>
           </button>
         )}
       </p>
@@ -272,7 +272,7 @@ function Legend({ colours, chosen: picked, onChoose, pick }: { colours: Colours;
   const [all, setAll] = useState(false);
   const entries = all ? colours.legend : colours.legend.slice(0, MOST_ENTRIES);
   return (
-    <ul class="legend" aria-label="What colours mean">
+    <ul class="legend" aria-label="Legend">
       {entries.map((entry) => (
         <li key={entry.name}>
           {pick ? (
@@ -319,5 +319,5 @@ function NodesTable({ plan, version, settings, file, shown, selected }: NodesTab
     { title: "Requested %", value: (node) => Math.round((100 * asked(node)) / (node.allocatable[resource] || Infinity)) },
     { title: "State", value: (node) => (node.unschedulable ? "cordoned" : node.taints.length ? "tainted" : "open") },
   ];
-  return <Table caption="Nodes and what is requested of them" columns={columns} rows={rows} rowKey={(node) => node.name} file={file} selected={selected} />;
+  return <Table caption="Requested resources per node" columns={columns} rows={rows} rowKey={(node) => node.name} file={file} selected={selected} />;
 }

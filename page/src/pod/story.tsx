@@ -6,7 +6,7 @@ export function Story({ story }: { story: StoryRecord }) {
   const first = Date.parse(story.steps[0]?.time ?? "");
   return (
     <section class="card" aria-labelledby="story">
-      <h2 id="story">Its story</h2>
+      <h2 id="story">Story</h2>
       <ol class="story">
         {story.steps.map((step, i) => (
           <li key={i} data-kind={kindOf(step)}>
@@ -15,7 +15,7 @@ export function Story({ story }: { story: StoryRecord }) {
             </time>
             <span class="muted">+{span((Date.parse(step.time) - first) / 1000)}</span>
             <span>{words(step)}</span>
-            {story.forgotten && i + 1 === story.stepsBeforeGap ? <em class="muted">{story.forgotten} steps are forgotten here</em> : null}
+            {story.forgotten && i + 1 === story.stepsBeforeGap ? <em class="muted">{story.forgotten} steps are no longer kept here</em> : null}
           </li>
         ))}
       </ol>
@@ -31,7 +31,7 @@ function kindOf(step: Step): string {
 export function words(step: Step): string {
   if (step.milliseconds === undefined) return `${step.what}${step.cause ? `: ${step.cause}` : ""}${step.detail ? ` (${step.detail})` : ""}`;
   const head = `attempt ${step.attempt ?? 0} (${step.milliseconds.toFixed(1)} ms)`;
-  if (step.node) return `${head}: goes to ${step.node}`;
+  if (step.node) return `${head}: selected ${step.node}`;
   const refused = Object.entries(step.refused ?? {}).map(([plugin, nodes]) => `${plugin} (${nodes})`);
   const evicts = step.victimsTotal ?? step.victims?.length ?? 0;
   return [

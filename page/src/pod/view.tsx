@@ -25,11 +25,11 @@ function OnePod({ source, plan, address }: ViewProps) {
   const asked = useAsked(() => source.explain(key, moment), [source, key, source.about.mode === "live" ? version : 0]);
   return (
     <div class="page">
-      <nav aria-label="Where this is" class="crumbs">
+      <nav aria-label="Breadcrumbs" class="crumbs">
         {moment ? <AtMoment moment={moment} /> : <a href={href("plan", [], { select: `pod:${key}` })}>Plan</a>} / {address.parts[0]}
       </nav>
       <h1>{address.parts[1] ?? key}</h1>
-      <Answer asked={asked} what={moment ? "the verdict: that moment is worked out again" : "the verdict"}>
+      <Answer asked={asked} what={moment ? "the verdict at that time" : "the verdict"}>
         {(verdict) => <Verdict verdict={verdict} moment={moment} />}
       </Answer>
     </div>
@@ -79,9 +79,9 @@ function Verdict({ verdict, moment }: { verdict: VerdictRecord; moment?: Moment 
       )}
       {podGroup && (
         <section class="card" aria-labelledby="group">
-          <h2 id="group">Its group</h2>
+          <h2 id="group">Pod group</h2>
           <p>
-            <a href={groupHref(podGroup.podGroup, momentQuery(moment))}>{podGroup.podGroup}</a>: {podGroup.fits ? "fits whole" : (podGroup.message ?? podGroup.code)}
+            <a href={groupHref(podGroup.podGroup, momentQuery(moment))}>{podGroup.podGroup}</a>: {podGroup.fits ? "fits as a whole" : (podGroup.message ?? podGroup.code)}
           </p>
           <p class="muted">{count((podGroup.pods ?? []).length, "member")} tried together, {count(Object.keys(podGroup.haveNode ?? {}).length, "member")} with a node</p>
         </section>
@@ -95,22 +95,22 @@ function Verdict({ verdict, moment }: { verdict: VerdictRecord; moment?: Moment 
 function Sentence({ verdict }: { verdict: VerdictRecord }) {
   const { node, currentNode, error, scheduler } = verdict;
   const place = scheduler?.place ? <span class="muted"> · {scheduler.place}{scheduler.attempts ? `, ${count(scheduler.attempts, "attempt")}` : ""}</span> : null;
-  if (error === "gated") return <p class="verdict waits">Held back before it is tried: {verdict.absentNodesStatus?.reasons.join("; ") ?? "gated"} {place}</p>;
-  if (error) return <p class="verdict bad">Cannot be judged: {error}</p>;
+  if (error === "gated") return <p class="verdict waits">Gated, not tried yet: {verdict.absentNodesStatus?.reasons.join("; ") ?? "gated"} {place}</p>;
+  if (error) return <p class="verdict bad">Cannot be evaluated: {error}</p>;
   if (node) {
-    const words = !currentNode ? "It goes to" : currentNode === node ? "It is where it would be put now:" : `It is on ${currentNode}; it would now go to`;
+    const words = !currentNode ? "It goes to" : currentNode === node ? "It is on the node that would be chosen now:" : `It is on ${currentNode}; it would now go to`;
     return (
       <p class="verdict good">
         {words} <a href={nodeHref(node)}>{node}</a>
         {verdict.nominated && ", to which it is nominated"}
-        {verdict.feasibleNodes !== undefined && <span class="muted"> · {count(verdict.feasibleNodes, "node")} would take it{margin(verdict)}</span>}
+        {verdict.feasibleNodes !== undefined && <span class="muted"> · {count(verdict.feasibleNodes, "node")} feasible{margin(verdict)}</span>}
         {place}
       </p>
     );
   }
   return (
     <p class="verdict bad">
-      {currentNode ? `It is on ${currentNode}; now it would find no node. ` : "It goes nowhere. "}
+      {currentNode ? `It is on ${currentNode}; it would not fit on any node now. ` : "It does not fit on any node. "}
       {verdict.message}
       {verdict.nominatedNode && ` It waits for room on ${verdict.nominatedNode}.`}
       {place}
@@ -124,7 +124,7 @@ function margin(verdict: VerdictRecord): string {
   const own = verdict.totals?.[verdict.node ?? ""];
   if (own === undefined || totals.length < 2) return "";
   const next = Math.max(...totals.filter(([name]) => name !== verdict.node).map(([, points]) => points));
-  return own === next ? "; another is as good" : `; ${grouped(own - next)} points ahead of the next`;
+  return own === next ? "; another node has the same score" : `; ${grouped(own - next)} points ahead of the next node`;
 }
 
 /** `onPlan`: whether the plan shows the moment that this is about. */
@@ -132,7 +132,7 @@ function Help({ pod, suggestion, onPlan }: { pod: string; suggestion: Suggestion
   return (
     <li>
       {suggestion.text}
-      <span class="muted"> · {count(suggestion.gain, "node")} would then take it</span>
+      <span class="muted"> · {count(suggestion.gain, "node")} would become feasible</span>
       {suggestion.note && <span class="muted"> · {suggestion.note}</span>}{" "}
       {onPlan && suggestion.nodes.length > 0 && (
         <a class="button small" href={href("plan", [], { ghost: `${pod}@${suggestion.nodes.join(",")}` })}>
@@ -149,11 +149,11 @@ function Candidates({ preemption, moment }: { preemption: NonNullable<VerdictRec
   const columns: Column<Row>[] = [
     { title: "Node", value: (row) => row.node, show: (row) => <a href={nodeHref(row.node)}>{row.node}</a> },
     { title: "Victims", value: (row) => row.victims.length },
-    { title: "Who", value: (row) => row.victims.join(" ") , show: (row) => row.victims.map((victim) => <a key={victim} href={podHref(victim, momentQuery(moment))}>{victim} </a>) },
-    { title: "Against budgets", value: (row) => row.pdbViolations },
-    { title: "", value: (row) => (row.selected ? "left by the rules" : "") },
+    { title: "Pods", value: (row) => row.victims.join(" ") , show: (row) => row.victims.map((victim) => <a key={victim} href={podHref(victim, momentQuery(moment))}>{victim} </a>) },
+    { title: "Violated budgets", value: (row) => row.pdbViolations },
+    { title: "", value: (row) => (row.selected ? "selected" : "") },
   ];
-  return <Table caption="Nodes that would take it once pods have left" columns={columns} rows={rows} rowKey={(row) => row.node} file="preemption" />;
+  return <Table caption="Nodes that would fit it after evictions" columns={columns} rows={rows} rowKey={(row) => row.node} file="preemption" />;
 }
 
 function Events({ events, pod }: { events: EventRecord[]; pod: string }) {

@@ -55,13 +55,13 @@ function Lanes({ record }: { record: QueueRecord }) {
   const found = useMemo(() => lanes(record.pods), [record]);
   const woken = useMemo(() => wakers(record.wakes ?? []), [record]);
   const all = Object.values(record.counts).reduce((sum, number) => sum + number, 0);
-  if (!all) return <p class="empty">Nobody waits.</p>;
+  if (!all) return <p class="empty">No pods are waiting.</p>;
   return (
     <>
       <p class="sum">
         {count(all, "pod")}: {Object.entries(record.counts).filter(([, number]) => number).map(([place, number]) => `${grouped(number)} ${place}`).join(", ")}
         {record.leftOut > 0 && `; the first ${grouped(record.pods.length)} are shown`}
-        {record.leader !== undefined && `. This replica stands by: ${record.leader ? `${record.leader} leads` : "nobody leads"}`}
+        {record.leader !== undefined && `. This replica is on standby: ${record.leader ? `${record.leader} leads` : "no leader"}`}
       </p>
       <div class="lanes">
         {[...found].map(([lane, pods]) => (
@@ -101,7 +101,7 @@ export function wakers(wakes: Wake[]): Map<string, Wake> {
 /** "NodeAdd" and "Node n1" as people say it. */
 export function wakeText({ event, by }: Wake): string {
   const what = event.replace(/([a-z])([A-Z])/g, "$1 $2").toLowerCase();
-  return by ? `woken by ${by} (${what})` : `woken: ${what}`;
+  return by ? `requeued by ${by} (${what})` : `requeued: ${what}`;
 }
 
 const PODS_SHOWN = 3;
@@ -109,11 +109,11 @@ const PODS_SHOWN = 3;
 function Wakes({ wakes }: { wakes: Wake[] }) {
   const columns: Column<Wake>[] = [
     { title: "Time", value: (wake) => wake.time },
-    { title: "Who", value: (wake) => wake.by ?? "", show: (wake) => <Waker by={wake.by ?? ""} /> },
+    { title: "Object", value: (wake) => wake.by ?? "", show: (wake) => <Waker by={wake.by ?? ""} /> },
     { title: "Event", value: (wake) => wake.event },
-    { title: "Woke", value: (wake) => wake.count },
+    { title: "Requeued", value: (wake) => wake.count },
     {
-      title: "Whom",
+      title: "Pods",
       value: (wake) => wake.pods.join(" "),
       show: (wake) => (
         <>
@@ -126,12 +126,12 @@ function Wakes({ wakes }: { wakes: Wake[] }) {
         </>
       ),
     },
-    { title: "Why: refused before by", value: (wake) => (wake.rejectedBy ?? []).join(", ") },
+    { title: "Previously refused by", value: (wake) => (wake.rejectedBy ?? []).join(", ") },
   ];
   return (
     <section class="card" aria-labelledby="wakes">
-      <h2 id="wakes">Who woke whom</h2>
-      <Table caption="Events after which refused pods are tried again, newest first" columns={columns} rows={wakes} rowKey={(wake) => `${wake.time} ${wake.event} ${wake.by} ${wake.pods[0]}`} file="wakes" />
+      <h2 id="wakes">Requeue events</h2>
+      <Table caption="Events that requeued refused pods, newest first" columns={columns} rows={wakes} rowKey={(wake) => `${wake.time} ${wake.event} ${wake.by} ${wake.pods[0]}`} file="wakes" />
     </section>
   );
 }
@@ -159,7 +159,7 @@ function QueueTable({ pods }: { pods: QueuedPod[] }) {
     { title: "Since", value: (pod) => pod.since ?? "" },
     { title: "Backoff until", value: (pod) => pod.backoffUntil ?? "" },
   ];
-  return <Table caption="Pods that wait" columns={columns} rows={pods} rowKey={(pod) => pod.pod} file="queue" />;
+  return <Table caption="Waiting pods" columns={columns} rows={pods} rowKey={(pod) => pod.pod} file="queue" />;
 }
 
 function Decisions({ ask, depends }: { ask: () => Promise<{ decisions: Decision[] }>; depends: unknown[] }) {
@@ -170,7 +170,7 @@ function Decisions({ ask, depends }: { ask: () => Promise<{ decisions: Decision[
     { title: "Node", value: (one) => one.node ?? "", show: (one) => (one.node ? <a href={nodeHref(one.node)}>{one.node}</a> : <span class="bad-text">none</span>) },
     { title: "Attempt", value: (one) => one.attempt ?? 0 },
     { title: "Milliseconds", value: (one) => Math.round(10 * (one.milliseconds ?? 0)) / 10 },
-    { title: "Why not", value: (one) => one.message ?? "", long: true },
+    { title: "Message", value: (one) => one.message ?? "", long: true },
   ];
   return (
     <section aria-labelledby="decisions">
@@ -191,7 +191,7 @@ function Decisions({ ask, depends }: { ask: () => Promise<{ decisions: Decision[
 
 export function latencies(decisions: Decision[]): string {
   const sorted = decisions.map((one) => one.milliseconds ?? 0).sort((one, other) => one - other);
-  if (!sorted.length) return "Nothing was decided yet.";
+  if (!sorted.length) return "No decisions yet.";
   const at = (part: number) => sorted[Math.min(sorted.length - 1, Math.floor(part * sorted.length))]!.toFixed(1);
-  return `${count(sorted.length, "decision")}: half of them within ${at(0.5)} ms, 99 of 100 within ${at(0.99)} ms`;
+  return `${count(sorted.length, "decision")}: p50 ${at(0.5)} ms, p99 ${at(0.99)} ms`;
 }

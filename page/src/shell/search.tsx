@@ -67,7 +67,7 @@ export function Search({ plan }: { plan: PlanModel }) {
         onKeyDown={key}
         onBlur={() => setFound([])}
       />
-      <ul id="found" role="listbox" aria-label="What was found" hidden={!open}>
+      <ul id="found" role="listbox" aria-label="Search results" hidden={!open}>
         {found.map((item, i) => (
           <li key={`${item.kind} ${item.name}`} id={`found-${i}`} role="option" aria-selected={i === at} onMouseDown={() => take(item)}>
             <span class="kind">{item.kind}</span> {item.name}

@@ -56,7 +56,7 @@ export function Shell({ source }: { source: Source }) {
           <view.component source={source} plan={plan} address={address} />
         ) : (
           <p class="empty" role="status">
-            {connection[0] === "lost" ? `No plan yet: ${connection[1]} Trying again.` : "Reading the plan …"}
+            {connection[0] === "lost" ? `No plan yet: ${connection[1]} Trying again.` : "Loading the plan …"}
           </p>
         )}
       </main>
@@ -65,9 +65,9 @@ export function Shell({ source }: { source: Source }) {
 }
 
 const WHY_NOT: Record<string, string> = {
-  time: "A recording has time: stowplan ui --recording FILE, without --at.",
-  whatIf: "Trials need a scheduler beside the page: stowplan ui with files, a dump or a cluster.",
-  podgroups: "Groups are shown where the scheduler knows them.",
+  time: "A timeline requires a recording: stowplan ui --recording FILE, without --at.",
+  whatIf: "The workbench requires a scheduler in this process: run stowplan ui with files, a dump or a cluster.",
+  podgroups: "This scheduler provides no pod groups.",
 };
 
 /** Keeps the plan up to date; a stream that lost a message starts anew. */

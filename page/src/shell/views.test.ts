@@ -24,13 +24,13 @@ test("pods wait in lanes by place and by who refused them, those that are tried 
 
 test("latencies are of all decisions, in whatever order they come", () => {
   const decision = (milliseconds: number) => ({ time: "", pod: "ns/a", uid: "", schedulerName: "", milliseconds });
-  assert.equal(latencies([]), "Nothing was decided yet.");
-  assert.equal(latencies([9, 1, 2].map(decision)), "3 decisions: half of them within 2.0 ms, 99 of 100 within 9.0 ms");
+  assert.equal(latencies([]), "No decisions yet.");
+  assert.equal(latencies([9, 1, 2].map(decision)), "3 decisions: p50 2.0 ms, p99 9.0 ms");
 });
 
 test("a step of a story says what happened and why", () => {
   assert.equal(words({ time: "", what: "active", cause: "NodeAdd", detail: "node-7" }), "active: NodeAdd (node-7)");
-  assert.equal(words({ time: "", what: "decided", attempt: 2, milliseconds: 1.25, node: "a" }), "attempt 2 (1.3 ms): goes to a");
+  assert.equal(words({ time: "", what: "decided", attempt: 2, milliseconds: 1.25, node: "a" }), "attempt 2 (1.3 ms): selected a");
   assert.equal(
     words({ time: "", what: "decided", attempt: 1, milliseconds: 2, message: "0/3 nodes", refused: { NodeName: 3 }, nominatedNode: "b", victims: ["ns/x"], victimsTotal: 12 }),
     "attempt 1 (2.0 ms): no node. 0/3 nodes; refused by NodeName (3); nominated to b, evicting 12",
@@ -45,10 +45,10 @@ test("the same reason on a different number of nodes is one reason", () => {
   assert.deepEqual([...found], [["Insufficient cpu, node(s) were unschedulable.", 3]]);
 });
 
-test("a pod is told by what it was woken last", () => {
+test("the last event that requeued a pod is shown", () => {
   const wake = (time: string, event: string, by: string, ...pods: string[]) => ({ time, event, by, count: pods.length, pods });
   const found = wakers([wake("2", "NodeAdd", "Node n1", "ns/a"), wake("1", "AssignedPodDelete", "Pod ns/x", "ns/a", "ns/b")]);
-  assert.equal(wakeText(found.get("ns/a")!), "woken by Node n1 (node add)");
-  assert.equal(wakeText(found.get("ns/b")!), "woken by Pod ns/x (assigned pod delete)");
-  assert.equal(wakeText({ time: "", event: "UnschedulableTimeout", count: 1, pods: [] }), "woken: unschedulable timeout");
+  assert.equal(wakeText(found.get("ns/a")!), "requeued by Node n1 (node add)");
+  assert.equal(wakeText(found.get("ns/b")!), "requeued by Pod ns/x (assigned pod delete)");
+  assert.equal(wakeText({ time: "", event: "UnschedulableTimeout", count: 1, pods: [] }), "requeued: unschedulable timeout");
 });

@@ -30,9 +30,9 @@ export class StaticSource implements Source {
   node = async () => absent("details of nodes");
   group = async () => absent("details of groups");
   configuration = async () => given(this.data.configuration, "the configuration");
-  whatIf = async () => absent("a scheduler to ask");
-  time = async (track: string) => given(this.data.time?.[track], `the course of ${track}`);
-  frames = async (track: string) => given(this.data.frames?.[track], `the course of ${track}`);
+  whatIf = async () => absent("a scheduler");
+  time = async (track: string) => given(this.data.time?.[track], `the timeline of ${track}`);
+  frames = async (track: string) => given(this.data.frames?.[track], `the timeline of ${track}`);
 }
 
 function given<T>(value: T | undefined, what: string): T {

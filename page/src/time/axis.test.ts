@@ -59,9 +59,9 @@ test("pods differ that are elsewhere, pending in one, or there in one only", () 
   const one = plan({ "ns/same": "a", "ns/moved": "a", "ns/waits": "", "ns/first": "b" });
   const other = plan({ "ns/same": "a", "ns/moved": "b", "ns/waits": "a", "ns/second": "" });
   assert.deepEqual(differences(one, other), [
-    { pod: "ns/first", one: "b", other: "not there" },
+    { pod: "ns/first", one: "b", other: "does not exist" },
     { pod: "ns/moved", one: "a", other: "b" },
-    { pod: "ns/second", one: "not there", other: "pending" },
+    { pod: "ns/second", one: "does not exist", other: "pending" },
     { pod: "ns/waits", one: "pending", other: "a" },
   ]);
   assert.deepEqual(differences(one, one), []);

@@ -9,7 +9,7 @@ export interface Difference {
 }
 
 export const PENDING = "pending";
-export const ABSENT = "not there";
+export const ABSENT = "does not exist";
 
 export function differences(one: PlanModel, other: PlanModel): Difference[] {
   const found: Difference[] = [];

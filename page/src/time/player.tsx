@@ -21,8 +21,8 @@ const NAMES: Record<string, string> = {
   memory: "Memory requested",
   pods: "Pods with a node",
   pending: "Pending pods",
-  waitHalf: "Half of the pods waited at most",
-  wait95: "95 of 100 waited at most",
+  waitHalf: "Median wait",
+  wait95: "95th percentile of waits",
 };
 const ZONE = "topology.kubernetes.io/zone";
 
@@ -66,7 +66,7 @@ export function Player({ told, address, asks }: { told: Told[]; address: Address
         <button type="button" aria-label="One step back" onClick={() => go(Math.max(0, at - 1))}>
           ‹
         </button>
-        <button type="button" aria-label="One step on" onClick={() => go(Math.min(last, at + 1))}>
+        <button type="button" aria-label="One step forward" onClick={() => go(Math.min(last, at + 1))}>
           ›
         </button>
         <label class="field">
@@ -168,7 +168,7 @@ function Plans({ told, courses, colours, at, seconds }: PlansProps) {
       {pair && (
         <div class="tools">
           <button type="button" aria-pressed={marked} onClick={() => mark(!marked)}>
-            Mark what differs
+            Highlight differences
           </button>
           <span role="status">{differ.length ? `${count(differ.length, "pod")} ${differ.length === 1 ? "differs" : "differ"} at this moment` : "Both are the same at this moment"}</span>
         </div>
@@ -235,7 +235,7 @@ interface ChosenProps {
 function Chosen({ chosen: [node, pod], told, courses, seconds, onSelect }: ChosenProps) {
   const of = (i: number) => (courses.length > 1 ? `${told[i]!.name}: ` : "");
   return (
-    <section class="chosen" aria-label="What is chosen">
+    <section class="chosen" aria-label="Selection">
       {pod && (
         <p class="sum">
           <strong>{pod}</strong>
@@ -244,10 +244,10 @@ function Chosen({ chosen: [node, pod], told, courses, seconds, onSelect }: Chose
             return (
               <span key={told[i]!.name} class="place">
                 {of(i)}
-                {there ? (there.node ? `on ${there.node}` : "pending") : "not there"}
+                {there ? (there.node ? `on ${there.node}` : "pending") : "does not exist"}
                 {there && seconds && (
                   <a class="button small" href={podHref(pod, { track: told[i]!.name, at: String(seconds[i]) })}>
-                    {there.node ? "Why there?" : "Why nowhere?"}
+                    {there.node ? "Why this node?" : "Why pending?"}
                   </a>
                 )}
               </span>
@@ -309,9 +309,9 @@ function Differences({ rows, names, onSelect }: { rows: Difference[]; names: str
   ];
   return (
     <details>
-      <summary>{count(rows.length, "pod")} elsewhere, as a table</summary>
+      <summary>{count(rows.length, "pod")} placed differently, as a table</summary>
       <div class="tall">
-        <Table caption="Pods that are not in the same place in both" columns={columns} rows={rows} rowKey={(row) => row.pod} file="differences" />
+        <Table caption="Pods that are placed differently" columns={columns} rows={rows} rowKey={(row) => row.pod} file="differences" />
       </div>
     </details>
   );
@@ -401,7 +401,7 @@ function Marks({ marks, names, onPick }: { marks: Placed[][]; names: string[]; o
   return (
     <section class="card">
       <h2>Marks</h2>
-      <Table caption="What happened" columns={columns} rows={rows} rowKey={(mark) => `${mark.track} ${mark.time} ${mark.what} ${mark.detail}`} file="marks" />
+      <Table caption="Marked events" columns={columns} rows={rows} rowKey={(mark) => `${mark.track} ${mark.time} ${mark.what} ${mark.detail}`} file="marks" />
     </section>
   );
 }

@@ -16,7 +16,7 @@ export function TimeView({ source, address }: ViewProps) {
     <div class="time">
       <h1 class="visually-hidden">Time</h1>
       {tracks.length > 1 && (
-        <div class="tools" role="group" aria-label="Which course">
+        <div class="tools" role="group" aria-label="Timelines">
           <button type="button" aria-pressed={chosen.length > 1} onClick={() => amend(address, { track: undefined })}>
             Side by side
           </button>
@@ -27,7 +27,7 @@ export function TimeView({ source, address }: ViewProps) {
           ))}
         </div>
       )}
-      <Answer asked={asked} what="the course: it is played again">
+      <Answer asked={asked} what="the timeline by replaying it">
         {(told) => (told.every(({ time }) => time.series.time.length) ? <Player key={told.map(({ name }) => name).join("\n")} told={told} address={address} asks={source.can("moments")} /> : <p class="empty">Nothing was recorded.</p>)}
       </Answer>
     </div>

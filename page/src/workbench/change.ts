@@ -52,11 +52,11 @@ export function items(change: WhatIfChange): Item[] {
   for (const [profile, weights] of change.config ? [] : Object.entries(change.weights ?? {})) {
     for (const [plugin, weight] of Object.entries(weights)) {
       const { [plugin]: _, ...others } = weights;
-      found.push({ text: `weigh ${plugin} ${weight}`, without: () => ({ ...change, weights: { ...change.weights, [profile]: others } }) });
+      found.push({ text: `set weight of ${plugin} to ${weight}`, without: () => ({ ...change, weights: { ...change.weights, [profile]: others } }) });
     }
   }
   if (change.manifests?.trim()) found.push({ text: "apply the manifests", without: () => ({ ...change, manifests: "" }) });
-  if (change.config?.trim()) found.push({ text: "take the configuration", without: () => ({ ...change, config: "" }) });
+  if (change.config?.trim()) found.push({ text: "use the configuration", without: () => ({ ...change, config: "" }) });
   return found;
 }
 

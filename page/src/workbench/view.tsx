@@ -30,12 +30,12 @@ export function WorkbenchView({ source, plan, address }: ViewProps) {
     <div class="bench">
       <div class="bench-form">
         <h1>Workbench</h1>
-        <p class="muted">Nothing is written to the cluster: changes are tried beside it and undone.</p>
-        <ul class="staged" aria-label="What changes">
+        <p class="muted">Changes are evaluated in memory; nothing is written to the cluster.</p>
+        <ul class="staged" aria-label="Changes">
           {items(change).map((item) => (
             <li key={item.text}>
               {item.text}
-              <button type="button" class="quiet" aria-label={`Do not ${item.text}`} onClick={() => set(item.without())}>
+              <button type="button" class="quiet" aria-label={`Remove: ${item.text}`} onClick={() => set(item.without())}>
                 ✕
               </button>
             </li>
@@ -53,14 +53,14 @@ export function WorkbenchView({ source, plan, address }: ViewProps) {
       </div>
       <div class="bench-result" data-busy={asked.busy && !isEmpty(change) ? true : undefined}>
         <p class="busy" role="status">
-          {asked.busy && !isEmpty(change) && "Trying …"}
+          {asked.busy && !isEmpty(change) && "Evaluating …"}
         </p>
         {asked.error && (
           <p class="note" role="alert">
             {asked.error}
           </p>
         )}
-        {asked.answer && !asked.error ? <Result plan={plan} record={asked.answer} /> : !asked.error && isEmpty(change) && <p class="empty">Say what changes, and the plan shows what would become of it.</p>}
+        {asked.answer && !asked.error ? <Result plan={plan} record={asked.answer} /> : !asked.error && isEmpty(change) && <p class="empty">Add a change to see its effect on the plan.</p>}
       </div>
     </div>
   );
@@ -84,7 +84,7 @@ function Weights({ configuration, change, onChange }: Part & { configuration: Co
   return (
     <details open={!!change.weights}>
       <summary>Weights of plugins</summary>
-      {change.config && <p class="muted">The configuration below has weights of its own.</p>}
+      {change.config && <p class="muted">The configuration below sets its own weights.</p>}
       {configuration.profiles.map((profile) => {
         const plugins = profile.points.find(({ point }) => point === "score")?.plugins ?? [];
         const chosen = change.weights?.[profile.schedulerName] ?? {};
@@ -148,7 +148,7 @@ function Result({ plan, record }: { plan: PlanModel; record: WhatIfRecord }) {
         <span class="buttons" role="group" aria-label="Which plan">
           {(["before", "after", "difference"] as const).map((one) => (
             <button key={one} type="button" aria-pressed={one === side} onClick={() => setSide(one)}>
-              {one === "before" ? "Before" : one === "after" ? "After" : "What moves"}
+              {one === "before" ? "Before" : one === "after" ? "After" : "Moved pods"}
             </button>
           ))}
         </span>
@@ -179,21 +179,21 @@ function Figures({ record }: { record: WhatIfRecord }) {
   const { before, after } = record;
   const lines: Line[] = [
     ["Nodes", before.nodes, after.nodes],
-    ["Pods with a node, but for DaemonSets", before.pods, after.pods],
+    ["Pods with a node, except DaemonSet pods", before.pods, after.pods],
     ["Pending", before.pending.length, after.pending.length],
   ];
   return <Compared lines={lines} caption={`Before and after: ${record.changes.join("; ")}`} file="what-if-figures" of="Figures" />;
 }
 
-/** Why pods wait, before and after. */
+/** Why pods are pending, before and after. */
 function Reasons({ record }: { record: WhatIfRecord }) {
   const [was, is] = [shortened(record.before.reasons), shortened(record.after.reasons)];
   const lines = [...new Set([...was.keys(), ...is.keys()])].map((reason): Line => [reason, was.get(reason) ?? 0, is.get(reason) ?? 0]);
   if (!lines.length) return null;
   return (
     <section class="card">
-      <h2>Why pods wait</h2>
-      <Compared lines={lines} caption="Pods that wait by reason, before and after" file="what-if-reasons" of="Reasons" />
+      <h2>Why pods are pending</h2>
+      <Compared lines={lines} caption="Pending pods by reason, before and after" file="what-if-reasons" of="Reasons" />
     </section>
   );
 }
@@ -277,7 +277,7 @@ function Take({ record }: { record: WhatIfRecord }) {
   ];
   return (
     <section class="card">
-      <h2>Take it along</h2>
+      <h2>Export</h2>
       {files.filter(([, text]) => text.trim()).map(([title, text, file]) => (
         <Copied key={`${title} ${text}`} title={title} text={text} file={file} />
       ))}
@@ -287,7 +287,7 @@ function Take({ record }: { record: WhatIfRecord }) {
 
 function Copied({ title, text, file }: { title: string; text: string; file: string }) {
   const [done, setDone] = useState("Copy");
-  const copy = () => navigator.clipboard.writeText(text).then(() => setDone("Copied"), () => setDone("The browser forbids it"));
+  const copy = () => navigator.clipboard.writeText(text).then(() => setDone("Copied"), () => setDone("Blocked by the browser"));
   return (
     <div>
       <h3>

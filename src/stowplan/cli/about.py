@@ -63,8 +63,8 @@ _SCHEDULER = (
     click.option(
         "--from-scheduler",
         metavar="URL",
-        help="Ask a running Stowplan scheduler at its secure port, https://host:10259: what it knows and would decide "
-        "now.",
+        help="Ask a running Stowplan scheduler: what it knows and would decide now. URL: of its secure port, "
+        "https://host:10259; or auto: the one on this machine, or of `stowplan up`.",
     ),
     click.option(
         "--token-file",

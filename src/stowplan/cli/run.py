@@ -282,15 +282,15 @@ async def _watched(file: WatchedFile | None, scheduler: Scheduler) -> AsyncItera
 @asynccontextmanager
 async def _answering(own: OwnPort | None, job: Job, scheduler: Scheduler) -> AsyncIterator[list[str]]:
     """Serve questions within the context, if requested; yields a message about it."""
-    if own is None:
+    from stowplan.daemon.local_socket import has_place_for_socket
+
+    if own is None and not has_place_for_socket():
         yield []
         return
     from stowplan.daemon.own_port import answering
 
-    async with answering(own, job, scheduler) as url:
-        trust = own.certificate_authority
-        option = f"--certificate-authority {trust}" if trust else "--insecure-skip-tls-verify"
-        yield [f"ask it: stowplan explain --from-scheduler {url} {option} pod NAME"]
+    async with answering(own, job, scheduler, report=_warn) as told:
+        yield told
 
 
 # --- other schedulers

@@ -6,6 +6,7 @@ import asyncio
 import os
 import sys
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -44,8 +45,9 @@ if TYPE_CHECKING:
     from stowplan.client.connection import Connection
     from stowplan.command_line.stop_signals import StopSignals
     from stowplan.config import Configuration
-    from stowplan.framework.requests import Ask, Outcome
     from stowplan.framework.runtime.registry import Registry
+    from stowplan.live.follower import Follower
+    from stowplan.shadow.shadow import Judged
 
 #: Exit code if the agreement is too low.
 _DIFFERENT = 3
@@ -142,15 +144,14 @@ def shadow(
         if rbac:
             click.echo(role_text(configuration, registry, name="stowplan-shadow"), nl=False)
             return
-        keep = _MetricsFile(metrics_file, report)
+        metrics = _MetricsFile(metrics_file, report)
+        comparison = _Comparison(registry, report, pods, ask_extenders)
         if recording:
-            _of_recording(recording, configuration if config else None, registry, report, pods, ask_extenders)
+            comparison.of_recording(recording, configuration if config else None)
         else:
-            report.notes += _notes(configuration, ask_extenders)
             connection = connection_of(configuration, kubeconfig, context)
-            ask = _asking(configuration) if ask_extenders else None
-            _live(connection, configuration, registry, report, pods, seconds, keep, ask)
-        keep.write()
+            _live(connection, configuration, comparison, seconds, metrics)
+        metrics.write()
     if output == "text":
         write(report.page(), sys.stdout)
     else:
@@ -170,10 +171,6 @@ def _seconds(duration: str | None) -> float | None:
     if seconds <= 0:
         raise click.UsageError(f"--for {duration}: want a time above 0.")
     return seconds
-
-
-def _asking(configuration: Configuration) -> Callable[[Ask], Outcome]:
-    return asking(Calls(configuration, Documents(())), post_to_extender)
 
 
 def _notes(configuration: Configuration, ask_extenders: bool) -> list[str]:
@@ -216,43 +213,56 @@ class _MetricsFile:
             self.write()
 
 
-# -- a recording ------------------------------------------------------------------------------------------------------
+# -- comparing --------------------------------------------------------------------------------------------------------
 
 
 class _EnoughError(Exception):
     """The requested number of pods is reached."""
 
 
-def _of_recording(
-    path: str,
-    configuration: Configuration | None,
-    registry: Registry,
-    report: Report,
-    pods: int | None,
-    ask_extenders: bool,
-) -> None:
-    def hear(judged: object) -> None:
-        report.add(judged)  # type: ignore[arg-type]
-        if report.pods == pods:
+@dataclass(frozen=True, slots=True)
+class _Comparison:
+    """Where decisions are compared into, and how many."""
+
+    registry: Registry
+    report: Report
+    most_pods: int | None
+    asks_extenders: bool
+
+    def shadow(self, configuration: Configuration, enough: Callable[[], object]) -> Shadow:
+        """A `Shadow` that fills the report, and calls `enough` after the last pod."""
+        self.report.notes += _notes(configuration, self.asks_extenders)
+        ask = asking(Calls(configuration, Documents(())), post_to_extender) if self.asks_extenders else None
+
+        def add(judged: Judged) -> None:
+            if self.report.pods != self.most_pods:
+                self.report.add(judged)
+            if self.report.pods == self.most_pods:
+                enough()
+
+        return Shadow(add, meter=REAL_TIMES, ask=ask)
+
+    def of_recording(self, path: str, configuration: Configuration | None) -> None:
+        """Compare on a recording; without a configuration, with the recorded one."""
+
+        def enough() -> None:
             raise _EnoughError
 
-    try:
-        files = files_of_run(path)
-        header = header_of(files[0])
-        engine = engine_of(header, registry, configuration)
-        in_use = engine.profiles.configuration
-        report.notes += _notes(in_use, ask_extenders)
-        shadow = Shadow(hear, meter=REAL_TIMES, ask=_asking(in_use) if ask_extenders else None)
-        now = header.now
-        with suppress(_EnoughError):
-            for entry in entries_of(files):
-                now = entry.now
-                # What a recorded scheduler did itself is visible in the watch updates.
-                if isinstance(entry.input, Changes | Served):
-                    shadow.step(engine, entry.input, now)
-            shadow.finish(engine, now)
-    except RecordingError as error:
-        raise InputError(str(error)) from error
+        try:
+            files = files_of_run(path)
+            header = header_of(files[0])
+            engine = engine_of(header, self.registry, configuration)
+            shadow = self.shadow(engine.profiles.configuration, enough)
+            now = header.now
+            with suppress(_EnoughError):
+                for entry in entries_of(files):
+                    now = entry.now
+                    # What a recorded scheduler did itself is visible in the watch updates.
+                    if isinstance(entry.input, Changes | Served):
+                        shadow.step(engine, entry.input, now)
+                shadow.finish(engine, now)
+        except RecordingError as error:
+            raise InputError(str(error)) from error
 
 
 # -- a live cluster ---------------------------------------------------------------------------------------------------
@@ -261,17 +271,14 @@ def _of_recording(
 def _live(
     connection: Connection,
     configuration: Configuration,
-    registry: Registry,
-    report: Report,
-    pods: int | None,
+    comparison: _Comparison,
     seconds: float | None,
-    keep: _MetricsFile,
-    ask: Callable[[Ask], Outcome] | None,
+    metrics: _MetricsFile,
 ) -> None:
     logs = set_up(LogSettings(verbosity=0, format="text"))
     try:
         with stop_signals(logs.flush) as stop:
-            event_loop.run(_follow(connection, configuration, registry, report, pods, seconds, keep, ask, stop))
+            event_loop.run(_follow(connection, configuration, comparison, seconds, metrics, stop))
     finally:
         logs.close()
 
@@ -279,12 +286,9 @@ def _live(
 async def _follow(
     connection: Connection,
     configuration: Configuration,
-    registry: Registry,
-    report: Report,
-    pods: int | None,
+    comparison: _Comparison,
     seconds: float | None,
-    keep: _MetricsFile,
-    ask: Callable[[Ask], Outcome] | None,
+    metrics: _MetricsFile,
     stop: StopSignals,
 ) -> None:
     from stowplan import __version__
@@ -294,32 +298,25 @@ async def _follow(
     from stowplan.live.follower import Follower
 
     stopped, enough = stop.event(), asyncio.Event()
-
-    def hear(judged: object) -> None:
-        if not enough.is_set():
-            report.add(judged)  # type: ignore[arg-type]
-        if report.pods == pods:
-            enough.set()
-
     agent = user_agent(command="stowplan", version=__version__, purpose="shadow")
     async with HttpApi.open(connection, client_settings=ClientConnection(qps=-1), agent=agent) as api:
-        listener = Shadow(hear, meter=REAL_TIMES, ask=ask)
-        follower = Follower(api, configuration, listener, registry=registry)
-        listener.synced = follower.synced.is_set
-        async with running(follower.run()) as following, running(_ticking(listener, follower)) as ticking:
+        shadow = comparison.shadow(configuration, enough.set)
+        follower = Follower(api, configuration, shadow, registry=comparison.registry)
+        shadow.synced = follower.synced.is_set
+        async with running(follower.run()) as following, running(_ticking(shadow, follower)) as ticking:
             await first_of(stopped.wait(), follower.synced.wait(), following)
             if not follower.synced.is_set() or stopped.is_set():
                 return
             state = follower.engine.state
             nodes, pending = count(state.table.count, "node"), count(len(state.pending), "pod")
             click.echo(f"watching {connection.server} : {nodes}, {pending} pending", err=True)
-            async with running(keep.keep()) as keeping:
+            async with running(metrics.keep()) as keeping:
                 limit = asyncio.sleep(seconds) if seconds is not None else asyncio.Event().wait()
                 await first_of(stopped.wait(), enough.wait(), limit, following, ticking, keeping)
-            listener.finish(follower.engine, follower.clock())
+            shadow.finish(follower.engine, follower.clock())
 
 
-async def _ticking(shadow: Shadow, follower: object) -> None:
+async def _ticking(shadow: Shadow, follower: Follower) -> None:
     while True:
         await asyncio.sleep(_TICK)
-        shadow.tick(follower.engine, follower.clock())  # type: ignore[attr-defined]
+        shadow.tick(follower.engine, follower.clock())

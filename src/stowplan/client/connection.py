@@ -74,6 +74,13 @@ class Connection:
     #: May contain a password.
     proxy_url: str | None = field(default=None, repr=False)
     disable_compression: bool = False
+    #: Connect to this Unix socket instead of the server's address, without TLS.
+    socket_path: str = ""
+
+    @property
+    def shown(self) -> str:
+        """The server, for messages."""
+        return f"unix:{self.socket_path}" if self.socket_path else self.server
 
 
 def _stdin_is_terminal() -> bool:

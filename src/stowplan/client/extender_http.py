@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 import aiohttp
 from yarl import URL
 
+from stowplan.api.urls import without_password
 from stowplan.client.endpoint.config_error import ClientConfigError
 from stowplan.client.endpoint.file_content import FileContent, InlineContent
 from stowplan.client.endpoint.proxies import proxy_from_environment
@@ -122,7 +123,7 @@ def tls_of(extender: Extender, *, clock: Callable[[], float]) -> TlsSettings:
         return TlsSettings(insecure=extender.enable_https)
 
     def content(data: bytes, path: str, field: str) -> Content | None:
-        where = f"extender {extender.url_prefix}: tlsConfig.{field}"
+        where = f"extender {without_password(extender.url_prefix)}: tlsConfig.{field}"
         if data:
             return InlineContent(data, where=f"{where}Data")
         return FileContent(path, where=f"{where}File", clock=clock) if path else None
@@ -152,7 +153,7 @@ def _parsed(url: str) -> URL:
 
 def _no_answer(url: str, why: str) -> NoResponse:
     # The prefix of Go's client; the rest is our own text.
-    return NoResponse(f'Post "{url}": {why}')
+    return NoResponse(f'Post "{without_password(url)}": {why}')
 
 
 def post_blocking(

@@ -10,8 +10,10 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from stowplan.api.durations import Duration
+from stowplan.api.urls import without_password
 from stowplan.config.schema import CONFIGURATION, POINTS
 from stowplan.config.serialize import encode_object
 
@@ -65,6 +67,13 @@ class Extender(msgspec.Struct, frozen=True, rename="camel"):
     node_cache_capable: bool = False
     managed_resources: tuple[ExtenderManagedResource, ...] = ()
     ignorable: bool = False
+
+    def without_secrets(self) -> "Extender":
+        tls = self.tls_config
+        if tls is not None and tls.key_data:
+            # Both: a certificate alone would be no valid configuration.
+            tls = replace(tls, cert_data=b"", key_data=b"")
+        return replace(self, url_prefix=without_password(self.url_prefix), tls_config=tls)
 
 
 class Plugin(msgspec.Struct, frozen=True, rename="camel"):
@@ -185,6 +194,10 @@ class Configuration(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     def to_dict(self) -> dict[str, Any]:
         """The configuration as a KubeSchedulerConfiguration v1, like the output of `--write-config-to`."""
         return encode_object(CONFIGURATION, self)
+
+    def shown(self) -> dict[str, Any]:
+        """For logs, pages and recordings: `to_dict` without passwords and keys."""
+        return replace(self, extenders=tuple(extender.without_secrets() for extender in self.extenders)).to_dict()
 
     def effective_plugins(self) -> dict[str, dict[str, list[dict[str, Any]]]]:
         """Profile -> extension point -> plugins in call order; points without plugins are omitted."""

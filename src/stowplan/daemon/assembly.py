@@ -126,6 +126,7 @@ async def _live(
         gates=process.gates,
         plugins=job.registry.declarations,
         scheduler=scheduler,
+        connection=job.connection,
         election=cluster.election,
         metrics=process.metrics,
         stopped=stopped,
@@ -200,18 +201,18 @@ def _show_configuration(config: Configuration) -> None:
     if verbose.enabled:
         for plugins in config.effective_plugins().values():
             verbose.info("the scheduler starts to work with those plugins", Plugins=plugins)
-        verbose.info("Using component config", config=_as_yaml(config))
+        verbose.info("Using component config", config=_as_yaml(config.shown()))
 
 
 def _write_configuration(config: Configuration, path: str) -> None:
     try:
-        Path(path).write_text(_as_yaml(config), encoding="utf-8")
+        Path(path).write_text(_as_yaml(config.to_dict()), encoding="utf-8")
     except OSError as error:
         raise CommandError(os_error_text("open", path, error)) from error
     _log.info("Wrote configuration", file=path)
 
 
-def _as_yaml(config: Configuration) -> str:
+def _as_yaml(config: dict[str, Any]) -> str:
     import yaml
 
     class Dumper(yaml.SafeDumper):
@@ -224,4 +225,4 @@ def _as_yaml(config: Configuration) -> str:
         return node
 
     Dumper.add_representer(str, text)
-    return yaml.dump(config.to_dict(), Dumper=Dumper, sort_keys=True, allow_unicode=True, width=2**31 - 1)
+    return yaml.dump(config, Dumper=Dumper, sort_keys=True, allow_unicode=True, width=2**31 - 1)

@@ -1,8 +1,9 @@
-"""The port of `stowplan run`: stories, queue and verdicts.
+"""How `stowplan run` answers questions: stories, queue and verdicts.
 
-The same pages and access control as kube-scheduler's secure port (`secure_port`), with authentication and authorization
-delegated to the API server. By default it listens on the loopback interface, and only its health is public. The only
-flags are for the address; delegated requests use the scheduler's own credentials.
+It always listens on the socket for this machine's user (`local_socket`), and with --port on a port: the same pages and
+access control as kube-scheduler's secure port (`secure_port`), with authentication and authorization delegated to the
+API server. By default the port listens on the loopback interface, and only its health is public. The only flags are for
+the address; delegated requests use the scheduler's own credentials.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from stowplan.client.http_api import HttpApi
 from stowplan.command_line.errors import InputError
 from stowplan.command_line.event_loop import run_in_background
 from stowplan.command_line.flags.gates import gates_of
+from stowplan.daemon.local_socket import answering_on_socket
 from stowplan.daemon.page import SchedulerPage
 from stowplan.serving.delegation import (
     CLIENT_LIMITS,
@@ -35,7 +37,7 @@ from stowplan.serving.settings import ServingSettings
 from stowplan.timing.times import REAL_TIMES
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Callable
 
     from stowplan.daemon.page import PagedScheduler
     from stowplan.daemon.process import Job
@@ -57,8 +59,32 @@ class OwnPort:
 
 
 @asynccontextmanager
-async def answering(own: OwnPort, job: Job, scheduler: PagedScheduler) -> AsyncIterator[str]:
-    """Serve the pages of a scheduler within the context; yields the address. Raises InputError."""
+async def answering(
+    own: OwnPort | None, job: Job, scheduler: PagedScheduler, *, report: Callable[[str], None]
+) -> AsyncIterator[list[str]]:
+    """Answer questions within the context, on the port and on the socket for this machine's user; yields how to ask.
+
+    Raises InputError.
+    """
+    page = SchedulerPage(
+        scheduler, title=job.connection.server, plugins=job.registry.declarations, features=job.features
+    )
+    async with AsyncExitStack() as stack:
+        told = []
+        if await stack.enter_async_context(answering_on_socket(job.connection, page.pages(), report=report)):
+            told.append("ask it: stowplan explain pod NAME (its queue: stowplan explain --from-scheduler auto)")
+        if own is not None:
+            url = await stack.enter_async_context(_on_its_port(own, job, scheduler, page))
+            trust = own.certificate_authority
+            option = f"--certificate-authority {trust}" if trust else "--insecure-skip-tls-verify"
+            told.append(f"ask it: stowplan explain --from-scheduler {url} {option} pod NAME")
+        # Closed first: streams of the page end with it.
+        await stack.enter_async_context(page.followed())
+        yield told
+
+
+@asynccontextmanager
+async def _on_its_port(own: OwnPort, job: Job, scheduler: PagedScheduler, page: SchedulerPage) -> AsyncIterator[str]:
     settings = ServingSettings(
         bind_address=own.bind_address, port=own.port, certificate_directory=own.certificate_directory
     )
@@ -85,9 +111,6 @@ async def answering(own: OwnPort, job: Job, scheduler: PagedScheduler) -> AsyncI
         stack.push_async_callback(delegation.close)
         await stack.enter_async_context(run_in_background(delegation.run()))
         ready = {"sched-handler-sync": lambda: None if scheduler.synced.is_set() else "the cluster is not read yet"}
-        page = SchedulerPage(
-            scheduler, title=job.connection.server, plugins=job.registry.declarations, features=job.features
-        )
         server = SecureServer(
             settings,
             pages={
@@ -102,5 +125,4 @@ async def answering(own: OwnPort, job: Job, scheduler: PagedScheduler) -> AsyncI
         )
         await server.start()
         stack.push_async_callback(server.stop)
-        await stack.enter_async_context(page.followed())
         yield f"https://{own.bind_address}:{server.port}"

@@ -46,6 +46,7 @@ from stowplan.explain.text.scheduler_text import decisions_page, group_state_pag
 from stowplan.explain.text.tables import Line
 from stowplan.explain.text.verdict_text import explanation
 from stowplan.explain.verdicts.group_domains import condition_of
+from stowplan.framework.explanations.formatting import count, joined
 from stowplan.inspection.queue_state import (
     BEING_BOUND,
     ON_ITS_WAY,
@@ -412,8 +413,12 @@ class SchedulerPages:
         return WAITS_ON_PERMIT if self._scheduler.waiting_pods.get(info.uid) is not None else BEING_BOUND
 
     def _unknown(self, key: str) -> str:
-        pending = len(self._scheduler.state.pending)
-        return f'pod "{key}" not found: this scheduler has {pending} without a node, and it is not on one either'
+        names = joined(sorted(self._scheduler.engine.frameworks))
+        pending = count(len(self._scheduler.state.pending), "pod")
+        return (
+            f'pod "{key}" not found: this scheduler schedules for {names}, has {pending} without a node, and it is not '
+            "on one either"
+        )
 
 
 # -- requests and responses

@@ -22,9 +22,11 @@ from stowplan.command_line.event_loop import run_in_background
 from stowplan.command_line.flags.flag_set import options_of
 from stowplan.command_line.flags.table import KUBE_SCHEDULER_FLAGS
 from stowplan.command_line.flags.validation import read_allow_list
+from stowplan.daemon.local_socket import answering_on_socket, has_place_for_socket
 from stowplan.daemon.page import SchedulerPage
 from stowplan.daemon.version_info import build_info, compatibility_versions
 from stowplan.inspection.resource_metrics import resource_page
+from stowplan.klog import get_logger
 from stowplan.metrics.component import ComponentMetrics
 from stowplan.metrics.exposition import TEXT
 from stowplan.metrics.registry import MetricsOptions
@@ -66,6 +68,8 @@ if TYPE_CHECKING:
 #: Seconds after the expiration of its lease from which a leader that has not exited is unhealthy.
 _EXPIRED_LEASE_TOLERANCE = 20.0
 
+_log = get_logger(__name__)
+
 NOT_SYNCED = "handlers are not fully synchronized"
 
 
@@ -79,6 +83,7 @@ class Running:
     #: All plugins that a configuration may name.
     plugins: Declarations
     scheduler: Scheduler
+    connection: Connection
     election: Election | None
     metrics: ComponentMetrics
     #: Set by the first signal, and while this process leads.
@@ -90,7 +95,7 @@ class Running:
 
     def in_force(self) -> dict[str, Any]:
         """The active configuration, which may have been reloaded."""
-        return self.scheduler.configuration.to_dict()
+        return self.scheduler.configuration.shown()
 
 
 # --- metrics
@@ -197,23 +202,25 @@ async def _api(stack: AsyncExitStack, connection: Connection | None, metrics: Co
 @asynccontextmanager
 async def served(port: Port | None, shown: Running) -> AsyncIterator[None]:
     """Serve the pages within the context; requests in progress are completed at the end."""
-    if port is None:
+    if port is None and not has_place_for_socket():
         yield
         return
     page = _page(shown)
-    server = SecureServer(
-        port.settings,
-        pages=pages_of(shown) | page.pages(),
-        authenticator=port.delegation.authenticator,
-        authorizer=port.delegation.authorizer,
-        listener=port.listener,
-    )
-    await server.start()
-    try:
-        async with page.followed():
-            yield
-    finally:
-        await server.stop()
+    async with AsyncExitStack() as stack:
+        if port is not None:
+            server = SecureServer(
+                port.settings,
+                pages=pages_of(shown) | page.pages(),
+                authenticator=port.delegation.authenticator,
+                authorizer=port.delegation.authorizer,
+                listener=port.listener,
+            )
+            await server.start()
+            stack.push_async_callback(server.stop)
+        await stack.enter_async_context(answering_on_socket(shown.connection, page.pages(), report=_log.warning))
+        # Closed first: streams of the page end with it.
+        await stack.enter_async_context(page.followed())
+        yield
 
 
 def _page(shown: Running) -> SchedulerPage:

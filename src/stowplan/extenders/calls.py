@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from stowplan.api.types import Node, Pod
+from stowplan.api.urls import without_password
 from stowplan.extenders.answers import AnswerError, answer_to
 from stowplan.extenders.http_extender import names_of
 from stowplan.extenders.questions import BindQuestion, NodesQuestion, PreemptQuestion
@@ -83,11 +84,12 @@ class Calls:
     def answer_of(call: Call, status: int, body: bytes) -> Any:
         """The answer as a plain value; raises CallError."""
         if status != _OK:
-            raise CallError(f"failed {call.action} with extender at URL {call.url}, code {status}")
+            raise CallError(f"failed {call.action} with extender at URL {without_password(call.url)}, code {status}")
         try:
             return answer_to(call.verb, body)
         except AnswerError as error:
-            raise CallError(f"cannot read what the extender at URL {call.url} answers: {error}") from None
+            where = f"the extender at URL {without_password(call.url)}"
+            raise CallError(f"cannot read what {where} answers: {error}") from None
 
     # -- bodies -------------------------------------------------------------------------------------------------------
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from stowplan.api.urls import without_password
 from stowplan.extenders.questions import BindQuestion, NodesQuestion, PreemptQuestion, VictimsAsked
 from stowplan.framework.extender import Extender, Filtered, Victims
 
@@ -36,7 +37,7 @@ class HttpExtender(Extender):
         self.preempts = bool(extender.preempt_verb)
         self.binds = bool(extender.bind_verb)
         self.weight = extender.weight
-        self._url = extender.url_prefix
+        self._url = without_password(extender.url_prefix)
         self._knows_nodes = extender.node_cache_capable
         self._managed = frozenset(resource.name for resource in extender.managed_resources)
 
@@ -111,10 +112,10 @@ def configured_extenders(configuration: Configuration) -> tuple[HttpExtender, ..
 
 
 def names_of(configuration: Configuration) -> list[str]:
-    """The name of each extender, in call order: its URL, numbered if several extenders share it."""
+    """The name of each extender, in call order: its URL without password, numbered if several extenders share it."""
     names: list[str] = []
     for extender in configuration.extenders_in_call_order:
-        url, number = extender.url_prefix, 1
+        url, number = without_password(extender.url_prefix), 1
         while (name := url if number == 1 else f"{url} ({number})") in names:
             number += 1
         names.append(name)

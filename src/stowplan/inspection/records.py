@@ -15,6 +15,7 @@ from typing import Any
 import msgspec
 
 from stowplan.inspection.frames import to_frame as frame_of
+from stowplan.inspection.html_cells import text_cell, text_head
 
 SCHEMA_VERSION = 2
 
@@ -136,11 +137,11 @@ class StoryRecord(Record, frozen=True, kw_only=True):
 
     def _repr_html_(self) -> str:
         """A table with a row for each step, for notebooks."""
-        time = '<td style="white-space:nowrap">'
-        rows = [f"<tr>{time}{escape(step.time)}</td><td>{escape(step.text())}</td></tr>" for step in self.steps]
+        cells = [(step.time, step.text()) for step in self.steps]
         if self.forgotten:
-            rows.insert(self.steps_before_gap, f"<tr><td></td><td>… {self.forgotten:,} steps are forgotten …</td></tr>")
-        head = "<thead><tr><th>time</th><th>what happened</th></tr></thead>"
+            cells.insert(self.steps_before_gap, ("", f"… {self.forgotten:,} steps are forgotten …"))
+        rows = [f"<tr>{text_cell(time)}{text_cell(text)}</tr>" for time, text in cells]
+        head = f"<thead><tr>{text_head('time', 'what happened')}</tr></thead>"
         return f"<div><p><b>{escape(self.pod)}</b></p><table>{head}<tbody>{''.join(rows)}</tbody></table></div>"
 
     def to_frame(self) -> Any:
@@ -470,6 +471,8 @@ class SummaryRecord(Record, frozen=True, kw_only=True, omit_defaults=False):
     on_permit: int
     #: Numbers of pods that would be placed now, that fit nowhere, that are gated, and that no profile here schedules.
     placeable: int
+    #: How many of the placeable ones have room at the same time; absent if there are too many to try.
+    together: int | msgspec.UnsetType = msgspec.UNSET
     refused: int
     gated: int
     unjudged: int

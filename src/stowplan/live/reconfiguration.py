@@ -86,7 +86,7 @@ class Reconfiguration:
     def _offered(self, configuration: Configuration) -> Iterator[None]:
         """Offer a configuration to the engine. It is adopted within the block, or declined at its end."""
         profiles = self._engine.profiles
-        self._submit(Offered(configuration.to_dict()))
+        self._submit(Offered(configuration.shown()))
         if profiles.offer is None:
             raise RefusedConfigurationError(profiles.refusal)
         try:

@@ -27,7 +27,7 @@ def configuration_record(
     configuration: Configuration, plugins: Declarations, features: FeatureGates
 ) -> ConfigurationRecord:
     """A plugin that is named with its default weight counts as enabled by default."""
-    written = configuration.to_dict()
+    written = configuration.shown()
     given = [{**profile, "plugins": _given(profile, plugins, features)} for profile in written["profiles"]]
     loaded = Loaded(configuration=configuration, fields={**written, "profiles": given}, upgrade=None)
     profiles = effective_profiles(loaded, plugins, features)

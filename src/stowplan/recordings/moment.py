@@ -45,7 +45,7 @@ def moment_of(
             at=at,
             is_over=when is not None and at < when and not again.goes_on and not is_continued(path, file),
             objects=engine.state.everything(),
-            configuration=engine.profiles.configuration.to_dict(),
+            configuration=engine.profiles.configuration.shown(),
             switched_off=off,
         )
 

@@ -1,8 +1,8 @@
-"""A plain HTTP port on 127.0.0.1, protected by a token.
+"""Plain HTTP for the user of this machine: a port on 127.0.0.1, protected by a token, or a Unix socket.
 
 Any page in the user's browser can send requests to a local port, and an attacker's host name can resolve to 127.0.0.1.
 So there are no cookies: data requires the token, which such a page does not know. In addition, requests with a foreign
-Host or Origin are rejected.
+Host or Origin are rejected. A socket needs no token: browsers cannot reach it, and the kernel keeps other users out.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import hmac
 import socket
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 from stowplan.api.api_errors import Forbidden, Unauthorized
@@ -20,7 +21,7 @@ from stowplan.serving.requests.protocol import HttpServer
 from stowplan.timing.times import REAL_TIMES
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import AsyncIterator, Callable, Mapping
 
     from stowplan.serving.requests.messages import Page
     from stowplan.serving.user import Headers, Peer
@@ -50,22 +51,7 @@ class LoopbackServer:
         times: Times = REAL_TIMES,
     ) -> None:
         """`public`: whether a path contains no data, and is open to everybody on this machine."""
-        access = TokenAccess(token, public)
-        handler = Handler(pages=pages, authenticator=access, authorizer=access, times=times, max_body=_MAX_BODY)
-        self._http = HttpServer(
-            handler,
-            refuse=refuse,
-            sleep=times.sleep,
-            write_timeout=_TIMEOUT,
-            head_timeout=_TIMEOUT,
-            max_head_bytes=_MAX_HEAD,
-            handler_cancellation=True,
-            access_log=None,
-            auto_decompress=False,
-            keepalive_timeout=_KEEP_ALIVE,
-            max_line_size=_MAX_HEAD,
-            max_field_size=_MAX_HEAD,
-        )
+        self._http = local_http(pages, TokenAccess(token, public), times=times)
         self._server: asyncio.Server | None = None
         self.port = port
 
@@ -91,6 +77,52 @@ class LoopbackServer:
             self._server = None
 
 
+def local_http(pages: Mapping[str, Page], access: TokenAccess | OwnerAccess, *, times: Times) -> HttpServer:
+    """The HTTP server of a port or socket for this machine's user."""
+    return HttpServer(
+        Handler(pages=pages, authenticator=access, authorizer=access, times=times, max_body=_MAX_BODY),
+        refuse=refuse,
+        sleep=times.sleep,
+        write_timeout=_TIMEOUT,
+        head_timeout=_TIMEOUT,
+        max_head_bytes=_MAX_HEAD,
+        handler_cancellation=True,
+        access_log=None,
+        auto_decompress=False,
+        keepalive_timeout=_KEEP_ALIVE,
+        max_line_size=_MAX_HEAD,
+        max_field_size=_MAX_HEAD,
+    )
+
+
+@asynccontextmanager
+async def served_on_socket(
+    pages: Mapping[str, Page], listening: socket.socket, *, times: Times = REAL_TIMES
+) -> AsyncIterator[None]:
+    """Serve pages within the context on a Unix socket that only its owner can reach (`client.local_sockets`)."""
+    http = local_http(pages, OwnerAccess(), times=times)
+    server = await asyncio.get_running_loop().create_unix_server(http, sock=listening)
+    try:
+        yield
+    finally:
+        server.close()
+        http.pre_shutdown()
+        await http.shutdown(_GRACE)
+
+
+class OwnerAccess:
+    """Authenticator and authorizer of a socket that the kernel keeps others from: whoever connects is the owner."""
+
+    async def authenticate(self, headers: Headers, peer: Peer) -> UserInfo:
+        return _OWNER
+
+    async def authorize(self, user: UserInfo, *, verb: str, path: str) -> None:
+        pass
+
+    def without_credentials(self, headers: Headers) -> Headers:
+        return _without_credentials(headers)
+
+
 class TokenAccess:
     """Authenticator and authorizer: the token grants access to everything."""
 
@@ -112,10 +144,14 @@ class TokenAccess:
             raise Unauthorized("this server requires its token: it is in the URL that the command printed")
 
     def without_credentials(self, headers: Headers) -> Headers:
-        kept = headers.copy()
-        for name in _CREDENTIALS:
-            kept.popall(name, None)
-        return type(headers)(kept)
+        return _without_credentials(headers)
+
+
+def _without_credentials(headers: Headers) -> Headers:
+    kept = headers.copy()
+    for name in _CREDENTIALS:
+        kept.popall(name, None)
+    return type(headers)(kept)
 
 
 def _check_origin(headers: Headers) -> None:

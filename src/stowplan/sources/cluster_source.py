@@ -234,7 +234,8 @@ class ClusterSource:
         near = get_close_matches(name, known, n=3, cutoff=0.6)
         if near:
             raise InputError(f'node "{name}" not found; did you mean {" or ".join(near)}?')
-        raise InputError(f'node "{name}" not found' if known else f'node "{name}" not found; {self.where} have none')
+        there = f"nodes there: {listed(sorted(known), 3)}" if known else "there are none"
+        raise InputError(f'node "{name}" not found in {self.where}; {there}')
 
     # -- pods ---------------------------------------------------------------------------------------------------------
 
@@ -278,9 +279,12 @@ class ClusterSource:
         name = info.pod.spec.scheduler_name
         profiles = joined([profile.scheduler_name for profile in self.cluster.config.profiles])
         why = f'no profile schedules it: its schedulerName is "{name}", this configuration is for {profiles}'
+        # Known by a scheduler that was found.
+        asks_it = f"; its scheduler tells more: stowplan explain --from-scheduler auto pod {info.key}"
+        told = error(f"{why}; {_OTHER_CONFIG}{asks_it if info.key in self.known else ''}")
         state = self.cluster.state
-        told = error(f"{why}; {_OTHER_CONFIG}")
-        return Verdict(pod=info, names=list(state.table.names), version=state.version, error=told)
+        names = list(state.table.names)
+        return Verdict(pod=info, names=names, version=state.version, error=told, without_profile=True)
 
     def find_group(self, name: str) -> str:
         """The key of a pod group; raises InputError."""

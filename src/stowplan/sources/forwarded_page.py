@@ -103,7 +103,7 @@ def _question(request: Request, answers: str = "application/json") -> Question:
 @asynccontextmanager
 async def forwarded_page(endpoint: SchedulerEndpoint) -> AsyncIterator[ForwardedPage]:
     """Raises InputError for an invalid address or credentials."""
-    transport = transport_to(endpoint, purpose="ui")
+    transport = await transport_to(endpoint, purpose="ui")
     passed = ForwardedPage(transport)
     try:
         yield passed

@@ -1,7 +1,8 @@
-"""`--from-scheduler`: query a running scheduler over its secure port.
+"""`--from-scheduler`: query a running scheduler, over its secure port or its socket on this machine.
 
-The user is the kubeconfig's, or that of a token file; the scheduler asks the cluster whether that user may access the
-path. The trusted CA is separate from the kubeconfig: a scheduler's certificate is seldom signed by the cluster's CA.
+On a socket (`client.local_sockets`) there are no credentials. On a port the user is the kubeconfig's, or that of a
+token file; the scheduler asks the cluster whether that user may access the path. The trusted CA is separate from the
+kubeconfig: a scheduler's certificate is seldom signed by the cluster's CA.
 
 Imported on use: the HTTP client is slow to import.
 """
@@ -10,7 +11,9 @@ from __future__ import annotations
 
 import os
 import time
+from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -29,6 +32,7 @@ from stowplan.client.http.answers import Subject
 from stowplan.client.http.lanes import Lanes, Turns
 from stowplan.client.http.transport import Limits, Request, Transport
 from stowplan.client.http.user_agent import user_agent
+from stowplan.client.local_sockets import LocalSocketError, check_socket, sockets_of
 from stowplan.command_line.errors import InputError
 from stowplan.explain.text.page_json import PageError, page_from_json
 from stowplan.inspection.records import (
@@ -48,10 +52,15 @@ if TYPE_CHECKING:
 
     from stowplan.explain.text.tables import Block
 
+#: Why a scheduler that may be there is not asked.
+_UNAVAILABLE = (InputError, ClientConfigError, CredentialsError)
+
 #: A user is waiting.
 _LIMITS = Limits(connect=5.0, silence=60.0, tries=3, connection_tries=1, trying=15.0)
 #: Maximum number of entries of a scheduler's lists.
 _MOST = "1000"
+#: The URL that stands for the scheduler that is found, and the beginning of one on a socket.
+AUTO, _SOCKET = "auto", "unix:"
 _UNTRUSTED = "certificate is not trusted"
 
 
@@ -59,6 +68,7 @@ _UNTRUSTED = "certificate is not trusted"
 class SchedulerEndpoint:
     """The scheduler to query, and credentials."""
 
+    #: Of its secure port; `unix:PATH` of its socket; or `auto`.
     url: str
     kubeconfig: str | None = None
     context: str | None = None
@@ -71,59 +81,116 @@ class SchedulerEndpoint:
 
 async def fetch_pod(endpoint: SchedulerEndpoint, pod: str, *, page: str = "") -> dict[str, Any]:
     """The document about a pod, `name` or `namespace/name`; raises InputError."""
-    connection = _connection(endpoint)
-    key = pod if "/" in pod else f"{connection.namespace}/{pod}"
     query = {"suggestions": "true"} | ({} if endpoint.extenders else {"extenders": "false"})
-    return await _fetch(connection, f"/stowplan/explain/{key}", page, VerdictRecord, **query)
+    refused: InputError | None = None
+    for connection in await _connections(endpoint):
+        key = pod if "/" in pod else f"{connection.namespace}/{pod}"
+        try:
+            return await _fetch(connection, f"/stowplan/explain/{key}", page, VerdictRecord, **query)
+        except InputError as error:
+            # Another one may have a profile for it.
+            refused = error
+    assert refused is not None
+    raise refused
 
 
 async def fetch_node(endpoint: SchedulerEndpoint, name: str, *, page: str = "") -> dict[str, Any]:
     """The document about a node; raises InputError."""
-    return await _fetch(_connection(endpoint), f"/stowplan/nodes/{name}", page, NodeRecord)
+    return await _fetch(await _connection(endpoint), f"/stowplan/nodes/{name}", page, NodeRecord)
 
 
 async def fetch_group(endpoint: SchedulerEndpoint, group: str, *, page: str = "") -> dict[str, Any]:
     """The document about a pod group, `name` or `namespace/name`; raises InputError."""
-    connection = _connection(endpoint)
+    connection = await _connection(endpoint)
     key = group if "/" in group else f"{connection.namespace}/{group}"
     return await _fetch(connection, f"/stowplan/podgroups/{key}", page, GroupStateRecord, verdict="true")
 
 
 async def fetch_pending(endpoint: SchedulerEndpoint, *, page: str = "") -> dict[str, Any]:
     """Its queue and last decisions, in one document; raises InputError."""
-    connection = _connection(endpoint)
+    connection = await _connection(endpoint)
     pending = await _fetch(connection, "/stowplan/pending", page, QueueRecord)
     decisions = await _fetch(connection, "/stowplan/decisions", page, DecisionsRecord)
     pages = {"page": [*pending.get("page", ()), {"type": "line"}, *decisions.get("page", ())]} if page else {}
     return pending | decisions | pages
 
 
+# -- schedulers that need not be named ------------------------------------------------------------------------------
+
+
 async def known_to_local_scheduler(pod: str, *, kubeconfig: str | None, context: str | None) -> SchedulerRecord | None:
-    """A pod as known by a scheduler at the API server's address, as with `stowplan up`.
+    """A pod as known by the first scheduler that is found and knows it."""
+    for connection in _local_connections(kubeconfig, context):
+        with suppress(*_UNAVAILABLE):
+            found = await _fetch(connection, f"/stowplan/explain/{pod}", "", VerdictRecord, extenders="false")
+            return msgspec.convert(found, VerdictRecord).scheduler
+    return None
+
+
+async def on_permit_in_local_scheduler(*, kubeconfig: str | None, context: str | None) -> dict[str, str]:
+    """Pods that wait on Permit -> their nodes, from all schedulers that are found."""
+    nodes: dict[str, str] = {}
+    for connection in _local_connections(kubeconfig, context):
+        with suppress(*_UNAVAILABLE):
+            found = await _fetch(connection, "/stowplan/pending", "", QueueRecord, limit=_MOST)
+            nodes |= {one.pod: one.node for one in msgspec.convert(found, QueueRecord).on_permit}
+    return nodes
+
+
+def _local_connections(kubeconfig: str | None, context: str | None) -> list[Connection]:
+    """Where schedulers of the kubeconfig's cluster may be: on this machine's sockets, or, as with `stowplan up`, at the
+    API server's address.
 
     Other API servers refuse the path, which is not an error.
     """
     try:
-        connection = connect_from_flags(kubeconfig=kubeconfig, context=context)
-        found = await _fetch(connection, f"/stowplan/explain/{pod}", "", VerdictRecord, extenders="false")
-    except (InputError, ClientConfigError, CredentialsError):
-        return None
-    return msgspec.convert(found, VerdictRecord).scheduler
+        user = connect_from_flags(kubeconfig=kubeconfig, context=context)
+    except (ClientConfigError, CredentialsError):
+        return []
+    return [*(_at_socket(path, user.namespace) for path in sockets_of(user, os.environ)), user]
 
 
-async def on_permit_in_local_scheduler(*, kubeconfig: str | None, context: str | None) -> dict[str, str]:
-    """Pods that wait on Permit -> their nodes, from a scheduler at the API server's address."""
+async def _answering(endpoint: SchedulerEndpoint) -> list[Connection]:
+    """The schedulers of the kubeconfig's cluster that answer; raises InputError if there are none."""
     try:
-        connection = connect_from_flags(kubeconfig=kubeconfig, context=context)
-        found = await _fetch(connection, "/stowplan/pending", "", QueueRecord, limit=_MOST)
-    except (InputError, ClientConfigError, CredentialsError):
-        return {}
-    return {one.pod: one.node for one in msgspec.convert(found, QueueRecord).on_permit}
+        user = connect_from_flags(kubeconfig=endpoint.kubeconfig, context=endpoint.context)
+    except (ClientConfigError, CredentialsError) as error:
+        raise InputError(str(error)) from error
+    found = []
+    for connection in _local_connections(endpoint.kubeconfig, endpoint.context):
+        with suppress(*_UNAVAILABLE):
+            await _fetch(connection, "/stowplan/pending", "", QueueRecord, limit="0")
+            found.append(connection)
+    if not found:
+        raise InputError(
+            f"--from-scheduler {AUTO}: no Stowplan scheduler of {user.server} runs on this machine under this user, "
+            "and that server is not stowplan up; --from-scheduler URL asks one elsewhere"
+        )
+    return found
+
+
+async def _title(connection: Connection) -> str:
+    """A scheduler as one of several, for messages."""
+    with suppress(*_UNAVAILABLE, msgspec.MsgspecError):
+        source = msgspec.json.decode(await _get(connection, "/stowplan/source", {}), type=dict[str, Any])
+        return f"--from-scheduler {connection.shown} (schedules for {source.get('schedulerName')})"
+    return f"--from-scheduler {connection.shown}"
+
+
+def _at_socket(path: Path, namespace: str) -> Connection:
+    return Connection(
+        # The host is for the request's head only.
+        server="http://localhost",
+        namespace=namespace,
+        credentials=UserCredentials(),
+        tls=None,
+        socket_path=str(path),
+    )
 
 
 async def check_scheduler(endpoint: SchedulerEndpoint) -> None:
     """Raise InputError unless there is a scheduler that lets us read its queue."""
-    await _fetch(_connection(endpoint), "/stowplan/pending", "", QueueRecord, limit="0")
+    await _fetch(await _connection(endpoint), "/stowplan/pending", "", QueueRecord, limit="0")
 
 
 def page_of(document: Mapping[str, Any], endpoint: SchedulerEndpoint) -> list[Block]:
@@ -134,7 +201,36 @@ def page_of(document: Mapping[str, Any], endpoint: SchedulerEndpoint) -> list[Bl
         raise InputError(_incompatible(endpoint.url, str(error))) from error
 
 
-def _connection(endpoint: SchedulerEndpoint) -> Connection:
+async def _connections(endpoint: SchedulerEndpoint) -> list[Connection]:
+    """The schedulers to ask: the one that is named, or all that are found; raises InputError."""
+    if endpoint.url == AUTO:
+        return await _answering(endpoint)
+    if endpoint.url.startswith(_SOCKET):
+        return [_named_socket(endpoint)]
+    return [_named_server(endpoint)]
+
+
+async def _connection(endpoint: SchedulerEndpoint) -> Connection:
+    found = await _connections(endpoint)
+    if len(found) > 1:
+        titles = "; ".join([await _title(connection) for connection in found])
+        raise InputError(f"--from-scheduler {AUTO}: {len(found)} schedulers were found, name one: {titles}")
+    return found[0]
+
+
+def _named_socket(endpoint: SchedulerEndpoint) -> Connection:
+    path = Path(endpoint.url.removeprefix(_SOCKET))
+    try:
+        check_socket(path)
+    except LocalSocketError as error:
+        raise InputError(f"--from-scheduler {endpoint.url}: {error}") from error
+    namespace = "default"
+    with suppress(ClientConfigError, CredentialsError):
+        namespace = connect_from_flags(kubeconfig=endpoint.kubeconfig, context=endpoint.context).namespace
+    return _at_socket(path, namespace)
+
+
+def _named_server(endpoint: SchedulerEndpoint) -> Connection:
     try:
         # Credentials are sent there, so plain HTTP is never the default.
         server = server_url(
@@ -180,7 +276,7 @@ def _tls(endpoint: SchedulerEndpoint, credentials: Any, *, known: Connection | N
 
 async def _fetch(connection: Connection, path: str, page: str, record: type[Record], **query: str) -> dict[str, Any]:
     """The response document, validated as one of these records."""
-    url = f"{connection.server}{path}"
+    url = f"{connection.shown}{path}"
     try:
         body = await _get(connection, path, {"page": page, **query} if page else query)
         document = msgspec.json.decode(body, type=dict[str, Any])
@@ -200,9 +296,9 @@ def _incompatible(url: str, why: str) -> str:
     return f"{url}: the server is not a compatible Stowplan scheduler: {why}"
 
 
-def transport_to(endpoint: SchedulerEndpoint, *, purpose: str) -> Transport:
+async def transport_to(endpoint: SchedulerEndpoint, *, purpose: str) -> Transport:
     """A transport for several requests, within a running event loop; must be closed. Raises InputError."""
-    return _transport(_connection(endpoint), purpose)
+    return _transport(await _connection(endpoint), purpose)
 
 
 def _transport(connection: Connection, purpose: str) -> Transport:
@@ -218,12 +314,12 @@ async def _get(connection: Connection, path: str, query: Mapping[str, str]) -> b
         subject = Subject("GET")
         answer = await transport.send(Request(method="GET", path=path, subject=subject, query=query))
         if not answer.ok:
-            raise _refused(connection.server, path, transport.error_of(answer, subject))
+            raise _refused(connection.shown, path, transport.error_of(answer, subject))
         return answer.body
     except (ClientConfigError, CredentialsError) as error:
         raise InputError(str(error)) from error
     except Unreachable as error:
-        raise InputError(_unreachable(connection.server, str(error))) from error
+        raise InputError(_unreachable(connection.shown, str(error))) from error
     finally:
         await transport.close()
 
@@ -241,6 +337,9 @@ def _refused(server: str, path: str, error: ApiError) -> InputError:
 
 def _unreachable(server: str, why: str) -> str:
     hint = ""
+    why = why.removeprefix(f"{server}: ")
+    if server.startswith(_SOCKET):
+        hint = "; has that scheduler ended? --from-scheduler auto asks one that runs"
     if _UNTRUSTED in why:
         hint = (
             "; a scheduler that was given no certificate made its own: "

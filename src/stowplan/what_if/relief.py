@@ -34,6 +34,8 @@ _OF_GROUP, _TRIED = 3, 12
 _KINDS = 3
 #: Number of pods that each change is tried on; the first ones.
 _PODS = 500
+#: Maximum number of pods that are placed together.
+_TOGETHER = 2000
 
 
 @dataclass
@@ -53,6 +55,22 @@ def relief(cluster: Cluster, groups: Sequence[Group]) -> list[ReliefRecord]:
     tried += [_more_nodes(cluster, template, keys) for template in _templates(cluster)]
     found = [one for one in tried if one is not None and one.pods]
     return sorted(found, key=lambda one: -one.pods)
+
+
+def together(cluster: Cluster, groups: Sequence[Group]) -> int | None:
+    """How many of the pods that would each get a node now get one if all are scheduled; None if they are too many.
+
+    Each verdict is about one pod alone.
+    """
+    placeable = [group for group in groups if group.state == "placeable"]
+    keys = [key for group in placeable if not group.verdict.current_node for key in group.keys]
+    running = sum(len(group.keys) for group in placeable if group.verdict.current_node)
+    if len(keys) > _TOGETHER:
+        return None
+    if len(keys) < 2:
+        return running + len(keys)
+    with cluster.transaction():
+        return running + _placed(cluster, [cluster.pod(key).pod for key in keys])
 
 
 def _candidates(groups: Iterable[Group]) -> list[_Candidate]:

@@ -272,7 +272,7 @@ def _announcement(cluster: EmbeddedCluster, profiles: Collection[str], page: str
         "  kubectl create deployment web --image=nginx --replicas=6",
         "  kubectl get pods -o wide",
         "  stowplan explain pending",
-        f"  stowplan explain --from-scheduler {cluster.front.url} pod NAME   # its story so far",
+        "  stowplan explain --from-scheduler auto pod NAME   # its story so far",
         "",
         "Ctrl-C ends it.",
     ]

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from stowplan.api.api_errors import NotFound, not_found
 from stowplan.api.timestamps import timestamp
+from stowplan_cluster.apiserver.conditions import set_condition
 from stowplan_cluster.apiserver.deletion import DeleteOptions
 from stowplan_cluster.apiserver.registry import Options
 from stowplan_cluster.controllers.events import FIELD_MANAGER, EventRecorder
@@ -74,6 +75,20 @@ class ControllerClient:
         if added:
             obj["metadata"]["annotations"] = {**present, **added}
         return self.update(stored, obj, subresource="status")
+
+    def evict(self, stored: Stored, *, reason: str, message: str) -> None:
+        """Delete a pod after recording why in its DisruptionTarget condition; budgets are not asked."""
+        pod = stored.to_dict()
+        condition = {
+            "type": "DisruptionTarget",
+            "status": "True",
+            "reason": reason,
+            "message": message,
+            "observedGeneration": pod["metadata"].get("generation", 0),
+        }
+        if set_condition(pod.setdefault("status", {}), condition, now=self.timestamp, probed=True):
+            self.update(stored, pod, subresource="status")
+        self.delete(stored.resource, stored.namespace, stored.name, uid=stored.uid)
 
     def delete(self, storage: str, namespace: str, name: str, *, uid: str) -> bool:
         """Delete the object with this uid; False if it is already gone."""

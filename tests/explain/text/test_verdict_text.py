@@ -77,6 +77,19 @@ def test_a_nominated_node_is_not_said_to_win(page, node):
     assert [line.split()[0] for line in lines_of(text) if line.startswith(("a ", "b "))][-2:] == [node, other]
 
 
+def test_room_is_kept_for_a_nominated_pod_only_where_there_would_be_some(page):
+    nodes = [a_node(name).allocatable(cpu="4").obj() for name in "ab"]
+    vip = a_pod("vip").requests(cpu="3").priority(9).nominated_to("a").obj()
+    kept = "1 node would do, but room there is kept for nominated pods of equal or higher priority"
+    taken = a_pod("taken").requests(cpu="4").on("b").obj()
+    text = page([*nodes, vip, taken], a_pod("web").requests(cpu="2").obj())
+    assert kept in text
+    assert "  1 node  NodeResourcesFit  Insufficient cpu  (a; room is kept for default/vip)\n" in text
+    too_large = page([*nodes, vip], a_pod("web").requests(cpu="8").obj())
+    assert kept not in too_large
+    assert "\n  2 nodes  NodeResourcesFit  Insufficient cpu, even if empty" in too_large
+
+
 def test_the_only_node(page):
     text = page([a_node("a").obj(), a_node("b").tainted("gpu").obj()], a_pod().obj())
     assert "a is the only node that takes it" in text

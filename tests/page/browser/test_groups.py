@@ -27,7 +27,7 @@ def test_a_gang_that_does_not_fit(page, followed):
     page.goto(followed)
     expect(page.locator(".sum")).to_contain_text("3 pending")
     page.goto(f"{followed.partition('#')[0]}#/pod/default/train-0")
-    page.get_by_role("region", name="Its group").get_by_role("link", name="default/train").click()
+    page.get_by_role("region", name="Pod group").get_by_role("link", name="default/train").click()
     expect(page.get_by_role("heading", level=1)).to_have_text("Group default/train")
     whole = page.get_by_role("region", name="As a whole")
     expect(whole).to_contain_text("It does not fit")
@@ -45,7 +45,7 @@ def test_a_gang_that_would_preempt(page, tmp_path):
         expect(whole).to_contain_text("It fits once pods have been evicted")
         expect(whole.locator(".victims")).to_contain_text("2 pods would be evicted for it: default/low-0 default/low-1")
         members = page.get_by_role("region", name="Pods of the group")
-        expect(members.get_by_role("columnheader", name="Victims there")).to_be_visible()
+        expect(members.get_by_role("columnheader", name="Victims")).to_be_visible()
         for number in range(2):
             expect(members.get_by_role("row", name=f"default/train-{number}")).to_contain_text("default/low-")
         whole.get_by_role("link", name="default/low-0").click()

@@ -43,7 +43,7 @@ def test_who_woke_whom(page, live):
     client("/api/v1/nodes", node("larger", cpu="700"))
     expect(page.locator(".sum")).to_contain_text("5 nodes, 1 pod stowed, 0 pending")
     page.goto(f"{address.partition('#')[0]}#/queue")
-    row = page.get_by_role("region", name="Who woke whom").get_by_role("row", name="NodeAdd")
+    row = page.get_by_role("region", name="Requeue events").get_by_role("row", name="NodeAdd")
     expect(row.get_by_role("link", name="Node larger")).to_be_visible()
     expect(row).to_contain_text("default/big")
     expect(row).to_contain_text("NodeResourcesFit")

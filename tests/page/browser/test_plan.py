@@ -22,10 +22,10 @@ def test_the_quay_says_what_keeps_pods_there(at):
     expect(quay.get_by_role("region", name="gated by SchedulingGates: 1 pod")).to_be_visible()
     expect(quay.get_by_role("region", name="a node would take it: 1 pod")).to_be_visible()
     quay.get_by_role("button", name="default/big").click()
-    chosen = at().get_by_role("complementary", name="What is chosen")
+    chosen = at().get_by_role("complementary", name="Selection")
     expect(chosen).to_contain_text("none: refused by NodeResourcesFit")
-    chosen.get_by_role("link", name="Why nowhere?").click()
-    expect(at().locator(".verdict")).to_contain_text("It goes nowhere. 0/6 nodes are available")
+    chosen.get_by_role("link", name="Why pending?").click()
+    expect(at().locator(".verdict")).to_contain_text("It does not fit on any node. 0/6 nodes are available")
 
 
 def test_a_node_is_found_by_keys_alone_and_said_aloud(at):
@@ -82,7 +82,7 @@ def test_the_picture_as_png(at):
 def test_pods_by_labels(at):
     page = at()
     page.get_by_role("textbox", name="Pods").fill("app in (web")
-    expect(page.get_by_role("alert")).to_contain_text("is none of: key=value")
+    expect(page.get_by_role("alert")).to_contain_text("is not one of: key=value")
     page.get_by_role("textbox", name="Pods").fill("app=db")
     expect(page.get_by_role("alert")).to_have_count(0)
     page.get_by_role("button", name="Table").click()

@@ -45,7 +45,7 @@ def test_it_begins_at_the_end_and_goes_back_to_the_beginning(at_time):
     at_time.keyboard.press("Home")
     expect(tools).to_contain_text("2 nodes, 0 pods stowed, 0 pending")
     expect(at_time.get_by_role("img", name="Pending pods: 0 at this moment")).to_be_visible()
-    at_time.get_by_role("button", name="One step on").click()
+    at_time.get_by_role("button", name="One step forward").click()
     expect(tools).not_to_contain_text("0 pods stowed, 0 pending")
     at_time.keyboard.press("End")
 
@@ -71,8 +71,8 @@ def test_a_moment_has_an_address(at_time, recorded):
 def test_a_moment_of_a_recording_is_asked_about(at_time):
     at_time.get_by_text("1 pending pod").click()
     at_time.get_by_role("button", name="default/huge").click()
-    at_time.get_by_role("link", name="Why nowhere?").click()
-    expect(at_time.locator(".verdict")).to_contain_text("It goes nowhere. 0/2 nodes are available")
+    at_time.get_by_role("link", name="Why pending?").click()
+    expect(at_time.locator(".verdict")).to_contain_text("It does not fit on any node. 0/2 nodes are available")
 
 
 def test_a_chart_leads_to_its_moment(at_time):
@@ -105,7 +105,7 @@ def test_a_simulation_plays_like_a_recording(simulated, page):
         page.get_by_label("Speed").select_option("500 ×")
         page.get_by_role("button", name="Play").click()
         expect(sums).to_contain_text("5 nodes, 8 pods stowed, 0 pending")
-        expect(page.get_by_role("img", name="95 of 100 waited at most: 0s")).to_be_visible()
+        expect(page.get_by_role("img", name="95th percentile of waits: 0s")).to_be_visible()
         expect(page.get_by_role("row", name="node added")).to_be_visible()
         page.get_by_role("link", name="Configuration").click()
         expect(page.locator(".points")).to_contain_text("NodeResourcesFit")
@@ -116,11 +116,11 @@ def test_a_pod_of_a_simulation_is_asked_about_as_of_a_moment(at_pair):
     page = at_pair
     page.locator(".picture").last.focus()
     page.keyboard.press("Home")
-    chosen = page.get_by_role("region", name="What is chosen")
+    chosen = page.get_by_role("region", name="Selection")
     chosen.get_by_role("button", name="default/web").first.click()
     expect(chosen).to_contain_text("spread: on ")
     key = chosen.locator("strong").inner_text()
-    chosen.locator(".place", has_text="packed").get_by_role("link", name="Why there?").click()
+    chosen.locator(".place", has_text="packed").get_by_role("link", name="Why this node?").click()
     expect(page.get_by_role("heading", level=1)).to_have_text(key.partition("/")[2])
     expect(page.locator(".crumbs")).to_contain_text("packed, ")
     expect(page.locator(".verdict")).to_contain_text("nodes would take it")
@@ -164,7 +164,7 @@ def test_two_are_in_step_and_what_differs_is_told(at_pair):
     expect(packed).to_contain_text("4 nodes, 1 pod stowed")
     expect(differ).to_have_text("Both are the same at this moment")
     at_pair.keyboard.press("End")
-    at_pair.get_by_text("elsewhere, as a table").click()
+    at_pair.get_by_text("placed differently, as a table").click()
     table = at_pair.locator(".table", has=at_pair.get_by_role("region", name="Pods that are not in the same place"))
     with at_pair.expect_download() as download:
         table.get_by_role("button", name="Save as CSV").click()
@@ -176,7 +176,7 @@ def test_two_are_in_step_and_what_differs_is_told(at_pair):
 
 
 def test_what_differs_can_be_left_unmarked_and_one_course_be_looked_at(at_pair):
-    mark = at_pair.get_by_role("button", name="Mark what differs")
+    mark = at_pair.get_by_role("button", name="Highlight differences")
     expect(mark).to_have_attribute("aria-pressed", "true")
     mark.click()
     expect(mark).to_have_attribute("aria-pressed", "false")

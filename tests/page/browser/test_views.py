@@ -101,7 +101,7 @@ def test_each_kind_of_change(at, kind, fields, takes_away, command):
         page.locator(".adding").get_by_label(name, exact=True).fill(value)
     page.get_by_role("button", name="Add to the trial").click()
     expect(page.get_by_label("Commands")).to_contain_text(command)
-    page.get_by_role("list", name="What changes").get_by_role("button").click()
+    page.get_by_role("list", name="Changes").get_by_role("button").click()
     expect(page.locator(".figures")).to_have_count(0)
 
 
@@ -109,14 +109,14 @@ def test_a_node_that_is_not_there_is_not_tried(at):
     page = at("#/workbench")
     page.locator(".adding").get_by_label("Like").fill("node-7")
     page.get_by_role("button", name="Add to the trial").click()
-    expect(page.get_by_role("list", name="What changes").get_by_role("listitem")).to_have_count(0)
+    expect(page.get_by_role("list", name="Changes").get_by_role("listitem")).to_have_count(0)
     assert page.locator(".adding input:invalid").evaluate("one => one.validationMessage") == "There is no node node-7."
 
 
 def test_a_node_is_tried_from_the_plan(at):
     page = at("#/plan?select=node:node-0")
     page.get_by_role("link", name="it is drained").click()
-    expect(page.get_by_role("list", name="What changes")).to_contain_text("drain node-0")
+    expect(page.get_by_role("list", name="Changes")).to_contain_text("drain node-0")
     expect(page.locator(".figures").get_by_role("row", name="Nodes")).to_be_visible()
 
 
@@ -141,7 +141,7 @@ def test_manifests_and_configurations_are_pasted(open_tab, address):
         page.get_by_role("button", name="Try").last.click()
         expect(page.get_by_role("alert")).to_have_count(0)
         expect(page.get_by_label("Configuration", exact=True)).to_contain_text("MostAllocated")
-        page.get_by_role("button", name="Do not take the configuration").click()
+        page.get_by_role("button", name="Remove: use the configuration").click()
         page.get_by_text("Manifests to apply").click()
         page.get_by_label("Manifests to apply").fill(json.dumps(pod("more", cpu="1")))
         page.get_by_role("button", name="Try").first.click()

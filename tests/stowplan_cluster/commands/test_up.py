@@ -165,11 +165,11 @@ def test_the_scheduler_tells_its_story_at_the_same_address(tmp_path):
         with pytest.raises(HTTPError, match="405"):
             client("/stowplan/pending", {})
         # With the kubeconfig that it writes, nothing else has to be named.
-        line = [sys.executable, "-m", "stowplan", "explain", "--from-scheduler", client.url, "pod", "web"]
+        line = [sys.executable, "-m", "stowplan", "explain", "--from-scheduler", "auto", "pod", "web"]
         kubeconfig = {**os.environ, "KUBECONFIG": str(tmp_path / "kubeconfig")}
         asked = subprocess.run(line, capture_output=True, text=True, env=kubeconfig, timeout=60, check=True)
         assert "What this scheduler knows of it\n  unschedulable (1 attempt" in asked.stdout
-        assert f"stowplan explain --from-scheduler {client.url} pod NAME" in log.read_text()
+        assert "stowplan explain --from-scheduler auto pod NAME" in log.read_text()
 
 
 HOLDING = """

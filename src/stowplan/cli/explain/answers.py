@@ -5,23 +5,25 @@ from __future__ import annotations
 import sys
 import time
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
 from stowplan.cli.data_output import write_data
+from stowplan.command_line.errors import InputError
 from stowplan.explain.detailed_record import detailed, summarized
 from stowplan.explain.kinds import kinds_of
 from stowplan.explain.node_view import NodeView, node_view
 from stowplan.explain.text.group_text import group_page
 from stowplan.explain.text.node_text import node_page
-from stowplan.explain.text.overview import Group, overview, summary
+from stowplan.explain.text.overview import Group, crowded, overview, summary
 from stowplan.explain.text.tables import Line, plain, write
 from stowplan.explain.text.verdict_text import explanation
 from stowplan.framework.explanations.formatting import count
 from stowplan.inspection.records import VerdictListRecord, document
 from stowplan.what_if.group_relief import group_relief
-from stowplan.what_if.relief import relief
+from stowplan.what_if.relief import relief, together
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -30,7 +32,7 @@ if TYPE_CHECKING:
     from stowplan.engine.engine import Engine
     from stowplan.explain.text.reported_status import ReportedStatus
     from stowplan.explain.text.tables import Block
-    from stowplan.inspection.records import GroupVerdictRecord, VerdictRecord
+    from stowplan.inspection.records import GroupVerdictRecord, SummaryRecord, VerdictRecord
     from stowplan.sources.cluster_source import ClusterSource
     from stowplan.sources.selection import Selection
 
@@ -46,7 +48,7 @@ class Answer:
 
     data: Callable[[], dict[str, Any]]
     page: Callable[[], list[Block]]
-    some_without_node: bool = False
+    some_without_node: Callable[[], bool] = lambda: False
 
     def write(self, output: str) -> None:
         if output in ("json", "yaml"):
@@ -56,10 +58,18 @@ class Answer:
 
 
 def watch(answer: Callable[[], Answer], interval: float, sleep: Callable[[float], object] = time.sleep) -> None:
-    """Answer repeatedly until interrupted; unchanged answers are not repeated."""
+    """Answer repeatedly until interrupted; unchanged answers are not repeated.
+
+    The first answer may fail; later ones are retried, as an API server restarts and pods are replaced.
+    """
     said = ""
     while True:
-        page = answer().page()
+        try:
+            page = answer().page()
+        except InputError as error:
+            if not said:
+                raise
+            page = [Line(((f"{error.message} (asking again)", "bad"),))]
         text = plain(page)
         if text != said:
             stamp = time.strftime("%H:%M:%S")
@@ -80,21 +90,24 @@ def about_pods(about: ClusterSource, selection: Selection, output: str) -> Answe
     engine = about.cluster.engine
     wide = output == "wide"
 
+    @cache
+    def told() -> SummaryRecord:
+        return summary(groups, relief(about.cluster, groups), together(about.cluster, groups))
+
     def data() -> dict[str, Any]:
         if selection.is_one_pod and groups:
             return document(
                 replace(_record(detailed, engine, groups[0], reported[0]), pod_group=_group_of(about, pods))
             )
         found = tuple(_record(summarized, engine, *one) for one in zip(groups, reported, strict=True))
-        told = summary(groups, relief(about.cluster, groups))
-        return document(VerdictListRecord(kind="ExplainList", summary=told, verdicts=found))
+        return document(VerdictListRecord(kind="ExplainList", summary=told(), verdicts=found))
 
     def page() -> list[Block]:
         if not groups:
             return [Line(_nobody(about, selection))]
         shown = _most_first(list(zip(groups, reported, strict=True)), wide)
         several = len(groups) > 1
-        blocks = overview(summary(groups, relief(about.cluster, groups)), wide=wide) if several else []
+        blocks = overview(told(), wide=wide) if several or (groups[0].alike and crowded(told())) else []
         for group, status in shown:
             blocks += [Line()] if blocks else []
             blocks += explanation(
@@ -110,7 +123,10 @@ def about_pods(about: ClusterSource, selection: Selection, output: str) -> Answe
             blocks += [Line(), Line(((f"{more}: -o wide explains all, `explain pod NAME` one", "dim"),))]
         return blocks
 
-    return Answer(data, page, any(not group.verdict.node_name and not group.permit_node for group in groups))
+    def some_without_node() -> bool:
+        return any(not group.verdict.node_name and not group.permit_node for group in groups) or crowded(told())
+
+    return Answer(data, page, some_without_node)
 
 
 def _kinds(about: ClusterSource, pods: Sequence[PodInfo]) -> Iterator[tuple[PodInfo, Group]]:
@@ -171,7 +187,7 @@ def about_group(about: ClusterSource, name: str, output: str) -> Answer:
     return Answer(
         lambda: document(replace(verdict.record(), relief=tuple(found))),
         lambda: group_page(verdict, found, wide=output == "wide"),
-        some_without_node=not verdict.fits,
+        some_without_node=lambda: not verdict.fits,
     )
 
 

@@ -71,8 +71,9 @@ def explain(**given: Any) -> None:
     Reads a live cluster or, with -f, manifests and what `kubectl get -o json` writes (or yaml, which takes longer).
     Nothing is changed anywhere. A pod that already has a node is judged as if it were to be placed now.
 
-    For several pods, a summary comes first; then each group of equal pods is explained, the largest first. A workload
-    in a file that has no pods yet stands for the pods that it asks for.
+    For several pods, a summary comes first; then each group of equal pods is explained, the largest first. Each is
+    judged alone; the summary says if they do not fit together. A workload in a file that has no pods yet stands for the
+    pods that it asks for.
 
     A pod group is judged as a whole: which of its pods fit together, in which domain, what is lacking, and what would
     help. Where the files have PodGroups, the feature gates of groups are on, and a pod of a group is explained with it.
@@ -87,7 +88,7 @@ def explain(**given: Any) -> None:
       0    there is an answer, even if a pod gets no node
       1    a bug in Stowplan
       2    the question, the files or the cluster are at fault
-      3    with --exit-code: some pod gets no node
+      3    with --exit-code: some pod gets no node, if all are scheduled
 
     \b
     Examples:
@@ -120,7 +121,7 @@ def explain(**given: Any) -> None:
             return
         found = answer()
         found.write(options.output)
-    if options.exit_code and found.some_without_node:
+    if options.exit_code and found.some_without_node():
         raise SystemExit(_SOME_WITHOUT_NODE)
 
 

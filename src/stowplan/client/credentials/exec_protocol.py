@@ -112,18 +112,19 @@ def _document(output: bytes) -> dict[str, Any]:
 def _status(document: dict[str, Any], api_version: str) -> dict[str, Any]:
     kind, version, status = document.get("kind"), document.get("apiVersion"), document.get("status")
     if kind != _KIND:
-        raise ExecAnswerError(f"the plugin returned kind {_shown(kind)}, expected {_KIND}")
+        raise ExecAnswerError(f"the plugin returned another kind than {_KIND}")
     if version != api_version:
-        raise ExecAnswerError(
-            f"the exec plugin is configured to use API version {api_version}, plugin returned version {_shown(version)}"
-        )
+        returned = f"plugin returned version {_shown_version(version)}"
+        raise ExecAnswerError(f"the exec plugin is configured to use API version {api_version}, {returned}")
     if not isinstance(status, dict):
         raise ExecAnswerError("the plugin did not return a status field")
     return status
 
 
-def _shown(value: object) -> str:
-    return json.dumps(value)[:100]
+def _shown_version(version: object) -> str:
+    """Anything but a version is output, which may contain tokens."""
+    is_version = isinstance(version, str) and version.startswith(f"{GROUP}/")
+    return json.dumps(version)[:100] if is_version else "of another API"
 
 
 def _text(status: dict[str, Any], name: str) -> str:

@@ -36,8 +36,7 @@ class AiohttpSession:
         self._connection = connection
         self._limits = limits
         self._session = aiohttp.ClientSession(
-            # `Turns` bounds the concurrent short requests; watches are added to those.
-            connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=KEPT_IDLE, socket_factory=probed_socket),
+            connector=_connector(connection.socket_path),
             headers=fields,
             cookie_jar=aiohttp.DummyCookieJar(),
             read_bufsize=READ_BUFFER,
@@ -101,6 +100,13 @@ class AiohttpSession:
                 raise
             finally:
                 self._open.discard(response)
+
+
+def _connector(socket_path: str) -> aiohttp.BaseConnector:
+    # `Turns` bounds the concurrent short requests; watches are added to those.
+    if socket_path:
+        return aiohttp.UnixConnector(socket_path, limit=0, keepalive_timeout=KEPT_IDLE)
+    return aiohttp.TCPConnector(limit=0, keepalive_timeout=KEPT_IDLE, socket_factory=probed_socket)
 
 
 def _abort(response: aiohttp.ClientResponse) -> None:

@@ -54,8 +54,8 @@ def _nothing() -> None:
 class ConnectionPool:
     """Must be created within a running event loop, and closed. Later requests raise RuntimeError."""
 
-    def __init__(self, server: URL, *, tls: TlsSettings | None, limits: Limits) -> None:
-        self._address = Address.of(server, tls)
+    def __init__(self, server: URL, *, tls: TlsSettings | None, limits: Limits, socket_path: str = "") -> None:
+        self._address = Address.of(server, tls, socket_path=socket_path)
         self._tls = tls
         self._limits = limits
         self._loop = asyncio.get_running_loop()

@@ -34,17 +34,23 @@ class Address:
     port: int
     #: The name that the server's certificate must have; None without TLS.
     name: str | None
+    #: A Unix socket to connect to instead; "" for none.
+    socket_path: str = ""
 
     @classmethod
-    def of(cls, server: URL, tls: TlsSettings | None) -> Address:
+    def of(cls, server: URL, tls: TlsSettings | None, *, socket_path: str = "") -> Address:
         # A trailing dot keeps resolvers from trying search domains. Certificates have none.
         host = server.raw_host or ""
-        return cls(host, server.port or 0, None if tls is None else tls.server_name or host.rstrip("."))
+        name = None if tls is None else tls.server_name or host.rstrip(".")
+        return cls(host, server.port or 0, name, socket_path)
 
 
 async def dial(address: Address, protocol: asyncio.Protocol, context: ssl.SSLContext | None) -> None:
     """Open a connection for a protocol; raises OSError or UnicodeError. On failure, abort what may have been opened."""
     loop = asyncio.get_running_loop()
+    if address.socket_path:
+        await loop.create_unix_connection(lambda: protocol, address.socket_path)
+        return
     found = await loop.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)
     sock = await start_connection(found, happy_eyeballs_delay=_HEAD_START, socket_factory=probed_socket)
     # From here on the event loop owns the socket, in all cases.

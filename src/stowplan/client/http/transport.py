@@ -123,14 +123,14 @@ class Transport:
         fields = {"User-Agent": agent, "Accept": _JSON, "Accept-Encoding": encoding}
         server = URL(connection.server)
         self._session = AiohttpSession(connection, fields=fields, limits=self._limits)
-        self._pool = ConnectionPool(server, tls=connection.tls, limits=self._limits)
+        self._pool = ConnectionPool(server, tls=connection.tls, limits=self._limits, socket_path=connection.socket_path)
         self._writer = RequestWriter(server, fields)
         #: Checked just before sending a request that changes more than a status or an event; None: always allowed.
         self.may_change: Callable[[], bool] | None = None
 
     @property
     def server(self) -> str:
-        return self._connection.server
+        return self._connection.shown
 
     async def close(self) -> None:
         await self._turns.close()

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from stowplan.api.durations import parse_duration
 from stowplan.api.field_errors import go_quote
 from stowplan.api.quantity import read_quantity
+from stowplan.api.urls import without_password
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -47,8 +48,6 @@ def _once(read: Callable[[str], Any]) -> Callable[[str, Any], Any]:
 
 _TRUE = frozenset(("1", "t", "T", "TRUE", "true", "True"))
 _FALSE = frozenset(("0", "f", "F", "FALSE", "false", "False"))
-#: Up to the last @, as passwords may contain anything; user name and scheme may be missing.
-_PASSWORD = re.compile(r"((?:[A-Za-z][A-Za-z0-9+.-]*://)?+[^:@/]*):.*@", re.DOTALL)
 _INTEGER = re.compile(r"([+-]?)(0[xX][0-9a-fA-F_]+|0[bB][01_]+|0[oO]?[0-7_]*|[1-9][0-9_]*)")
 
 
@@ -117,14 +116,9 @@ def _show_bool(value: bool) -> str:
     return "true" if value else "false"
 
 
-def _show_url(url: str) -> str:
-    found = _PASSWORD.match(url)
-    return url if found is None else f"{found[1]}:xxxxx@{url[found.end() :]}"
-
-
 STRING = Kind(name="string", read=_once(str), zero=("",), quotes_default=True)
 #: A URL, shown without its password.
-URL = Kind(name="string", read=_once(str), show=_show_url, zero=("",), quotes_default=True)
+URL = Kind(name="string", read=_once(str), show=without_password, zero=("",), quotes_default=True)
 BOOL = Kind(name="", read=_once(read_bool), show=_show_bool, alone="true", zero=("false",))
 INT = Kind(name="int", read=_once(_read_int(64)), zero=("0",))
 INT32 = Kind(name="int32", read=_once(_read_int(32)), zero=("0",))

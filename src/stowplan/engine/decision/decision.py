@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from html import escape
 from typing import TYPE_CHECKING, Any
 
 from stowplan.framework.status import Code, Status
 from stowplan.inspection.frames import to_frame as frame_of
+from stowplan.inspection.html_cells import text_cell, text_head
 
 if TYPE_CHECKING:
     from stowplan.cluster.pod_info import PodInfo
@@ -69,7 +69,7 @@ class Decision:
     def _repr_html_(self) -> str:
         """An HTML table for notebooks. For scores and rejections of each node use `Cluster.explain`."""
         cells = {**self.to_dict(), "plugins": ", ".join(sorted(self.unschedulable_plugins))}
-        rows = (f"<tr><th>{name}</th><td>{escape(str(value))}</td></tr>" for name, value in cells.items() if value)
+        rows = (f"<tr>{text_head(name)}{text_cell(str(value))}</tr>" for name, value in cells.items() if value)
         return f"<table>{''.join(rows)}</table>"
 
     @property

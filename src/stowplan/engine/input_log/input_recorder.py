@@ -87,7 +87,7 @@ class Recorder:
         self._random = random
         self._header = header = Header(
             now=now,
-            configuration=config.to_dict(),
+            configuration=config.shown(),
             gates=dict(features.gates),
             max_in_unschedulable=settings.max_in_unschedulable,
             overlaps=settings.overlaps,
@@ -159,7 +159,7 @@ class Recorder:
             header = replace(
                 self._header,
                 now=now,
-                configuration=engine.profiles.configuration.to_dict(),
+                configuration=engine.profiles.configuration.shown(),
                 chance=self._chance(),
                 dump=engine.dump(),
             )

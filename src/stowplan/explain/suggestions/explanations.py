@@ -5,9 +5,12 @@ A plugin whose explanation raises is explained by its reasons alone, so a bug in
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from stowplan.explain.verdicts.refusals import for_nominated
 from stowplan.framework.explanations.explanation import Explanation
+from stowplan.framework.explanations.formatting import listed
 from stowplan.framework.explanations.remedy import Remedy
 from stowplan.framework.status import PROPAGATED
 from stowplan.klog import get_logger
@@ -55,11 +58,27 @@ class Explanations:
 
     def of_node(self, refusal: Refusal, row: int) -> str:
         """All details of one node of a group."""
+        if row in self._kept_rows:
+            return self._kept_for([row])
         return guarded(refusal.plugin, lambda: self._of(refusal.plugin).of_node(refusal, row), "")
 
     def of_group(self, refusal: Refusal) -> str:
         """The details of a group of nodes, in one line."""
+        if int(refusal.rows[0]) in self._kept_rows:
+            return self._kept_for(refusal.rows.tolist())
         return guarded(refusal.plugin, lambda: self._of(refusal.plugin).of_group(refusal), "")
+
+    @cached_property
+    def _kept_rows(self) -> frozenset[int]:
+        """Nodes that only the pods nominated to them make infeasible; their plugins see nothing wrong with them."""
+        diagnosis = self._inspection.diagnosis
+        return frozenset() if diagnosis is None else frozenset(for_nominated(diagnosis))
+
+    def _kept_for(self, rows: Sequence[int]) -> str:
+        pod, nominator = self._inspection.pod, self._inspection.cluster.nominator
+        others = (info for name in self._inspection.named(rows) for info in nominator.on(name))
+        ahead = [info.key for info in others if info.key != pod.key and info.priority >= pod.priority]
+        return f"room is kept for {listed(ahead, 2)}"
 
     def reason_text(self, refusal: Refusal) -> str:
         return guarded(refusal.plugin, lambda: self._of(refusal.plugin).reason_text(refusal), refusal.text)

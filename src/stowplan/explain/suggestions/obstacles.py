@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from stowplan.explain.verdicts.refusals import for_nominated
 from stowplan.framework.explanations.formatting import count
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ def _whole_pod(at: VerdictInspection) -> Iterator[str]:
 
 
 def _nominated(at: VerdictInspection) -> Iterator[str]:
-    nominated = at.diagnosis.nominated if at.diagnosis is not None else {}
+    nominated = for_nominated(at.diagnosis) if at.diagnosis is not None else []
     if nominated:
         nodes = count(len(nominated), "node")
         yield f"{nodes} would do, but room there is kept for nominated pods of equal or higher priority"

@@ -101,7 +101,7 @@ class _GroupPage:
     def _lacking(self, best: DomainJudgement) -> list[Block]:
         verdict = self._verdict
         where = f" in {best.name}" if best.name else ""
-        blocks: list[Block] = [Line(), Line(((f"What is lacking{where}", "head"),))]
+        blocks: list[Block] = []
         resources = verdict.lacking_resources(best)
         if resources:
             asked = joined([f"{amount} {resource}" for resource, amount in resources.items()])
@@ -111,7 +111,15 @@ class _GroupPage:
         rows: list[list[Cell]] = [[count(one.pods, "pod"), ((listed(one.names), "dim"),), one.reason] for one in shown]
         if rows:
             blocks.append(Grid(rows, right=frozenset((0,))))
-        return [*blocks, *_more(len(told) - len(shown), "reason")]
+        if not blocks:
+            # Pods that do not exist yet, or are held back, lack nothing on the nodes.
+            return []
+        return [
+            Line(),
+            Line(((f"What is lacking{where}", "head"),)),
+            *blocks,
+            *_more(len(told) - len(shown), "reason"),
+        ]
 
     def _help(self) -> list[Block]:
         shown = self._relief if self._wide else self._relief[:_RELIEF]

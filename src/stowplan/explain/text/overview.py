@@ -10,6 +10,8 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from msgspec import UNSET
+
 from stowplan.explain.text.tables import Grid, Line
 from stowplan.explain.verdicts.refusals import refusals
 from stowplan.framework.explanations.formatting import count
@@ -57,8 +59,8 @@ class Group:
         return "placeable" if verdict.node_name else "refused"
 
 
-def summary(groups: Sequence[Group], relief: Sequence[ReliefRecord] = ()) -> SummaryRecord:
-    """`relief`: verified changes that would help."""
+def summary(groups: Sequence[Group], relief: Sequence[ReliefRecord] = (), together: int | None = None) -> SummaryRecord:
+    """`relief`: verified changes that would help. `together`: how many of the placeable pods have room at once."""
     of_state: Counter[str] = Counter()
     namespaces: Counter[str] = Counter()
     of_cause: dict[tuple[str, str], Counter[str]] = {}
@@ -79,6 +81,7 @@ def summary(groups: Sequence[Group], relief: Sequence[ReliefRecord] = ()) -> Sum
         pods=namespaces.total(),
         on_permit=of_state["on permit"],
         placeable=of_state["placeable"],
+        together=UNSET if together is None else together,
         refused=of_state["refused"],
         gated=of_state["gated"],
         unjudged=of_state["unjudged"],
@@ -117,7 +120,7 @@ def overview(record: SummaryRecord, *, wide: bool = False) -> list[Block]:
 def _headline(record: SummaryRecord) -> Line:
     states = (
         (record.on_permit, "wait on Permit" if record.on_permit != 1 else "waits on Permit", "pending"),
-        (record.placeable, "would get a node now", "good"),
+        (record.placeable, _placeable(record), "pending" if crowded(record) else "good"),
         (record.refused, "fit nowhere" if record.refused != 1 else "fits nowhere", "bad"),
         (record.gated, "gated", "pending"),
         (record.unjudged, "not judged", "bad"),
@@ -125,6 +128,17 @@ def _headline(record: SummaryRecord) -> Line:
     told = [((f"{number:,} {what}", style)) for number, what, style in states if number]
     spans = [span for state in told for span in ((", ", ""), state)][1:]
     return Line(((count(record.pods, "pod"), "name"), (": ", ""), *spans))
+
+
+def crowded(record: SummaryRecord) -> bool:
+    """Whether some pods would each get a node now, but not all of them together."""
+    return record.together is not UNSET and record.together < record.placeable
+
+
+def _placeable(record: SummaryRecord) -> str:
+    if not crowded(record):
+        return "would get a node now"
+    return f"would each get a node now, but only {record.together:,} of them together"
 
 
 def _causes(record: SummaryRecord, wide: bool) -> list[Block]:

@@ -30,8 +30,9 @@ _EVENTS = 4
 _SHORT = 40
 _PAST = "Judged as things are now: what the scheduler saw when it chose the node cannot be seen from outside."
 _ASK_THERE = (
-    "Does it wait all the same? Only its scheduler knows what Permit or a backoff holds. Ask a Stowplan scheduler: "
-    "stowplan explain --from-scheduler URL pod NAME (`stowplan run` needs --port for that)."
+    "Does it wait all the same? Only its scheduler knows what Permit or a backoff holds. No Stowplan scheduler that "
+    "knows the pod runs on this machine under your name; ask one elsewhere: stowplan explain --from-scheduler URL pod "
+    "NAME"
 )
 
 
@@ -79,7 +80,7 @@ class ReportedStatus:
         if verdict.current_node:
             blocks.append(Line(((_PAST, "dim"),), 2))
         if self.known is not None:
-            blocks += scheduler_blocks(self.known, wide=wide)
+            blocks += scheduler_blocks(self.known, wide=wide, asked_for_story=not among_others)
         elif verdict.node_name and not verdict.current_node:
             blocks.append(Line(((_ASK_THERE, "dim"),), 2))
         return blocks

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from stowplan.explain.text.tables import Grid, Line
 from stowplan.framework.explanations.formatting import count, listed
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from stowplan.explain.text.tables import Block, Cell
     from stowplan.inspection.records import DecisionsRecord, GroupStateRecord, QueueRecord, SchedulerRecord, StepRecord
 
@@ -15,10 +19,12 @@ if TYPE_CHECKING:
 _STEPS = 12
 
 
-def scheduler_blocks(record: SchedulerRecord, *, wide: bool) -> list[Block]:
+def scheduler_blocks(record: SchedulerRecord, *, wide: bool, asked_for_story: bool = True) -> list[Block]:
     """What the scheduler knows about one pod."""
     blocks: list[Block] = [Line(), Line((("What this scheduler knows of it", "head"),)), Line(_state(record), 2)]
     story = record.story
+    if story is None and not asked_for_story:
+        return blocks
     if story is None:
         return [*blocks, Line((("no story: none was begun, or it was forgotten for newer ones", "dim"),), 2)]
     shown = story.steps if wide else story.steps[-_STEPS:]
@@ -26,7 +32,7 @@ def scheduler_blocks(record: SchedulerRecord, *, wide: bool) -> list[Block]:
     if left:
         kept = "" if wide else " (-o wide shows those that are kept)"
         blocks.append(Line(((f"… {count(left, 'earlier step')}{kept}", "dim"),), 2))
-    return [*blocks, Grid([[((step.time, "dim"),), _step(step)] for step in shown])]
+    return [*blocks, _steps(shown)]
 
 
 def group_state_page(record: GroupStateRecord, *, wide: bool) -> list[Block]:
@@ -42,7 +48,7 @@ def group_state_page(record: GroupStateRecord, *, wide: bool) -> list[Block]:
         blocks.append(Line(((record.note, "dim"),), 2))
     if record.story is not None:
         steps = record.story.steps if wide else record.story.steps[-_STEPS:]
-        blocks += [Line(), Line((("What happened", "head"),)), Grid([[((s.time, "dim"),), _step(s)] for s in steps])]
+        blocks += [Line(), Line((("What happened", "head"),)), _steps(steps)]
     if record.waiting:
         shown = record.waiting if wide else record.waiting[:_STEPS]
         rows: list[list[Cell]] = [
@@ -75,9 +81,17 @@ def _state(record: SchedulerRecord) -> Cell:
     return ((f"{record.place or 'gone'}{where}", "pending" if record.since else ""), (more, "dim"))
 
 
-def _step(step: StepRecord) -> Cell:
-    style = "" if not step.decided else "good" if step.node else "bad"
-    return ((step.text(), style),)
+def _steps(steps: Sequence[StepRecord]) -> Grid:
+    """A message that an attempt repeats is shown once."""
+    rows: list[list[Cell]] = []
+    said = ""
+    for step in steps:
+        repeats = step.decided and step.message and step.message == said
+        text = (replace(step, message="as before") if repeats else step).text()
+        said = step.message if step.decided else said
+        style = "" if not step.decided else "good" if step.node else "bad"
+        rows.append([((step.time, "dim"),), ((text, style),)])
+    return Grid(rows)
 
 
 def queue_page(record: QueueRecord, *, summary: str) -> list[Block]:

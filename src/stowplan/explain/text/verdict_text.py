@@ -61,8 +61,14 @@ def explanation(
 
 def _not_judged(verdict: Verdict, alike: Sequence[str], reported: ReportedStatus | None, *, wide: bool) -> list[Block]:
     assert verdict.error is not None
-    blocks: list[Block] = [Line((*_who(verdict, alike), (" cannot be judged", "bad")))]
-    blocks.append(Line((("error: ", "bad"), (verdict.error.message, "")), 2))
+    who, why = _who(verdict, alike), verdict.error.message
+    if verdict.without_profile:
+        verb = "are" if alike else "is"
+        known = reported is not None and reported.known is not None
+        whose = "only its own scheduler can judge it" if known else "nobody here schedules it"
+        blocks: list[Block] = [Line((*who, (f" {verb} pending: {whose}", "pending"))), Line(why, 2)]
+    else:
+        blocks = [Line((*who, (" cannot be judged", "bad"))), Line((("error: ", "bad"), (why, "")), 2)]
     if reported is not None:
         blocks += reported.blocks(verdict, wide=wide)
     blocks += _extenders(verdict)
@@ -133,7 +139,8 @@ class _Page:
 
     def _nominated(self) -> list[Block]:
         nominated = self._verdict.pod.pod.status.nominated_node_name
-        if not nominated or nominated == self._verdict.node_name:
+        # The node of a pod that waits on Permit is in its status, too.
+        if not nominated or nominated in (self._verdict.node_name, self._current_node):
             return []
         known = nominated in self._at.names
         what = "preemption makes room for it there" if known else "that node is gone"

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from stowplan.explain.verdicts.group_domains import nodes_of_placed, refusals_of
 from stowplan.framework.explanations.formatting import count, listed
+from stowplan.inspection.html_cells import number_cell, number_head, text_cell, text_head
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -16,7 +17,6 @@ if TYPE_CHECKING:
 
 #: Maximum numbers of domains and nodes shown.
 _DOMAINS, _NODES = 20, 20
-_RIGHT = ' style="text-align:right"'
 
 
 def group_html(verdict: GroupVerdict) -> str:
@@ -30,15 +30,14 @@ def group_html(verdict: GroupVerdict) -> str:
 
 def _domains(verdict: GroupVerdict) -> Iterable[str]:
     ranked = verdict.ranked
-    yield "<table><thead><tr><th>domain</th><th>nodes</th><th>fit</th><th>lacking</th><th>why not</th></tr></thead>"
-    yield "<tbody>"
+    head = text_head("domain") + number_head("nodes", "fit", "lacking") + text_head("why not")
+    yield f"<table><thead><tr>{head}</tr></thead><tbody>"
     for domain in ranked[:_DOMAINS]:
-        name = escape(domain.name or "the whole cluster")
         told = [] if domain.works else refusals_of(domain)
-        why = escape("; ".join(f"{count(one.pods, 'pod')}: {one.reason}" for one in told[:2]))
+        why = "; ".join(f"{count(one.pods, 'pod')}: {one.reason}" for one in told[:2])
         numbers = (len(domain.nodes), len(domain.placed), verdict.lacking(domain))
-        cells = "".join(f"<td{_RIGHT}>{number:,}</td>" for number in numbers)
-        yield f"<tr><td>{f'<b>{name}</b>' if domain.works else name}</td>{cells}<td>{why}</td></tr>"
+        name = text_cell(domain.name or "the whole cluster", bold=domain.works)
+        yield f"<tr>{name}{''.join(map(number_cell, numbers))}{text_cell(why)}</tr>"
     yield "</tbody></table>"
     if len(ranked) > _DOMAINS:
         yield f"<p>… and {count(len(ranked) - _DOMAINS, 'more domain')}</p>"
@@ -48,9 +47,9 @@ def _nodes(best: DomainJudgement) -> Iterable[str]:
     found = nodes_of_placed(best)
     if not found:
         return
-    yield "<table><thead><tr><th>node</th><th>pods that fit together</th></tr></thead><tbody>"
+    yield f"<table><thead><tr>{text_head('node', 'pods that fit together')}</tr></thead><tbody>"
     for node, keys in list(found.items())[:_NODES]:
-        yield f"<tr><td>{escape(node)}</td><td>{escape(listed(keys))}</td></tr>"
+        yield f"<tr>{text_cell(node)}{text_cell(listed(keys))}</tr>"
     yield "</tbody></table>"
     if len(found) > _NODES:
         yield f"<p>… and {count(len(found) - _NODES, 'more node')}</p>"

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from stowplan.explain.verdicts.refusals import refusals
 from stowplan.framework.explanations.formatting import count, listed
+from stowplan.inspection.html_cells import number_cell, number_head, text_cell, text_head
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
 
 #: Maximum numbers of nodes and groups shown.
 _NODES, _GROUPS = 20, 12
-_RIGHT = ' style="text-align:right"'
 
 
 def verdict_html(verdict: Verdict) -> str:
@@ -36,14 +36,11 @@ def _scores(verdict: Verdict) -> Iterable[str]:
     plugins = [name for name, of in verdict.scores.items() if of[ranked].any()]
     most = {name: max(int(verdict.scores[name][row]) for row in ranked) for name in plugins}
     totals = [int(verdict.totals[row]) if len(verdict.totals) else 0 for row in shown]
-    yield "<table><thead><tr><th>node</th><th>score</th>"
-    yield "".join(f"<th>{escape(name)}</th>" for name in plugins)
-    yield "</tr></thead><tbody>"
+    yield f"<table><thead><tr>{text_head('node')}{number_head('score', *plugins)}</tr></thead><tbody>"
     for row, total in zip(shown, totals, strict=True):
-        name = escape(verdict.names[row])
-        chosen = f"<b>{name}</b>" if verdict.names[row] == verdict.node_name else name
+        name = verdict.names[row]
         cells = (_heat(int(verdict.scores[plugin][row]), most[plugin]) for plugin in plugins)
-        yield f"<tr><td>{chosen}</td><td{_RIGHT}>{total:,}</td>{''.join(cells)}</tr>"
+        yield f"<tr>{text_cell(name, bold=name == verdict.node_name)}{number_cell(total)}{''.join(cells)}</tr>"
     yield "</tbody></table>"
     left = len(ranked) - len(shown)
     if left:
@@ -60,12 +57,10 @@ def _refused(verdict: Verdict) -> Iterable[str]:
     groups = refusals(verdict.diagnosis)
     if not groups:
         return
-    yield "<table><thead><tr><th>refused</th><th>plugin</th><th>reason</th><th>nodes</th></tr></thead><tbody>"
+    yield f"<table><thead><tr>{text_head('refused', 'plugin', 'reason', 'nodes')}</tr></thead><tbody>"
     for group in groups[:_GROUPS]:
-        names = _names(verdict, group.rows.tolist())
-        number = count(len(group.rows), "node")
-        yield f"<tr><td{_RIGHT}>{number}</td><td>{escape(group.plugin)}</td><td>{escape(group.text)}</td>"
-        yield f"<td>{escape(names)}</td></tr>"
+        cells = (count(len(group.rows), "node"), group.plugin, group.text, _names(verdict, group.rows.tolist()))
+        yield f"<tr>{''.join(map(text_cell, cells))}</tr>"
     yield "</tbody></table>"
     left = len(groups) - _GROUPS
     if left > 0:

@@ -6,6 +6,7 @@ that encodes which masks cover it; rows with equal numbers form a group. There i
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -25,8 +26,14 @@ if TYPE_CHECKING:
 
 def refusals(diagnosis: Diagnosis) -> list[Refusal]:
     """All rejected nodes, the largest group first."""
-    found = [*_absent(diagnosis), *_nominated(diagnosis), *_filtered(diagnosis)]
+    filtered = _filtered(diagnosis)
+    found = [*_absent(diagnosis), *_nominated(diagnosis, filtered), *filtered]
     return sorted(found, key=lambda refusal: (-len(refusal.rows), refusal.plugin, refusal.text))
+
+
+def for_nominated(diagnosis: Diagnosis) -> list[int]:
+    """Rows that are infeasible because of the pods nominated to them, and for no other reason."""
+    return [row for row in diagnosis.nominated if not any(found.mask[row] for _, found in diagnosis.filtered)]
 
 
 def _filtered(diagnosis: Diagnosis) -> list[Refusal]:
@@ -44,11 +51,18 @@ def _filtered(diagnosis: Diagnosis) -> list[Refusal]:
     return found
 
 
-def _nominated(diagnosis: Diagnosis) -> list[Refusal]:
-    """Nodes that are infeasible because of the pods nominated to them."""
+def _nominated(diagnosis: Diagnosis, filtered: list[Refusal]) -> list[Refusal]:
+    """Nodes that were judged with the pods nominated to them; those refused without them, too, join their group."""
+    alone = set(for_nominated(diagnosis))
     groups: dict[tuple[str, Code, tuple[Reason, ...]], list[int]] = {}
+    same = {(refusal.plugin, refusal.code, refusal.reasons): at for at, refusal in enumerate(filtered)}
     for row, status in diagnosis.nominated.items():
-        groups.setdefault((status.plugin, status.code, _reasons(status)), []).append(row)
+        key = (status.plugin, status.code, _reasons(status))
+        at = None if row in alone else same.get(key)
+        if at is None:
+            groups.setdefault(key, []).append(row)
+        else:
+            filtered[at] = replace(filtered[at], rows=np.sort(np.append(filtered[at].rows, row)))
     return [Refusal(*key, np.array(rows, np.intp)) for key, rows in groups.items()]
 
 

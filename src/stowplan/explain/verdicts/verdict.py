@@ -55,6 +55,8 @@ class Verdict(Judgement):
 
     #: The result of preemption; None if it was not evaluated.
     preemption: Preemption | None = None
+    #: Whether the error is that no profile of the configuration schedules the pod.
+    without_profile: bool = False
     #: Computes advice on demand, because that takes many evaluations (see `suggestions.advise`).
     adviser: Callable[[Verdict], Advice] | None = None
 
@@ -67,6 +69,8 @@ class Verdict(Judgement):
 
     def in_words(self) -> str:
         """The verdict in one line."""
+        if self.without_profile and self.error is not None:
+            return f"{self.key} is pending: nobody here schedules it: {self.error.message}"
         if self.error is not None:
             return f"{self.key} cannot be judged: {self.error.message}"
         if self.gated is not None:

@@ -22,7 +22,7 @@ from stowplan.api.device_claims import ResourceClaim
 from stowplan.api.devices import DeviceTaintRule, ResourceSlice
 from stowplan.api.taints import NO_EXECUTE, tolerates
 from stowplan.api.timestamps import parse_timestamp
-from stowplan_cluster.apiserver.conditions import condition_of, set_condition
+from stowplan_cluster.apiserver.conditions import condition_of
 from stowplan_cluster.controllers.client import ControllerClient
 from stowplan_cluster.controllers.devices.device_rule_status import EVICTION, NO_EFFECT, Affected, condition
 from stowplan_cluster.controllers.devices.device_views import (
@@ -239,17 +239,8 @@ class DeviceTaintEvictionController:
     def _evict(self, key: Key, stored: Stored) -> None:
         self._told.pop(key, None)
         self._record(stored, "Marking for deletion")
-        pod = stored.to_dict()
-        target = {
-            "type": "DisruptionTarget",
-            "status": "True",
-            "reason": "DeletionByDeviceTaintManager",
-            "message": "Device Taint manager: deleting due to NoExecute taint",
-            "observedGeneration": pod["metadata"].get("generation", 0),
-        }
-        if set_condition(pod.setdefault("status", {}), target, now=self._client.timestamp, probed=True):
-            self._client.update(stored, pod, subresource="status")
-        self._client.delete(PODS, key.namespace, key.name, uid=key.uid)
+        message = "Device Taint manager: deleting due to NoExecute taint"
+        self._client.evict(stored, reason="DeletionByDeviceTaintManager", message=message)
 
     def _record(self, stored: Stored, message: str) -> None:
         self._client.events.record(stored.to_dict(), NORMAL, _REASON, message)

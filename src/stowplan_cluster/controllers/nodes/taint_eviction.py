@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 from stowplan.api.decode import decode_json
 from stowplan.api.node import Node
 from stowplan.api.taints import NO_EXECUTE, tolerated_seconds
-from stowplan_cluster.apiserver.conditions import set_condition
 from stowplan_cluster.controllers import views
 from stowplan_cluster.controllers.client import ControllerClient
 from stowplan_cluster.controllers.events import NORMAL
@@ -88,17 +87,8 @@ class TaintEvictionController:
         key = key_of(stored)
         self._told.pop(key, None)
         self._record(stored, f"Marking for deletion Pod {key}")
-        pod = stored.to_dict()
-        condition = {
-            "type": "DisruptionTarget",
-            "status": "True",
-            "reason": "DeletionByTaintManager",
-            "message": "Taint manager: deleting due to NoExecute taint",
-            "observedGeneration": pod["metadata"].get("generation", 0),
-        }
-        if set_condition(pod.setdefault("status", {}), condition, now=self._client.timestamp, probed=True):
-            self._client.update(stored, pod, subresource="status")
-        self._client.delete(PODS, key.namespace, key.name, uid=key.uid)
+        message = "Taint manager: deleting due to NoExecute taint"
+        self._client.evict(stored, reason="DeletionByTaintManager", message=message)
 
     def _record(self, stored: Stored, message: str) -> None:
         self._client.events.record(stored.to_dict(), NORMAL, _REASON, message)
