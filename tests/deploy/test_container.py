@@ -86,13 +86,18 @@ def test_installed_packages_are_locked_and_needed(image):
     }
     versions = {name: dist.version for name, dist in found.items()}
     del versions["stowplan"]
+    # The image's Python may be another than ours.
+    version = next(image.rglob("site-packages")).parent.name.removeprefix("python")
+    python = {"python_version": version, "python_full_version": f"{version}.0", "extra": ""}
     pinned = [(pin.requirement.marker, pin) for pin in pins(CONTAINERFILE.parent / "requirements.txt")]
-    assert versions == {pin.name: str(pin.version) for marker, pin in pinned if marker is None or marker.evaluate()}
+    assert versions == {
+        pin.name: str(pin.version) for marker, pin in pinned if marker is None or marker.evaluate(python)
+    }
     needed, ahead = set(), ["stowplan"]
     while ahead:
         for asked in map(Requirement, found[ahead.pop()].requires or ()):
             name = canonicalize_name(asked.name)
-            if (asked.marker is None or asked.marker.evaluate({"extra": ""})) and name not in needed:
+            if (asked.marker is None or asked.marker.evaluate(python)) and name not in needed:
                 needed.add(name)
                 ahead.append(name)
     assert needed == versions.keys()
